@@ -119,6 +119,11 @@ class Change(Enum):
         V1_37,
         "a victim without status.startTime counts as started when it was listed",
     )
+    TARGET_POD_EVENTS = (
+        V1_37,
+        "updates of a waiting pod are events of TargetPod, other pods without a node are "
+        "UnscheduledPod; UpdatePodScaleUp and UpdateNodePreemptionPolicy are events of their own",
+    )
 
 
 def parse_emulated_version(text: str, field: str) -> KubernetesVersion:

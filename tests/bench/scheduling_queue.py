@@ -137,7 +137,7 @@ def main(count: int) -> None:
     move(queue, f"{count} hints that say no", ASSIGNED_POD_DELETE, 5)
     with timed("update of an unschedulable pod", count):
         for info in infos:
-            queue.update(info, info, [ClusterEvent(ev.UNSCHEDULABLE_POD, ev.UPDATE_POD_LABEL)])
+            queue.update(info, info, [ClusterEvent(ev.TARGET_POD, ev.UPDATE_POD_LABEL)])
     with each("activate"):
         queue.activate([info.key for info in infos])
     popped = pop_all(queue)

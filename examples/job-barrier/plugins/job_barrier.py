@@ -144,7 +144,7 @@ class JobBarrier(PreFilterPlugin, ReservePlugin, PermitPlugin):
     def events_to_register(self) -> Iterable[ClusterEvent]:
         # Freed capacity wakes the sibling that did not fit, which activates the others in permit.
         # So does a new member; and pods without a node move no other pod by themselves.
-        return (ClusterEvent(events.UNSCHEDULABLE_POD, events.UPDATE, self._may_help),)
+        return (ClusterEvent(events.TARGET_POD, events.UPDATE, self._may_help),)
 
     def _may_help(self, pod: PodInfo, old: Pod, new: Pod) -> bool:
         """Return whether the pod itself got another minimum."""

@@ -76,7 +76,7 @@ class Partition(PreFilterPlugin, FilterPlugin):
     def events_to_register(self) -> Iterable[ClusterEvent]:
         # A new configuration needs no event: it wakes all pods.
         return (
-            ClusterEvent(events.UNSCHEDULABLE_POD, events.UPDATE_POD_LABEL, _is_this_pod),
+            ClusterEvent(events.TARGET_POD, events.UPDATE_POD_LABEL, _is_this_pod),
             ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_LABEL, self._is_inside),
         )
 

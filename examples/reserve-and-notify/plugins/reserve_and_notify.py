@@ -165,7 +165,7 @@ class ReserveAndNotify(ReservePlugin, PreBindPlugin, PostBindPlugin, BackgroundP
     def events_to_register(self) -> Iterable[ClusterEvent]:
         return (
             plugin_event("SeatGivenBack", self._is_of_its_product),
-            ClusterEvent(events.UNSCHEDULABLE_POD, events.UPDATE_POD_LABEL, self._is_relabelled),
+            ClusterEvent(events.TARGET_POD, events.UPDATE_POD_LABEL, self._is_relabelled),
         )
 
     def _is_relabelled(self, pod: PodInfo, old: Pod, new: Pod) -> bool:

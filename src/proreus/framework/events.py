@@ -32,17 +32,21 @@ __all__ = [
     "RESOURCE_CLAIM",
     "RESOURCE_SLICE",
     "STORAGE_CLASS",
+    "TARGET_POD",
     "UNSCHEDULABLE_POD",
+    "UNSCHEDULED_POD",
     "UPDATE",
     "UPDATE_NODE_ALLOCATABLE",
     "UPDATE_NODE_ANNOTATION",
     "UPDATE_NODE_CONDITION",
     "UPDATE_NODE_DECLARED_FEATURE",
     "UPDATE_NODE_LABEL",
+    "UPDATE_NODE_PREEMPTION_POLICY",
     "UPDATE_NODE_TAINT",
     "UPDATE_POD_GENERATED_RESOURCE_CLAIM",
     "UPDATE_POD_LABEL",
     "UPDATE_POD_SCALE_DOWN",
+    "UPDATE_POD_SCALE_UP",
     "UPDATE_POD_SCHEDULING_GATES_ELIMINATED",
     "UPDATE_POD_TOLERATION",
     "VOLUME_ATTACHMENT",
@@ -61,10 +65,10 @@ UngatedPodsFn = Callable[[Any, Any], Collection[str]]
 now; it may name too many. An exception counts as all pods that the plugin gates."""
 
 ADD = 1
-"""The object is new; of ``ASSIGNED_POD``: the pod has a node now. Of ``UNSCHEDULABLE_POD`` it only
+"""The object is new; of ``ASSIGNED_POD``: the pod has a node now. Of ``UNSCHEDULED_POD`` it only
 occurs with gate GangScheduling."""
 DELETE = 2
-"""The object is gone; never of ``UNSCHEDULABLE_POD``."""
+"""The object is gone; never of ``UNSCHEDULED_POD``."""
 UPDATE_NODE_ALLOCATABLE = 4
 """An amount in ``status.allocatable`` changed."""
 UPDATE_NODE_LABEL = 8
@@ -77,17 +81,22 @@ UPDATE_NODE_ANNOTATION = 64
 """The node's annotations changed."""
 UPDATE_NODE_DECLARED_FEATURE = 128
 """``status.declaredFeatures`` changed."""
-UPDATE_POD_LABEL = 256
+UPDATE_NODE_PREEMPTION_POLICY = 256
+"""``spec.podPreemptionPolicy`` changed. From Kubernetes 1.37 on."""
+UPDATE_POD_LABEL = 512
 """The pod's labels changed."""
-UPDATE_POD_SCALE_DOWN = 512
+UPDATE_POD_SCALE_DOWN = 1024
 """The pod requests less of something than before."""
-UPDATE_POD_TOLERATION = 1024
+UPDATE_POD_SCALE_UP = 2048
+"""The pod requests more of something than before. From Kubernetes 1.37 on; before it, that is an
+update without an action of its own."""
+UPDATE_POD_TOLERATION = 4096
 """The pod got another toleration."""
-UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 2048
+UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 8192
 """The pod's last scheduling gate was removed."""
-UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
+UPDATE_POD_GENERATED_RESOURCE_CLAIM = 16384
 """The pod's status names other generated ResourceClaims."""
-ALL = 8191
+ALL = 32767
 """Everything."""
 UPDATE = ALL & ~(ADD | DELETE)
 """Any update, also one that has no action of its own."""
@@ -101,8 +110,10 @@ _ACTION_NAMES = {
     UPDATE_NODE_CONDITION: "UpdateNodeCondition",
     UPDATE_NODE_ANNOTATION: "UpdateNodeAnnotation",
     UPDATE_NODE_DECLARED_FEATURE: "UpdateNodeDeclaredFeature",
+    UPDATE_NODE_PREEMPTION_POLICY: "UpdateNodePreemptionPolicy",
     UPDATE_POD_LABEL: "UpdatePodLabel",
     UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
+    UPDATE_POD_SCALE_UP: "UpdatePodScaleUp",
     UPDATE_POD_TOLERATION: "UpdatePodToleration",
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
     UPDATE_POD_GENERATED_RESOURCE_CLAIM: "UpdatePodGeneratedResourceClaim",
@@ -111,11 +122,16 @@ _ACTION_NAMES = {
 }
 
 POD = "Pod"
-"""Any pod: stands for ``ASSIGNED_POD`` and ``UNSCHEDULABLE_POD``."""
+"""Any pod: stands for ``ASSIGNED_POD``, ``UNSCHEDULED_POD`` and ``TARGET_POD``."""
 ASSIGNED_POD = "AssignedPod"
 """A pod that has a node."""
+UNSCHEDULED_POD = "UnscheduledPod"
+"""A pod that has no node yet, and is not the one that the queue asks about."""
+TARGET_POD = "TargetPod"
+"""The waiting pod itself: an update of it wakes that pod alone."""
 UNSCHEDULABLE_POD = "UnschedulablePod"
-"""A pod that has no node yet. An update of it wakes that pod alone."""
+"""Any pod that has no node yet: stands for ``UNSCHEDULED_POD`` and ``TARGET_POD``, which
+kube-scheduler 1.36 does not tell apart."""
 NODE = "Node"
 PERSISTENT_VOLUME = "PersistentVolume"
 PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
@@ -132,7 +148,10 @@ POD_GROUP = "scheduling.k8s.io/PodGroup"
 ANY = "*"
 """Any resource."""
 
-_POD_RESOURCES = frozenset({ASSIGNED_POD, UNSCHEDULABLE_POD})
+_STANDS_FOR = {
+    POD: frozenset({ASSIGNED_POD, UNSCHEDULED_POD, TARGET_POD, UNSCHEDULABLE_POD}),
+    UNSCHEDULABLE_POD: frozenset({UNSCHEDULED_POD, TARGET_POD}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +190,7 @@ class ClusterEvent:
         same = (
             self.resource == incoming.resource
             or self.resource == ANY
-            or (self.resource == POD and incoming.resource in _POD_RESOURCES)
+            or incoming.resource in _STANDS_FOR.get(self.resource, ())
         )
         # The numeric comparison is kube-scheduler's own: a generic Update is covered only by
         # a registration that is at least as wide.
@@ -194,9 +213,6 @@ def is_announced(resource: str) -> bool:
 ASSIGNED_POD_ADD = ClusterEvent(ASSIGNED_POD, ADD)
 ASSIGNED_POD_UPDATE = ClusterEvent(ASSIGNED_POD, UPDATE)
 ASSIGNED_POD_DELETE = ClusterEvent(ASSIGNED_POD, DELETE)
-UNSCHEDULABLE_POD_ADD = ClusterEvent(UNSCHEDULABLE_POD, ADD)
-UNSCHEDULABLE_POD_UPDATE = ClusterEvent(UNSCHEDULABLE_POD, UPDATE)
-UNSCHEDULABLE_POD_DELETE = ClusterEvent(UNSCHEDULABLE_POD, DELETE)
 NODE_ADD = ClusterEvent(NODE, ADD)
 NODE_DELETE = ClusterEvent(NODE, DELETE)
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(ANY, ALL, label="UnschedulableTimeout")

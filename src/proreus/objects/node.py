@@ -11,11 +11,18 @@ LABEL_REGION_BETA = "failure-domain.beta.kubernetes.io/region"
 LABEL_HOSTNAME = "kubernetes.io/hostname"
 
 
+class PodPreemptionPolicy(ApiStruct, frozen=True):
+    """Which preemption a node allows: none for resizes while anybody is named here."""
+
+    disable_resize_preemption: tuple[str, ...] = ()
+
+
 class NodeSpec(ApiStruct, frozen=True):
     """The desired state of a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    pod_preemption_policy: PodPreemptionPolicy | None = None
 
 
 class ContainerImage(ApiStruct, frozen=True):

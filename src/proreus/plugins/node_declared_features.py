@@ -13,7 +13,6 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
     ADD,
     NODE,
-    POD,
     UPDATE,
     UPDATE_NODE_DECLARED_FEATURE,
     ClusterEvent,
@@ -22,6 +21,7 @@ from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.node import Node
@@ -70,7 +70,9 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
             ClusterEvent(
                 NODE, ADD | UPDATE_NODE_DECLARED_FEATURE, _is_schedulable_after_node_change
             ),
-            ClusterEvent(POD, UPDATE, _is_schedulable_after_pod_update),
+            *pod_registrations(
+                self.handle.feature_gates, target=UPDATE, hint=_is_schedulable_after_pod_update
+            ),
         )
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Set
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.events import ADD, DELETE, NODE, POD, ClusterEvent
+from proreus.framework.events import ADD, DELETE, NODE, ClusterEvent
 from proreus.framework.interning import once_per_value
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import HostPort, PodInfo, host_ports_of
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
@@ -60,7 +61,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register deleted pods with such a port, and new nodes."""
         return (
-            ClusterEvent(POD, DELETE, _is_schedulable_after_pod_deleted),
+            *pod_registrations(
+                self.handle.feature_gates, assigned=DELETE, hint=_is_schedulable_after_pod_deleted
+            ),
             ClusterEvent(NODE, ADD),
         )
 

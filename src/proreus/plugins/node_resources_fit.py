@@ -23,7 +23,6 @@ from proreus.framework.events import (
     DELETE,
     DEVICE_CLASS,
     NODE,
-    POD,
     UPDATE,
     UPDATE_NODE_ALLOCATABLE,
     UPDATE_POD_SCALE_DOWN,
@@ -39,6 +38,7 @@ from proreus.framework.plugin import (
     PreScorePlugin,
     ScorePlugin,
 )
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_group import PodGroupAssignments, PodGroupInfo
 from proreus.framework.pod_info import PodInfo, PodRequests, PodResourcesOptions, amounts_of
 from proreus.framework.status import Code, Status
@@ -256,7 +256,12 @@ class NodeResourcesFit(
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register deleted and scaled-down pods, nodes with more resources, and DeviceClasses."""
         events = [
-            ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, self._is_schedulable_after_pod_event),
+            *pod_registrations(
+                self.handle.feature_gates,
+                assigned=DELETE | UPDATE_POD_SCALE_DOWN,
+                target=UPDATE_POD_SCALE_DOWN,
+                hint=self._is_schedulable_after_pod_event,
+            ),
             ClusterEvent(
                 NODE, ADD | UPDATE_NODE_ALLOCATABLE, self._is_schedulable_after_node_change
             ),

@@ -8,7 +8,6 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
     ADD,
     NODE,
-    POD,
     UPDATE_NODE_TAINT,
     UPDATE_POD_TOLERATION,
     ClusterEvent,
@@ -16,6 +15,7 @@ from proreus.framework.events import (
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
@@ -42,8 +42,10 @@ class NodeUnschedulable(FilterPlugin):
         """Register nodes that are uncordoned, and the pod's own tolerations."""
         return (
             ClusterEvent(NODE, ADD | UPDATE_NODE_TAINT, hint=_is_schedulable_after_node_change),
-            ClusterEvent(
-                POD, UPDATE_POD_TOLERATION, hint=_is_schedulable_after_pod_toleration_change
+            *pod_registrations(
+                self.handle.feature_gates,
+                target=UPDATE_POD_TOLERATION,
+                hint=_is_schedulable_after_pod_toleration_change,
             ),
         )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proreus.framework.events import POD, UPDATE_POD_SCHEDULING_GATES_ELIMINATED, ClusterEvent
+from proreus.framework.events import UPDATE_POD_SCHEDULING_GATES_ELIMINATED, ClusterEvent
 from proreus.framework.plugin import PreEnqueuePlugin
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.pod import Pod
@@ -24,12 +25,10 @@ class SchedulingGates(PreEnqueuePlugin):
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register the removal of the pod's own last gate."""
-        return (
-            ClusterEvent(
-                POD,
-                UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
-                _is_schedulable_after_update_pod_scheduling_gates_eliminated,
-            ),
+        return pod_registrations(
+            self.handle.feature_gates,
+            target=UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+            hint=_is_schedulable_after_update_pod_scheduling_gates_eliminated,
         )
 
 

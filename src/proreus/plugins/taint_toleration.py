@@ -15,7 +15,6 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
     ADD,
     NODE,
-    POD,
     UPDATE_NODE_TAINT,
     UPDATE_POD_TOLERATION,
     ClusterEvent,
@@ -24,6 +23,7 @@ from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreScorePlugin, ScorePlugin
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.scores import default_normalize
 from proreus.framework.status import Status
@@ -62,8 +62,10 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
             ClusterEvent(
                 NODE, ADD | UPDATE_NODE_TAINT, hint=self._is_schedulable_after_node_change
             ),
-            ClusterEvent(
-                POD, UPDATE_POD_TOLERATION, hint=_is_schedulable_after_pod_toleration_change
+            *pod_registrations(
+                self.handle.feature_gates,
+                target=UPDATE_POD_TOLERATION,
+                hint=_is_schedulable_after_pod_toleration_change,
             ),
         )
 

@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.events import ADD, DELETE, NODE, PERSISTENT_VOLUME_CLAIM, POD, ClusterEvent
+from proreus.framework.events import ADD, DELETE, NODE, PERSISTENT_VOLUME_CLAIM, ClusterEvent
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
@@ -124,7 +125,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register deleted pods with the same volume, new nodes and new claims."""
         return (
-            ClusterEvent(POD, DELETE, _is_schedulable_after_pod_deleted),
+            *pod_registrations(
+                self.handle.feature_gates, assigned=DELETE, hint=_is_schedulable_after_pod_deleted
+            ),
             ClusterEvent(NODE, ADD),
             ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD, _is_schedulable_after_pvc_added),
         )

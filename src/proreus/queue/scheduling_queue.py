@@ -27,8 +27,6 @@ from proreus.framework.events import (
     BACKOFF_COMPLETE,
     FORCE_ACTIVATE,
     SCHEDULE_ATTEMPT_FAILURE,
-    UNSCHEDULABLE_POD_ADD,
-    UNSCHEDULABLE_POD_UPDATE,
     UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
 )
@@ -76,6 +74,7 @@ class SchedulingQueue:
         self._clock = clock
         self._unschedulable_timeout = options.unschedulable_timeout_seconds
         self._generic_workload = options.generic_workload
+        self._events = options.events
         self._flushes_gated_pods = options.flushes_gated_pods
         self._recorder = QueueRecorder(clock, metrics)
         self._hints = QueueingHints(profiles, self._recorder)
@@ -111,7 +110,7 @@ class SchedulingQueue:
     def add(self, pod: PodInfo) -> None:
         """Add a new pod that has no node."""
         queued = QueuedPodInfo(pod, self._clock.monotonic())
-        self._sub_queues.move_to_active(queued, UNSCHEDULABLE_POD_ADD.label)
+        self._sub_queues.move_to_active(queued, self._events.unscheduled_add.label)
         self._notify_ready()
 
     def update(self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]) -> None:
@@ -138,7 +137,7 @@ class SchedulingQueue:
         queued = self._unschedulable.get(new.key)
         if queued is None:
             queued = QueuedPodInfo(new, self._clock.monotonic())
-            self._sub_queues.move_to_active(queued, UNSCHEDULABLE_POD_UPDATE.label)
+            self._sub_queues.move_to_active(queued, self._events.first_update.label)
         else:
             queued.info = new
             self.nominator.update(old, new)

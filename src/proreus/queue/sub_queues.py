@@ -20,7 +20,7 @@ from typing import Any
 from proreus import logs
 from proreus.clock import Clock
 from proreus.framework.event_registrations import PreEnqueue, QueueProfile
-from proreus.framework.events import UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
+from proreus.framework.pod_events import DEFAULT_POD_EVENTS, PodEvents
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.status import Code
 from proreus.objects.pod import Pod
@@ -34,15 +34,13 @@ from proreus.queue.unschedulable import UnschedulablePods
 
 log = logs.logger(__name__)
 
-_NOMINATING_LABELS = frozenset({UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label})
-
 
 @dataclass(frozen=True)
 class QueueOptions:
     """Time limits and feature gates of a scheduling queue.
 
     ``pop_from_backoff``: gate SchedulerPopFromBackoffQ. ``generic_workload``: gate GenericWorkload.
-    ``flushes_gated_pods``: see ``Change.GATED_PODS_IN_FLUSH``.
+    ``flushes_gated_pods``: see ``Change.GATED_PODS_IN_FLUSH``. ``events``: the names of pod events.
     """
 
     initial_backoff_seconds: float = 1
@@ -51,6 +49,7 @@ class QueueOptions:
     pop_from_backoff: bool = True
     generic_workload: bool = False
     flushes_gated_pods: bool = False
+    events: PodEvents = DEFAULT_POD_EVENTS
 
 
 class PreEnqueuePlugins:
@@ -111,6 +110,10 @@ class SubQueues:
         options: QueueOptions,
     ) -> None:
         self._pop_from_backoff = options.pop_from_backoff
+        self._nominating_labels = (
+            options.events.unscheduled_add.label,
+            options.events.first_update.label,
+        )
         self.backoff = BackoffQueue(
             clock,
             sort_key,
@@ -189,7 +192,7 @@ class SubQueues:
         self.nominator.record_change(queued.uid)
         self._recorder.record_incoming("active", label, key)
         # The status of a new pod may name a node that an earlier process nominated.
-        if label in _NOMINATING_LABELS:
+        if label in self._nominating_labels:
             self.nominator.add_nominated_pod(queued.info, None)
         return True
 

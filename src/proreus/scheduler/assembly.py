@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
+from proreus.framework.pod_events import PodEvents
 from proreus.framework.pod_info import PodResourcesOptions
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NODES, PODS
@@ -49,6 +50,7 @@ class Assembly:
         """Build the scheduler; raises ``ConfigError``."""
         gates = environment.feature_gates
         pod_groups = gates.enabled("GenericWorkload")
+        events = PodEvents.of(gates)
         cache = Cache(environment.clock, assumed_ttl_seconds, pod_groups)
         queue = SchedulingQueue(
             clock=environment.clock,
@@ -58,6 +60,7 @@ class Assembly:
                 pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
                 generic_workload=pod_groups,
                 flushes_gated_pods=gates.includes(Change.GATED_PODS_IN_FLUSH),
+                events=events,
             ),
             metrics=environment.metrics,
         )
@@ -111,12 +114,18 @@ class Assembly:
             scheduler_names=frozenset(profile_set.profiles),
             metrics=environment.metrics,
             resources_options=PodResourcesOptions.of(gates),
+            events=events,
             pod_groups=pod_groups,
             gangs=gates.enabled("GangScheduling"),
         )
         if environment.shares_nodes:
             self._watch_overcommits()
-        nodes = NodeHandlers(cache=cache, queue=queue, metrics=environment.metrics)
+        nodes = NodeHandlers(
+            cache=cache,
+            queue=queue,
+            metrics=environment.metrics,
+            preemption_policy=events.target_pods,
+        )
         self.comparer = CacheComparer(
             cache=cache,
             queue=queue,

@@ -9,47 +9,35 @@ from __future__ import annotations
 import msgspec
 
 from proreus.framework.events import (
-    ASSIGNED_POD,
     NODE,
-    UNSCHEDULABLE_POD,
     UPDATE,
     UPDATE_NODE_ALLOCATABLE,
     UPDATE_NODE_ANNOTATION,
     UPDATE_NODE_CONDITION,
     UPDATE_NODE_DECLARED_FEATURE,
     UPDATE_NODE_LABEL,
+    UPDATE_NODE_PREEMPTION_POLICY,
     UPDATE_NODE_TAINT,
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
     UPDATE_POD_LABEL,
     UPDATE_POD_SCALE_DOWN,
+    UPDATE_POD_SCALE_UP,
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
     UPDATE_POD_TOLERATION,
     ClusterEvent,
 )
+from proreus.framework.pod_events import PodEvents
 from proreus.framework.pod_info import PodInfo, amounts_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
-POD_ACTIONS = (
-    UPDATE_POD_LABEL,
-    UPDATE_POD_SCALE_DOWN,
-    UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
-    UPDATE_POD_TOLERATION,
-    UPDATE_POD_GENERATED_RESOURCE_CLAIM,
-    UPDATE,
-)
-"""What may change about a pod; UPDATE is anything else."""
-
-_POD_EVENTS = {
-    resource: {action: ClusterEvent(resource, action) for action in POD_ACTIONS}
-    for resource in (ASSIGNED_POD, UNSCHEDULABLE_POD)
-}
 NODE_ACTIONS = (
     UPDATE_NODE_ALLOCATABLE,
     UPDATE_NODE_LABEL,
     UPDATE_NODE_TAINT,
     UPDATE_NODE_CONDITION,
     UPDATE_NODE_ANNOTATION,
+    UPDATE_NODE_PREEMPTION_POLICY,
     UPDATE_NODE_DECLARED_FEATURE,
 )
 """What may change about a node."""
@@ -62,15 +50,17 @@ def as_assigned(pod: Pod, node_name: str) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
 
 
-def pod_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
+def pod_events(old: PodInfo, new: PodInfo, events_of: PodEvents) -> list[ClusterEvent]:
     """Return what changed about a pod, at least a generic Update."""
     before, after = old.pod, new.pod
-    events = _POD_EVENTS[ASSIGNED_POD if after.spec.node_name else UNSCHEDULABLE_POD]
+    events = events_of.assigned if after.spec.node_name else events_of.target
     found = []
     if before.metadata.labels != after.metadata.labels:
         found.append(events[UPDATE_POD_LABEL])
-    if _scaled_down(old, new):
+    if _requests_less(new, than=old):
         found.append(events[UPDATE_POD_SCALE_DOWN])
+    if events_of.target_pods and _requests_less(old, than=new):
+        found.append(events[UPDATE_POD_SCALE_UP])
     if before.spec.scheduling_gates and not after.spec.scheduling_gates:
         found.append(events[UPDATE_POD_SCHEDULING_GATES_ELIMINATED])
     if len(before.spec.tolerations) != len(after.spec.tolerations):
@@ -85,15 +75,19 @@ def pod_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
     return found or [events[UPDATE]]
 
 
-def _scaled_down(old: PodInfo, new: PodInfo) -> bool:
-    before, after = old.accounted_requests.amounts, new.accounted_requests.amounts
-    if before is after:
+def _requests_less(pod: PodInfo, *, than: PodInfo) -> bool:
+    """Return whether a pod requests less of some resource than another version of it."""
+    less, more = pod.accounted_requests.amounts, than.accounted_requests.amounts
+    if less is more:
         return False
-    return any(name not in after or amount > after[name] for name, amount in before.items())
+    return any(name not in less or amount > less[name] for name, amount in more.items())
 
 
-def node_events(old: Node, new: Node) -> list[ClusterEvent]:
-    """Return what changed about a node; empty if nothing did that concerns scheduling."""
+def node_events(old: Node, new: Node, preemption_policy: bool) -> list[ClusterEvent]:
+    """Return what changed about a node; empty if nothing did that concerns scheduling.
+
+    ``preemption_policy``: ``spec.podPreemptionPolicy`` does (``Change.TARGET_POD_EVENTS``).
+    """
     found = []
     # ``unschedulable`` counts as a taint, as in kube-scheduler: TaintToleration reads both.
     if old.spec.unschedulable and not new.spec.unschedulable:
@@ -111,6 +105,8 @@ def node_events(old: Node, new: Node) -> list[ClusterEvent]:
         found.append(_NODE_EVENTS[UPDATE_NODE_CONDITION])
     if old.metadata.annotations != new.metadata.annotations:
         found.append(_NODE_EVENTS[UPDATE_NODE_ANNOTATION])
+    if preemption_policy and old.spec.pod_preemption_policy != new.spec.pod_preemption_policy:
+        found.append(_NODE_EVENTS[UPDATE_NODE_PREEMPTION_POLICY])
     if old.status.declared_features != new.status.declared_features:
         found.append(_NODE_EVENTS[UPDATE_NODE_DECLARED_FEATURE])
     return found

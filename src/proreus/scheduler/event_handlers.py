@@ -24,12 +24,10 @@ from proreus.framework.events import (
     DELETE,
     NODE_ADD,
     NODE_DELETE,
-    UNSCHEDULABLE_POD_ADD,
-    UNSCHEDULABLE_POD_DELETE,
-    UNSCHEDULABLE_POD_UPDATE,
     UPDATE,
     ClusterEvent,
 )
+from proreus.framework.pod_events import DEFAULT_POD_EVENTS, PodEvents
 from proreus.framework.pod_info import (
     DEFAULT_RESOURCES_OPTIONS,
     PodInfo,
@@ -74,6 +72,7 @@ class PodHandlers:
         scheduler_names: Collection[str],
         metrics: SchedulerMetrics,
         resources_options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS,
+        events: PodEvents = DEFAULT_POD_EVENTS,
         pod_groups: bool = False,
         gangs: bool = False,
     ) -> None:
@@ -86,6 +85,7 @@ class PodHandlers:
         self._scheduler_names = scheduler_names
         self._timed = _Timed(metrics)
         self._resources_options = resources_options
+        self._events = events
         self.overcommit_watch: OvercommitWatch | None = None
 
     def on_add(self, pod: Pod) -> None:
@@ -101,8 +101,8 @@ class PodHandlers:
             self._queue.add(info)
             # A new member may complete a gang whose other members were rejected for its lack.
             if self._gangs:
-                self._move(UNSCHEDULABLE_POD_ADD, None, pod)
-            self._timed.observe(UNSCHEDULABLE_POD_ADD, started)
+                self._move(self._events.unscheduled_add, None, pod)
+            self._timed.observe(self._events.unscheduled_add, started)
 
     def on_update(self, old: Pod, new: Pod) -> None:
         """A pod changed."""
@@ -124,7 +124,7 @@ class PodHandlers:
             self._timed.observe(ASSIGNED_POD_ADD, started)
         elif self.responsible_for_pod(new):
             self._update_pending(old, info)
-            self._timed.observe(UNSCHEDULABLE_POD_UPDATE, started)
+            self._timed.observe(self._events.unscheduled_update, started)
 
     def on_delete(self, pod: Pod, final_state_unknown: bool = False) -> None:
         """A pod is gone, or has finished."""
@@ -137,7 +137,7 @@ class PodHandlers:
             self._timed.observe(ASSIGNED_POD_DELETE, started)
         if self.responsible_for_pod(pod) and (not assigned or final_state_unknown):
             self._delete_pending(PodInfo(pod, self._resources_options))
-            self._timed.observe(UNSCHEDULABLE_POD_DELETE, started)
+            self._timed.observe(self._events.unscheduled_delete, started)
 
     def use_scheduler_names(self, names: Collection[str], pods: Iterable[Pod]) -> None:
         """Schedule the pods of other schedulerNames from now on. ``pods``: all pods."""
@@ -181,7 +181,7 @@ class PodHandlers:
             log.error("Scheduler cache UpdatePod failed", err=error, pod=new.key)
         self._timed.observe(ASSIGNED_POD_UPDATE, started)
         # Compared with the cached version, not ``old``: an assumed pod may differ from both.
-        for event in pod_events(before, new):
+        for event in pod_events(before, new, self._events):
             moving = perf_counter()
             self._move(event, old, new.pod)
             self._timed.observe(event, moving)
@@ -208,7 +208,7 @@ class PodHandlers:
                 self._delete_assumed(info)
             return
         before = PodInfo(old, self._resources_options)
-        self._queue.update(before, info, pod_events(before, info))
+        self._queue.update(before, info, pod_events(before, info, self._events))
         was = old.status.nominated_node_name
         if was and was != new.status.nominated_node_name:
             self._move_less_important(old)
@@ -255,9 +255,18 @@ class PodHandlers:
 class NodeHandlers:
     """Applies added, updated and deleted nodes. A handler of the node informer."""
 
-    def __init__(self, *, cache: Cache, queue: SchedulingQueue, metrics: SchedulerMetrics) -> None:
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        queue: SchedulingQueue,
+        metrics: SchedulerMetrics,
+        preemption_policy: bool = False,
+    ) -> None:
+        """``preemption_policy``: changes of ``spec.podPreemptionPolicy`` are events."""
         self._cache = cache
         self._queue = queue
+        self._preemption_policy = preemption_policy
         self._timed = _Timed(metrics)
 
     def on_add(self, node: Node) -> None:
@@ -270,7 +279,7 @@ class NodeHandlers:
     def on_update(self, old: Node, new: Node) -> None:
         """A node changed."""
         started = perf_counter()
-        events = node_events(old, new)
+        events = node_events(old, new, self._preemption_policy)
         # Most updates are heartbeats. They must not count as a changed row: that would invalidate
         # the shared results of every class of pods for this node, every few seconds.
         if events or old.spec != new.spec or old.status != new.status:

@@ -46,7 +46,10 @@ from proreus.scheduler.profile_warnings import (
 log = logger(__name__)
 
 _ALWAYS_WATCHED = frozenset(
-    {events.POD, events.ASSIGNED_POD, events.UNSCHEDULABLE_POD, events.NODE, events.ANY}
+    {
+        *(events.POD, events.ASSIGNED_POD, events.UNSCHEDULABLE_POD, events.UNSCHEDULED_POD),
+        *(events.TARGET_POD, events.NODE, events.ANY),
+    }
 )
 
 _EVENT_REGISTERING_PLUGINS = (

@@ -8,14 +8,17 @@ from __future__ import annotations
 from proreus.framework import events
 from proreus.framework.events import ADD, DELETE, UPDATE, ClusterEvent
 from proreus.framework.plugin import Plugin
+from proreus.framework.pod_events import POD_ACTIONS
 from proreus.logs import logger
 from proreus.runtime.profile import Profile
-from proreus.scheduler.cluster_events import NODE_ACTIONS, POD_ACTIONS
+from proreus.scheduler.cluster_events import NODE_ACTIONS
 
 log = logger(__name__)
 
 _DEFAULT_BINDER = "DefaultBinder"
 _IN_TREE = "proreus.plugins."
+_WITHOUT_NODE = (events.UNSCHEDULABLE_POD, events.UNSCHEDULED_POD, events.TARGET_POD)
+_OCCURRING = {events.POD: events.ASSIGNED_POD, events.UNSCHEDULABLE_POD: events.TARGET_POD}
 
 
 def warn_of_binders_never_called(profile: Profile) -> None:
@@ -60,12 +63,12 @@ def _remedy(registered: ClusterEvent) -> str:
             "new pods that are not bound move no other pod; register "
             "ClusterEvent(ASSIGNED_POD, ADD) if pods that get a node help"
         )
-    if resource == events.UNSCHEDULABLE_POD and action & ADD and not action & UPDATE:
+    if resource in _WITHOUT_NODE and action & ADD and not action & UPDATE:
         return (
             "new pods that are not bound move no other pod, unless gate GangScheduling is on; "
             "register ClusterEvent(ASSIGNED_POD, ADD), or announce a plugin_event"
         )
-    if resource == events.UNSCHEDULABLE_POD and action == DELETE:
+    if resource in _WITHOUT_NODE and action == DELETE:
         return (
             "pods that are deleted before they are bound move no other pod; register "
             "ClusterEvent(ASSIGNED_POD, DELETE) if pods that leave a node help"
@@ -82,10 +85,10 @@ def _remedy(registered: ClusterEvent) -> str:
 def _actions_of(resource: str) -> tuple[int, ...]:
     if resource == events.NODE:
         return (ADD, *NODE_ACTIONS, DELETE)
-    if resource in (events.POD, events.ASSIGNED_POD, events.UNSCHEDULABLE_POD):
+    if resource in (events.POD, events.ASSIGNED_POD, *_WITHOUT_NODE):
         return (ADD, *POD_ACTIONS, DELETE)
     return (ADD, UPDATE, DELETE)
 
 
 def _occurring(resource: str) -> str:
-    return events.ASSIGNED_POD if resource == events.POD else resource
+    return _OCCURRING.get(resource, resource)

@@ -16,7 +16,7 @@ EVENTS = st.sampled_from([NODE_ADD, NODE_DELETE, ASSIGNED_POD_DELETE, ev.UNSCHED
 CHANGES = st.lists(
     st.sampled_from(
         [
-            ClusterEvent(ev.UNSCHEDULABLE_POD, action)
+            ClusterEvent(ev.TARGET_POD, action)
             for action in (
                 ev.UPDATE,
                 ev.UPDATE_POD_LABEL,

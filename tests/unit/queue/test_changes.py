@@ -7,13 +7,13 @@ import pytest
 from proreus.framework import events as ev
 from proreus.framework.events import (
     NODE_ADD,
-    UNSCHEDULABLE_POD_UPDATE,
-    ClusterEvent,
 )
+from proreus.framework.pod_events import DEFAULT_POD_EVENTS
 from proreus.framework.post_filter_result import NominatingInfo
 
-LABELS = ClusterEvent(ev.UNSCHEDULABLE_POD, ev.UPDATE_POD_LABEL)
-TOLERATIONS = ClusterEvent(ev.UNSCHEDULABLE_POD, ev.UPDATE_POD_TOLERATION)
+UPDATED = DEFAULT_POD_EVENTS.target[ev.UPDATE]
+LABELS = DEFAULT_POD_EVENTS.target[ev.UPDATE_POD_LABEL]
+TOLERATIONS = DEFAULT_POD_EVENTS.target[ev.UPDATE_POD_TOLERATION]
 
 
 def test_add(harness, pod):
@@ -51,7 +51,7 @@ def test_update_of_an_active_pod_resorts(harness, pod):
     old, new = pod("a"), pod("a", priority=9, nominated="n1")
     harness.add(old, pod("b", priority=5))
     harness.listed[new.key] = new.pod
-    harness.queue.update(old, new, [UNSCHEDULABLE_POD_UPDATE])
+    harness.queue.update(old, new, [UPDATED])
     harness.queue.validate()
     assert harness.places() == {"active": ["a", "b"]}
     assert harness.queue.nominator.nominated_node_of("uid-a") == "n1"
@@ -64,7 +64,7 @@ def test_update_of_a_pod_that_backs_off(harness, pod, plugins):
     old, new = pod("a"), pod("a", priority=9)
     queued = harness.rejected(old, *plugins)
     harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
-    harness.queue.update(old, new, [UNSCHEDULABLE_POD_UPDATE])
+    harness.queue.update(old, new, [UPDATED])
     harness.queue.validate()
     assert queued.info is new
     assert harness.places() == {"backoff": ["a"]}
@@ -130,7 +130,7 @@ def test_becoming_active_by_a_plain_update_takes_the_nomination_of_the_status(ha
     harness.rejected(old, "Fit")
     harness.queue.nominator.add_nominated_pod(old, NominatingInfo("n1"))
     harness.clock.advance(5)
-    harness.queue.update(old, pod("a"), [UNSCHEDULABLE_POD_UPDATE])
+    harness.queue.update(old, pod("a"), [UPDATED])
     assert harness.places() == {"active": ["a"]}
     assert harness.queue.nominator.nominated_node_of("uid-a") is None
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from proreus.framework import events as ev
-from proreus.framework.events import NODE_ADD, UNSCHEDULABLE_POD_UPDATE, ClusterEvent
+from proreus.framework.events import NODE_ADD, ClusterEvent
+from proreus.framework.pod_events import DEFAULT_POD_EVENTS
 from proreus.framework.status import Status
 
-GATES_GONE = ClusterEvent(ev.UNSCHEDULABLE_POD, ev.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
+UPDATED = DEFAULT_POD_EVENTS.target[ev.UPDATE]
+GATES_GONE = ClusterEvent(ev.TARGET_POD, ev.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
 
 
 class ToggleGate:
@@ -63,7 +65,7 @@ def test_update_that_its_gate_does_not_wait_for_leaves_it_gated(harness, pod, ga
     gated = pod("a", pre_enqueue_plugins=("g", "h"))
     harness.add(gated)
     calls = gate.calls
-    harness.queue.update(gated, pod("a", pre_enqueue_plugins=("h",)), [UNSCHEDULABLE_POD_UPDATE])
+    harness.queue.update(gated, pod("a", pre_enqueue_plugins=("h",)), [UPDATED])
     assert harness.places() == {"gated": ["a"]}
     assert gate.calls == calls
     assert len(harness.queue.gated_pods()[0].pod.spec.scheduling_gates) == 1

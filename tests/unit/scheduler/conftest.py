@@ -12,6 +12,7 @@ from proreus.feature_gates import FeatureGates
 from proreus.framework.events import NODE_ADD
 from proreus.framework.plugin import FilterPlugin, Plugin
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, PodCondition, condition_of
 from proreus.offline.api import JsonObject
@@ -42,12 +43,13 @@ class World(OfflineCluster):
         binder: str = "DefaultBinder",
         profiles: Mapping[str, list[str]] | None = None,
         features: tuple[str, ...] = (),
+        emulate: KubernetesVersion = DEFAULT_VERSION,
         options: OfflineOptions = _OPTIONS,
         **config: object,
     ) -> None:
         """``profiles``: names of plugins by schedulerName; one with all of them by default."""
         registry = Registry([*IN_TREE_PLUGINS, *plugins])
-        gates = FeatureGates.from_list(list(features))
+        gates = FeatureGates.from_list(list(features), emulate)
         profiles = profiles or {"default-scheduler": [p.name for p in plugins]}
         raw = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",

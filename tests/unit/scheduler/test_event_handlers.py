@@ -16,6 +16,7 @@ from proreus.framework.events import (
 )
 from proreus.framework.plugin import FilterPlugin, PermitPlugin
 from proreus.framework.status import Status
+from proreus.kubernetes_version import V1_36, V1_37
 from proreus.objects.kinds import PODS
 
 NO = Status.unschedulable("no")
@@ -320,7 +321,11 @@ def test_a_resource_that_cannot_be_found_is_logged(kit, caplog, name) -> None:
 # ---- durations -----------------------------------------------------------------------------------
 
 
-def test_handlers_are_timed_by_event(world) -> None:
+@pytest.mark.parametrize(
+    ("version", "unscheduled"), [(V1_36, "UnschedulablePod"), (V1_37, "UnscheduledPod")]
+)
+def test_handlers_are_timed_by_event(kit, version, unscheduled) -> None:
+    world = kit.World(emulate=version)
     world.add_node("n0")
     world.add_pod(node_name="n0")
     world.change_pod(metadata={"labels": {"a": "b"}})
@@ -336,8 +341,8 @@ def test_handlers_are_timed_by_event(world) -> None:
         "AssignedPodUpdate": 1,
         "AssignedPodUpdatePodLabel": 1,
         "AssignedPodDelete": 1,
-        "UnschedulablePodAdd": 1,
-        "UnschedulablePodDelete": 1,
+        f"{unscheduled}Add": 1,
+        f"{unscheduled}Delete": 1,
     }
 
 

@@ -31,7 +31,7 @@ class Point:
     column_needs: tuple[str, ...] = ()
 
 
-_RELABELLED_POD = "ClusterEvent(events.UNSCHEDULABLE_POD, events.UPDATE_POD_LABEL)"
+_RELABELLED_POD = "ClusterEvent(events.TARGET_POD, events.UPDATE_POD_LABEL)"
 _NODE = "ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_LABEL)"
 
 

@@ -15,13 +15,14 @@ import numpy as np
 from proreus.errors import ApiError, ExtenderError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, FitError
-from proreus.framework.events import DELETE, POD, ClusterEvent
+from proreus.framework.events import DELETE, ClusterEvent
 from proreus.framework.handle import Handle
 from proreus.framework.plugin import (
     PodGroupPostFilterPlugin,
     PostFilterPlugin,
     PreEnqueuePlugin,
 )
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import (
     CLEAR_NOMINATION,
@@ -82,7 +83,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register Pod/Delete: it ungates preemptors, and by its hint queues no other pod."""
-        return (ClusterEvent(POD, DELETE, hint=_never, ungated_pods=self._ungated_by),)
+        return pod_registrations(
+            self.handle.feature_gates, assigned=DELETE, hint=_never, ungated_pods=self._ungated_by
+        )
 
     def _ungated_by(self, gone: Pod, new: None) -> Collection[str]:
         return self._evictor.running.ungated_by(gone.metadata.uid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from proreus.feature_gates import FeatureGates
 from proreus.framework.events import (
     ADD,
     DELETE,
@@ -21,7 +22,9 @@ from proreus.framework.events import (
     ClusterEvent,
     plugin_event,
 )
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
+from proreus.kubernetes_version import Change
 from proreus.objects.devices import DeviceTaintRule, ResourceSlice
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import ResourceClaim
@@ -33,11 +36,10 @@ ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]
 
 
 def events(
-    claims_of: ClaimsOf, uses_node_allocatable: bool, deletions: bool
+    claims_of: ClaimsOf, uses_node_allocatable: bool, gates: FeatureGates
 ) -> tuple[ClusterEvent, ...]:
     """Return the events that the plugin registers, with queueing hints.
 
-    ``deletions``: register deleted claims too (``Change.CLAIM_DELETION_EVENT``).
     ``uses_node_allocatable``: whether devices may take cpu or memory of the node, so that a pod may
     be rejected because other pods have taken it.
     """
@@ -74,12 +76,16 @@ def events(
     pod_events = (
         ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, _is_schedulable_after_pod_event),
     )
-    claim_actions = ADD | UPDATE | (DELETE if deletions else 0)
+    claim_actions = ADD | UPDATE | (DELETE if gates.includes(Change.CLAIM_DELETION_EVENT) else 0)
     return (
         *(pod_events if uses_node_allocatable else ()),
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
         ClusterEvent(RESOURCE_CLAIM, claim_actions, is_schedulable_after_claim_change),
-        ClusterEvent(POD, UPDATE_POD_GENERATED_RESOURCE_CLAIM, is_schedulable_after_pod_change),
+        *pod_registrations(
+            gates,
+            target=UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+            hint=is_schedulable_after_pod_change,
+        ),
         ClusterEvent(DEVICE_CLASS, ADD | UPDATE),
         ClusterEvent(RESOURCE_SLICE, ADD | UPDATE),
     )

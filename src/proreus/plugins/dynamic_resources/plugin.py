@@ -102,8 +102,8 @@ class DynamicResources(
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return the events of ``hints``."""
-        deletions = self.handle.feature_gates.includes(Change.CLAIM_DELETION_EVENT)
-        found = events(self._claims_of, self.features.node_allocatable, deletions)
+        gates = self.handle.feature_gates
+        found = events(self._claims_of, self.features.node_allocatable, gates)
         if self.manager.allocated.in_flight_until_pre_bind_ends:
             found = (*found, claim_restored(self._claims_of))
         if self.features.device_taint_rules:

@@ -8,34 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from proreus.feature_gates import FeatureGates
 from proreus.framework.affinity_terms import AffinityTerm, AffinityTerms, affinity_terms_of
 from proreus.framework.events import (
     ADD,
     DELETE,
     NODE,
-    POD,
     UPDATE_NODE_LABEL,
     UPDATE_POD_LABEL,
     ClusterEvent,
 )
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
+from proreus.kubernetes_version import Change
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
 
 
-def events(any_term: bool = True) -> Iterable[ClusterEvent]:
-    """Return the events that the plugin registers.
-
-    ``any_term``: a deleted or changed pod helps if it matched any anti-affinity term, instead of
-    all of them (``Change.ANTI_AFFINITY_HINTS_OF_ANY_TERM``).
-    """
+def events(gates: FeatureGates) -> Iterable[ClusterEvent]:
+    """Return the events that the plugin registers."""
+    # A deleted or changed pod helps if it matched any anti-affinity term, instead of all of them.
+    any_term = gates.includes(Change.ANTI_AFFINITY_HINTS_OF_ANY_TERM)
 
     def pod_hint(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
         return is_schedulable_after_pod_change(pod, old, new, any_term=any_term)
 
     return (
-        ClusterEvent(POD, ADD | UPDATE_POD_LABEL | DELETE, pod_hint),
+        *pod_registrations(
+            gates,
+            assigned=ADD | UPDATE_POD_LABEL | DELETE,
+            target=UPDATE_POD_LABEL,
+            hint=pod_hint,
+        ),
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL, is_schedulable_after_node_change),
     )
 

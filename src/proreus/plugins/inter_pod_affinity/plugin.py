@@ -27,7 +27,6 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, IntArray, Verdicts
-from proreus.kubernetes_version import Change
 from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
 from proreus.plugins.inter_pod_affinity.hints import events
@@ -63,7 +62,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register pod and node events; see ``hints``."""
-        return events(self.handle.feature_gates.includes(Change.ANTI_AFFINITY_HINTS_OF_ANY_TERM))
+        return events(self.handle.feature_gates)
 
     # ---- filter --------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from proreus.framework.events import (
     CSI_NODE,
     DELETE,
     PERSISTENT_VOLUME_CLAIM,
-    POD,
     UPDATE,
     VOLUME_ATTACHMENT,
     ClusterEvent,
@@ -27,6 +26,7 @@ from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import BoolArray, Verdicts
@@ -198,7 +198,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         """Register higher limits, deleted pods and attachments, and new claims."""
         return (
             ClusterEvent(CSI_NODE, ADD | UPDATE, _is_schedulable_after_csi_node_updated),
-            ClusterEvent(POD, DELETE, _is_schedulable_after_pod_deleted),
+            *pod_registrations(
+                self.handle.feature_gates, assigned=DELETE, hint=_is_schedulable_after_pod_deleted
+            ),
             ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD, _is_schedulable_after_pvc_added),
             ClusterEvent(
                 VOLUME_ATTACHMENT, DELETE, _is_schedulable_after_volume_attachment_deleted

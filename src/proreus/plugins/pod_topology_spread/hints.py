@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from proreus.feature_gates import FeatureGates
 from proreus.framework.events import (
     ADD,
     DELETE,
     NODE,
-    POD,
     UPDATE_NODE_LABEL,
     UPDATE_NODE_TAINT,
     UPDATE_POD_LABEL,
     UPDATE_POD_TOLERATION,
     ClusterEvent,
 )
+from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
@@ -26,15 +27,20 @@ HardConstraints = Callable[[Pod], Sequence[SpreadConstraint]]
 class SpreadHints:
     """The queueing hints; ``hard`` returns the hard constraints of a pod."""
 
-    def __init__(self, hard: HardConstraints) -> None:
+    def __init__(self, hard: HardConstraints, gates: FeatureGates) -> None:
         self._hard = hard
+        self._gates = gates
 
     def events(self) -> Iterable[ClusterEvent]:
         """Return the events that the plugin registers."""
-        pod_actions = ADD | UPDATE_POD_LABEL | UPDATE_POD_TOLERATION | DELETE
         node_actions = ADD | DELETE | UPDATE_NODE_LABEL | UPDATE_NODE_TAINT
         return (
-            ClusterEvent(POD, pod_actions, self.is_schedulable_after_pod_change),
+            *pod_registrations(
+                self._gates,
+                assigned=ADD | UPDATE_POD_LABEL | DELETE,
+                target=UPDATE_POD_LABEL | UPDATE_POD_TOLERATION,
+                hint=self.is_schedulable_after_pod_change,
+            ),
             ClusterEvent(NODE, node_actions, self.is_schedulable_after_node_change),
         )
 
