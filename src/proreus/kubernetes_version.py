@@ -98,6 +98,11 @@ class Change(Enum):
         V1_37,
         "a DeviceTaintRule without deviceSelector applies to no device, instead of all",
     )
+    NODE_CHECKS_IN_PRE_FILTER = (
+        V1_37,
+        "NodeName, NodeUnschedulable and TaintToleration have the extension point PreFilter, where "
+        "NodeName names the pod's node",
+    )
     NODE_NAME_BEFORE_UNSCHEDULABLE = (
         V1_37,
         "NodeName comes before NodeUnschedulable, so that its reason is given where both reject",

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from proreus.cli.plugin_options import load_plugins, plugin_options
+from proreus.kubernetes_version import DEFAULT_VERSION, parse_emulated_version
 
 if TYPE_CHECKING:
+    from proreus.feature_gates import FeatureGates
     from proreus.loading import LoadedPlugin, LoadedPlugins
 
 
@@ -34,6 +36,13 @@ if TYPE_CHECKING:
     help="Feature gates to try the configuration with.",
 )
 @click.option(
+    "--emulated-version",
+    default=str(DEFAULT_VERSION),
+    metavar="VERSION",
+    show_default=True,
+    help="Version of Kubernetes whose extension points and feature gates count.",
+)
+@click.option(
     "--output",
     "-o",
     type=click.Choice(["text", "json"]),
@@ -47,6 +56,7 @@ def command(
     plugin_endpoint: tuple[str, ...],
     config: str | None,
     feature_gates: tuple[str, ...],
+    emulated_version: str,
     output: str,
 ) -> int:
     """List all plugins with their extension points, arguments and origin.
@@ -56,30 +66,32 @@ def command(
     starting with that configuration: unknown plugins, invalid arguments, a plugin that raises when
     it is made.
     """
+    from proreus.feature_gates import FeatureGates
+
+    version = parse_emulated_version(emulated_version.removeprefix("kube="), "--emulated-version")
+    gates = FeatureGates.from_list(",".join(feature_gates).split(","), version)
     loaded_plugins = load_plugins(plugin, plugin_dir, plugin_endpoint)
     if config is not None:
-        _try_out(config, feature_gates, loaded_plugins)
+        _try_out(config, gates, loaded_plugins)
     if output == "json":
-        click.echo(json.dumps(_as_data(loaded_plugins), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_as_data(loaded_plugins, gates), indent=2, ensure_ascii=False))
     else:
         for name, found in loaded_plugins.found.items():
-            _print(name, found)
+            _print(name, found, gates)
     return 1 if loaded_plugins.refusals else 0
 
 
-def _try_out(path: str, feature_gates: tuple[str, ...], loaded_plugins: LoadedPlugins) -> None:
+def _try_out(path: str, gates: FeatureGates, loaded_plugins: LoadedPlugins) -> None:
     """Make every plugin of a configuration, as at the start; raises ``ConfigError``."""
     import asyncio
 
     from proreus import logs
     from proreus.config.load import load_file
     from proreus.errors import ConfigError
-    from proreus.feature_gates import FeatureGates
     from proreus.offline.cluster import OfflineCluster
 
     # As the process logs them: without, warnings would lack the plugins' names and the remedy.
     logs.configure()
-    gates = FeatureGates.from_list([gate for text in feature_gates for gate in text.split(",")])
     with loaded_plugins.attributing_errors_to_plugins():
         configuration = load_file(path, loaded_plugins.registry, gates)
     if problems := loaded_plugins.problems(configuration):
@@ -92,14 +104,14 @@ def _try_out(path: str, feature_gates: tuple[str, ...], loaded_plugins: LoadedPl
     asyncio.run(build())
 
 
-def _print(name: str, found: LoadedPlugin) -> None:
+def _print(name: str, found: LoadedPlugin, gates: FeatureGates) -> None:
     click.echo(f"{name} ({found.origin})")
-    click.echo(f"    {', '.join(_points(found))}")
+    click.echo(f"    {', '.join(_points(found, gates))}")
     for argument in _arguments(found):
         click.echo(f"    {argument}")
 
 
-def _as_data(loaded_plugins: LoadedPlugins) -> dict[str, Any]:
+def _as_data(loaded_plugins: LoadedPlugins, gates: FeatureGates) -> dict[str, Any]:
     plugins = []
     for name, found in loaded_plugins.found.items():
         origin = found.origin
@@ -108,7 +120,7 @@ def _as_data(loaded_plugins: LoadedPlugins) -> dict[str, Any]:
             {
                 "name": name,
                 "description": (inspect.getdoc(found.plugin) or "").partition("\n")[0],
-                "points": _points(found),
+                "points": _points(found, gates),
                 "args": [field._asdict() for field in _arguments(found)],
                 "origin": {
                     "kind": origin.way,
@@ -126,11 +138,12 @@ def _as_data(loaded_plugins: LoadedPlugins) -> dict[str, Any]:
     return {"plugins": plugins, "refused": refused}
 
 
-def _points(found: LoadedPlugin) -> list[str]:
+def _points(found: LoadedPlugin, gates: FeatureGates) -> list[str]:
     """Return the extension points in the order in which they are called for a pod."""
+    from proreus.config.default_plugins import points_in_version
     from proreus.framework.plugin import POINTS, points_of
 
-    points = points_of(found.plugin)
+    points = points_in_version(found.plugin.name, points_of(found.plugin), gates)
     return [point for point in POINTS if point in points]
 
 

@@ -6,6 +6,7 @@ This is the first of two steps; the second, which expands MultiPoint to extensio
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
 from proreus.config.types import PluginRef, Plugins, PluginSet
@@ -47,6 +48,16 @@ _DEFAULT_PLUGINS = (
     _DefaultPlugin("PodGroupPodsCount", weight=1, gate="TopologyAwareWorkloadScheduling"),
 )
 """kube-scheduler's plugins in the order in which each extension point calls them."""
+
+
+_PRE_FILTER_SINCE_1_37 = frozenset({"NodeName", "NodeUnschedulable", "TaintToleration"})
+
+
+def points_in_version(plugin: str, points: Set[str], gates: FeatureGates) -> Set[str]:
+    """Return those of a plugin's extension points that it has in the emulated version."""
+    if plugin not in _PRE_FILTER_SINCE_1_37 or gates.includes(Change.NODE_CHECKS_IN_PRE_FILTER):
+        return points
+    return points - {"preFilter"}
 
 
 def _in_order(gates: FeatureGates) -> tuple[_DefaultPlugin, ...]:

@@ -196,6 +196,9 @@ class PreFilterPlugin(Plugin):
 
     has_pre_filter_extensions: ClassVar[bool] = False
     """Whether the plugin defines ``add_pod`` or ``remove_pod``; set for each class."""
+    passes_without_node_name: ClassVar[bool] = False
+    """Whether ``pre_filter`` just succeeds for a pod without ``spec.nodeName``. Such a plugin is
+    counted as called, and not called; the first ones of a profile only."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Set ``has_pre_filter_extensions``."""

@@ -14,7 +14,7 @@ from proreus.framework.events import (
 )
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import FilterPlugin
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
@@ -28,11 +28,12 @@ TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 """The taint that a cordon counts as, whether or not the node has it."""
 
 
-class NodeUnschedulable(FilterPlugin):
+class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
     """Rejects nodes with ``spec.unschedulable``."""
 
     row_local = True
     looks_at_pods = False
+    passes_without_node_name = True
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Sign the tolerations."""
@@ -48,6 +49,9 @@ class NodeUnschedulable(FilterPlugin):
                 hint=_is_schedulable_after_pod_toleration_change,
             ),
         )
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> None:
+        """Pass every pod; from Kubernetes 1.37 on."""
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Filter one node."""

@@ -22,7 +22,7 @@ from proreus.framework.events import (
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import FilterPlugin, PreScorePlugin, ScorePlugin
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.scores import default_normalize
@@ -41,11 +41,12 @@ from proreus.objects.taints import (
 REASON = "node(s) had untolerated taint(s)"
 
 
-class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
+class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Rejects nodes with untolerated hard taints, and prefers those with few soft ones."""
 
     row_local = True
     looks_at_pods = False
+    passes_without_node_name = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -68,6 +69,9 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
                 hint=_is_schedulable_after_pod_toleration_change,
             ),
         )
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> None:
+        """Pass every pod; from Kubernetes 1.37 on."""
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Filter one node."""

@@ -11,12 +11,13 @@ C, A, D: C overrides its multiPoint entry and comes first, A is from multiPoint,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from proreus import logs
+from proreus.config.default_plugins import points_in_version
 from proreus.config.durations import quote
 from proreus.config.types import (
     ALL_PLUGINS,
@@ -111,13 +112,14 @@ def expand(
     needed = plugins.enabled_names() & catalog.names()
     args = {name: value for name, value in profile.args().items() if name in needed}
     _check_args_of_construction(args, gates)
-    points = _points(plugins, catalog)
+    emulated = _EmulatedCatalog(catalog, gates)
+    points = _points(plugins, emulated)
     _check_counts(profile.name, points)
     return ExpandedProfile(
         name=profile.name,
         points=points,
-        weights=_weights("score", plugins, catalog),
-        placement_weights=_weights("placementScore", plugins, catalog),
+        weights=_weights("score", plugins, emulated),
+        placement_weights=_weights("placementScore", plugins, emulated),
         args=args,
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
     )
@@ -178,7 +180,21 @@ def _check_args_of_construction(args: Mapping[str, Any], gates: FeatureGates) ->
                 raise ConfigError(f'initializing plugin "{name}": {problems}')
 
 
-def _points(plugins: Plugins, catalog: PluginCatalog) -> dict[str, tuple[str, ...]]:
+class _EmulatedCatalog:
+    """The names in a catalog, and the extension points that they have in the emulated version."""
+
+    def __init__(self, catalog: PluginCatalog, gates: FeatureGates) -> None:
+        self._catalog = catalog
+        self._gates = gates
+
+    def names(self) -> Set[str]:
+        return self._catalog.names()
+
+    def points(self, name: str) -> Set[str]:
+        return points_in_version(name, self._catalog.points(name), self._gates)
+
+
+def _points(plugins: Plugins, catalog: _EmulatedCatalog) -> dict[str, tuple[str, ...]]:
     sets = plugins.sets()
     # All points are checked before any is expanded: which of two mistakes is reported is upstream's
     # order.
@@ -190,7 +206,7 @@ def _points(plugins: Plugins, catalog: PluginCatalog) -> dict[str, tuple[str, ..
     }
 
 
-def _check_explicit(point: str, set_: PluginSet, catalog: PluginCatalog) -> None:
+def _check_explicit(point: str, set_: PluginSet, catalog: _EmulatedCatalog) -> None:
     seen: set[str] = set()
     for ref in set_.enabled:
         _check_exists(point, ref.name, catalog)
@@ -202,7 +218,7 @@ def _check_explicit(point: str, set_: PluginSet, catalog: PluginCatalog) -> None
 
 
 def _expand_point(
-    point: str, set_: PluginSet, multi_point: tuple[PluginRef, ...], catalog: PluginCatalog
+    point: str, set_: PluginSet, multi_point: tuple[PluginRef, ...], catalog: _EmulatedCatalog
 ) -> tuple[str, ...]:
     """Return a point's plugins: overrides of multiPoint, the rest of it, the point's own."""
     explicit = [ref.name for ref in set_.enabled]
@@ -229,7 +245,7 @@ def _expand_point(
     return (*first, *spread, *last)
 
 
-def _check_exists(point: str, name: str, catalog: PluginCatalog) -> None:
+def _check_exists(point: str, name: str, catalog: _EmulatedCatalog) -> None:
     if name not in (known := catalog.names()):
         similar = get_close_matches(name, sorted(known), 1, 0.8)
         hint = f"; did you mean {quote(similar[0])}?" if similar else ""
@@ -255,7 +271,7 @@ def _check_counts(profile: str, points: Mapping[str, tuple[str, ...]]) -> None:
         raise ConfigError(f"at most one placement generate plugin is allowed {where}")
 
 
-def _weights(point: str, plugins: Plugins, catalog: PluginCatalog) -> dict[str, int]:
+def _weights(point: str, plugins: Plugins, catalog: _EmulatedCatalog) -> dict[str, int]:
     """Return weights: the point's own, else multiPoint's; unset is 1.
 
     The sum must fit an int64. kube-scheduler checks that with a subtraction which wraps around

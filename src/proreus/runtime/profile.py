@@ -16,6 +16,7 @@ configuration, ``profile.weights["TaintToleration"]`` is 3.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import TypeVar
 
 from proreus.framework.cycle_state import CycleState
@@ -82,6 +83,11 @@ class Profile:
         self.pre_enqueue = _typed(plugins, "preEnqueue", PreEnqueuePlugin)
         self.queue_sort = _typed(plugins, "queueSort", QueueSortPlugin)[0]
         self.pre_filter = _typed(plugins, "preFilter", PreFilterPlugin)
+        self.passing_pre_filter = tuple(
+            takewhile(lambda plugin: plugin.passes_without_node_name, self.pre_filter)
+        )
+        """The first PreFilter plugins, as far as they just pass a pod without ``spec.nodeName``."""
+        self.other_pre_filter = self.pre_filter[len(self.passing_pre_filter) :]
         self.filter = _typed(plugins, "filter", FilterPlugin)
         self.post_filter = _typed(plugins, "postFilter", PostFilterPlugin)
         self.pre_score = _typed(plugins, "preScore", PreScorePlugin)
@@ -93,6 +99,9 @@ class Profile:
         self.post_bind = _typed(plugins, "postBind", PostBindPlugin)
         self.placement_generate = _typed(plugins, "placementGenerate", PlacementGeneratePlugin)
         self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)
+        self._pre_filter_extensions = tuple(
+            plugin for plugin in self.pre_filter if plugin.has_pre_filter_extensions
+        )
         self._optional_filter = optional_filter
         self._configured_filter = self.filter
         self.equivalence_cache = EquivalenceCache(table)
@@ -195,7 +204,7 @@ class Profile:
         """Add a pod to a row of a fork and run AddPod (``RunPreFilterExtensionAddPod``)."""
         # The node first: plugins see it with the pod on it, as in kube-scheduler.
         nodes.add_pod(row, added)
-        for plugin in self.pre_filter:
+        for plugin in self._pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 point = "PreFilterExtensionAddPod"
                 call_plugin(plugin, point, state, plugin.add_pod, state, pod, added, nodes[row])
@@ -205,7 +214,7 @@ class Profile:
     ) -> None:
         """Remove a pod from a row of a fork and run RemovePod."""
         nodes.remove_pod(row, removed.uid)
-        for plugin in self.pre_filter:
+        for plugin in self._pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 point = "PreFilterExtensionRemovePod"
                 call_plugin(

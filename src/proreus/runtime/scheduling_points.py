@@ -64,7 +64,12 @@ def run_pre_filter(
     plugins_with_names: list[str] = []
     rejection: Status | None = None
     point, timed, budget = "PreFilter", state.timer is not None, state.budget
-    for plugin in profile.pre_filter:
+    plugins = profile.pre_filter
+    if not (timed or pod.pod.spec.node_name):
+        plugins = profile.other_pre_filter
+        for passing in profile.passing_pre_filter:
+            passing.evaluations.pre_filter.value += 1
+    for plugin in plugins:
         if timed:
             result = call_plugin(plugin, point, state, plugin.pre_filter, state, pod, nodes)
         else:  # inlined ``call_plugin``: it would cost more than most of these dozen plugins do

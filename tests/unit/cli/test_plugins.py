@@ -42,6 +42,15 @@ def test_all_plugins_are_listed_with_points_arguments_and_origin(capsys, tmp_pat
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "points"), [("1.36", "filter"), ("kube=1.37", "preFilter, filter")]
+)
+def test_extension_points_are_those_of_the_emulated_version(capsys, version, points):
+    code, out, _ = run(capsys, "--emulated-version", version)
+    assert code == 0
+    assert f"NodeUnschedulable (in-tree)\n    {points}\n" in out
+
+
 def test_the_list_as_data(capsys, tmp_path):
     (tmp_path / "quiet.py").write_text(PLUGIN)
     code, out, _ = run(capsys, "--plugin-dir", tmp_path, "--output", "json")

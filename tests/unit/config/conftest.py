@@ -7,11 +7,12 @@ import pytest
 from proreus.config.types import API_VERSION, KIND, PluginArgs
 from proreus.plugins import IN_TREE_PLUGINS
 
-# kube-scheduler 1.36: which plugin has which extension points
+# kube-scheduler 1.37: which plugin has which extension points (1.36: not the first three preFilter)
 POINTS = {
     "preEnqueue": "SchedulingGates DynamicResources DefaultPreemption GangScheduling",
     "queueSort": "PrioritySort",
-    "preFilter": "NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits "
+    "preFilter": "NodeName NodeUnschedulable TaintToleration "
+    "NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits "
     "VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources "
     "NodeDeclaredFeatures",
     "filter": "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit "

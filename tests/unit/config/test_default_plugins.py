@@ -5,7 +5,9 @@ import pytest
 from proreus.config.default_plugins import default_plugins, merge
 from proreus.config.load import default_configuration
 from proreus.config.types import PluginRef, Plugins, PluginSet
+from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import V1_37
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.expansion import expand_all
 
@@ -72,6 +74,26 @@ def test_merge(enabled, disabled, merged):
 def test_weights_of_disabled_plugins_mean_nothing():
     own = Plugins(score=PluginSet(disabled=(PluginRef(name="A", weight=5),)))
     assert merge((), own).score.disabled == (PluginRef(name="A"),)
+
+
+def test_checks_of_the_node_have_a_pre_filter_since_1_37(catalog):
+    gates = FeatureGates(emulation_version=V1_37)
+    points = expand_all(default_configuration(catalog, gates), catalog, gates)[
+        "default-scheduler"
+    ].points
+    new = ("NodeName", "NodeUnschedulable", "TaintToleration")
+    assert points["preFilter"][:4] == (*new, "NodeAffinity")
+    assert points["filter"][:3] == new
+    before = expand_all(default_configuration(catalog), catalog, FeatureGates())
+    assert before["default-scheduler"].points["preFilter"] == points["preFilter"][3:]
+
+
+def test_a_pre_filter_of_1_37_cannot_be_configured_in_1_36(catalog):
+    config = default_configuration(catalog, plugins=Plugins(pre_filter=plugin_set("NodeName")))
+    with pytest.raises(ConfigError, match='plugin "NodeName" does not extend PreFilterPlugin'):
+        expand_all(config, catalog, FeatureGates())
+    points = expand_all(config, catalog, FeatureGates(emulation_version=V1_37))
+    assert points["default-scheduler"].points["preFilter"][0] == "NodeName"
 
 
 def test_the_default_profile_expanded(catalog):

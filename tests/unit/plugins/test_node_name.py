@@ -37,6 +37,14 @@ def test_filter(wanted: str, statuses: list[Status | None]) -> None:
     assert_agreement(plugin, pod, handle.nodes)
 
 
+@pytest.mark.parametrize(("wanted", "names"), [("", None), ("n1", frozenset({"n1"}))])
+def test_pre_filter_names_the_node(wanted: str, names: frozenset[str] | None) -> None:
+    handle = FakeHandle([make_node("n0"), make_node("n1")])
+    plugin = make_plugin(NodeName, handle)
+
+    assert plugin.pre_filter(CycleState(), make_pod(node_name=wanted), handle.nodes) == names
+
+
 def test_new_nodes_queue_pods() -> None:
     plugin = make_plugin(NodeName, FakeHandle())
 

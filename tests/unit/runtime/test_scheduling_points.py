@@ -16,6 +16,7 @@ from proreus.framework.plugin import (
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
+from proreus.runtime.calls import PluginTimer
 from proreus.runtime.scheduling_points import (
     run_permit,
     run_post_filter,
@@ -111,6 +112,45 @@ def test_what_pre_filter_must_not_return(kit, result, text) -> None:
     with pytest.raises(PluginError) as caught:
         pre_filter(kit, A=result)
     assert str(caught.value) == f'running PreFilter plugin "A": {text}'
+
+
+class Passing(PreFilterPlugin):
+    """Passes a pod that names no node, and counts its calls."""
+
+    name = "Passing"
+    passes_without_node_name = True
+    calls = 0
+
+    def pre_filter(self, state, pod, nodes) -> frozenset[str] | None:
+        self.calls += 1
+        wanted = pod.pod.spec.node_name
+        return frozenset((wanted,)) if wanted else None
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_plugins_that_pass_a_pod_are_counted_and_called_only_where_they_count(kit, place) -> None:
+    other = kit.plugin("Other", PreFilterPlugin, pre_filter=None)
+    plugins = [Passing, other] if place == "first" else [other, Passing]
+    profile = kit.SearchHarness(*plugins).profile
+    (passing,) = (one for one in profile.plugins if one.name == "Passing")
+    assert profile.pre_filter == (*profile.passing_pre_filter, *profile.other_pre_filter)
+
+    outcome = run_pre_filter(profile, CycleState(), kit.make_pod("p"))
+
+    assert (outcome.status, outcome.names) == (None, None)
+    assert passing.evaluations.pre_filter.value == 1
+    assert passing.calls == (0 if place == "first" else 1)
+    outcome = run_pre_filter(profile, CycleState(), kit.make_pod("p", nodeName="n1"))
+    assert (outcome.names, outcome.plugins_with_names) == ({"n1"}, ("Passing",))
+    assert passing.evaluations.pre_filter.value == 2
+
+
+def test_the_timed_calls_of_plugins_that_pass_are_made(kit) -> None:
+    profile = kit.SearchHarness(Passing).profile
+    state = CycleState()
+    state.timer = PluginTimer(profile.metrics)
+    run_pre_filter(profile, state, kit.make_pod("p"))
+    assert profile.pre_filter[0].calls == profile.pre_filter[0].evaluations.pre_filter.value == 1
 
 
 def test_calls_that_skip_are_not_counted_as_evaluations(kit) -> None:
