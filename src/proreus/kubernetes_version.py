@@ -64,6 +64,11 @@ class Change(Enum):
         "DynamicResources counts shared counters by driver and pool, fails on capacities that "
         "cannot be computed, and keeps no counters of devices that it dropped",
     )
+    BINDING_RETRIED = (
+        V1_37,
+        "a binding that the apiserver failed to create, or could not be asked for, is tried four "
+        "times within a third of a second, as status patches are",
+    )
     CLAIM_POST_FILTER_WITHOUT_REASONS = (
         V1_37,
         "DynamicResources gives no reason in PostFilter when it has nothing to deallocate",

@@ -32,7 +32,7 @@ from proreus.app.process_tasks import ProcessTasks
 from proreus.app.remote_plugins import RemotePlugins
 from proreus.app.stopping import until_set
 from proreus.app.winding_down import end_scheduling
-from proreus.client.dispatcher import Dispatcher
+from proreus.client.dispatcher import Dispatcher, DispatcherOptions
 from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
 from proreus.client.informer_factory import InformerFactory
@@ -86,7 +86,12 @@ class Process:
         # Shared, since both clients write to the same apiserver.
         window = RequestWindow()
         show_request_window(window, metrics)
-        self._dispatcher = Dispatcher(clients.main, rate_limiter=_rate(connection), window=window)
+        self._dispatcher = Dispatcher(
+            clients.main,
+            rate_limiter=_rate(connection),
+            window=window,
+            options=DispatcherOptions.of(options.feature_gates),
+        )
         self._events = EventRecorder(
             clients.events,
             clock=self._clock,

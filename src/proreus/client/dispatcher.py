@@ -9,7 +9,7 @@ wait until it is idle.
 import asyncio
 import random
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from proreus.client.request_window import RequestWindow
 from proreus.client.responses import ResponseLost, read_json, read_object
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError, Conflict, NotFound
+from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import Change
 from proreus.objects.codec import DecodeError, decoder_for
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import JsonObject, Resource
@@ -31,21 +33,29 @@ T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
 
+_RETRIABLE_REASONS = frozenset(("InternalError", "ServiceUnavailable", "Unreachable"))
+_RETRIABLE_STATUS_REASONS = _RETRIABLE_REASONS | {"Conflict"}
 # A proxy in between may send a request twice: a 409 can then be caused by our own success.
 _AMBIGUOUS_BIND_CODES = SERVER_ERRORS | {409}
-_RETRIABLE_STATUS_REASONS = frozenset(
-    ("InternalError", "ServiceUnavailable", "Conflict", "Unreachable")
-)
 
 
 @dataclass(frozen=True)
 class DispatcherOptions:
-    """Limits. ``verify_…``: reads after a lost response."""
+    """Limits. ``verify_…``: reads after a lost response. ``bind_…``, ``status_…``: attempts.
+
+    ``retry_backoff_seconds``: before the second attempt; five times as long before each further.
+    """
 
     verify_attempts: int = 5
     verify_backoff_seconds: tuple[float, float] = (0.1, 2.0)
+    bind_tries: int = 1
     status_tries: int = 4
-    status_backoff_seconds: float = 0.01
+    retry_backoff_seconds: float = 0.01
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> Self:
+        """Return the limits of the emulated version."""
+        return cls(bind_tries=4 if gates.includes(Change.BINDING_RETRIED) else 1)
 
 
 class Dispatcher:
@@ -91,6 +101,8 @@ class Dispatcher:
         Raises ``Conflict`` if it is bound to another node, or if another pod has its name by now,
         ``NotFound`` if it has been deleted, another ``ApiError`` if the bind failed. After
         ``ResponseLost`` the pod may still turn out to be bound: the informer will then report it.
+
+        From Kubernetes 1.37 on up to 4 attempts, like ``patch_pod_status``, but not on Conflict.
         """
         meta = pod.metadata
         namespace, name, uid = meta.namespace, meta.name, meta.uid
@@ -119,15 +131,15 @@ class Dispatcher:
             "metadata": {"name": name, "namespace": namespace, "uid": uid},
             "target": {"kind": "Node", "name": node_name},
         }
-        await self._writer.write(
-            Write(
-                "POST",
-                f"{path}/binding",
-                _encode(binding),
-                verify,
-                ambiguous_codes=_AMBIGUOUS_BIND_CODES,
-            )
+        write = Write(
+            "POST",
+            f"{path}/binding",
+            _encode(binding),
+            verify,
+            ambiguous_codes=_AMBIGUOUS_BIND_CODES,
         )
+        # An attempt that has failed is known to have bound nothing: ``verify`` has looked.
+        await self._write_with_retries(write, self._options.bind_tries, _RETRIABLE_REASONS)
 
     async def wait_for_patches(self, pod: Pod) -> None:
         """Return once the status patches of a pod that were requested before are done.
@@ -169,17 +181,24 @@ class Dispatcher:
         write = Write(
             "PATCH", f"{path}/status", _encode(patch), verify, STRATEGIC_MERGE_PATCH, frozenset()
         )
-        backoff = Backoff(
-            self._options.status_backoff_seconds, 10.0, factor=5.0, jitter=0.1, rng=self._rng
-        )
-        tries_left = self._options.status_tries
+        tries = self._options.status_tries
+        return await self._write_with_retries(write, tries, _RETRIABLE_STATUS_REASONS)
+
+    async def _write_with_retries(
+        self, write: Write, tries: int, retriable_reasons: frozenset[str]
+    ) -> bytes:
+        """Write up to ``tries`` times, as long as it fails for one of these reasons."""
+        backoff = None
         while True:
-            tries_left -= 1
+            tries -= 1
             try:
                 return await self._writer.write(write)
             except ApiError as error:
-                if not tries_left or error.reason not in _RETRIABLE_STATUS_REASONS:
+                if not tries or error.reason not in retriable_reasons:
                     raise
+            if backoff is None:
+                first = self._options.retry_backoff_seconds
+                backoff = Backoff(first, 10.0, factor=5.0, jitter=0.1, rng=self._rng)
             await asyncio.sleep(backoff.next())
 
     async def delete_pod(self, pod: Pod) -> None:

@@ -9,12 +9,14 @@ import weakref
 import pytest
 
 from proreus.client.credentials import Credentials
-from proreus.client.dispatcher import Dispatcher
+from proreus.client.dispatcher import Dispatcher, DispatcherOptions
 from proreus.client.rate_limiter import RateLimiter
 from proreus.client.request_window import RequestWindow
 from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient, RequestHooks
 from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
+from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import V1_37
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod
@@ -134,6 +136,77 @@ async def test_a_bind_that_failed_with_a_server_error_is_not_repeated(server, di
     with pytest.raises(ApiError, match="etcdserver: request timed out"):
         await dispatcher.bind(POD, "n1")
     assert state["posts"] == 1
+
+
+@pytest.fixture
+def dispatcher_of_1_37(client):
+    options = DispatcherOptions.of(FeatureGates(emulation_version=V1_37))
+    return Dispatcher(client, options=options, rng=random.Random(1))
+
+
+@pytest.mark.parametrize("reason", [(500, "InternalError"), (503, "ServiceUnavailable")])
+async def test_since_1_37_a_bind_is_tried_four_times_10_50_250_milliseconds_apart(
+    server, dispatcher_of_1_37, wire, reason
+):
+    loop, at = asyncio.get_running_loop(), []
+
+    async def script(call):
+        if call.method == "GET":
+            await call.answer(200, wire.pod("p"))
+            return
+        at.append(loop.time())
+        await call.refuse(*reason)
+
+    server.script = script
+    with pytest.raises(ApiError):
+        await dispatcher_of_1_37.bind(POD, "n1")
+    gaps = [b - a for a, b in itertools.pairwise(at)]
+    assert len(gaps) == 3
+    for gap, least in zip(gaps, (0.01, 0.05, 0.25), strict=True):
+        assert least <= gap <= least * 1.1 + 0.004
+
+
+async def test_since_1_37_a_bind_succeeds_at_a_later_attempt(server, dispatcher_of_1_37, wire):
+    state = losing(server, wire, "", lose=server_error)
+    await dispatcher_of_1_37.bind(POD, "n1")
+    assert state == {"node": "n1", "posts": 2}
+
+
+@pytest.mark.parametrize("lose", DOUBTS)
+async def test_since_1_37_too_a_bind_that_was_done_is_not_repeated(
+    server, dispatcher_of_1_37, wire, lose
+):
+    state = losing(server, wire, "n1", lose=lose)
+    await dispatcher_of_1_37.bind(POD, "n1")
+    assert state["posts"] == 1
+
+
+@pytest.mark.parametrize(
+    "refusal", [(409, "Conflict"), (404, "NotFound"), (422, "Invalid"), (504, "Timeout")]
+)
+async def test_since_1_37_too_other_errors_of_a_bind_are_not_retried(
+    server, dispatcher_of_1_37, wire, refusal
+):
+    async def script(call):
+        if call.method == "GET":
+            await call.answer(200, wire.pod("p"))
+        else:
+            await call.refuse(*refusal)
+
+    server.script = script
+    with pytest.raises(ApiError):
+        await dispatcher_of_1_37.bind(POD, "n1")
+    assert len(server.seen("POST", BINDING)) == 1
+
+
+async def test_since_1_37_a_refused_connection_is_tried_again(unused_tcp_port):
+    options = DispatcherOptions.of(FeatureGates(emulation_version=V1_37))
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    async with ApiClient(Credentials(f"http://127.0.0.1:{unused_tcp_port}")) as client:
+        with pytest.raises(Unreachable):
+            await Dispatcher(client, options=options).bind(POD, "n1")
+    assert 0.31 <= loop.time() - started < 0.4
 
 
 async def test_a_conflict_with_our_own_first_attempt_is_a_success(server, dispatcher, wire):
