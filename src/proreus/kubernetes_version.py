@@ -94,6 +94,10 @@ class Change(Enum):
         "DynamicResources keeps an allocation in flight until PreBind has succeeded, and tries all "
         "its pods again when one is given up",
     )
+    METRICS_OF_1_37 = (
+        V1_37,
+        "the metrics of 1.37: queued entities, informers, other names and stability levels",
+    )
     NAMESPACE_SELECTOR_MERGED = (
         V1_37,
         "InterPodAffinity evaluates a namespaceSelector once: one that matches a namespace "
@@ -119,6 +123,11 @@ class Change(Enum):
     PREEMPTION_MESSAGE = (
         V1_37,
         "a preemption that succeeds adds its text to the message of the failed attempt",
+    )
+    QUEUE_BOOKKEEPING_OF_1_37 = (
+        V1_37,
+        "the queue registers the nomination of each added pod, also of a gated one, and none "
+        "without a node; a pod of another UID is new; a deleted pod's rejectors no longer count",
     )
     RESIZED_REQUESTS_BY_SUM = (
         V1_37,

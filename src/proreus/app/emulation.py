@@ -59,7 +59,8 @@ async def with_emulated_version(options: RunOptions, client: ApiClient) -> RunOp
     gates = FeatureGates.from_list(
         options.gate_settings, wanted, options.feature_gates.min_compatibility
     )
-    return replace(options, feature_gates=gates)
+    version = options.version.replace(str(current), str(wanted), 1)
+    return replace(options, feature_gates=gates, version=version)
 
 
 async def _served_version(client: ApiClient) -> KubernetesVersion | None:

@@ -50,6 +50,7 @@ def make_server(
     server = Server(
         options.serving,
         EndpointSources(
+            binary_version=str(options.feature_gates.emulation_version),
             emulation_version=str(options.feature_gates.emulation_version),
             metrics=scheduler.metrics,
             healthz=election,

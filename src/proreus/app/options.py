@@ -72,6 +72,7 @@ class RunOptions:
     gate_settings: tuple[str, ...] = ()
     emulates_given_version: bool = False
     disabled_metrics: tuple[str, ...] = ()
+    show_hidden_metrics: bool = False
     allow_metric_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     verbosity: int = 0
     vmodule: str = ""

@@ -103,7 +103,12 @@ async def _start(
 
     None where the configuration was only to be written.
     """
-    metrics = SchedulerMetrics(options.disabled_metrics, options.allow_metric_labels)
+    metrics = SchedulerMetrics(
+        options.disabled_metrics,
+        options.allow_metric_labels,
+        options.feature_gates.emulation_version,
+        options.show_hidden_metrics,
+    )
     remote_plugins = await stack.enter_async_context(
         connect_plugins(options.plugin_endpoints, options.plugin_slots, metrics)
     )
@@ -125,6 +130,7 @@ async def _start(
     if emulating is not options:
         options = emulating
         config = configuration(options, loaded_plugins, files)
+        metrics.emulate(options.feature_gates.emulation_version)
     _set_versions(metrics, options)
     process = Process(
         options,

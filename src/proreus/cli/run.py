@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -76,9 +77,9 @@ def version_text(*, raw: bool = False) -> str:
     return f"Kubernetes {git_version()}"
 
 
-def git_version() -> str:
-    """Return the version in the form of Kubernetes components."""
-    return f"v{DEFAULT_VERSION}.0+proreus.{proreus.__version__}"
+def git_version(version: KubernetesVersion = DEFAULT_VERSION) -> str:
+    """Return the version of a kube-scheduler that is emulated, in the form of its own."""
+    return f"v{version}.0+proreus.{proreus.__version__}"
 
 
 def run_options(values: ParsedFlags) -> RunOptions:
@@ -90,7 +91,12 @@ def run_options(values: ParsedFlags) -> RunOptions:
 
     gates = _feature_gates(values)
     serving = _serving(values)
-    problems = [*serving.problems(), *_log_problems(values), *_plugin_problems(values)]
+    problems = [
+        *serving.problems(),
+        *_log_problems(values),
+        *_plugin_problems(values),
+        *_hidden_metrics_problems(values, gates.emulation_version),
+    ]
     if problems:
         raise FlagError("; ".join(problems))
     explicit = values.explicit
@@ -111,13 +117,14 @@ def run_options(values: ParsedFlags) -> RunOptions:
         gate_settings=values["feature-gates"],
         emulates_given_version="emulated-version" in explicit,
         disabled_metrics=values["disabled-metrics"],
+        show_hidden_metrics=bool(values["show-hidden-metrics-for-version"]),
         allow_metric_labels=_allowed_labels(values),
         verbosity=values["v"],
         vmodule=values["vmodule"],
         logging_format=cast("Format", values["logging-format"]),
         flags=values.texts(),
         flags_without_effect=tuple(values.without_effect()),
-        version=git_version().removeprefix("v"),
+        version=git_version(gates.emulation_version).removeprefix("v"),
         plugins=PluginSources(values["plugin"], values["plugin-dir"]),
         plugin_rules=FailureRules(
             values["plugin-failure-policy"],
@@ -168,6 +175,15 @@ def _feature_gates(values: ParsedFlags) -> FeatureGates:
         except ConfigError as error:
             errors.append(error)
     raise FlagError(f'invalid argument for "--feature-gates" flag: {errors[0]}') from errors[0]
+
+
+def _hidden_metrics_problems(values: ParsedFlags, version: KubernetesVersion) -> Iterator[str]:
+    asked, valid = values["show-hidden-metrics-for-version"], str(version.previous())
+    if asked not in ("", valid):
+        yield (
+            f'showHiddenMetricsForVersion: Invalid value: "{asked}": must be omitted or have the '
+            f"value '{valid}'; only the previous minor version is allowed"
+        )
 
 
 def _version(values: ParsedFlags, flag: str) -> KubernetesVersion:

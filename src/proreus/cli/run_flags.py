@@ -193,9 +193,14 @@ FLAGS: tuple[Flag, ...] = (
         ("allow-metric-labels", "map", "", "metric,label='v1,v2': other values are unexpected."),
         ("allow-metric-labels-manifest", "string", "", "File with such a mapping."),
     ),
-    *_ignored(
+    *_flags(
         _METRICS,
-        ("show-hidden-metrics-for-version", "string", "", "proreus hides no metrics."),
+        (
+            "show-hidden-metrics-for-version",
+            "string",
+            "",
+            "The version before the emulated one: expose the metrics hidden since.",
+        ),
     ),
     Flag("v", "int", "0", _LOGS, "Verbosity of logs.", short="v"),
     *_flags(

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
 from proreus.client.connectivity import Connectivity
@@ -25,7 +26,7 @@ from proreus.client.reflector import Reflector, ReflectorOptions
 from proreus.client.session import ApiClient
 from proreus.client.watch import DELETED, Event, Unreadable, UnreadableEvent
 from proreus.errors import ApiError, CacheCorrupted
-from proreus.metrics import SchedulerMetrics
+from proreus.metrics import Histogram, SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource, key_of
 
 T = TypeVar("T", bound=ApiObject)
@@ -88,7 +89,9 @@ class Informer(Generic[T]):
         # Those of aggregated APIs need not (KEP-5504).
         self._versions_compare = "." not in resource.group or resource.group.endswith(".k8s.io")
         self._paused = 0
-        self._deferred: deque[Callable[[], None]] = deque()
+        self._deferred: deque[tuple[int, Callable[[], None]]] = deque()
+        self._version_when_paused = ""
+        self._seconds_an_event: Histogram | None = None
         self.faults = ObjectFaults(resource.plural, metrics)
         self.list_watch = ListWatch(client, resource, field_selector)
         self._reflector = Reflector(
@@ -142,7 +145,7 @@ class Informer(Generic[T]):
         self._paused -= 1
         # A handler may pause again while the queue is drained: the rest then stays queued.
         while self._deferred and not self._paused:
-            self._deferred.popleft()()
+            self._deferred.popleft()[1]()
 
     def replace(
         self, objects: list[T], unreadable: Sequence[Unreadable] = (), restored: bool = False
@@ -154,8 +157,9 @@ class Informer(Generic[T]):
         history than the store; an object that differs is then reported as a delete and an add.
         """
         if self._paused:
-            self._deferred.append(partial(self.replace, objects, unreadable, restored))
+            self._defer(1, partial(self.replace, objects, unreadable, restored))
             return
+        started = perf_counter()
         fresh = {key_of(obj): obj for obj in objects}
         undecoded = {key_of(obj): obj for obj in unreadable}
         # Deletions first: what a deleted pod held must be free before additions are counted.
@@ -173,12 +177,14 @@ class Informer(Generic[T]):
             self._put(key, obj)
         self.synced.set()
         self._end_batch()
+        self._observe(1, started)
 
     def apply(self, events: list[Event[T]]) -> None:
         """Apply watch events in order, but no outdated ones (called by the reflector)."""
         if self._paused:
-            self._deferred.append(partial(self.apply, events))
+            self._defer(len(events), partial(self.apply, events))
             return
+        started = perf_counter()
         for event in events:
             if type(event) is UnreadableEvent:  # several times as fast as isinstance
                 self._apply_unreadable(event)
@@ -197,6 +203,7 @@ class Informer(Generic[T]):
             else:
                 self._put(key, obj)
         self._end_batch()
+        self._observe(len(events), started)
 
     def correct(self, key: str, seen: T | None, obj: T | None) -> None:
         """Apply the present state of an object whose event was lost (None: it does not exist).
@@ -204,7 +211,7 @@ class Informer(Generic[T]):
         Does nothing if the store no longer has what the caller has ``seen`` there.
         """
         if self._paused:
-            self._deferred.append(partial(self.correct, key, seen, obj))
+            self._defer(1, partial(self.correct, key, seen, obj))
             return
         if self.store.get(key) is not seen:
             return
@@ -271,6 +278,34 @@ class Informer(Generic[T]):
         if isinstance(error, FATAL):
             raise error
         self.faults.handler_failed(handler, obj, error)
+
+    def _defer(self, events: int, call: Callable[[], None]) -> None:
+        if not self._deferred:
+            self._version_when_paused = self._reflector.resource_version
+        self._deferred.append((events, call))
+
+    def time_events(self, seconds: Histogram) -> None:
+        """Observe how long each event takes, from now on.
+
+        The events of a network chunk count with their mean: a look at the clock for each would cost
+        more than handling some of them does.
+        """
+        self._seconds_an_event = seconds
+
+    def _observe(self, events: int, started: float) -> None:
+        if self._seconds_an_event is not None and events:
+            mean = (perf_counter() - started) / events
+            self._seconds_an_event.observe_times(mean, events)
+
+    @property
+    def queued_events(self) -> int:
+        """How many events have arrived that are not handled yet."""
+        return sum(events for events, _ in self._deferred)
+
+    @property
+    def store_version(self) -> str:
+        """The resourceVersion that the store is at; empty before the first list."""
+        return self._version_when_paused if self._deferred else self._reflector.resource_version
 
     def _end_batch(self) -> None:
         for hook in self._batch_hooks:

@@ -15,10 +15,13 @@ from proreus.client.session import ApiClient
 from proreus.errors import ApiError
 from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.metrics import SchedulerMetrics
-from proreus.objects.kinds import PODS
+from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.meta import ApiObject, Resource
 
 T = TypeVar("T", bound=ApiObject)
+
+_DIGITS_OF_VERSION = 15
+"""As many as a float holds exactly."""
 
 NON_TERMINAL_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Terminated pods hold no resources: kube-scheduler's pod informer leaves them out too."""
@@ -46,6 +49,9 @@ class InformerFactory:
         self._connectivity = Connectivity()
         self._types = types or {}
         self._metrics = metrics
+        if metrics is not None:
+            metrics.informer_queued_items.set_function(self._queued_events)
+            metrics.informer_store_resource_version.set_function(self._store_versions)
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
         """Return the objects of a resource by key; the first call creates its informer."""
@@ -82,8 +88,31 @@ class InformerFactory:
                 connectivity=self._connectivity,
                 metrics=self._metrics,
             )
+            # As in kube-scheduler, informers of custom resources are not measured.
+            if self._metrics is not None and resource.kind in BY_KIND:
+                labels = _labels(informer)
+                family = self._metrics.informer_processing_latency_seconds
+                informer.time_events(family.labels(*labels))
             self.group.add(informer)
         return informer
+
+    def _measured(self) -> list[Informer[Any]]:
+        return [one for kind, one in self.group.by_kind.items() if kind in BY_KIND]
+
+    def _queued_events(self) -> dict[tuple[str, ...], float]:
+        return {_labels(one): one.queued_events for one in self._measured()}
+
+    def _store_versions(self) -> dict[tuple[str, ...], float]:
+        return {
+            _labels(one): float(version[-_DIGITS_OF_VERSION:])
+            for one in self._measured()
+            if (version := one.store_version).isdecimal()
+        }
+
+
+def _labels(informer: Informer[Any]) -> tuple[str, ...]:
+    resource = informer.resource
+    return ("kube-scheduler", resource.group, resource.version, resource.plural)
 
 
 class _HandlerFunc(Generic[T]):

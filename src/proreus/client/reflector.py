@@ -134,7 +134,7 @@ class Reflector(Generic[T]):
         faults = faults or ObjectFaults(resource.plural)
         self._events = EventDecoder(resource.type, faults)
         self._lists = ListDecoder(resource.type, faults)
-        self._resource_version = ""  # empty: a list is needed first
+        self.resource_version = ""  # empty: a list is needed first
         self._synced = False  # whether the store has ever received a list
         self._listed_at = -math.inf
         self._last_error = ""
@@ -148,7 +148,7 @@ class Reflector(Generic[T]):
             started = loop.time()
             broken = True
             try:
-                if self._resource_version:
+                if self.resource_version:
                     await self._history.verify()
                     await self._watch()
                 else:
@@ -159,8 +159,8 @@ class Reflector(Generic[T]):
                 # the store is stale. But a server that answers 410 right after each list would be
                 # asked for whole lists in a hot loop: then the back-off applies.
                 logger.info("%s: relisting: %s", self._path, error.message)
-                if self._resource_version:
-                    self._resource_version = ""
+                if self.resource_version:
+                    self.resource_version = ""
                     broken = started - self._listed_at < self._options.min_relist_interval_seconds
             except NotFound as error:
                 # Before the first list, a 404 means that this apiserver does not serve the resource
@@ -180,7 +180,7 @@ class Reflector(Generic[T]):
                 # etcd was restored from a backup, and our version lies in its future: each watch
                 # from it would fail (client-go: isTooLargeResourceVersionError). List again.
                 if "Too large resource version" in error.message:
-                    self._resource_version = ""
+                    self.resource_version = ""
                 self._history.failed(error)
                 # An outage breaks every watch at once and is logged once for all of them; an error
                 # about this resource (403, say) is logged here.
@@ -191,7 +191,7 @@ class Reflector(Generic[T]):
             except DecodeError as error:
                 # A line that is not JSON may have been an event for any object: resuming after it
                 # would lose that event for good, so everything is listed again.
-                self._resource_version = ""
+                self.resource_version = ""
                 self._report_error(
                     ResponseLost(
                         f"the apiserver answered something that is no list or watch: {error}"
@@ -203,7 +203,7 @@ class Reflector(Generic[T]):
             # within a moment, without an error, is a server or proxy that closes every stream:
             # without a pause this would become a hot loop (client-go: "very short watch").
             healthy = (
-                lived_seconds >= self._options.short_watch_seconds or not self._resource_version
+                lived_seconds >= self._options.short_watch_seconds or not self.resource_version
             )
             if not broken and healthy:
                 self._backoff.reset()
@@ -265,7 +265,7 @@ class Reflector(Generic[T]):
         self._mark_reachable()
         restored = self._history.listed(state.metadata.resource_version)
         self._deliver(self._store.replace, state.items, state.unreadable, restored)
-        self._resource_version = state.metadata.resource_version
+        self.resource_version = state.metadata.resource_version
         self._synced = True
         self._listed_at = asyncio.get_running_loop().time()
         self._last_error = ""
@@ -346,7 +346,7 @@ class Reflector(Generic[T]):
     async def _watch(self) -> None:
         """Resume the watch from the last version; return when the server ends it."""
         parameters = {
-            "resourceVersion": self._resource_version,
+            "resourceVersion": self.resource_version,
             "timeoutSeconds": self._timeout_seconds(),
         }
         async with self._open_watch(parameters) as stream:
@@ -368,7 +368,7 @@ class Reflector(Generic[T]):
                 # Bookmarks count too: a watch that is resumed from an old event would get a 410
                 # once other resources have pushed that version out of the server's history.
                 if batch.resource_version:
-                    self._resource_version = batch.resource_version
+                    self.resource_version = batch.resource_version
                     self._last_error = ""
                 if batch.events:
                     self._deliver(self._store.apply, batch.events)

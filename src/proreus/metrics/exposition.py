@@ -89,6 +89,9 @@ def _metric(family: AnyFamily, openmetrics: bool) -> Metric:
 
     description = family.description
     text = f"[{description.stability}] {description.help}"
+    if description.deprecated_version:
+        since = f"(Deprecated since {description.deprecated_version})"
+        text = f"[{description.stability}] {since} {description.help}"
     metric = Metric(description.name.removesuffix("_total"), text, description.kind)
     if description.kind == "histogram":
         _add_buckets(metric, family, openmetrics)

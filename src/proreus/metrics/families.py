@@ -28,6 +28,7 @@ class Description:
     """Name, type, labels and help text of a metric.
 
     ``buckets`` are upper bounds in rising order without +Inf, empty for other than histograms.
+    ``deprecated_version``: the version that deprecated it, "" if none did.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Description:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    deprecated_version: str = ""
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -108,6 +110,11 @@ class Histogram:
         # a bound belongs to its own bucket: le means "less or equal"
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
+
+    def observe_times(self, value: float, times: int) -> None:
+        """Count ``times`` observations of the same value."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
 
     @property
     def count(self) -> int:
@@ -246,9 +253,12 @@ class MetricsRegistry:
         help_text: str,
         buckets: tuple[float, ...],
         *labels: str,
+        deprecated_version: str = "",
     ) -> Family[Histogram]:
         """Describe a histogram with these upper bounds (+Inf is implied)."""
-        description = Description(name, "histogram", stability, help_text, labels, buckets)
+        description = Description(
+            name, "histogram", stability, help_text, labels, buckets, deprecated_version
+        )
         return self._register(
             Family(description, lambda: Histogram(buckets), *self._enforcement(description))
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import platform
 import resource
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -244,7 +245,9 @@ class ProcessMetrics(MetricsRegistry):
             "stability_level",
             "deprecated_version",
         )
-        self.counter("hidden_metrics_total", "BETA", "Metrics hidden by deprecation.")
+        self.hidden_metrics_total = self.counter(
+            "hidden_metrics_total", "BETA", "Metrics hidden by deprecation."
+        ).labels()
         disabled = self.counter("disabled_metrics_total", "BETA", "Metrics disabled by a flag.")
         disabled.labels().inc(len(self.disabled))
         self.counter(
@@ -254,8 +257,10 @@ class ProcessMetrics(MetricsRegistry):
         ).set_function(lambda: {(): self.unexpected_categorizations.value})
 
     def _count_registered(self) -> None:
-        for family in self.families():
-            self.registered_metrics_total.labels(family.description.stability, "").inc()
+        described = [family.description for family in self.families()]
+        counts = Counter((one.stability, one.deprecated_version) for one in described)
+        for series, count in counts.items():
+            self.registered_metrics_total.labels(*series).value = count
 
     def set_features(self, features: Iterable[tuple[str, str, bool]]) -> None:
         """Set gates: name, stage ("ALPHA", "BETA", "GA", "DEPRECATED") and value."""

@@ -1,15 +1,16 @@
 """The table of everything that this process counts; read it as a table.
 
-Names, types, labels, buckets and stability are kube-scheduler 1.36's; an attribute is named like
-its metric without ``scheduler_``. A metric without labels is its one child (``.inc()``), one with
-labels a ``Family`` (``.labels(...).inc()``), and the type checker knows which. Families that exist
-for dashboards only (Go's runtime, its work queues) are missing: docs/parity.md.
+Names, types, labels, buckets and stability are kube-scheduler's; those that differ between versions
+are in ``versioned_metrics``. An attribute is named like its metric without ``scheduler_``. A metric
+without labels is its one child (``.inc()``), one with labels a ``Family`` (``.labels(...).inc()``),
+and the type checker knows which. Families that exist for dashboards only (Go's runtime, its work
+queues) are missing: docs/parity.md.
 """
 
 from __future__ import annotations
 
 from proreus.metrics.families import exponential
-from proreus.metrics.proreus_metrics import ProreusMetrics
+from proreus.metrics.versioned_metrics import VersionedMetrics
 
 _ATTEMPT = exponential(0.001, 2, 15)
 _SLI = exponential(0.01, 2, 20)
@@ -18,7 +19,7 @@ _PLUGIN = exponential(0.00001, 1.5, 20)
 _HINT_LOOKUP = exponential(0.00001, 2, 12)
 
 
-class SchedulerMetrics(ProreusMetrics):
+class SchedulerMetrics(VersionedMetrics):
     """All metrics of one scheduler process; a test makes its own."""
 
     def _describe(self) -> None:
@@ -48,12 +49,6 @@ class SchedulerMetrics(ProreusMetrics):
             "result",
             "profile",
         )
-        self.scheduling_algorithm_duration_seconds = self.histogram(
-            "scheduler_scheduling_algorithm_duration_seconds",
-            "ALPHA",
-            "Seconds from the start of a scheduling cycle to the choice of a node.",
-            _ATTEMPT,
-        ).labels()
         self.event_handling_duration_seconds = self.histogram(
             "scheduler_event_handling_duration_seconds",
             "ALPHA",
@@ -115,15 +110,6 @@ class SchedulerMetrics(ProreusMetrics):
             "status",
             "profile",
         )
-        self.plugin_execution_duration_seconds = self.histogram(
-            "scheduler_plugin_execution_duration_seconds",
-            "ALPHA",
-            "Seconds that one plugin took at one extension point (sampled).",
-            _PLUGIN,
-            "plugin",
-            "extension_point",
-            "status",
-        )
         self.plugin_evaluation_total = self.counter(
             "scheduler_plugin_evaluation_total",
             "BETA",
@@ -151,7 +137,8 @@ class SchedulerMetrics(ProreusMetrics):
             "scheduler_pending_pods",
             "STABLE",
             "Pods that wait, by queue: active (to be tried next), backoff (tried and to be tried "
-            "again soon), unschedulable (tried, waiting for a change) and gated (not ready).",
+            "again soon), unschedulable (tried, waiting for a change) and gated (not ready); "
+            "from 1.37 on also incomplete and pending (pods of pod groups).",
             "queue",
         )
         for queue in ("active", "backoff", "gated", "unschedulable"):
@@ -202,13 +189,6 @@ class SchedulerMetrics(ProreusMetrics):
             "Victims of one preemption.",
             exponential(1, 2, 7),
         ).labels()
-        self.preemption_goroutines_duration_seconds = self.histogram(
-            "scheduler_preemption_goroutines_duration_seconds",
-            "ALPHA",
-            "Seconds that the removal of a preemption's victims took.",
-            _SLI,
-            "result",
-        )
         self.preemption_goroutines_execution_total = self.counter(
             "scheduler_preemption_goroutines_execution_total",
             "ALPHA",
@@ -271,12 +251,6 @@ class SchedulerMetrics(ProreusMetrics):
         )
 
     def _describe_resources(self) -> None:
-        self.resourceclaim_creates_total = self.counter(
-            "scheduler_resourceclaim_creates_total",
-            "ALPHA",
-            "ResourceClaims created for extended resources.",
-            "status",
-        )
         self.dra_bindingconditions_allocations_total = self.counter(
             "scheduler_dra_bindingconditions_allocations_total",
             "ALPHA",

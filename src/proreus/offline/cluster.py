@@ -82,7 +82,7 @@ class OfflineCluster:
         self._milliseconds = 0
         self.api = InMemoryApi(options.hide_finished) if api is None else api
         self.events = FakeRecorder()
-        self.metrics = SchedulerMetrics()
+        self.metrics = SchedulerMetrics(version=feature_gates.emulation_version)
         self.tasks = SpawnedTasks()
         self.assembly = Assembly(
             configuration,

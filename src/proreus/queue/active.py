@@ -97,6 +97,7 @@ class ActiveQueue:
             queued = self._backoff.pop()
             if queued is not None:
                 self._recorder.record_incoming("active", POP_FROM_BACKOFF, queued.key)
+                self._recorder.record_entity("active", POP_FROM_BACKOFF)
         return queued
 
     def keys(self) -> Iterable[str]:

@@ -22,7 +22,8 @@ class Nominator:
     """Nominated pods by node, in the order of their nominations (``framework.handle.Nominator``).
 
     ``pod_lister``: returns the informer's pod of a ``namespace/name``. ``queued_pod``: returns the
-    queue's.
+    queue's. ``keeps_nowhere``: register also that a pod is nominated to no node, as up to 1.36
+    (``Change.QUEUE_BOOKKEEPING_OF_1_37``).
     """
 
     # Invariant: _node_of[uid] is the one node whose dict in _by_node has uid; no dict is empty.
@@ -33,7 +34,10 @@ class Nominator:
         self,
         pod_lister: Callable[[str], Pod | None],
         queued_pod: Callable[[str], QueuedPodInfo | None],
+        *,
+        keeps_nowhere: bool = True,
     ) -> None:
+        self._keeps_nowhere = keeps_nowhere
         self._pod_lister = pod_lister
         self._queued_pod = queued_pod
         self._node_of: dict[str, str] = {}
@@ -77,14 +81,14 @@ class Nominator:
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
         """Register a nomination, and drop an earlier one (None: the node in the pod's status).
 
-        An empty node name registers the pod without a node. A pod that is gone or bound is not
-        registered.
+        Up to 1.36, an empty node name registers the pod without a node. A pod that is gone or bound
+        is not registered.
         """
-        # The empty name has a purpose: the patch that clears the status may not have arrived yet,
+        # The empty name had a purpose: the patch that clears the status may not have arrived yet,
         # and the node that it still names must not count.
         self.delete_nominated_pod(pod.uid)
         node = nominating.node_name if nominating else pod.pod.status.nominated_node_name
-        if not node and nominating is None:
+        if not node and (nominating is None or not self._keeps_nowhere):
             return
         # A patch may come back after the pod was deleted or bound: nobody would ever remove it.
         latest = self._pod_lister(pod.key)

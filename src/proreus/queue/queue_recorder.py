@@ -40,6 +40,10 @@ class QueueRecorder:
         self._earlier: deque[tuple[int, bytes]] = deque()
         self._earlier_count = 0
         self._incoming: dict[tuple[str, str], Counter] = {}
+        self._incoming_entities: dict[tuple[str, str, str, bool, str], Counter] = {}
+        self.counts_entities = self.metrics.counts_entities
+        self.entered: set[tuple[str, str]] = set()
+        """Queue and type of what has ever been queued, where the version counts entities."""
         self._hint_seconds: dict[tuple[str, str, str], Histogram] = {}
         self._pre_enqueue_seconds: dict[str, Histogram] = {}
         register(self)
@@ -53,6 +57,32 @@ class QueueRecorder:
         # A slot, not ``inc()``: this runs for each of thousands of pods that one event moves.
         counter.value += 1
         self.note(key, queue, label)
+
+    def record_entity(
+        self,
+        queue: str,
+        label: str,
+        decided_queue: str = "",
+        *,
+        gated: bool = False,
+        entity: str = "pod",
+    ) -> None:
+        """Count a pod, or pod group, that entered a queue: once, however many pods it has.
+
+        ``decided_queue``: where the decision to requeue it sent it; only another queue counts.
+        Does nothing for a version that does not count entities.
+        """
+        if not self.counts_entities:
+            return
+        key = (queue, label, decided_queue, gated, entity)
+        counter = self._incoming_entities.get(key)
+        if counter is None:
+            self.entered.add(("gated" if gated else queue, entity))
+            counter = Counter()
+            if queue != decided_queue:
+                counter = self.metrics.queue_incoming_entities_total.labels(queue, label, entity)
+            self._incoming_entities[key] = counter
+        counter.value += 1
 
     def note(self, key: str, what: str, detail: str = "") -> None:
         """Record another step of a pod, e.g. its pop."""

@@ -75,6 +75,7 @@ class SchedulingQueue:
         self._unschedulable_timeout = options.unschedulable_timeout_seconds
         self._generic_workload = options.generic_workload
         self._events = options.events
+        self._bookkeeping_of_1_37 = options.bookkeeping_of_1_37
         self._flushes_gated_pods = options.flushes_gated_pods
         self._recorder = QueueRecorder(clock, metrics)
         self._hints = QueueingHints(profiles, self._recorder)
@@ -98,8 +99,19 @@ class SchedulingQueue:
 
     def _expose_gauges(self) -> None:
         metrics = self._recorder.metrics
+        # From 1.37 on, two states of pods of pod groups have a series in any case.
+        of_groups = {"incomplete": 0, "pending": 0} if metrics.counts_entities else {}
         metrics.pending_pods.set_function(
-            lambda: {(queue,): count for queue, count in self.pending_counts().items()}
+            lambda: {
+                (queue,): count for queue, count in (of_groups | self.pending_counts()).items()
+            }
+        )
+        metrics.queued_entities.set_function(
+            lambda: {
+                (queue, "pod"): count
+                for queue, count in self.pending_counts().items()
+                if (queue, "pod") in self._recorder.entered
+            }
         )
         metrics.inflight_events.set_function(
             lambda: {(label,): count for label, count in self._in_flight.counts().items()}
@@ -109,9 +121,15 @@ class SchedulingQueue:
 
     def add(self, pod: PodInfo) -> None:
         """Add a new pod that has no node."""
-        queued = QueuedPodInfo(pod, self._clock.monotonic())
-        self._sub_queues.move_to_active(queued, self._events.unscheduled_add.label)
+        self._add(pod, self._events.unscheduled_add)
         self._notify_ready()
+
+    def _add(self, pod: PodInfo, event: ClusterEvent) -> None:
+        # Before the move, which makes the pod that is to be tried next.
+        if self._bookkeeping_of_1_37:
+            self.nominator.add_nominated_pod(pod, None)
+        queued = QueuedPodInfo(pod, self._clock.monotonic())
+        self._sub_queues.move_to_active(queued, event.label)
 
     def update(self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]) -> None:
         """Apply an update of a pod that has no node; ``events``: what changed.
@@ -125,6 +143,8 @@ class SchedulingQueue:
             for event in events:
                 self._in_flight.record(event, before, after)
             return
+        if self._bookkeeping_of_1_37:
+            self._forget_namesake(new)
         # A pod that is tried soon anyway is only sorted anew: its labels or priority may differ.
         queue: ActiveQueue | BackoffQueue
         for queue in (self._active, self._backoff):
@@ -136,8 +156,7 @@ class SchedulingQueue:
                 return
         queued = self._unschedulable.get(new.key)
         if queued is None:
-            queued = QueuedPodInfo(new, self._clock.monotonic())
-            self._sub_queues.move_to_active(queued, self._events.first_update.label)
+            self._add(new, self._events.first_update)
         else:
             queued.info = new
             self.nominator.update(old, new)
@@ -147,16 +166,25 @@ class SchedulingQueue:
                     break
         self._notify_ready()
 
+    def _forget_namesake(self, pod: PodInfo) -> None:
+        """Forget a pod of the same name with another UID: this one starts anew."""
+        known = self.get(pod.key)
+        if known is not None and known.uid != pod.uid:
+            self.delete(known.info)
+
     def delete(self, pod: PodInfo) -> None:
         """Forget a pod that is gone, or has a node now."""
         self.nominator.delete_nominated_pod(pod.uid)
         key = pod.key
-        if self._active.discard(key) is None and self._backoff.discard(key) is None:
+        tried_soon = self._active.discard(key) or self._backoff.discard(key)
+        # Up to 1.36, the rejectors of a pod that is to be tried soon go on counting.
+        queued = tried_soon if self._bookkeeping_of_1_37 else None
+        if tried_soon is None:
             queued = self._unschedulable.discard(key)
-            if queued is not None:
-                self._recorder.remove_unschedulable_reasons(
-                    queued.pod.spec.scheduler_name, queued.rejectors
-                )
+        if queued is not None:
+            self._recorder.remove_unschedulable_reasons(
+                queued.pod.spec.scheduler_name, queued.rejectors
+            )
         self._recorder.note(key, "deleted")
 
     def move_all_to_active_or_backoff(

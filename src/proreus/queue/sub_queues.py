@@ -35,12 +35,21 @@ from proreus.queue.unschedulable import UnschedulablePods
 log = logs.logger(__name__)
 
 
+_QUEUE_OF = {
+    QueueingStrategy.SKIP: "unschedulable",
+    QueueingStrategy.AFTER_BACKOFF: "backoff",
+    QueueingStrategy.IMMEDIATELY: "active",
+}
+"""The queue that a decision names, in the words of the metrics."""
+
+
 @dataclass(frozen=True)
 class QueueOptions:
     """Time limits and feature gates of a scheduling queue.
 
     ``pop_from_backoff``: gate SchedulerPopFromBackoffQ. ``generic_workload``: gate GenericWorkload.
-    ``flushes_gated_pods``: see ``Change.GATED_PODS_IN_FLUSH``. ``events``: the names of pod events.
+    ``flushes_gated_pods``: see ``Change.GATED_PODS_IN_FLUSH``. ``bookkeeping_of_1_37``: see
+    ``Change.QUEUE_BOOKKEEPING_OF_1_37``. ``events``: the names of pod events.
     """
 
     initial_backoff_seconds: float = 1
@@ -49,6 +58,7 @@ class QueueOptions:
     pop_from_backoff: bool = True
     generic_workload: bool = False
     flushes_gated_pods: bool = False
+    bookkeeping_of_1_37: bool = False
     events: PodEvents = DEFAULT_POD_EVENTS
 
 
@@ -110,9 +120,10 @@ class SubQueues:
         options: QueueOptions,
     ) -> None:
         self._pop_from_backoff = options.pop_from_backoff
+        added, first_update = options.events.unscheduled_add, options.events.first_update
+        # From 1.37 on, ``SchedulingQueue.add`` registers nominations, moves do not.
         self._nominating_labels = (
-            options.events.unscheduled_add.label,
-            options.events.first_update.label,
+            () if options.bookkeeping_of_1_37 else (added.label, first_update.label)
         )
         self.backoff = BackoffQueue(
             clock,
@@ -124,7 +135,9 @@ class SubQueues:
         early = self.backoff if options.pop_from_backoff else None
         self.active = ActiveQueue(sort_key, in_flight, early, recorder)
         self.unschedulable = UnschedulablePods()
-        self.nominator = Nominator(pod_lister, self.get)
+        self.nominator = Nominator(
+            pod_lister, self.get, keeps_nowhere=not options.bookkeeping_of_1_37
+        )
         self.pre_enqueue_plugins = pre_enqueue_plugins
         self._clock = clock
         self._recorder = recorder
@@ -157,27 +170,30 @@ class SubQueues:
 
     def requeue(self, queued: QueuedPodInfo, strategy: QueueingStrategy, label: str) -> bool:
         """Put a pod where its strategy says; return whether it is active or backs off now."""
+        # Named before a costly pod is sent to back-off: kube-scheduler has no such pods.
+        decided = _QUEUE_OF[strategy]
         if strategy is QueueingStrategy.SKIP:
-            self._add_unschedulable(queued, label)
+            self._add_unschedulable(queued, label, decided)
             return False
         # A pod whose attempts hold up all others must not skip its back-off, however often the
         # event that it is pending on occurs.
         if strategy is QueueingStrategy.IMMEDIATELY and queued.costly:
             strategy = QueueingStrategy.AFTER_BACKOFF
         if strategy is QueueingStrategy.AFTER_BACKOFF and self.backoff.is_backing_off(queued):
-            return self._move_to_backoff(queued, label)
-        return self.move_to_active(queued, label)
+            return self._move_to_backoff(queued, label, decided)
+        return self.move_to_active(queued, label, decided)
 
     def move_to_active(
-        self, queued: QueuedPodInfo, label: str, *, from_backoff: bool = False
+        self, queued: QueuedPodInfo, label: str, decided: str = "", *, from_backoff: bool = False
     ) -> bool:
         """Make a pod active unless it is gated; return whether it is active now.
 
-        ``from_backoff``: the caller has just removed it from back-off.
+        ``decided``: the queue that a decision to requeue it named. ``from_backoff``: the caller has
+        just removed it from back-off.
         """
         # It passed PreEnqueue on the way into back-off already.
         if not (from_backoff and self._pop_from_backoff) and not self._run_pre_enqueue(
-            queued, label
+            queued, label, decided
         ):
             return False
         key = queued.key
@@ -191,36 +207,42 @@ class SubQueues:
         # (Nominator.nominated_pods): every move changes what Filter sees of its node.
         self.nominator.record_change(queued.uid)
         self._recorder.record_incoming("active", label, key)
+        self._recorder.record_entity("active", label, decided)
         # The status of a new pod may name a node that an earlier process nominated.
         if label in self._nominating_labels:
             self.nominator.add_nominated_pod(queued.info, None)
         return True
 
-    def _move_to_backoff(self, queued: QueuedPodInfo, label: str) -> bool:
-        if self._pop_from_backoff and not self._run_pre_enqueue(queued, label):
+    def _move_to_backoff(self, queued: QueuedPodInfo, label: str, decided: str) -> bool:
+        if self._pop_from_backoff and not self._run_pre_enqueue(queued, label, decided):
             return False
         self.unschedulable.discard(queued.key)
         self.backoff.put(queued)
         self.nominator.record_change(queued.uid)
         self._recorder.record_incoming("backoff", label, queued.key)
+        self._recorder.record_entity("backoff", label, decided)
         return True
 
-    def _run_pre_enqueue(self, queued: QueuedPodInfo, label: str) -> bool:
+    def _run_pre_enqueue(self, queued: QueuedPodInfo, label: str, decided: str) -> bool:
         """Run PreEnqueue; a pod that it gates goes to the unschedulable pods."""
         self.pre_enqueue_plugins.run(queued)
         if queued.gated:
-            self._add_unschedulable(queued, label)
+            # It is not tried now, so a later attempt is not due to the flush.
+            queued.was_flushed_from_unschedulable = False
+            self._add_unschedulable(queued, label, decided)
         return not queued.gated
 
-    def _add_unschedulable(self, queued: QueuedPodInfo, label: str) -> None:
+    def _add_unschedulable(self, queued: QueuedPodInfo, label: str, decided: str) -> None:
         """Put a pod among the unschedulable ones unless it is active or backs off."""
         key = queued.key
         if key in self.active or key in self.backoff:
             return
         if key not in self.unschedulable:
             self._recorder.record_incoming("unschedulable", label, key)
+            self._recorder.record_entity("unschedulable", label, decided, gated=queued.gated)
         if queued.gated:
             self._recorder.note(key, "gated", queued.gating_plugin)
+            self._recorder.entered.add(("gated", "pod"))
         self.unschedulable.put(queued)
         self.nominator.record_change(queued.uid)
 

@@ -61,6 +61,7 @@ class Assembly:
                 generic_workload=pod_groups,
                 flushes_gated_pods=gates.includes(Change.GATED_PODS_IN_FLUSH),
                 events=events,
+                bookkeeping_of_1_37=gates.includes(Change.QUEUE_BOOKKEEPING_OF_1_37),
             ),
             metrics=environment.metrics,
         )

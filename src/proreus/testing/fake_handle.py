@@ -133,7 +133,7 @@ class FakeHandle:
     @cached_property
     def metrics(self) -> SchedulerMetrics:
         """The metrics registry, created on first use because it is large."""
-        return SchedulerMetrics()
+        return SchedulerMetrics(version=self.feature_gates.emulation_version)
 
     def add(self, obj: JsonObject) -> None:
         """Create or replace an object, as in YAML, and call the handlers of ``on_change``."""

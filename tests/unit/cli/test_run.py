@@ -172,6 +172,15 @@ def test_metric_flags(tmp_path):
     assert options.disabled_metrics == ("m3", "m4")
 
 
+def test_hidden_metrics_are_shown_for_the_version_before_the_emulated_one():
+    assert not parse("--emulated-version=1.37").show_hidden_metrics
+    shown = parse("--emulated-version=1.37", "--show-hidden-metrics-for-version=1.36")
+    assert shown.show_hidden_metrics
+    assert shown.version.startswith("1.37.0+proreus.")
+    with pytest.raises(FlagError, match="must be omitted or have the value"):
+        parse("--show-hidden-metrics-for-version=1.36")
+
+
 def test_flags_without_effect_are_passed_on():
     options = parse("--contention-profiling=true", "--log-flush-frequency=1s")
     assert options.flags_without_effect == ("--contention-profiling", "--log-flush-frequency")

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from proreus.client.informer import Informer, InformerGroup
+from proreus.client.informer_factory import InformerFactory
 from proreus.client.watch import WatchEvent
+from proreus.kubernetes_version import V1_37
+from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import ObjectMeta, Resource
 from proreus.objects.pod import Pod
@@ -229,3 +232,31 @@ async def test_an_informer_that_joins_a_running_group_starts_at_once() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert sorted(stopped) == ["Lease", "Pod"]
+
+
+async def test_events_are_counted_and_timed() -> None:
+    metrics = SchedulerMetrics(version=V1_37)
+    factory = InformerFactory(None, on_error=None, metrics=metrics)
+    factory.store(PODS)
+    factory.store(Resource("example.com", "v1", "gadgets", "gadgets.v1.example.com", True, Pod))
+    informer = factory.group.by_kind["Pod"]
+    labels = ("kube-scheduler", "", "v1", "pods")
+    seconds = metrics.informer_processing_latency_seconds.labels(*labels)
+
+    def queued():
+        return dict(metrics.informer_queued_items.values())
+
+    def versions():
+        return dict(metrics.informer_store_resource_version.values())
+
+    assert (queued(), versions()) == ({labels: 0}, {})
+    informer.replace([pod("a")])
+    informer._reflector.resource_version = "7"
+    assert (seconds.count, versions()) == (1, {labels: 7})
+    informer.pause()
+    informer.apply([added("b"), added("c")])
+    informer._reflector.resource_version = "31415926535897932"
+    assert (queued(), versions(), seconds.count) == ({labels: 2}, {labels: 7}, 1)
+    informer.resume()
+    assert (queued(), seconds.count) == ({labels: 0}, 3)
+    assert versions() == {labels: 415926535897932}

@@ -4,6 +4,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from proreus.kubernetes_version import V1_36, V1_37
 from proreus.metrics import SchedulerMetrics
 
 # name, type, stability, labels, bounds as kube-scheduler 1.36 prints them ("a..z n" = ends, number)
@@ -82,6 +83,24 @@ authenticated_user_requests counter ALPHA username
 authorization_attempts_total counter ALPHA result
 authorization_duration_seconds histogram ALPHA result ATTEMPT
 """
+CHANGED_IN_1_37 = """
+scheduler_scheduling_algorithm_duration_seconds histogram BETA - ATTEMPT
+scheduler_plugin_execution_duration_seconds histogram BETA plugin,extension_point,status PLUGIN
+scheduler_queued_entities gauge ALPHA queue,type
+scheduler_queue_incoming_entities_total counter ALPHA queue,event,type
+scheduler_pre_queueing_hint_evaluations_total counter ALPHA plugin,result
+scheduler_batch_rescore_attempts_total counter ALPHA profile
+scheduler_batch_rescore_duration_seconds histogram ALPHA profile LOOKUP
+dynamic_resource_allocation_resourceclaim_creates_total counter ALPHA \
+status,admin_access,owner_api_group,owner_api_kind
+informer_queued_items gauge ALPHA name,group,version,resource
+informer_processing_latency_seconds histogram ALPHA name,group,version,resource 0.001..10 12
+informer_store_resource_version gauge ALPHA name,group,version,resource
+"""
+GONE_IN_1_37 = {
+    "scheduler_resourceclaim_creates_total",
+    "scheduler_preemption_goroutines_duration_seconds",
+}
 NAMED = {
     "ATTEMPT": ATTEMPT,
     "SLI": SLI,
@@ -93,8 +112,12 @@ NAMED = {
 }
 
 
-def facts():
-    for line in KUBE_SCHEDULER.strip().splitlines():
+def facts(version):
+    lines = KUBE_SCHEDULER.strip().splitlines()
+    if version == V1_37:
+        lines = [line for line in lines if line.split()[0] not in GONE_IN_1_37]
+        lines += CHANGED_IN_1_37.strip().splitlines()
+    for line in lines:
         name, kind, stability, labels, *bounds = line.split()
         text = " ".join(bounds)
         yield name, (kind, stability, labels.replace("-", ""), NAMED.get(text, text))
@@ -105,8 +128,9 @@ def touch_everything(metrics):
         family.labels(*("x" for _ in family.description.labels))
 
 
-def test_names_types_labels_and_buckets_are_kube_schedulers():
-    metrics = SchedulerMetrics()
+@pytest.mark.parametrize("version", [V1_36, V1_37], ids=str)
+def test_names_types_labels_and_buckets_are_kube_schedulers(version):
+    metrics = SchedulerMetrics(version=version)
     metrics.describe_pod_groups()
     touch_everything(metrics)
     body, _ = metrics.expose()
@@ -129,7 +153,62 @@ def test_names_types_labels_and_buckets_are_kube_schedulers():
         bounds = list(dict.fromkeys(bound for bound in bounds if bound != "+Inf"))
         text = f"{bounds[0]}..{bounds[-1]} {len(bounds)}" if bounds else ""
         ours[name] = (family.type, stability, ",".join(description.labels), text)
-    assert ours == dict(facts())
+    assert ours == dict(facts(version))
+
+
+def exposed_help(metrics):
+    body, _ = metrics.expose()
+    lines = body.decode().splitlines()
+    return {line.split()[2]: line.split(" ", 3)[3] for line in lines if line.startswith("# HELP")}
+
+
+def test_a_metric_that_1_37_deprecates_is_hidden_unless_asked_for():
+    name = "scheduler_preemption_goroutines_duration_seconds"
+    text = "[ALPHA] Seconds that the removal"
+    for version, show_hidden, hidden, start in (
+        (V1_36, False, 0, text),
+        (V1_37, False, 1, None),
+        (V1_37, True, 0, text.replace("] ", "] (Deprecated since 1.37.0) ")),
+    ):
+        metrics = SchedulerMetrics(version=version, show_hidden=show_hidden)
+        metrics.preemption_goroutines_duration_seconds.labels("success").observe(1)
+        found = exposed_help(metrics).get(name)
+        assert found is None if start is None else found.startswith(start)
+        assert metrics.hidden_metrics_total.value == hidden
+        deprecated = {
+            labels for labels, _ in metrics.registered_metrics_total.values() if labels[1]
+        }
+        assert deprecated == ({("ALPHA", "1.37.0")} if show_hidden else set())
+
+
+def test_the_version_may_become_known_later():
+    late = SchedulerMetrics(version=V1_37)
+    late.rest_client_requests_total.labels("200", "GET", "h").inc()
+    late.emulate(V1_36)
+    expected = SchedulerMetrics(version=V1_36)
+    assert {f.description for f in late.families()} == {f.description for f in expected.families()}
+    assert list(late.registered_metrics_total.values()) == list(
+        expected.registered_metrics_total.values()
+    )
+    assert list(late.rest_client_requests_total.values()) == [(("200", "GET", "h"), 1)]
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "labels"),
+    [
+        (V1_36, "scheduler_resourceclaim_creates_total", ("success",)),
+        (
+            V1_37,
+            "dynamic_resource_allocation_resourceclaim_creates_total",
+            ("success", "false", "", "Pod"),
+        ),
+    ],
+)
+def test_created_claims_are_counted_under_the_name_of_the_version(version, name, labels):
+    metrics = SchedulerMetrics(version=version)
+    metrics.count_claim_creation("success")
+    (family,) = (f for f in metrics.families() if f.description.name == name)
+    assert list(family.values()) == [(labels, 1)]
 
 
 def test_what_exists_before_anything_happened():

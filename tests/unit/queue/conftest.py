@@ -11,8 +11,10 @@ import pytest
 from proreus.clock import FakeClock
 from proreus.framework.event_registrations import EventRegistration, PreEnqueue
 from proreus.framework.events import ClusterEvent
+from proreus.framework.pod_events import PodEvents
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
+from proreus.kubernetes_version import DEFAULT_VERSION, V1_37, KubernetesVersion
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod, PodSpec, PodStatus, SchedulingGate
@@ -78,12 +80,19 @@ class QueueHarness:
 
     pod = staticmethod(make_pod)
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, version: KubernetesVersion = DEFAULT_VERSION, **options: Any) -> None:
         self.clock = FakeClock(START)
         self.profile = Profile(pre_enqueue={"SchedulingGates": scheduling_gates})
         self.listed: dict[str, Pod] = {}
         self.wakes = 0
-        self.metrics = SchedulerMetrics()
+        self.metrics = SchedulerMetrics(version=version)
+        if version == V1_37:
+            options = {
+                "flushes_gated_pods": True,
+                "bookkeeping_of_1_37": True,
+                "events": PodEvents(target_pods=True),
+                **options,
+            }
         self._options = QueueOptions(**options)
         self._queue: SchedulingQueue | None = None
 
@@ -145,6 +154,22 @@ class QueueHarness:
     def incoming(self) -> dict[tuple[str, ...], float]:
         """Entries by (queue, event)."""
         return dict(self.metrics.queue_incoming_pods_total.values())
+
+    def incoming_entities(self) -> dict[tuple[str, ...], float]:
+        """Entries of entities by (queue, event)."""
+        return {
+            labels[:2]: value
+            for labels, value in self.metrics.queue_incoming_entities_total.values()
+            if labels[2] == "pod"
+        }
+
+    def entities(self) -> dict[str, float]:
+        """The gauge of queued pods that are no members of a group, by queue."""
+        return {
+            queue: value
+            for (queue, kind), value in self.metrics.queued_entities.values()
+            if kind == "pod"
+        }
 
     def per_plugin(self) -> dict[str, float]:
         """The gauge of unschedulable pods by plugin, without zeros."""

@@ -69,7 +69,9 @@ class ClaimWriter:
         try:
             created = await self._handle.api.create(RESOURCE_CLAIMS, body)
         except ApiError as error:
+            self._handle.metrics.count_claim_creation("failure")
             raise ClaimWriteError(f"create claim for extended resources: {error}") from error
+        self._handle.metrics.count_claim_creation("success")
         return _typed(created)
 
     async def reserve(
