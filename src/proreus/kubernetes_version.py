@@ -64,6 +64,10 @@ class Change(Enum):
         "DynamicResources counts shared counters by driver and pool, fails on capacities that "
         "cannot be computed, and keeps no counters of devices that it dropped",
     )
+    BIND_MOUNT_OPTIONS_REQUIRE_FEATURE = (
+        V1_37,
+        "NodeDeclaredFeatures requires VolumeBindMountOptions for volume mounts with such options",
+    )
     BINDING_RETRIED = (
         V1_37,
         "a binding that the apiserver failed to create, or could not be asked for, is tried four "
@@ -128,6 +132,11 @@ class Change(Enum):
         V1_37,
         "the queue registers the nomination of each added pod, also of a gated one, and none "
         "without a node; a pod of another UID is new; a deleted pod's rejectors no longer count",
+    )
+    REMOVE_ASSUMED_POD = (
+        V1_37,
+        "the cache removes an assumed pod that is deleted, instead of forgetting it: other texts "
+        "of errors",
     )
     RESIZED_REQUESTS_BY_SUM = (
         V1_37,

@@ -58,8 +58,15 @@ class Cache:
     """
 
     def __init__(
-        self, clock: Clock, assumed_ttl_seconds: float | None = None, pod_groups: bool = False
+        self,
+        clock: Clock,
+        assumed_ttl_seconds: float | None = None,
+        pod_groups: bool = False,
+        *,
+        removes_assumed_pods: bool = False,
     ) -> None:
+        """``removes_assumed_pods``: see ``Change.REMOVE_ASSUMED_POD``."""
+        self.removes_assumed_pods = removes_assumed_pods
         self.table = ClusterTable()
         self.pod_group_states = PodGroupStates()
         self._groups = self.pod_group_states if pod_groups else None
@@ -98,7 +105,10 @@ class Cache:
                 f"pod {_name(pod)} was assumed on {node_name} but assigned to {entry.node_name}"
             )
         if not entry.assumed:
-            raise CacheError(f"pod {_name(pod)} wasn't assumed so cannot be forgotten")
+            why = "wasn't assumed so cannot be forgotten"
+            if self.removes_assumed_pods:
+                why = "is not assumed, so it cannot be removed or forgotten"
+            raise CacheError(f"pod {_name(pod)} {why}")
         self._drop(pod.uid)
         if self._groups is not None:
             self._groups.forget(pod)

@@ -89,6 +89,7 @@ class DeviceCounterConsumption(ApiStruct, frozen=True):
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class DeviceTaint(ApiStruct, frozen=True):

@@ -46,6 +46,18 @@ class ContainerRestartRule(ApiStruct, frozen=True):
     action: str = ""
 
 
+class VolumeMount(ApiStruct, frozen=True):
+    """How a container mounts a volume, as far as it concerns the choice of a node."""
+
+    bind_mount_options: tuple[str, ...] = ()
+
+
+class EphemeralContainer(ApiStruct, frozen=True):
+    """A container that was added to a running pod."""
+
+    volume_mounts: tuple[VolumeMount, ...] = ()
+
+
 class Container(ApiStruct, frozen=True):
     """A container, or an init container."""
 
@@ -55,6 +67,7 @@ class Container(ApiStruct, frozen=True):
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str | None = None
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
 
 
 class PodAffinityTerm(ApiStruct, frozen=True):
@@ -252,6 +265,7 @@ class PodSpec(ApiStruct, frozen=True):
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     volumes: tuple[Volume, ...] = ()
     node_name: str = ""
     node_selector: dict[str, str] | None = None

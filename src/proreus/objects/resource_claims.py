@@ -29,6 +29,13 @@ class CapacityRequirements(ApiStruct, frozen=True):
     requests: dict[str, QuantityText] = {}
 
 
+class DerivedAttribute(ApiStruct, frozen=True):
+    """An attribute that a CEL expression makes of a device's own (KEP-5729)."""
+
+    name: str = ""
+    expression: str = ""
+
+
 class ExactDeviceRequest(ApiStruct, frozen=True):
     """A request for a number of devices of one class, or for all of them."""
 
@@ -39,6 +46,7 @@ class ExactDeviceRequest(ApiStruct, frozen=True):
     admin_access: bool | None = None
     tolerations: tuple[Toleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
 class DeviceSubRequest(ApiStruct, frozen=True):
@@ -51,6 +59,7 @@ class DeviceSubRequest(ApiStruct, frozen=True):
     count: int = 0
     tolerations: tuple[Toleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
 class DeviceRequest(ApiStruct, frozen=True):

@@ -1,7 +1,7 @@
 """NodeDeclaredFeatures: place pods that require a kubelet feature on nodes that declare it.
 
-The required features are inferred from the pod's spec (KEP-5328). Two of the features that kubelets
-declare in 1.36 can be required by a pod.
+The required features are inferred from the pod's spec (KEP-5328). Of the features that kubelets
+declare, pods can require two in 1.36 and three in 1.37.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
+from proreus.kubernetes_version import Change
 from proreus.objects.node import Node
-from proreus.objects.pod import Container, Pod
+from proreus.objects.pod import Container, EphemeralContainer, Pod
 
 REASON = "node(s) didn't match Pod's required features"
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
+VOLUME_BIND_MOUNT_OPTIONS = "VolumeBindMountOptions"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 
 _REJECTED = Status.unresolvable(REASON).with_plugin("NodeDeclaredFeatures")
@@ -44,15 +46,17 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._enabled = handle.feature_gates.enabled("NodeDeclaredFeatures")
+        gates = handle.feature_gates
+        self._enabled = gates.enabled("NodeDeclaredFeatures")
+        self._mounts = gates.includes(Change.BIND_MOUNT_OPTIONS_REQUIRE_FEATURE)
 
     def sign(self, pod: PodInfo) -> frozenset[str]:
         """Sign the required features."""
-        return required_features(pod.pod)
+        return required_features(pod.pod, self._mounts)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip pods that require no feature."""
-        required = required_features(pod.pod) if self._enabled else _NOTHING
+        required = required_features(pod.pod, self._mounts) if self._enabled else _NOTHING
         if not required:
             return Status.skip()
         state.write(self.name, required)
@@ -71,13 +75,25 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
                 NODE, ADD | UPDATE_NODE_DECLARED_FEATURE, _is_schedulable_after_node_change
             ),
             *pod_registrations(
-                self.handle.feature_gates, target=UPDATE, hint=_is_schedulable_after_pod_update
+                self.handle.feature_gates,
+                target=UPDATE,
+                hint=self._is_schedulable_after_pod_update,
             ),
         )
 
+    def _is_schedulable_after_pod_update(
+        self, pod: PodInfo, old: Pod | None, new: Pod | None
+    ) -> bool:
+        if old is None or new is None or new.metadata.uid != pod.uid:
+            return False
+        return required_features(old, self._mounts) != required_features(new, self._mounts)
 
-def required_features(pod: Pod) -> frozenset[str]:
-    """Return the features that a node must declare to run a pod."""
+
+def required_features(pod: Pod, bind_mount_options: bool = False) -> frozenset[str]:
+    """Return the features that a node must declare to run a pod.
+
+    ``bind_mount_options``: also for these (``Change.BIND_MOUNT_OPTIONS_REQUIRE_FEATURE``).
+    """
     spec = pod.spec
     required = []
     if _restarts_all(spec.containers) or _restarts_all(spec.init_containers):
@@ -85,7 +101,21 @@ def required_features(pod: Pod) -> frozenset[str]:
     # Not `not`: None leaves the user namespace to the kubelet's default, the host's.
     if spec.host_network and spec.host_users is False:
         required.append(USER_NAMESPACES_HOST_NETWORK)
+    if bind_mount_options and (
+        _mounts_with_options(spec.containers)
+        or _mounts_with_options(spec.init_containers)
+        or _mounts_with_options(spec.ephemeral_containers)
+    ):
+        required.append(VOLUME_BIND_MOUNT_OPTIONS)
     return frozenset(required) if required else _NOTHING
+
+
+def _mounts_with_options(containers: Iterable[Container | EphemeralContainer]) -> bool:
+    for container in containers:
+        for mount in container.volume_mounts:
+            if mount.bind_mount_options:
+                return True
+    return False
 
 
 def _restarts_all(containers: Iterable[Container]) -> bool:
@@ -99,9 +129,3 @@ def _restarts_all(containers: Iterable[Container]) -> bool:
 
 def _is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
     return old is None or old.status.declared_features != new.status.declared_features
-
-
-def _is_schedulable_after_pod_update(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
-    if old is None or new is None or new.metadata.uid != pod.uid:
-        return False
-    return required_features(old) != required_features(new)

@@ -51,7 +51,12 @@ class Assembly:
         gates = environment.feature_gates
         pod_groups = gates.enabled("GenericWorkload")
         events = PodEvents.of(gates)
-        cache = Cache(environment.clock, assumed_ttl_seconds, pod_groups)
+        cache = Cache(
+            environment.clock,
+            assumed_ttl_seconds,
+            pod_groups,
+            removes_assumed_pods=gates.includes(Change.REMOVE_ASSUMED_POD),
+        )
         queue = SchedulingQueue(
             clock=environment.clock,
             pod_lister=environment.stores.store(PODS).get,

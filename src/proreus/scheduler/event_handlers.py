@@ -234,7 +234,8 @@ class PodHandlers:
             try:
                 self._cache.forget(cached, node_name)
             except CacheError as error:
-                log.error("Scheduler cache ForgetPod failed", err=error, pod=info.key)
+                operation = "RemoveAssumedPod" if self._cache.removes_assumed_pods else "ForgetPod"
+                log.error(f"Scheduler cache {operation} failed", err=error, pod=info.key)
         self._move(ASSIGNED_POD_DELETE, as_assigned(cached.pod, node_name), None)
 
     def _move_less_important(self, pod: Pod) -> None:

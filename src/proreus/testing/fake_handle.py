@@ -24,6 +24,7 @@ from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo, Victims
 from proreus.framework.verdicts import Rows, Verdicts
+from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import Resource
@@ -85,8 +86,8 @@ class FakeHandle:
     """Implements ``Handle`` over objects in memory.
 
     ``nodes``, ``pods``: the content of the cluster; pods with a ``node_name`` are on that node.
-    ``objects``: further objects as in YAML. ``gates``: feature gates, as ``Name=true``. ``seed``:
-    of ``rng``.
+    ``objects``: further objects as in YAML. ``gates``: feature gates, as ``Name=true``.
+    ``kubernetes_version``: the emulated version. ``seed``: of ``rng``.
 
     Set by the test: ``filters``, the profile's Filter plugins, and ``waiting``, pods that wait on
     Permit, by UID (``hold`` adds one). Recorded calls of the plugin: ``activated`` (pod keys),
@@ -100,6 +101,7 @@ class FakeHandle:
         *,
         objects: Iterable[JsonObject] = (),
         gates: Sequence[str] = (),
+        kubernetes_version: str = str(DEFAULT_VERSION),
         seed: int = 0,
     ) -> None:
         nodes, pods = list(nodes), list(pods)
@@ -108,7 +110,8 @@ class FakeHandle:
         self.clock = FakeClock(_START)
         self.rng = random.Random(seed)
         self.polls_only = False
-        self.feature_gates = FeatureGates.from_list(gates)
+        version = KubernetesVersion.parse(kubernetes_version)
+        self.feature_gates = FeatureGates.from_list(gates, version)
         self.nominator = FakeNominator()
         self._nominated = NominatedPodsFilter(self.nominator)
         self.pod_group_states = PodGroupStates()

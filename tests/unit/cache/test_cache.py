@@ -53,6 +53,13 @@ def test_only_what_is_assumed_there_can_be_forgotten(harness) -> None:
     assert harness.cache.pod_count == 1
 
 
+def test_the_text_of_a_pod_that_is_not_assumed_is_that_of_the_version(harness) -> None:
+    harness.cache.add_pod(harness.make_pod("p", node_name="n0"))
+    harness.cache.removes_assumed_pods = True
+    with pytest.raises(CacheError, match="is not assumed, so it cannot be removed or forgotten"):
+        harness.cache.forget(harness.make_pod("p"), "n0")
+
+
 # ---- confirm -------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 
 RESTART = "RestartAllContainersOnContainerExits"
 USERNS = "UserNamespacesHostNetworkSupport"
+MOUNTS = "VolumeBindMountOptions"
 RULES = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]
 RESTARTING = {"containers": [{"name": "c", "restartPolicyRules": RULES}]}
 HOST = {"hostNetwork": True, "hostUsers": False}
@@ -44,6 +45,24 @@ NODES = [declaring("both", RESTART, "Other", USERNS), declaring("one", USERNS), 
 )
 def test_required_features_of_pods(spec: dict[str, Any], features: set[str]) -> None:
     assert required_features(make_pod(spec=spec).pod) == features
+
+
+MOUNTING = {"name": "c", "volumeMounts": [{"name": "a"}, {"bindMountOptions": ["noexec"]}]}
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers", "ephemeralContainers"])
+def test_bind_mount_options_require_a_feature_since_1_37(field: str) -> None:
+    pod = make_pod(spec={field: [MOUNTING]})
+    empty = make_pod(spec={field: [{"name": "c", "volumeMounts": [{"bindMountOptions": []}]}]})
+    found = {}
+    for version in ("1.36", "1.37"):
+        handle = FakeHandle([declaring("n", MOUNTS)], kubernetes_version=version)
+        plugin = make_plugin(NodeDeclaredFeatures, handle)
+        assert plugin.sign(empty) == set()
+        found[version] = plugin.sign(pod)
+        _, hinted = plugin.events_to_register()
+        assert hinted.hint(pod, empty.pod, pod.pod) == (version == "1.37")
+    assert found == {"1.36": set(), "1.37": {MOUNTS}}
 
 
 def run_filter(pod: PodInfo, *gates: str) -> Status | list[str]:

@@ -29,6 +29,7 @@ from proreus.plugins.dynamic_resources.prepared_claims import (
     AllocationError,
     Alternative,
     PreparedClaims,
+    quoted,
 )
 
 _STEPS_PER_DEADLINE_CHECK = 256
@@ -100,6 +101,7 @@ class _Search:
         self._prepared = prepared
         self._availability = availability
         self._views = availability.views
+        self._features = features
         self._deadline_exceeded = deadline_exceeded
         self._steps = 0
         self._all_devices: dict[int, list[DevicePosition]] = {}
@@ -163,7 +165,15 @@ class _Search:
                         self._all_devices[id(one)] = self._all_of(one)
                     counts.append(self._count(one))
                 # A larger alternative is no error as long as a smaller one may be taken instead.
-                least += min(counts, default=0)
+                more = min(counts, default=0)
+                if self._features.allocator_of_1_37 and more + least > ALLOCATION_RESULTS_MAX_SIZE:
+                    raise AllocationError(
+                        f"claim {{claim}}, request {quoted(request[0].request)}: adding {more} "
+                        f"devices exceeds the claim limit of {ALLOCATION_RESULTS_MAX_SIZE}, with "
+                        f"{least} already accounted for",
+                        place,
+                    )
+                least += more
             if least > ALLOCATION_RESULTS_MAX_SIZE:
                 raise AllocationError(
                     f"claim {{claim}}: number of requested devices {least} exceeds the claim "
@@ -186,12 +196,15 @@ class _Search:
                 )
             for place, device in enumerate(view.devices):
                 # Devices in use count as well: all means all, so the search fails at them.
-                if (
-                    one.selects(device.kind, self._check_deadline)
-                    and device.matches_node
-                    and self._allocating.could_have_capacity(one, (pool, place), device.kind)
-                ):
-                    found.append((pool, place))
+                try:
+                    if (
+                        one.selects(device.kind, self._check_deadline)
+                        and device.matches_node
+                        and self._allocating.could_have_capacity(one, (pool, place), device.kind)
+                    ):
+                        found.append((pool, place))
+                except AllocationError as error:
+                    raise error.at(pool, place, plain_name=True) from None
         return found
 
     def _count(self, one: Alternative) -> int:
@@ -291,12 +304,15 @@ class _Search:
         # cheap, and hides a selector that would fail. Selectors come before the device's own node
         # selection: one that fails on a device is an error even where the device is out of reach.
         allocating = self._allocating
-        return (
-            not allocating.in_use(claim, one, device)
-            and one.selects(found.kind, self._check_deadline)
-            and found.matches_node
-            and allocating.has_capacity(one, device, found.kind)
-        )
+        try:
+            return (
+                not allocating.in_use(claim, one, device)
+                and one.selects(found.kind, self._check_deadline)
+                and found.matches_node
+                and allocating.has_capacity(one, device, found.kind)
+            )
+        except AllocationError as error:
+            raise error.at(*device) from None
 
     def _step(self) -> None:
         """Check the deadline every few hundred steps; raises ``AllocationTimeout``."""

@@ -35,6 +35,9 @@ _matches: BoundedCache[tuple[int, str], bool | CelError] = BoundedCache(16 * 2**
 """Whether an expression selects a kind of device, by ``DeviceKind.serial`` and expression."""
 _serials = count()
 
+RUNTIME_ERROR = "CEL runtime error: "
+"""How the text of a ``CelError`` begins that depends on the device."""
+
 Counters = dict[str, dict[str, int]]
 """Amounts in nano-units by counter set and counter."""
 
@@ -109,7 +112,7 @@ class DeviceKind:
                 self._view = self._cel_device()
             return selector.matches(self._view)
         except CelError as error:
-            return CelError(f"CEL runtime error: {error}")
+            return CelError(f"{RUNTIME_ERROR}{error}")
 
     def _cel_device(self) -> DeviceView:
         attributes: Domains = {}

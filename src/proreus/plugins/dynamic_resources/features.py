@@ -17,11 +17,13 @@ class Features:
 
     admin_access: bool = True
     binding_conditions: bool = True
+    compatibility_groups: bool = True
     consumable_capacity: bool = True
     device_taint_rules: bool = False
     device_taints: bool = True
     extended_resources: bool = True
     filter_timeout: bool = True
+    fractional_capacity_range: bool = False
     list_attributes: bool = False
     node_allocatable: bool = False
     partitionable_devices: bool = True
@@ -34,22 +36,25 @@ class Features:
         """Return the features that the gates enable."""
         # As upstream, some features need two gates: conditions without the status to report them
         # in, or taint rules without taints, would have no effect.
-        on = gates.enabled
+        on, since_1_37 = gates.enabled, gates.includes(Change.ALLOCATOR_OF_1_37)
         return cls(
             admin_access=on("DRAAdminAccess"),
             binding_conditions=on("DRADeviceBindingConditions")
             and on("DRAResourceClaimDeviceStatus"),
+            # Up to 1.36 there are none.
+            compatibility_groups=on("DRADeviceCompatibilityGroups") or not since_1_37,
             consumable_capacity=on("DRAConsumableCapacity"),
             device_taint_rules=on("DRADeviceTaintRules") and on("DRADeviceTaints"),
             device_taints=on("DRADeviceTaints"),
             extended_resources=on("DRAExtendedResource"),
             filter_timeout=on("DRASchedulerFilterTimeout"),
+            fractional_capacity_range=on("DRAFractionalCapacityRange"),
             list_attributes=on("DRAListTypeAttributes"),
             node_allocatable=on("DRANodeAllocatableResources"),
             partitionable_devices=on("DRAPartitionableDevices"),
             prioritized_list=on("DRAPrioritizedList"),
             workload_claims=on("DRAWorkloadResourceClaims"),
-            allocator_of_1_37=gates.includes(Change.ALLOCATOR_OF_1_37),
+            allocator_of_1_37=since_1_37,
         )
 
     @property

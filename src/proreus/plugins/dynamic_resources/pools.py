@@ -180,8 +180,21 @@ class Pools:
         spec = one.spec
         # Without partitions, devices in such slices would be given without their counters, or to
         # nodes that they are not for. GatherPools skips them.
-        return not self._features.partitionable_devices and bool(
+        if not self._features.partitionable_devices and bool(
             spec.per_device_node_selection or spec.shared_counters
+        ):
+            return True
+        return self._needs_compatibility_groups(spec)
+
+    def _needs_compatibility_groups(self, spec: ResourceSliceSpec) -> bool:
+        """Return whether devices may only be allocated with regard to groups, which are ignored.
+
+        Without such a slice the pool is incomplete, so that none of its devices are given.
+        """
+        return not self._features.compatibility_groups and any(
+            part.compatibility_groups
+            for device in spec.devices
+            for part in device.consumes_counters
         )
 
     def __iter__(self) -> Iterator[PoolKey]:
@@ -249,7 +262,12 @@ class Pools:
             everywhere = pool.slices.values()
             if any(one.spec.pool.generation > generation for one in everywhere):
                 return None
-            current = [one for one in everywhere if one.spec.pool.generation == generation]
+            current = [
+                one
+                for one in everywhere
+                if one.spec.pool.generation == generation
+                and not self._needs_compatibility_groups(one.spec)
+            ]
         # Slices with counters may be for other nodes: without them the pool was not complete.
         counters, doubled = _counters(current if self._features.allocator_of_1_37 else slices)
         consumers = self._consumers(pool, current)

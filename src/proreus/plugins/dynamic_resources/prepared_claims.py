@@ -18,7 +18,6 @@ import msgspec
 from proreus.errors import ProreusError
 from proreus.objects.devices import DeviceClass
 from proreus.objects.meta import key_of
-from proreus.objects.quantity import parse_quantity
 from proreus.objects.resource_claims import ALL, EXACT_COUNT, DeviceConstraint, ResourceClaim
 from proreus.objects.taints import Toleration, tolerates
 from proreus.plugins.dynamic_resources.capacity import CapacityError, consumed_capacities
@@ -30,7 +29,7 @@ from proreus.plugins.dynamic_resources.constraints import (
     DistinctAttributeOf136,
     MatchAttribute,
 )
-from proreus.plugins.dynamic_resources.devices import DeviceKind
+from proreus.plugins.dynamic_resources.devices import RUNTIME_ERROR, DeviceKind
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.pools import PoolView
 
@@ -41,7 +40,8 @@ class AllocationError(ProreusError):
     """An error of the allocator, which makes the whole scheduling attempt fail.
 
     ``text`` is a template with the fields ``{claim}`` and, for a pool or device of the node in
-    question, ``{pool}`` and ``{device}``; ``claim``, ``pool`` and ``device`` are positions.
+    question, ``{pool}``, ``{device}`` and ``{checked_device}``, which is the plain name where a
+    request is for all devices; ``claim``, ``pool`` and ``device`` are positions.
     """
 
     def __init__(self, text: str, claim: int = 0, pool: int = 0, device: int = 0) -> None:
@@ -52,6 +52,13 @@ class AllocationError(ProreusError):
         self.claim = claim
         self.pool = pool
         self.device = device
+        self.plain_name = False
+
+    def at(self, pool: int, device: int, *, plain_name: bool = False) -> AllocationError:
+        """Return the error for a device: one that was found for its kind names no device yet."""
+        found = AllocationError(self.text, self.claim, pool, device)
+        found.plain_name = plain_name
+        return found
 
     def message(self, claims: Sequence[ResourceClaim], views: Sequence[PoolView]) -> str:
         """Return the text for given claims and the pools of a given node."""
@@ -60,17 +67,34 @@ class AllocationError(ProreusError):
             view = views[self.pool]
             message["pool"] = "/".join(view.key)
             if view.devices:
-                message["device"] = f"{message['pool']}/{view.devices[self.device].name}"
+                name = view.devices[self.device].name
+                message["device"] = f"{message['pool']}/{name}"
+                message["checked_device"] = name if self.plain_name else message["device"]
         return self.text.format_map(message)
+
+
+_ADVICE = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with "
+    "has() for optional fields"
+)
 
 
 def _no_check() -> None:
     pass
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Escape a text for use in the template of an ``AllocationError``."""
     return text.replace("{", "{{").replace("}", "}}")
+
+
+def _cel_message(error: CelError, features: Features) -> str:
+    """Return what the template says of a selector that failed, from 1.37 on with the device."""
+    text = quoted(str(error))
+    if not features.allocator_of_1_37 or not text.startswith(RUNTIME_ERROR):
+        return f": {text}"
+    advice = _ADVICE if "no such key:" in text else ""
+    return f" on device {{device}}: {text}{advice}"
 
 
 class Alternative:
@@ -90,7 +114,7 @@ class Alternative:
         self.name = name
         """``request`` or ``request/subrequest``, as in results."""
         self.subrequest = name[len(request) + 1 :]
-        self.own_name = _quoted(self.subrequest or request)
+        self.own_name = quoted(self.subrequest or request)
         """The name in error texts, which is without the request for a subrequest."""
         self.wanted = wanted
         self.cls = cls
@@ -99,8 +123,8 @@ class Alternative:
         self.admin_access = bool(getattr(wanted, "admin_access", None))
         self.tolerations: tuple[Toleration, ...] = wanted.tolerations
         self._features = features
-        capacity = wanted.capacity.requests if wanted.capacity is not None else {}
-        self._requested = {name: parse_quantity(amount) for name, amount in capacity.items()}
+        self.requested = wanted.capacity.requests if wanted.capacity is not None else {}
+        """The amounts of capacities that are requested, by name, as written."""
         # By number of a device's kind. The search comes to the same devices again and again, on
         # thousands of nodes; there are few kinds.
         self._selectable: dict[int, bool | AllocationError] = {}
@@ -133,7 +157,7 @@ class Alternative:
             return False
         # Selectors of the class come first, and the first that is false ends it: a later one that
         # fails on this device is no error then. selectorsMatch has the same order.
-        cls = _quoted(self.cls.metadata.name)
+        cls = quoted(self.cls.metadata.name)
         for selectors, source in (
             (self.cls.spec.selectors, f"class {cls}"),
             (self.wanted.selectors, "claim {claim}"),
@@ -152,9 +176,9 @@ class Alternative:
                     if not kind.matches(selector.cel.expression):
                         return False
                 except CelError as error:
-                    message = _quoted(str(error))
+                    message = _cel_message(error, self._features)
                     raise AllocationError(
-                        f"{source}: selector #{place}: {message}", self.claim
+                        f"{source}: selector #{place}{message}", self.claim
                     ) from None
         return True
 
@@ -166,12 +190,11 @@ class Alternative:
         """
         if kind.number not in self._amounts:
             try:
-                check = self._features.allocator_of_1_37
-                amounts = consumed_capacities(kind, self._requested, must_be_representable=check)
+                amounts = consumed_capacities(kind, self.requested, self._features)
             except CapacityError as error:
                 raise AllocationError(
                     f"claim {{claim}}, request {self.own_name}: checking capacity for device "
-                    f"{{device}}: {_quoted(str(error))}",
+                    f"{{checked_device}}: {quoted(str(error))}",
                     self.claim,
                 ) from None
             self._amounts[kind.number] = amounts
@@ -257,7 +280,7 @@ def _prepare_claim(
 ) -> PreparedClaim:
     requests, prioritized = [], []
     for request in claim.spec.devices.requests:
-        name = _quoted(request.name)
+        name = quoted(request.name)
         if request.first_available and not features.prioritized_list:
             raise AllocationError(
                 f"claim {{claim}}, request {name}: has subrequests, but the "
@@ -271,7 +294,7 @@ def _prepare_claim(
             cls = class_named(wanted.device_class_name)
             if cls is None:
                 raise AllocationError(
-                    f"could not retrieve device class {_quoted(wanted.device_class_name)}", place
+                    f"could not retrieve device class {quoted(wanted.device_class_name)}", place
                 )
             one = Alternative(place, request.name, full_name, wanted, cls, features)
             _check(one, features)
@@ -292,6 +315,12 @@ def _check(one: Alternative, features: Features) -> None:
     # The API drops fields of disabled gates, but a claim may be older than the gate's setting.
     # Whoever wrote it relies on these fields, so they are not ignored.
     name = one.own_name
+    if one.wanted.derived_attributes and features.allocator_of_1_37:
+        raise AllocationError(
+            f"claim {{claim}}, request {name}: cannot handle request with derived attributes, the "
+            "feature is disabled",
+            one.claim,
+        )
     if one.wanted.capacity is not None and not features.consumable_capacity:
         kind = "subrequest" if one.subrequest else "request"
         raise AllocationError(
@@ -306,7 +335,7 @@ def _check(one: Alternative, features: Features) -> None:
             one.claim,
         )
     if one.wanted.allocation_mode not in (ALL, EXACT_COUNT):
-        mode = _quoted(one.wanted.allocation_mode)
+        mode = quoted(one.wanted.allocation_mode)
         raise AllocationError(
             f"claim {{claim}}, request {name}: unsupported count mode {mode}", one.claim
         )

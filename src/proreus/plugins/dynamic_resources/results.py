@@ -21,7 +21,7 @@ from proreus.objects.resource_claims import (
 from proreus.objects.selectors import LabelSelectorRequirement, NodeSelector, NodeSelectorTerm
 from proreus.plugins.dynamic_resources.allocating_devices import DeviceAssignment
 from proreus.plugins.dynamic_resources.allocator import Solution
-from proreus.plugins.dynamic_resources.capacity import quantity_text
+from proreus.plugins.dynamic_resources.capacity import consumed_text
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.pools import DeviceOnNode, PoolView
 from proreus.plugins.dynamic_resources.prepared_claims import Alternative, PreparedClaims
@@ -76,8 +76,8 @@ def _result(
         share_id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
         capacity = found.kind.capacity
         consumed = {
-            name: quantity_text(amount, capacity[name].text)
-            for name, amount in device_assignment.consumed.items()
+            name: consumed_text(capacity[name], one.requested.get(name), features)
+            for name in device_assignment.consumed
         }
     return DeviceRequestAllocationResult(
         request=one.name,

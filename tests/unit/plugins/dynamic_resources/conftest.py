@@ -144,6 +144,7 @@ class Devices:
         labels: Mapping[str, Mapping[str, str]] | None = None,
         resources: Mapping[str, Mapping[str, int]] | None = None,
         args: Mapping[str, Any] | None = None,
+        kubernetes_version: str = "1.36",
     ) -> None:
         self.handle = FakeHandle(
             [
@@ -155,6 +156,7 @@ class Devices:
                 for name in nodes
             ],
             gates=gates,
+            kubernetes_version=kubernetes_version,
         )
         self.api = self.handle.api = StrictApi()
         self.plugin = make_plugin(DynamicResources, self.handle, args)  # type: ignore[arg-type]

@@ -1,0 +1,110 @@
+"""What the allocator of Kubernetes 1.37 says and refuses otherwise than that of 1.36."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+NO = "cannot allocate all claims"
+ADVICE = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with "
+    "has() for optional fields"
+)
+
+
+@pytest.fixture
+def one(cluster: Any) -> Any:
+    found = cluster("n1", kubernetes_version="1.37")
+    found.device_class()
+    return found
+
+
+@pytest.mark.parametrize("all_devices", [False, True])
+def test_a_selector_that_fails_names_the_device(one: Any, all_devices: bool) -> None:
+    one.slice(one.device("a", size=2), one.device("b"), one.device("c", size=2))
+    cel = 'device.attributes["gpu.example.com"].size > 2'
+    one.claim("x", one.request(cel=cel, all_devices=all_devices))
+    assert one.filter(one.pod("x")) == {
+        "n1": "!claim default/x: selector #0 on device gpu.example.com/n1/b: CEL runtime error: "
+        f"no such key: size{ADVICE}"
+    }
+
+
+def test_a_selector_of_a_class_that_fails_names_the_device(one: Any) -> None:
+    one.device_class("sized", 'device.attributes["gpu.example.com"].size > 2')
+    one.slice("a")
+    one.claim("x", one.request(cls="sized"))
+    assert one.filter(one.pod("x"))["n1"] == (
+        "!class sized: selector #0 on device gpu.example.com/n1/a: CEL runtime error: no such key: "
+        f"size{ADVICE}"
+    )
+
+
+def test_a_selector_that_does_not_compile_names_no_device(one: Any) -> None:
+    one.slice("a")
+    one.claim("x", one.request(cel="device.driver == 1"))
+    text = one.filter(one.pod("x"))["n1"]
+    assert text.startswith("!claim default/x: selector #0: CEL compile error: ")
+    assert ADVICE not in text
+
+
+def test_too_many_devices_are_noticed_at_their_request(one: Any) -> None:
+    one.slice(*(f"d{n}" for n in range(40)))
+    one.claim("x", one.request("a", count=20), one.request("b", count=13))
+    assert one.filter(one.pod("x")) == {
+        "n1": "!claim default/x, request b: adding 13 devices exceeds the claim limit of 32, with "
+        "20 already accounted for"
+    }
+
+
+def shared(one: Any, name: str, value: str) -> dict[str, Any]:
+    memory = {"value": value, "requestPolicy": {"validRange": {"min": "1", "step": "5E"}}}
+    found: dict[str, Any] = one.device(name, capacity={"memory": memory})
+    return found | {"allowMultipleAllocations": True}
+
+
+@pytest.mark.parametrize(("all_devices", "device"), [(False, "gpu.example.com/n1/b"), (True, "b")])
+def test_an_amount_that_cannot_be_represented_names_the_device(
+    one: Any, all_devices: bool, device: str
+) -> None:
+    plain = one.device("a", capacity={"memory": {"value": "8E"}})
+    one.slice(plain | {"nodeName": "n2"}, shared(one, "b", "8E") | {"nodeName": "n1"},
+              node="", name="s", pool="n1", perDeviceNodeSelection=True)  # fmt: skip
+    memory = {"requests": {"memory": "7E"}}
+    one.claim("x", one.request(all_devices=all_devices, capacity=memory))
+    assert one.filter(one.pod("x"))["n1"] == (
+        f'!claim default/x, request r: checking capacity for device {device}: capacity "memory": '
+        "capacity request cannot be represented in the device's range arithmetic: rounding request "
+        "7E up to the next step passes MaxInt64"
+    )
+
+
+def test_derived_attributes_are_refused(one: Any) -> None:
+    one.slice("a")
+    derived = [{"name": "example.com/x", "expression": "1"}]
+    one.claim("x", one.request(derivedAttributes=derived))
+    assert one.filter(one.pod("x"))["n1"] == (
+        "!claim default/x, request r: cannot handle request with derived attributes, the feature "
+        "is disabled"
+    )
+
+
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+def test_a_slice_with_compatibility_groups_makes_its_pool_incomplete(
+    cluster: Any, version: str
+) -> None:
+    one = cluster("n1", kubernetes_version=version)
+    one.device_class()
+    consumed = {"counterSet": "c", "counters": {"x": {"value": "1"}}}
+    grouped = {"name": "g", "consumesCounters": [{**consumed, "compatibilityGroups": ["a"]}]}
+    counters = [{"name": "c", "counters": {"x": {"value": "2"}}}]
+    one.slice(name="counters", pool="p", count=3, sharedCounters=counters)
+    one.slice(grouped, name="grouped", pool="p", count=3)
+    one.slice("plain", name="plain", pool="p", count=3)
+    one.claim("x")
+    one.claim("all", one.request(all_devices=True))
+    assert one.filter(one.pod("x")) == ({} if version == "1.36" else {"n1": NO})
+    if version == "1.37":
+        text = one.filter(one.pod("all"))["n1"]
+        assert text.endswith("resource pool gpu.example.com/p is currently being updated")
