@@ -51,6 +51,7 @@ __all__ = [
     "UPDATE_POD_TOLERATION",
     "VOLUME_ATTACHMENT",
     "ClusterEvent",
+    "PreQueueingHintFn",
     "QueueingHintFn",
     "UngatedPodsFn",
     "plugin_event",
@@ -63,6 +64,10 @@ counts as True."""
 UngatedPodsFn = Callable[[Any, Any], Collection[str]]
 """``ungated_pods(old, new)`` returns the keys (``namespace/name``) of pods that may pass PreEnqueue
 now; it may name too many. An exception counts as all pods that the plugin gates."""
+
+PreQueueingHintFn = Callable[[Any, Any], Collection[str] | None]
+"""``pre_queueing_hint(old, new)`` returns the keys (``namespace/name``) of the pods that the change
+may help, before any hint is called; None, or an exception: any pod."""
 
 ADD = 1
 """The object is new; of ``ASSIGNED_POD``: the pod has a node now. Of ``UNSCHEDULED_POD`` it only
@@ -161,7 +166,9 @@ class ClusterEvent:
     A registration may carry a queueing ``hint`` that looks at the change itself; without one, every
     such event moves the pod. ``label`` is the name in metrics and logs. A PreEnqueue plugin that
     knows which pods an event lets pass names them by ``ungated_pods``; without it, PreEnqueue runs
-    again for every pod that the plugin gates.
+    again for every pod that the plugin gates. ``pre_queueing_hint`` names the pods that an event
+    may help (gate SchedulerPreQueueingHints, from Kubernetes 1.37 on); all others are not looked
+    at, for this plugin and for those that name none.
     """
 
     resource: str
@@ -169,6 +176,7 @@ class ClusterEvent:
     hint: QueueingHintFn | None = field(default=None, compare=False)
     label: str = ""
     ungated_pods: UngatedPodsFn | None = field(default=None, compare=False)
+    pre_queueing_hint: PreQueueingHintFn | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Derive the label from resource and action, where none is given."""

@@ -110,6 +110,10 @@ class QueueRecorder:
             )
         histogram.observe(seconds)
 
+    def record_pre_queueing_hint(self, plugin: str, result: str) -> None:
+        """Record that a plugin named pods (``narrowed``), or could not (``all_pods``)."""
+        self.metrics.pre_queueing_hint_evaluations_total.labels(plugin, result).inc()
+
     def record_pre_enqueue(self, profile: str, seconds: float) -> None:
         """Record a run of the PreEnqueue plugins, always as Success, as in kube-scheduler."""
         histogram = self._pre_enqueue_seconds.get(profile)

@@ -17,9 +17,17 @@ from typing import Any, NamedTuple
 
 from proreus import logs
 from proreus.framework.event_registrations import QueueProfile
-from proreus.framework.events import ALL, ANY, ClusterEvent, QueueingHintFn, UngatedPodsFn
+from proreus.framework.events import (
+    ALL,
+    ANY,
+    ClusterEvent,
+    PreQueueingHintFn,
+    QueueingHintFn,
+    UngatedPodsFn,
+)
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.queue.in_flight import InFlightEvent
+from proreus.queue.pre_queueing_hints import NamedPods, run_pre_queueing_hints
 from proreus.queue.queue_recorder import QueueRecorder
 from proreus.queue.unschedulable import RejectorKey, UnschedulablePods
 
@@ -48,12 +56,13 @@ class EventMatches(NamedTuple):
     """The registrations that match a kind of event, by schedulerName, and the rejectors concerned.
 
     ``gated_lookups``: gating plugins that name the pods which an event ungates, with their
-    functions (``ClusterEvent.ungated_pods``).
+    functions (``ClusterEvent.ungated_pods``). ``pre_hints``: the pre-queueing hints, by plugin.
     """
 
     by_profile: Mapping[str, ProfileMatches]
     rejector_keys: frozenset[RejectorKey]
     gated_lookups: tuple[tuple[RejectorKey, tuple[UngatedPodsFn, ...]], ...]
+    pre_hints: tuple[tuple[str, PreQueueingHintFn], ...] = ()
 
 
 NO_MATCHES = EventMatches({}, frozenset(), ())
@@ -79,12 +88,16 @@ class QueueingHints:
         by_profile = {}
         rejector_keys: set[RejectorKey] = set()
         gated_lookups: dict[RejectorKey, tuple[UngatedPodsFn, ...]] = {}
+        pre_hints: list[tuple[str, PreQueueingHintFn]] = []
         for profile, registrations in self._registrations.items():
             matching = [(pl, reg) for pl, reg in registrations if reg.matches(event)]
             if not matching:
                 continue
             plugins = frozenset(plugin for plugin, _ in matching)
             hints = tuple((plugin, reg.hint) for plugin, reg in matching)
+            pre_hints += [
+                (pl, reg.pre_queueing_hint) for pl, reg in matching if reg.pre_queueing_hint
+            ]
             by_profile[profile] = ProfileMatches(plugins, hints)
             rejector_keys.update(RejectorKey(profile, plugin) for plugin in plugins)
             for plugin in plugins:
@@ -102,7 +115,19 @@ class QueueingHints:
             return NO_MATCHES
         # Pods without a rejector have no hint to call: any event that a plugin registered helps.
         rejector_keys.update(RejectorKey(profile, "") for profile in self._registrations)
-        return EventMatches(by_profile, frozenset(rejector_keys), tuple(gated_lookups.items()))
+        return EventMatches(
+            by_profile,
+            frozenset(rejector_keys),
+            tuple(gated_lookups.items()),
+            tuple(pre_hints),
+        )
+
+    def named_pods(self, event: ClusterEvent, old: Any, new: Any) -> NamedPods | None:
+        """Return the pods that plugins name for an event; None: all have to be looked at."""
+        pre_hints = self.matches_of(event).pre_hints
+        if not pre_hints:
+            return None
+        return run_pre_queueing_hints(pre_hints, self._recorder, event, old, new)
 
     def candidates_for(
         self, pods: UnschedulablePods, event: ClusterEvent, old: Any, new: Any
@@ -123,11 +148,17 @@ class QueueingHints:
         return matches is not None and queued.gating_plugin in matches.plugins
 
     def queueing_strategy(
-        self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any
+        self,
+        queued: QueuedPodInfo,
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+        named: NamedPods | None = None,
     ) -> QueueingStrategy:
         """Return what an event means for a pod; hints are called with the pod, ``old`` and ``new``.
 
-        A wildcard event helps every pod, or only the one that it carries as ``new``.
+        A wildcard event helps every pod, or only the one that it carries as ``new``. ``named``: the
+        pods that plugins named; the hint of such a plugin is called for them only.
         """
         unschedulable, pending = queued.unschedulable_plugins, queued.pending_plugins
         if not (unschedulable or pending):
@@ -145,6 +176,8 @@ class QueueingHints:
         strategy = QueueingStrategy.SKIP
         for plugin, hint in matches.hints:
             if plugin not in unschedulable and plugin not in pending:
+                continue
+            if named is not None and not named.concerns(plugin, queued.key):
                 continue
             if not self._run_hint(plugin, hint, event, queued.info, old, new):
                 continue

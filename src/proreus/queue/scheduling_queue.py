@@ -36,6 +36,7 @@ from proreus.objects.pod import Pod
 from proreus.queue.active import ActiveQueue
 from proreus.queue.backoff import BackoffQueue
 from proreus.queue.in_flight import InFlightPods
+from proreus.queue.pre_queueing_hints import NamedPods
 from proreus.queue.queue_recorder import QueueRecorder
 from proreus.queue.queueing_hints import NO_MATCHES, QueueingHints, QueueingStrategy
 from proreus.queue.sub_queues import PreEnqueuePlugins, QueueOptions, SubQueues
@@ -75,6 +76,7 @@ class SchedulingQueue:
         self._unschedulable_timeout = options.unschedulable_timeout_seconds
         self._generic_workload = options.generic_workload
         self._events = options.events
+        self._pre_queueing_hints = options.pre_queueing_hints
         self._bookkeeping_of_1_37 = options.bookkeeping_of_1_37
         self._flushes_gated_pods = options.flushes_gated_pods
         self._recorder = QueueRecorder(clock, metrics)
@@ -202,14 +204,23 @@ class SchedulingQueue:
         if not event.wildcard and self._hints.matches_of(event) is NO_MATCHES:
             return
         candidates = self._hints.candidates_for(self._unschedulable, event, old, new)
+        named = self._hints.named_pods(event, old, new) if self._pre_queueing_hints else None
+        if named is not None:
+            candidates = [queued for queued in candidates if queued.key in named.candidates]
         if precheck is not None:
             candidates = [queued for queued in candidates if precheck(queued)]
-        self._move(candidates, event, old, new)
+        self._move(candidates, event, old, new, named)
+        # Replayed, it concerns any pod: what is named now may not be what is named then.
         self._in_flight.record(event, old, new)
         self._notify_ready()
 
     def _move(
-        self, candidates: Iterable[QueuedPodInfo], event: ClusterEvent, old: Any, new: Any
+        self,
+        candidates: Iterable[QueuedPodInfo],
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+        named: NamedPods | None = None,
     ) -> None:
         for queued in candidates:
             # A gated pod has not passed PreEnqueue: other plugins' events do not concern it yet.
@@ -219,7 +230,7 @@ class SchedulingQueue:
                 and not self._hints.gating_plugin_registered(queued, event)
             ):
                 continue
-            strategy = self._hints.queueing_strategy(queued, event, old, new)
+            strategy = self._hints.queueing_strategy(queued, event, old, new, named)
             if strategy is not QueueingStrategy.SKIP:
                 self._unschedulable.discard(queued.key)
                 self._sub_queues.requeue(queued, strategy, event.label)

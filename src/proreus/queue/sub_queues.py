@@ -49,7 +49,8 @@ class QueueOptions:
 
     ``pop_from_backoff``: gate SchedulerPopFromBackoffQ. ``generic_workload``: gate GenericWorkload.
     ``flushes_gated_pods``: see ``Change.GATED_PODS_IN_FLUSH``. ``bookkeeping_of_1_37``: see
-    ``Change.QUEUE_BOOKKEEPING_OF_1_37``. ``events``: the names of pod events.
+    ``Change.QUEUE_BOOKKEEPING_OF_1_37``. ``pre_queueing_hints``: gate SchedulerPreQueueingHints.
+    ``events``: the names of pod events.
     """
 
     initial_backoff_seconds: float = 1
@@ -59,6 +60,7 @@ class QueueOptions:
     generic_workload: bool = False
     flushes_gated_pods: bool = False
     bookkeeping_of_1_37: bool = False
+    pre_queueing_hints: bool = False
     events: PodEvents = DEFAULT_POD_EVENTS
 
 

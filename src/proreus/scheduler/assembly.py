@@ -66,6 +66,7 @@ class Assembly:
                 generic_workload=pod_groups,
                 flushes_gated_pods=gates.includes(Change.GATED_PODS_IN_FLUSH),
                 events=events,
+                pre_queueing_hints=gates.enabled("SchedulerPreQueueingHints"),
                 bookkeeping_of_1_37=gates.includes(Change.QUEUE_BOOKKEEPING_OF_1_37),
             ),
             metrics=environment.metrics,

@@ -45,6 +45,7 @@ from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim
 from proreus.plugins.dynamic_resources.device_totals import DeviceTotals
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.node_allocatable import ClaimDevice
+from proreus.plugins.dynamic_resources.pods_of_claims import PodsOfClaims
 from proreus.plugins.dynamic_resources.pools import Pools
 from proreus.plugins.dynamic_resources.prepared_claims import (
     PreparedClaims,
@@ -138,6 +139,12 @@ class DRAManager:
         handle.on_change(DEVICE_CLASSES, self._class_changed)
         handle.on_change(RESOURCE_SLICES, self._slice_changed)
         self.claims.subscribe(self._claim_changed)
+        # An index of all pods, which nothing else needs.
+        self.pods_of_claims = (
+            PodsOfClaims(handle)
+            if handle.feature_gates.enabled("SchedulerPreQueueingHints")
+            else None
+        )
 
     @staticmethod
     def of(handle: Handle, features: Features) -> DRAManager:

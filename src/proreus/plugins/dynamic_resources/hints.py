@@ -20,6 +20,7 @@ from proreus.framework.events import (
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
     UPDATE_POD_SCALE_DOWN,
     ClusterEvent,
+    PreQueueingHintFn,
     plugin_event,
 )
 from proreus.framework.pod_events import pod_registrations
@@ -36,12 +37,15 @@ ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]
 
 
 def events(
-    claims_of: ClaimsOf, uses_node_allocatable: bool, gates: FeatureGates
+    claims_of: ClaimsOf,
+    uses_node_allocatable: bool,
+    gates: FeatureGates,
+    concerned_pods: PreQueueingHintFn | None = None,
 ) -> tuple[ClusterEvent, ...]:
     """Return the events that the plugin registers, with queueing hints.
 
     ``uses_node_allocatable``: whether devices may take cpu or memory of the node, so that a pod may
-    be rejected because other pods have taken it.
+    be rejected because other pods have taken it. ``concerned_pods``: the pre-queueing hint.
     """
 
     def is_schedulable_after_claim_change(
@@ -80,7 +84,12 @@ def events(
     return (
         *(pod_events if uses_node_allocatable else ()),
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
-        ClusterEvent(RESOURCE_CLAIM, claim_actions, is_schedulable_after_claim_change),
+        ClusterEvent(
+            RESOURCE_CLAIM,
+            claim_actions,
+            is_schedulable_after_claim_change,
+            pre_queueing_hint=concerned_pods,
+        ),
         *pod_registrations(
             gates,
             target=UPDATE_POD_GENERATED_RESOURCE_CLAIM,

@@ -103,7 +103,13 @@ class DynamicResources(
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return the events of ``hints``."""
         gates = self.handle.feature_gates
-        found = events(self._claims_of, self.features.node_allocatable, gates)
+        index = self.manager.pods_of_claims
+        found = events(
+            self._claims_of,
+            self.features.node_allocatable,
+            gates,
+            None if index is None else index.concerned_by,
+        )
         if self.manager.allocated.in_flight_until_pre_bind_ends:
             found = (*found, claim_restored(self._claims_of))
         if self.features.device_taint_rules:

@@ -21,6 +21,7 @@ from proreus.framework.events import (
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
     QueueingHintFn,
 )
+from proreus.objects.kinds import PODS
 from proreus.testing import make_pod
 
 
@@ -81,3 +82,46 @@ def test_a_generated_claim_in_the_status_queues_its_pod(gpus: Any, there: bool) 
         gpus.claim("made", metadata={"ownerReferences": [owner]})
     assert hint(old, old.pod, new.pod) is there
     assert not hint(make_pod("other"), old.pod, new.pod)
+
+
+# ---- pre-queueing hint ---------------------------------------------------------------------------
+
+
+def pre_queueing_hint(one: Any) -> Any:
+    (event,) = (e for e in one.plugin.events_to_register() if e.resource == RESOURCE_CLAIM)
+    return event.pre_queueing_hint
+
+
+def test_the_pods_of_a_changed_claim_are_named(cluster: Any) -> None:
+    one = cluster("n1", kubernetes_version="1.37", gates=["SchedulerPreQueueingHints=true"])
+    template = {
+        "spec": {"resourceClaims": [{"name": "r", "resourceClaimTemplateName": "t"}]},
+        "status": {"resourceClaimStatuses": [{"name": "r", "resourceClaimName": "made"}]},
+    }
+    pods = {
+        "direct": one.pod("made", name="direct"),
+        "generated": make_pod("generated", **template),
+        "other": one.pod("other", name="other"),
+        "waiting": make_pod("waiting", spec=template["spec"]),
+    }
+    for pod in pods.values():
+        one.api.put(PODS, pod.pod)
+    for name in ("made", "other"):
+        one.claim(name)
+    made, named = one.claim_now("made"), pre_queueing_hint(one)
+    assert named(None, made) == named(made, made) == {"default/direct", "default/generated"}
+    assert named(made, None) == {"default/direct", "default/generated"}
+    allocated = one.changed(made, one.allocated("d"))
+    assert named(made, allocated) == {"default/direct", "default/generated"}
+    assert named(allocated, allocated) == {"default/direct", "default/generated"}
+    # Its devices are free for anybody.
+    assert named(allocated, made) is None
+    assert named(allocated, None) is None
+    one.api.remove("Pod", "default/direct")
+    assert named(None, made) == {"default/generated"}
+
+
+def test_without_the_gate_no_pods_are_indexed(cluster: Any) -> None:
+    one = cluster("n1", kubernetes_version="1.37")
+    assert pre_queueing_hint(one) is None
+    assert one.plugin.manager.pods_of_claims is None
