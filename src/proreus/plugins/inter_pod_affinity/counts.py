@@ -17,6 +17,7 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import CodeArray
+from proreus.objects.node import LABEL_HOSTNAME
 from proreus.plugins.inter_pod_affinity.incoming import IncomingTerms
 
 Sums = dict[str, DomainSums]
@@ -30,12 +31,19 @@ class AffinityCounts:
     ``anti``: existing pods that match a required anti-affinity term of the pod. ``existing``:
     existing pods with a required anti-affinity term that matches the pod. ``self_affine``: the pod
     matches all its own affinity terms.
+
+    With gate InterPodAffinityHostnameFastPath, ``matching_anywhere``: existing pods that match all
+    required affinity terms, on nodes without the hostname label as well, where all terms are about
+    the hostname; else None. ``hostname_terms``: an existing pod has a required anti-affinity term
+    about the hostname.
     """
 
     __slots__ = (
         "affinity",
         "anti",
         "existing",
+        "hostname_terms",
+        "matching_anywhere",
         "namespace_labels",
         "self_affine",
         "terms",
@@ -49,6 +57,8 @@ class AffinityCounts:
         anti: Sums,
         existing: Sums,
         self_affine: bool,
+        matching_anywhere: int | None = None,
+        hostname_terms: bool = False,
     ) -> None:
         self.terms = terms
         self.namespace_labels = namespace_labels
@@ -56,6 +66,8 @@ class AffinityCounts:
         self.anti = anti
         self.existing = existing
         self.self_affine = self_affine
+        self.matching_anywhere = matching_anywhere
+        self.hostname_terms = hostname_terms
 
     @classmethod
     def from_nodes(
@@ -65,13 +77,17 @@ class AffinityCounts:
         namespace_labels: Mapping[str, str],
         nodes: NodeTable,
         budget: AttemptBudget | None = None,
+        hostname_fast_path: bool = False,
     ) -> AffinityCounts:
         """Count the pods on all nodes for a pod; raises ``BudgetExceeded``."""
+        matching_anywhere = None
         # One query: an existing pod counts for affinity only if it matches all the terms.
         affinity: Sums = {}
         query = terms.all_required
         if query is not None:
             counts = nodes.count_pods(query)
+            if hostname_fast_path and terms.required_keys == (LABEL_HOSTNAME,):
+                matching_anywhere = int(counts.sum())
             for key in terms.required_keys:
                 affinity[key] = DomainSums(
                     nodes.label_values(key), sum_by_domain(nodes, key, counts)
@@ -88,20 +104,34 @@ class AffinityCounts:
         ):
             _count_in(existing, nodes, found.term.topology_key, nodes.count_term(found))
         self_affine = query is not None and query.selects_pod(pod.pod)
-        return cls(terms, namespace_labels, affinity, anti, existing, self_affine)
+        hostname_terms = hostname_fast_path and any(
+            found.term.topology_key == LABEL_HOSTNAME for found in index.required_anti
+        )
+        return cls(
+            terms,
+            namespace_labels,
+            affinity,
+            anti,
+            existing,
+            self_affine,
+            matching_anywhere,
+            hostname_terms,
+        )
 
     @property
     def first_of_its_kind(self) -> bool:
         """Whether no existing pod matches the affinity terms, but the pod itself does."""
         # Otherwise the first pod of a group that requires affinity to itself would fit nowhere.
         # kube-scheduler looks at the whole cluster here, not at the node's domain.
+        if self.matching_anywhere is not None:
+            return self.self_affine and self.matching_anywhere <= 0
         return self.self_affine and not any(sums.any for sums in self.affinity.values())
 
     @property
     def nothing_to_check(self) -> bool:
         """Whether Filter would accept every node."""
         terms = self.terms
-        if terms.all_required is not None or terms.required_anti:
+        if terms.all_required is not None or terms.required_anti or self.hostname_terms:
             return False
         return not any(sums.any for sums in self.existing.values())
 
@@ -114,6 +144,8 @@ class AffinityCounts:
             _forked(self.anti),
             _forked(self.existing),
             self.self_affine,
+            self.matching_anywhere,
+            self.hostname_terms,
         )
 
     def count_pod(
@@ -123,6 +155,8 @@ class AffinityCounts:
         labels, terms, matters = node.labels, self.terms, False
         if terms.all_required is not None and terms.all_required.selects_pod(other.pod):
             matters = True
+            if self.matching_anywhere is not None:
+                self.matching_anywhere += step
             for key, sums in self.affinity.items():
                 if key in labels:
                     sums.add(labels[key], step)

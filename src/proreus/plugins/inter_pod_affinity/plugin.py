@@ -58,6 +58,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         super().__init__(args, handle)
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_preferred = args.ignore_preferred_terms_of_existing_pods
+        self._hostname_fast_path = handle.feature_gates.enabled("InterPodAffinityHostnameFastPath")
         self._incoming = IncomingTermsCache(handle)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
@@ -75,7 +76,9 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if terms.error:
             return Status.unresolvable(f"parsing pod: {terms.error}")
         namespace_labels = self._incoming.namespace_labels(pod.pod)
-        counts = AffinityCounts.from_nodes(terms, pod, namespace_labels, nodes, state.budget)
+        counts = AffinityCounts.from_nodes(
+            terms, pod, namespace_labels, nodes, state.budget, self._hostname_fast_path
+        )
         if counts.nothing_to_check:
             return _SKIP
         state.write(self.name, counts)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
@@ -103,6 +104,43 @@ def test_the_first_pod_of_a_group_fits_nodes_with_the_keys() -> None:
     # One that matches, but on a node without the key, leaves the counts empty.
     assert passing(first, FakeHandle(NODES, [running("p", "n4")])) == ["n1", "n2", "n3"]
     assert passing(first, FakeHandle(NODES, [running("p", "n2")])) == ["n2"]
+
+
+FAST_PATH = "InterPodAffinityHostnameFastPath=true"
+
+
+@pytest.mark.parametrize("gates", [(), (FAST_PATH,)])
+def test_hostname_fast_path_counts_pods_of_nodes_without_a_hostname(gates) -> None:
+    nodes = [make_node("n1"), without_labels(make_node("bare"))]
+    pod = make_pod("p", labels={"app": "x"}, affinity=near(term(HOST)))
+    first = FakeHandle(nodes, gates=gates, kubernetes_version="1.37")
+    assert passing(pod, first) == ["n1"]
+    # There is a pod of the group, on a node that has no hostname.
+    there = FakeHandle(nodes, [running("q", "bare")], gates=gates, kubernetes_version="1.37")
+    assert passing(pod, there) == ([] if gates else ["n1"])
+    # Removed in a dry run, it no longer counts.
+    plugin, state = make_plugin(InterPodAffinity, there), CycleState()
+    plugin.pre_filter(state, pod, there.nodes)
+    plugin.remove_pod(state, pod, running("q", "bare"), there.nodes[1])
+    assert plugin.filter(state, pod, there.nodes[0]) is None
+
+
+def without_labels(node: Node) -> Node:
+    return structs.replace(node, metadata=structs.replace(node.metadata, labels={}))
+
+
+@pytest.mark.parametrize(("gates", "skipped"), [((), True), ((FAST_PATH,), False)])
+def test_hostname_fast_path_does_not_skip_beside_anti_affinity_by_hostname(gates, skipped) -> None:
+    other = running("q", "n1", "y", affinity=apart(term(HOST, "elsewhere")))
+    handle = FakeHandle(NODES, [other], gates=gates, kubernetes_version="1.37")
+    plugin = make_plugin(InterPodAffinity, handle)
+    found = plugin.pre_filter(CycleState(), make_pod("p", labels={"app": "x"}), handle.nodes)
+    assert found == (Status.skip() if skipped else None)
+    zone = running("q", "n1", "y", affinity=apart(term(ZONE, "elsewhere")))
+    handle = FakeHandle(NODES, [zone], gates=gates, kubernetes_version="1.37")
+    plugin = make_plugin(InterPodAffinity, handle)
+    found = plugin.pre_filter(CycleState(), make_pod("p", labels={"app": "x"}), handle.nodes)
+    assert found == Status.skip()
 
 
 def test_anti_affinity_is_symmetric() -> None:
