@@ -11,7 +11,7 @@ the same use is counted for the claim, nothing changes. Had PreBind failed, gpu-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from proreus.objects.quantity import parse_quantity
@@ -20,6 +20,7 @@ from proreus.objects.resource_claims import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
+from proreus.plugins.dynamic_resources.devices import GroupsBySet
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.pools import PoolKey, PoolView
 
@@ -67,11 +68,13 @@ class PoolState:
 
     ``taken``: positions of devices that are allocated exclusively. ``consumed``: position and
     consumed capacity of shared ones. ``available``: by counter set, what is left of its counters.
+    ``groups``: by counter set, the compatibility groups that the devices on it have in common.
     """
 
     taken: frozenset[int] = frozenset()
     consumed: tuple[tuple[int, Consumed], ...] = ()
     available: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    groups: tuple[tuple[str, frozenset[str]], ...] = ()
 
 
 FREE = PoolState()
@@ -204,7 +207,8 @@ class AllocatedDevices:
                 taken.append(place)
             if use.shares:
                 consumed.append((place, tuple(sorted(use.consumed.items()))))
-        return PoolState(frozenset(taken), tuple(sorted(consumed)), _available(view, uses))
+        groups = _common_groups(view.groups[name] for name in sorted(uses) if name in view.groups)
+        return PoolState(frozenset(taken), tuple(sorted(consumed)), _available(view, uses), groups)
 
 
 def _same(one: AllocationResult, other: AllocationResult) -> bool:
@@ -224,3 +228,14 @@ def _available(view: PoolView, uses: Uses) -> tuple[tuple[str, tuple[tuple[str, 
                 if counter in left.get(name, ()):
                     left[name][counter] -= amount
     return tuple((name, tuple(amounts.items())) for name, amounts in left.items())
+
+
+def _common_groups(devices: Iterable[GroupsBySet]) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return what the allocated devices of a pool have in common, by counter set."""
+    found: dict[str, frozenset[str]] = {}
+    for sets in devices:
+        for name, groups in sets.items():
+            known = found.get(name)
+            # Devices that do not go together can only be there if their slice was changed.
+            found[name] = groups if known is None else known & groups if known and groups else known
+    return tuple(sorted(found.items()))

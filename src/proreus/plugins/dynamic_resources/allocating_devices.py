@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from proreus.plugins.dynamic_resources.allocated import Consumed
 from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
 from proreus.plugins.dynamic_resources.capacity import has_capacity
+from proreus.plugins.dynamic_resources.compatibility_groups import JoinedGroups
 from proreus.plugins.dynamic_resources.consumed_counters import ConsumedCounters
 from proreus.plugins.dynamic_resources.devices import DeviceKind
 from proreus.plugins.dynamic_resources.features import Features
@@ -65,6 +66,7 @@ class AllocatingDevices:
         self._allocating_capacity: dict[DevicePosition, dict[str, int]] = {}
         self._shares: dict[DevicePosition, int] = {}
         self._leaks_counters = not features.allocator_of_1_37
+        self._groups = JoinedGroups(availability) if features.compatibility_groups else None
         self._counters = ConsumedCounters(availability, by_pool_name=self._leaks_counters)
 
     # ---- checks --------------------------------------------------------------------------------
@@ -121,21 +123,21 @@ class AllocatingDevices:
             return False
         # Before anything is placed: a further share is recognised by the ones before it.
         counters_needed = self._needs_counters(device, kind)
-        if counters_needed and not self._counters.consume(pool, kind):
+        if counters_needed and not self._consume_counters(pool, kind):
             return False
         # Counters leak here: if taints or constraints refuse the device, what it consumed stays
         # consumed until this search ends. allocateDevice had no rollback at this point up to 1.36,
         # and which later device still fits, hence who gets what, depends on it.
         if not one.tolerates(kind) or not self._add_to_constraints(claim, one, device, kind):
             if counters_needed and not self._leaks_counters:
-                self._counters.release(pool, kind)
+                self._release_counters(pool, kind)
             return False
         # The caller has checked capacity already, for a request for all devices before the search:
         # an earlier request of this search may have consumed it since.
         if not self.has_capacity(one, device, kind):
             self._remove_from_constraints(claim, one)
             if counters_needed and not self._leaks_counters:
-                self._counters.release(pool, kind)
+                self._release_counters(pool, kind)
             return False
         consumed: Mapping[str, int] | None = None
         if kind.shared:
@@ -162,7 +164,7 @@ class AllocatingDevices:
             # The second leak: up to 1.36 counters of a device that allows multiple allocations were
             # not released.
             if assignment.counters_consumed and not self._leaks_counters:
-                self._counters.release(device[0], kind)
+                self._release_counters(device[0], kind)
             return
         holders = self._holders[device]
         holders.discard(claim)
@@ -170,7 +172,7 @@ class AllocatingDevices:
         if not holders:
             del self._holders[device]
         if assignment.counters_consumed:
-            self._counters.release(device[0], kind)
+            self._release_counters(device[0], kind)
 
     def _remove_share(self, device: DevicePosition, consumed: Mapping[str, int]) -> None:
         now = self._allocating_capacity[device]
@@ -216,6 +218,21 @@ class AllocatingDevices:
     def _may_use_counters(self, kind: DeviceKind) -> bool:
         # A partition given without its counters checked could overlap with another one.
         return self._features.partitionable_devices or not kind.consumes
+
+    def _consume_counters(self, pool: int, kind: DeviceKind) -> bool:
+        if self._groups is not None and not self._groups.join(pool, kind):
+            return False
+        if self._counters.consume(pool, kind):
+            return True
+        if self._groups is not None:
+            self._groups.leave()
+        return False
+
+    def _release_counters(self, pool: int, kind: DeviceKind) -> None:
+        # Devices leave in the reverse order of their placement.
+        self._counters.release(pool, kind)
+        if self._groups is not None:
+            self._groups.leave()
 
     def _needs_counters(self, device: DevicePosition, kind: DeviceKind) -> bool:
         """Return whether the device has to consume its shared counters now (KEP-4815)."""

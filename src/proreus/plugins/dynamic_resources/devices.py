@@ -38,6 +38,9 @@ _serials = count()
 RUNTIME_ERROR = "CEL runtime error: "
 """How the text of a ``CelError`` begins that depends on the device."""
 
+GroupsBySet = dict[str, frozenset[str]]
+"""The compatibility groups of a device by the counter set that it consumes."""
+
 Counters = dict[str, dict[str, int]]
 """Amounts in nano-units by counter set and counter."""
 
@@ -68,6 +71,10 @@ class DeviceKind:
             part.counter_set: {
                 name: parse_quantity(counter.value) for name, counter in part.counters.items()
             }
+            for part in device.consumes_counters
+        }
+        self.groups: GroupsBySet = {
+            part.counter_set: frozenset(part.compatibility_groups)
             for part in device.consumes_counters
         }
         self.capacity = {

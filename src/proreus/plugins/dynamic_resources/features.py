@@ -17,7 +17,7 @@ class Features:
 
     admin_access: bool = True
     binding_conditions: bool = True
-    compatibility_groups: bool = True
+    compatibility_groups: bool = False
     consumable_capacity: bool = True
     device_taint_rules: bool = False
     device_taints: bool = True
@@ -41,8 +41,7 @@ class Features:
             admin_access=on("DRAAdminAccess"),
             binding_conditions=on("DRADeviceBindingConditions")
             and on("DRAResourceClaimDeviceStatus"),
-            # Up to 1.36 there are none.
-            compatibility_groups=on("DRADeviceCompatibilityGroups") or not since_1_37,
+            compatibility_groups=on("DRADeviceCompatibilityGroups"),
             consumable_capacity=on("DRAConsumableCapacity"),
             device_taint_rules=on("DRADeviceTaintRules") and on("DRADeviceTaints"),
             device_taints=on("DRADeviceTaints"),

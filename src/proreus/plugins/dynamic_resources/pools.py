@@ -20,7 +20,7 @@ import msgspec
 from proreus.objects.devices import Device, DeviceTaint, ResourceSlice, ResourceSliceSpec
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.selectors import NodeSelector
-from proreus.plugins.dynamic_resources.devices import Counters, DeviceKind, DeviceKinds
+from proreus.plugins.dynamic_resources.devices import Counters, DeviceKind, DeviceKinds, GroupsBySet
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.node_matching import (
     Labels,
@@ -54,7 +54,8 @@ class PoolView:
 
     ``shape`` is equal for pools that differ in names only. ``invalid``: complete, but contradicts
     itself. ``consumers``: what each device of the pool, also those of other nodes, consumes of
-    counters. ``index``: position of each device by name.
+    counters. ``groups``: the compatibility groups of each, with their gate. ``index``: position of
+    each device by name.
     """
 
     key: PoolKey
@@ -66,6 +67,7 @@ class PoolView:
     consumers: Mapping[str, Counters]
     index: Mapping[str, int]
     shape: int
+    groups: Mapping[str, GroupsBySet]
 
     @property
     def order(self) -> tuple[bool, PoolKey]:
@@ -191,7 +193,9 @@ class Pools:
 
         Without such a slice the pool is incomplete, so that none of its devices are given.
         """
-        return not self._features.compatibility_groups and any(
+        if self._features.compatibility_groups or not self._features.allocator_of_1_37:
+            return False
+        return any(
             part.compatibility_groups
             for device in spec.devices
             for part in device.consumes_counters
@@ -287,8 +291,22 @@ class Pools:
         comes_last = any(device.kind.device.binding_conditions is not None for device in devices)
         shape = self._shape_of(key[0], incomplete, invalid, comes_last, devices, counters)
         return PoolView(
-            key, incomplete, invalid, comes_last, devices, counters, consumers, index, shape
+            key,
+            incomplete,
+            invalid,
+            comes_last,
+            devices,
+            counters,
+            consumers,
+            index,
+            shape,
+            self._groups(pool, current),
         )
+
+    def _groups(self, pool: _Pool, current: Iterable[ResourceSlice]) -> dict[str, GroupsBySet]:
+        if not self._features.compatibility_groups:
+            return {}
+        return {device.name: k.groups for device, k in _each(pool, current) if k.groups}
 
     def _consumers(self, pool: _Pool, current: Iterable[ResourceSlice]) -> dict[str, Counters]:
         """Return what each device of the current slices, on any node, consumes of counters."""

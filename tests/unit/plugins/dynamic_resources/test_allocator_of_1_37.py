@@ -108,3 +108,78 @@ def test_a_slice_with_compatibility_groups_makes_its_pool_incomplete(
     if version == "1.37":
         text = one.filter(one.pod("all"))["n1"]
         assert text.endswith("resource pool gpu.example.com/p is currently being updated")
+
+
+# ---- compatibility groups ------------------------------------------------------------------------
+
+
+def grouped(name: str, *groups: str) -> dict[str, Any]:
+    consumed = {"counterSet": "c", "counters": {"x": {"value": "1"}}}
+    return {"name": name, "consumesCounters": [{**consumed, "compatibilityGroups": list(groups)}]}
+
+
+@pytest.fixture
+def grouping(cluster: Any) -> Any:
+    one = cluster(
+        "n1", "n2", kubernetes_version="1.37", gates=["DRADeviceCompatibilityGroups=true"]
+    )
+    one.device_class()
+    counters = [{"name": "c", "counters": {"x": {"value": "9"}}}]
+    one.slice(name="counters", pool="p", count=2, sharedCounters=counters)
+    one.slice(
+        grouped("ab", "a", "b"), grouped("bc", "b", "c"), grouped("a", "a"), grouped("none"),
+        grouped("none2"), name="devices", pool="p", count=2,
+    )  # fmt: skip
+    return one
+
+
+async def test_devices_of_a_counter_set_have_a_group_in_common(grouping: Any) -> None:
+    grouping.claim("x", grouping.request(count=2))
+    assert await grouping.devices_given(grouping.pod("x")) == ["r=ab", "r=bc"]
+    # b is the only group left: neither a nor a device without groups goes with the two.
+    grouping.claim("y")
+    assert grouping.filter(grouping.pod("y", name="q"))["n1"] == NO
+
+
+def test_three_devices_without_a_common_group(grouping: Any) -> None:
+    grouping.claim("x", grouping.request(count=3))
+    assert grouping.filter(grouping.pod("x"))["n1"] == NO
+
+
+async def test_devices_without_groups_go_together(grouping: Any) -> None:
+    grouping.api.add(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "had", "namespace": "default", "uid": "had"},
+            "spec": {"devices": {"requests": [grouping.request()]}},
+            "status": {
+                "allocation": {
+                    "devices": {
+                        "results": [
+                            {
+                                "request": "r",
+                                "driver": "gpu.example.com",
+                                "pool": "p",
+                                "device": "none2",
+                            }
+                        ]
+                    }
+                }
+            },
+        }
+    )
+    grouping.claim("x")
+    assert await grouping.devices_given(grouping.pod("x")) == ["r=none"]
+    grouping.claim("y")
+    assert grouping.filter(grouping.pod("y", name="q"))["n1"] == NO
+
+
+async def test_without_enforcement_in_1_36_groups_mean_nothing(cluster: Any) -> None:
+    one = cluster("n1")
+    one.device_class()
+    counters = [{"name": "c", "counters": {"x": {"value": "9"}}}]
+    one.slice(name="counters", pool="p", count=2, sharedCounters=counters)
+    one.slice(grouped("a", "a"), grouped("b", "b"), name="devices", pool="p", count=2)
+    one.claim("x", one.request(count=2))
+    assert await one.devices_given(one.pod("x")) == ["r=a", "r=b"]
