@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from envtest import assertions, objects
+from envtest.binaries import emulated_version
 from envtest.control_plane import ADMIN_TOKEN, STRANGER_TOKEN, ControlPlane
 from envtest.kube_client import KubeClient
 from envtest.schedulers import (
@@ -247,6 +248,8 @@ NOT_OURS = {
     # each plugin instead
     "scheduler_batch_attempts",
     "scheduler_batch_cache_flushed",
+    "scheduler_batch_rescore_attempts",
+    "scheduler_batch_rescore_duration_seconds",
     "scheduler_get_node_hint_duration_seconds",
     "scheduler_store_schedule_results_duration_seconds",
 }
@@ -294,6 +297,17 @@ def test_families_have_the_types_labels_and_buckets_of_kube_scheduler(outcome: O
         ("scheduler_framework_extension_point_duration_seconds", "extension_point"),
         ("scheduler_framework_extension_point_duration_seconds", "status"),
         ("scheduler_cache_size", "type"),
+        *(
+            [
+                ("scheduler_queue_incoming_entities", "event"),
+                ("scheduler_queue_incoming_entities", "type"),
+                ("scheduler_queued_entities", "queue"),
+                ("scheduler_queued_entities", "type"),
+                ("informer_queued_items", "name"),
+            ]
+            if emulated_version() == "1.37"
+            else []
+        ),
     ],
 )
 def test_labels_have_the_values_of_kube_scheduler(
@@ -302,6 +316,22 @@ def test_labels_have_the_values_of_kube_scheduler(
     ours, theirs = outcome.metrics, outcome.kube_metrics
     wanted = label_values(theirs, family, label) - NOT_OUR_POINTS
     assert label_values(ours, family, label) - NOT_OUR_POINTS == wanted
+
+
+def test_informers_are_measured_as_those_of_kube_scheduler(outcome: Outcome) -> None:
+    def measured(metrics: dict[str, Metric], family: str) -> set[tuple[str, str, str]]:
+        found = metrics[family].samples if family in metrics else ()
+        return {(s.labels["group"], s.labels["version"], s.labels["resource"]) for s in found}
+
+    for family in (
+        "informer_queued_items",
+        "informer_store_resource_version",
+        "informer_processing_latency_seconds",
+    ):
+        ours, theirs = measured(outcome.metrics, family), measured(outcome.kube_metrics, family)
+        # Only what a plugin of the profiles reads is watched here.
+        assert ours <= theirs
+        assert ("", "v1", "pods") in ours or not theirs
 
 
 def test_attempts_are_counted(outcome: Outcome) -> None:

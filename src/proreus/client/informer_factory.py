@@ -111,8 +111,10 @@ class InformerFactory:
 
 
 def _labels(informer: Informer[Any]) -> tuple[str, ...]:
+    # Not the plural of the API: client-go's generated informers append an s to each kind, as in
+    # "deviceclasss".
     resource = informer.resource
-    return ("kube-scheduler", resource.group, resource.version, resource.plural)
+    return ("kube-scheduler", resource.group, resource.version, f"{resource.kind.lower()}s")
 
 
 class _HandlerFunc(Generic[T]):

@@ -10,6 +10,7 @@ from proreus.client.informer_factory import InformerFactory
 from proreus.client.watch import WatchEvent
 from proreus.kubernetes_version import V1_37
 from proreus.metrics import SchedulerMetrics
+from proreus.objects.devices import DEVICE_CLASSES
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import ObjectMeta, Resource
 from proreus.objects.pod import Pod
@@ -260,3 +261,15 @@ async def test_events_are_counted_and_timed() -> None:
     informer.resume()
     assert (queued(), seconds.count) == ({labels: 0}, 3)
     assert versions() == {labels: 415926535897932}
+
+
+def test_informers_are_named_as_client_go_names_them() -> None:
+    metrics = SchedulerMetrics(version=V1_37)
+    factory = InformerFactory(None, on_error=None, metrics=metrics)
+    for resource in (PODS, NODES, DEVICE_CLASSES):
+        factory.store(resource)
+    assert {labels[1:] for labels, _ in metrics.informer_queued_items.values()} == {
+        ("", "v1", "pods"),
+        ("", "v1", "nodes"),
+        ("resource.k8s.io", "v1", "deviceclasss"),
+    }
