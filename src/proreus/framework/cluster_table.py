@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from proreus.framework.columns import MAX_INT64, NO_IMAGES, ImageStates, compacted, grown
+from proreus.framework.columns import NO_IMAGES, ImageStates, compacted, grown
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import Fork, NodeTableView
 from proreus.framework.verdicts import Rows
+from proreus.int64 import MAX_INT64
 
 
 class ClusterTable(NodeTable):

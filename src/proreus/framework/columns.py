@@ -18,9 +18,8 @@ import numpy.typing as npt
 
 from proreus.framework.interning import Interner
 from proreus.framework.verdicts import CodeArray, IntArray, Rows
+from proreus.int64 import MAX_INT64
 from proreus.objects.node import Node
-
-MAX_INT64 = 2**63 - 1
 
 _SPARSE_SHARE = 32
 """A resource is sparse while at most one row in so many has it: a cell in a dict takes about ten

@@ -21,7 +21,6 @@ import numpy as np
 from proreus.framework.affinity_terms import ExistingTerm
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import (
-    MAX_INT64,
     NO_IMAGES,
     ImageSet,
     ImageStates,
@@ -35,6 +34,7 @@ from proreus.framework.pod_index import PodIndex
 from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
+from proreus.int64 import MAX_INT64
 from proreus.objects.selectors import Selector
 from proreus.objects.taints import Taint
 

@@ -9,10 +9,10 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
 from proreus.bounded_cache import cleared_with_age
+from proreus.int64 import MAX_INT64
 
 NANO = 10**9
 _NANO_PER_MILLI = 10**6
-MAX_INT64 = 2**63 - 1
 
 _FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))")
 _SUFFIX = {

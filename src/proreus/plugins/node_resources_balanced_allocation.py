@@ -11,7 +11,9 @@ from 0.2 to 0, the balance rises from 80 to 100: 50 + (50 + 100 - 80) // 2 = 85.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import reduce
 from math import sqrt
+from operator import add
 from typing import Self
 
 import numpy as np
@@ -36,6 +38,7 @@ from proreus.plugins.resource_scoring import (
     loads_of,
     score_rows,
     scored_requests_of,
+    taken_of,
 )
 from proreus.plugins.resource_scoring_args import ResourceSpec, weighted
 
@@ -103,8 +106,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         before, after = [], []
         loads = loads_of(scored_requests, node, self._scored_devices)
         for accounted_requests, wanted, capacity, _ in loads:
-            before.append(accounted_requests / capacity)
-            after.append((accounted_requests + wanted) / capacity)
+            # Go divides floats: a quotient of integers beyond 2^53 would be rounded differently.
+            # Pods that were bound by others may request more than there is.
+            limit = float(capacity)
+            before.append(float(min(accounted_requests, capacity)) / limit)
+            after.append(float(min(accounted_requests + wanted, capacity)) / limit)
         return 50 + (50 + _balance(after) - _balance(before)) // 2
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
@@ -133,22 +139,28 @@ def _balance(fractions: list[float]) -> int:
     count = len(fractions)
     if count < 2:
         return MAX_SCORE
-    # Pods that were bound by others may request more than there is.
-    fractions = [fraction if fraction < 1.0 else 1.0 for fraction in fractions]
     # Of two, half the difference is the deviation; kube-scheduler rounds it this way.
     if count == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
     else:
-        mean = sum(fractions) / count
-        deviation = sqrt(sum((f - mean) * (f - mean) for f in fractions) / count)
+        # Not sum(): since Python 3.12 it adds floats more exactly than Go does.
+        mean = reduce(add, fractions) / count
+        deviation = sqrt(reduce(add, ((f - mean) * (f - mean) for f in fractions)) / count)
     return int((1.0 - deviation) * MAX_SCORE)
 
 
 def _changes(loads: Sequence[ColumnLoad], rows: int) -> IntArray:
     if len(loads) < 2:
         return np.full(rows, 75, dtype=np.int64)
-    scores = _balances([(load.accounted_requests + load.wanted) / load.capacity for load in loads])
-    scores -= _balances([load.accounted_requests / load.capacity for load in loads])
+    scores = _balances(
+        [
+            taken_of(load.accounted_requests, load.wanted, load.capacity) / load.capacity
+            for load in loads
+        ]
+    )
+    scores -= _balances(
+        [np.minimum(load.accounted_requests, load.capacity) / load.capacity for load in loads]
+    )
     scores += 50
     scores //= 2
     scores += 50
@@ -157,8 +169,6 @@ def _changes(loads: Sequence[ColumnLoad], rows: int) -> IntArray:
 
 def _balances(fractions: list[FloatArray]) -> IntArray:
     """Return ``_balance`` for every row, with the same operations; overwrites its argument."""
-    for fraction in fractions:
-        np.minimum(fraction, 1.0, out=fraction)
     if len(fractions) == 2:
         deviation = fractions[0]
         deviation -= fractions[1]

@@ -230,7 +230,11 @@ class NodeResourcesFit(
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         """Score all nodes."""
         return score_rows(
-            self._scored_requests(pod.requests), nodes, self._scorer.score_all, self._scored_devices
+            self._scored_requests(pod.requests),
+            nodes,
+            self._scorer.score_all,
+            self._scored_devices,
+            self._scorer.score,
         )
 
     def _scored_requests(self, requests: PodRequests) -> tuple[ScoredRequest, ...]:

@@ -2,7 +2,9 @@
 
 A ``ScoredRequest`` is a pod's request of one resource. With a node it gives a ``Load``, with a
 table a ``ColumnLoad``: what is requested there, the pod's request, the capacity. Strategies turn
-loads into scores, by node and over columns, with Go's integer division.
+loads into scores, by node and over columns, in Go's int64: quotients are rounded towards zero, and
+an amount above 9.2e16 overflows when it is multiplied by 100. As in kube-scheduler, the score of a
+node with that much is too low then, or invalid. Sums beyond int64 count as its greatest number.
 
 Worked example: 4000m CPU of which 1000m are requested, a pod with 1000m. LeastAllocated: (4000 -
 2000) * 100 // 4000 = 50. MostAllocated: 2000 * 100 // 4000 = 50.
@@ -18,13 +20,16 @@ import numpy as np
 
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import MAX_SCORE
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import IntArray
+from proreus.int64 import MAX_INT64, divide, wrap
 from proreus.objects.requests import is_scalar_resource
 
 _WITH_DEFAULTS = frozenset({"cpu", "memory"})
 """Resources for which containers without a request count with a default."""
+
+_MOST_IN_PERCENT = MAX_INT64 // 100
+"""The greatest amount of which a hundredfold fits int64."""
 
 
 class WeightedResource(Protocol):
@@ -117,7 +122,7 @@ def placement_loads(
         name = resource.name
         wanted = sum(pod.requests.scoring.get(name, 0) for pod in pods)
         # Python's sum has no limit: a few nodes may exceed int64 together.
-        capacity = sum(nodes.allocatable[name].tolist())
+        capacity = min(sum(nodes.allocatable[name].tolist()), MAX_INT64)
         if not capacity or (not wanted and is_scalar_resource(name)):
             continue
         columns = nodes.nonzero_requested if name in _WITH_DEFAULTS else nodes.requested
@@ -130,10 +135,12 @@ def score_rows(
     nodes: NodeTable,
     score: Callable[[Sequence[ColumnLoad], int], IntArray],
     devices: Devices | None = None,
+    score_row: Callable[[Iterable[Load]], int] | None = None,
 ) -> IntArray:
     """Score all rows with ``score(loads, rows)``, called for rows that have the same resources.
 
-    As a rule that is one call.
+    As a rule that is one call. ``score_row``, if given, scores rows with so much of a resource that
+    a hundred times as much overflows.
     """
     loads = [
         ColumnLoad(
@@ -152,7 +159,9 @@ def score_rows(
             for scored_request, load in zip(scored_requests, loads, strict=True)
         ]
     size = len(nodes)
-    if not size or all(load.capacity.min() > 0 for load in loads):
+    most = _MOST_IN_PERCENT if score_row is not None else MAX_INT64
+    # Unsigned, 0 - 1 is the greatest number.
+    if not size or all((load.capacity - 1).view(np.uint64).max() < most for load in loads):
         return score(loads, size)
     # A resource that a row lacks must not count for its weights, nor be divided by: one call for
     # each combination of resources.
@@ -170,6 +179,14 @@ def score_rows(
             if pattern >> bit & 1
         ]
         scores[rows] = score(group, len(rows))
+    if score_row is not None:
+        huge = np.logical_or.reduce([load.capacity > _MOST_IN_PERCENT for load in loads])
+        for row in np.flatnonzero(huge).tolist():
+            scores[row] = score_row(
+                (int(load.accounted_requests[row]), load.wanted, capacity, load.weight)
+                for load in loads
+                if (capacity := int(load.capacity[row])) > 0
+            )
     return scores
 
 
@@ -193,7 +210,7 @@ class ResourceScorer(ABC):
 
     @abstractmethod
     def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
-        """Score rows that have every one of the resources."""
+        """Score rows that have every one of the resources, at most ``_MOST_IN_PERCENT`` of it."""
 
 
 class LeastAllocated(ResourceScorer):
@@ -205,20 +222,18 @@ class LeastAllocated(ResourceScorer):
         for accounted_requests, wanted, capacity, weight in loads:
             free = capacity - accounted_requests - wanted
             if free > 0:
-                total += free * MAX_SCORE // capacity * weight
+                total += _percent(free, capacity) * weight
             weights += weight
-        return total // weights if weights else 0
+        return divide(total, weights) if weights else 0
 
     def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
         """Score rows."""
         total = np.zeros(rows, dtype=np.int64)
         for accounted_requests, wanted, capacity, weight in loads:
             free = capacity - accounted_requests
+            np.maximum(free, wanted, out=free)  # before the subtraction, which might overflow
             free -= wanted
-            np.maximum(free, 0, out=free)
-            free *= MAX_SCORE
-            free //= capacity
-            total += _times(free, weight)
+            total += _times(_percents(free, capacity), weight)
         return _divided(total, sum(load.weight for load in loads))
 
 
@@ -229,15 +244,17 @@ class MostAllocated(ResourceScorer):
         """Score one node."""
         total = weights = 0
         for accounted_requests, wanted, capacity, weight in loads:
-            total += min(accounted_requests + wanted, capacity) * MAX_SCORE // capacity * weight
+            taken = min(accounted_requests + wanted, capacity)
+            total += _percent(taken, capacity) * weight
             weights += weight
-        return total // weights if weights else 0
+        return divide(total, weights) if weights else 0
 
     def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
         """Score rows."""
         total = np.zeros(rows, dtype=np.int64)
         for accounted_requests, wanted, capacity, weight in loads:
-            total += _times(_percent_taken(accounted_requests, wanted, capacity), weight)
+            taken = taken_of(accounted_requests, wanted, capacity)
+            total += _times(_percents(taken, capacity), weight)
         return _divided(total, sum(load.weight for load in loads))
 
 
@@ -253,7 +270,9 @@ class RequestedToCapacityRatio(ResourceScorer):
         """Score one node."""
         total = weights = 0
         for accounted_requests, wanted, capacity, weight in loads:
-            rate = self._rates[min(accounted_requests + wanted, capacity) * 100 // capacity]
+            taken = min(accounted_requests + wanted, capacity)
+            # After an overflow it is below 0, where every shape is as at 0.
+            rate = self._rates[max(_percent(taken, capacity), 0)]
             if rate > 0:
                 total += rate * weight
                 weights += weight
@@ -264,8 +283,8 @@ class RequestedToCapacityRatio(ResourceScorer):
         total = np.zeros(rows, dtype=np.int64)
         weights = np.zeros(rows, dtype=np.int64)
         for accounted_requests, wanted, capacity, weight in loads:
-            percent = _percent_taken(accounted_requests, wanted, capacity)
-            rates = self._rate_column.take(percent, mode="clip")
+            taken = taken_of(accounted_requests, wanted, capacity)
+            rates = self._rate_column.take(_percents(taken, capacity), mode="clip")
             total += _times(rates, weight)
             weights += (rates > 0) * np.int64(weight)
         # Half up: Go's math.Round for numbers that are not negative.
@@ -288,14 +307,27 @@ def broken_linear(shape: Sequence[tuple[int, int]], at: int) -> int:
     return shape[-1][1]
 
 
-def _percent_taken(accounted_requests: IntArray, wanted: int, capacity: IntArray) -> IntArray:
+def taken_of(accounted_requests: IntArray, wanted: int, capacity: IntArray) -> IntArray:
+    """Return, for each row, what is requested with the pod, at most the capacity."""
     taken: IntArray = accounted_requests + wanted
     # As unsigned numbers: pods that name their node are not checked against it, so that their
     # requests, and with them this sum, may exceed int64.
     np.minimum(taken.view(np.uint64), capacity.view(np.uint64), out=taken.view(np.uint64))
-    taken *= 100
-    taken //= capacity
     return taken
+
+
+def _percent(part: int, capacity: int) -> int:
+    hundredfold = part * 100
+    if hundredfold <= MAX_INT64:
+        return hundredfold // capacity
+    return divide(wrap(hundredfold), capacity)
+
+
+def _percents(parts: IntArray, capacity: IntArray) -> IntArray:
+    """Return ``_percent`` for every row; overwrites ``parts``."""
+    parts *= 100
+    parts //= capacity
+    return parts
 
 
 def _times(rates: IntArray, weight: int) -> IntArray:

@@ -32,6 +32,7 @@ from proreus.config.types import (
 )
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
+from proreus.int64 import MAX_INT64, wrap
 
 log = logs.logger(__name__)
 
@@ -284,16 +285,12 @@ def _weights(point: str, plugins: Plugins, catalog: _EmulatedCatalog) -> dict[st
             continue
         # 0 and unset are the same in the configuration's types; kube-scheduler makes it 1.
         weight = ref.weight or 1
-        if weight * MAX_SCORE > _as_int64(2**63 - 1 - total):
+        if weight * MAX_SCORE > wrap(MAX_INT64 - total):
             kind = "score" if point == "score" else "placement score"
             raise ConfigError(f"{kind} plugins: total score of Score plugins could overflow")
         total += weight * MAX_SCORE
         weights[ref.name] = weight
     return weights
-
-
-def _as_int64(number: int) -> int:
-    return (number + 2**63) % 2**64 - 2**63
 
 
 def _registered_twice(point: str, name: str) -> ConfigError:

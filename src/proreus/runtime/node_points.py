@@ -24,6 +24,7 @@ from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, Plugin,
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import PASSED, IntArray, Rows, Verdicts
+from proreus.int64 import MAX_INT64
 from proreus.runtime.calls import (
     as_status,
     call_plugin,
@@ -35,7 +36,6 @@ from proreus.runtime.calls import (
 )
 
 _HANDFUL = 8
-_MOST_INT64 = 2**63 - 1
 
 _VERDICT_CODES = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
@@ -247,7 +247,7 @@ def _as_score(plugin: ScorePlugin, result: Any) -> int:
     # ``True`` is an int to Python; as a score it is far more likely a mistake than a 1.
     if isinstance(result, (int, np.integer)) and not isinstance(result, bool):
         score = int(result)
-        if abs(score) <= _MOST_INT64:
+        if abs(score) <= MAX_INT64:
             return score
     raise invalid_result_error(plugin, "Score", "an integer of 64 bits", result)
 

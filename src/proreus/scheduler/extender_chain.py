@@ -26,6 +26,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import Victims
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows
+from proreus.int64 import wrap
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import key_of
@@ -140,7 +141,7 @@ class ExtenderChain:
                 for name, score in scores.items():
                     index = places.get(name)
                     if index is not None:
-                        totals[index] = _as_int64(int(totals[index]) + score)
+                        totals[index] = wrap(int(totals[index]) + score)
                         scored[index] = True
         if score_log.log.threshold >= score_log.LEVEL:
             names = [self._table[row].name for row in rows.tolist()]
@@ -231,8 +232,3 @@ def _in_order(totals: IntArray, chance: FloatArray) -> IntArray:
     numbers = np.empty(len(totals), dtype=np.int64)
     numbers[order] = np.concatenate(([0], np.cumsum(~same)))
     return numbers
-
-
-def _as_int64(number: int) -> int:
-    """Return a number wrapped around as Go's int64 does."""
-    return (number + 2**63) % 2**64 - 2**63

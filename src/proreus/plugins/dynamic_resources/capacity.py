@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from proreus.int64 import MAX_INT64
 from proreus.objects.devices import CapacityRange, CapacityRequestPolicy, QuantityText
 from proreus.objects.quantity import NANO, parse_quantity, whole_value
 from proreus.plugins.dynamic_resources.devices import Capacity, DeviceKind
@@ -26,7 +27,6 @@ _DECIMAL = ("k", "M", "G", "T", "P", "E")
 _EXPONENT = re.compile(r"[eE][+-]?\d+$")
 _BINARY_QUANTITY = "1Ki"
 
-_MAX_INT64 = 2**63 - 1
 _NOT_REPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
 
 
@@ -75,7 +75,7 @@ def _fault(
         nano = parse_quantity(requested)
         text = quantity_text(nano, requested)
         milli = _in_milli_units(bounds, features)
-        limit = _MAX_INT64 * (MILLI if milli else NANO)
+        limit = MAX_INT64 * (MILLI if milli else NANO)
         fault = ""
         if nano >= least:
             if milli and (nano % MILLI or nano > limit):
@@ -152,7 +152,7 @@ def _in_milli_units(bounds: CapacityRange, features: Features) -> bool:
     amounts = [
         parse_quantity(text) for text in (bounds.min, bounds.max, bounds.step) if text is not None
     ]
-    if any(amount % MILLI or amount > _MAX_INT64 * MILLI for amount in amounts):
+    if any(amount % MILLI or amount > MAX_INT64 * MILLI for amount in amounts):
         return False
     return bounds.step is None or parse_quantity(bounds.step) >= MILLI
 

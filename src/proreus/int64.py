@@ -1,0 +1,15 @@
+"""Go's int64 in Python's integers, which have no limit."""
+
+from __future__ import annotations
+
+MAX_INT64 = 2**63 - 1
+
+
+def wrap(number: int) -> int:
+    """Return what is left of a number in 64 bits, as after an overflow."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def divide(number: int, by: int) -> int:
+    """Return the quotient rounded towards zero, for a divisor above 0."""
+    return number // by if number >= 0 else -(-number // by)
