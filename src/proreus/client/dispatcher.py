@@ -16,6 +16,7 @@ import msgspec
 from proreus.client import protobuf_edits
 from proreus.client.backoff import Backoff
 from proreus.client.checked_writes import SERVER_ERRORS, CheckedWriter, Write, has_desired_state
+from proreus.client.pod_patches import PodPatches
 from proreus.client.rate_limiter import RateLimiter, no_rate_limit
 from proreus.client.request_headers import MERGE_PATCH, PROTOBUF, STRATEGIC_MERGE_PATCH
 from proreus.client.request_window import RequestWindow
@@ -81,8 +82,7 @@ class Dispatcher:
             verify_backoff_seconds=self._options.verify_backoff_seconds,
             rng=self._rng,
         )
-        # By path of the pod: set once the last status patch requested so far is done.
-        self._patching: dict[str, asyncio.Event] = {}
+        self._pod_patches = PodPatches(self._patch_status)
 
     @property
     def in_flight(self) -> int:
@@ -147,8 +147,7 @@ class Dispatcher:
         For binds that are not ours (a BindPlugin, an extender); ``bind`` includes it. Raises
         ``NotLeading`` if this instance may not bind any more.
         """
-        if patching := self._patching.get(PODS.path(pod.metadata.namespace, pod.metadata.name)):
-            await patching.wait()
+        await self._pod_patches.wait(PODS.path(pod.metadata.namespace, pod.metadata.name))
         # Our own writes are fenced when they are sent; those of an extender we cannot fence.
         self._fence.check()
 
@@ -156,22 +155,11 @@ class Dispatcher:
         """Apply a strategic merge patch ``{"status": …}``.
 
         Up to 4 attempts (after 10, 50 and 250 ms) on InternalError, ServiceUnavailable, Conflict
-        and refused connections, as in kube-scheduler's PatchPodStatus.
+        and refused connections, as in kube-scheduler's PatchPodStatus. Patches of one pod are sent
+        in their order; those that wait are merged (``pod_patches``).
         """
         path = PODS.path(pod.metadata.namespace, pod.metadata.name)
-        # Patches of one pod are sent one after another: in flight together, the apiserver could
-        # apply an older one last, and the pod would keep an outdated condition or nomination.
-        before, done = self._patching.get(path), asyncio.Event()
-        self._patching[path] = done
-        try:
-            if before is not None:
-                await before.wait()
-            await self._patch_status(path, patch)
-        finally:
-            done.set()
-            # Patches of one pod that are cancelled together end in any order.
-            if self._patching.get(path) is done:
-                del self._patching[path]
+        await self._pod_patches.patch(path, patch)
 
     async def _patch_status(self, path: str, patch: JsonObject) -> bytes:
         async def verify() -> bytes | None:

@@ -398,7 +398,35 @@ async def test_status_patches_of_one_pod_are_sent_in_order(server, dispatcher):
     patches = [{"status": {"nominatedNodeName": name}} for name in ("first", "second")]
     await asyncio.gather(*(dispatcher.patch_pod_status(POD, patch) for patch in patches))
     assert seen == ["first", "first", "second"]
-    assert not dispatcher._patching
+    assert not dispatcher._pod_patches
+
+
+async def test_a_pod_that_fails_again_and_again_has_one_patch_in_flight_and_one_waiting(
+    server, dispatcher
+):
+    """While the apiserver takes long to answer, patches do not pile up, and the last one counts."""
+
+    async def script(call):
+        await asyncio.sleep(10)
+        await call.answer(200, {})
+
+    def patch(number):
+        condition = {"type": "PodScheduled", "status": "False", "message": f"try {number}"}
+        nominated = {"nominatedNodeName": f"n{number}"} if number % 3 == 0 else {}
+        return {"status": {"conditions": [condition], **nominated}}
+
+    server.script = script
+    loop = asyncio.get_running_loop()
+    failures = []
+    for number in range(20):
+        failures.append(asyncio.create_task(dispatcher.patch_pod_status(POD, patch(number))))
+        await asyncio.sleep(0.1)
+    await asyncio.gather(dispatcher.bind(POD, "n1"), *failures)
+    assert [call.path for call in server.calls] == [f"{PATH}/status", f"{PATH}/status", BINDING]
+    assert server.calls[0].json == patch(0)
+    assert server.calls[1].json["status"] == patch(19)["status"] | {"nominatedNodeName": "n18"}
+    assert loop.time() == pytest.approx(30, abs=1)
+    assert not dispatcher._pod_patches
 
 
 async def test_a_binding_waits_for_earlier_status_patches(server, dispatcher):
