@@ -144,6 +144,7 @@ class ResourceSliceSpec(ApiStruct, frozen=True):
     devices: tuple[Device, ...] = ()
     per_device_node_selection: bool | None = None
     shared_counters: tuple[CounterSet, ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class ResourceSlice(ApiStruct, frozen=True):

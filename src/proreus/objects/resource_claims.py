@@ -112,6 +112,7 @@ class DeviceRequestAllocationResult(ApiStruct, frozen=True):
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: dict[str, QuantityText] = {}
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class DeviceAllocationConfiguration(ApiStruct, frozen=True):

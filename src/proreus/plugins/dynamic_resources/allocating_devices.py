@@ -65,6 +65,7 @@ class AllocatingDevices:
         self._holders: dict[DevicePosition, set[int]] = {}
         self._allocating_capacity: dict[DevicePosition, dict[str, int]] = {}
         self._shares: dict[DevicePosition, int] = {}
+        self._may_skip = availability.may_skip
         self._leaks_counters = not features.allocator_of_1_37
         self._groups = JoinedGroups(availability) if features.compatibility_groups else None
         self._counters = ConsumedCounters(availability, by_pool_name=self._leaks_counters)
@@ -120,6 +121,9 @@ class AllocatingDevices:
         kind = self._views[pool].devices[place].kind
         # The order of these checks is allocateDevice's, and makes a difference: see the leak below.
         if self.in_use(claim, one, device) or not self._may_use_counters(kind):
+            return False
+        # Its driver relies on what an older kubelet cannot do.
+        if self._views[pool].devices[place].skips and not self._may_skip:
             return False
         # Before anything is placed: a further share is recognised by the ones before it.
         counters_needed = self._needs_counters(device, kind)

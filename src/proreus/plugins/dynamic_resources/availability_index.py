@@ -25,17 +25,28 @@ from proreus.plugins.dynamic_resources.pools import PoolKey, Pools, PoolView
 
 _MAX_AVAILABILITIES_PER_NODE = 8
 
+OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+"""The feature that a kubelet declares which can leave out operations for devices."""
+
+
+def can_skip_operations(info: NodeInfo) -> bool:
+    """Return whether a node's kubelet can leave out operations for devices."""
+    return info.node is not None and OPTIONAL_NODE_OPERATIONS in info.node.status.declared_features
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceAvailability:
     """Pools in reach of a node, in the order in which they are tried, and what is taken of them.
 
     ``views`` are those of one of the nodes; on others they have other names and equal shapes.
+    ``may_skip``: the nodes' kubelets can leave out operations for devices (gate
+    DRAOptionalNodeOperations).
     """
 
     number: int
     views: tuple[PoolView, ...]
     states: tuple[PoolState, ...]
+    may_skip: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,7 @@ class _NodeEntry:
     local: tuple[PoolView, ...]
     group: _Group
     interleaving: tuple[tuple[int, int], ...]
+    may_skip: bool
 
 
 class AvailabilityIndex:
@@ -66,6 +78,7 @@ class AvailabilityIndex:
     def __init__(self, pools: Pools, allocated: AllocatedDevices) -> None:
         self._pools = pools
         self._allocated = allocated
+        self._optional_node_operations = pools.features.optional_node_operations
         self.epoch = 0
         self._table: weakref.ref[NodeTable] | None = None
         self._column: IntArray = np.empty(0, dtype=np.int64)
@@ -216,7 +229,7 @@ class AvailabilityIndex:
         shapes = tuple(view.shape for view in entry.local)
         # All that the search looks at, and no names of nodes, pools and devices: on nodes with
         # equal keys it takes the same path, so its result holds for all of them by position.
-        key = shapes, states, entry.interleaving, group.number, shared
+        key = shapes, states, entry.interleaving, group.number, shared, entry.may_skip
         number = self._numbers.get(key)
         if number is None:
             views = _merged(entry.local, group.views)
@@ -224,14 +237,20 @@ class AvailabilityIndex:
                 zip((v.key for v in (*entry.local, *group.views)), (*states, *shared), strict=True)
             )
             number = self._numbers[key] = len(self.all)
-            self.all.append(DeviceAvailability(number, views, tuple(by_key[v.key] for v in views)))
+            of_views = tuple(by_key[v.key] for v in views)
+            self.all.append(DeviceAvailability(number, views, of_views, entry.may_skip))
         return number
 
     def _entry_of(self, info: NodeInfo) -> _NodeEntry:
         entry = self._entries.get(info.name)
         labels = info.labels
         # Most updates of a node leave its labels alone; matching pools anew is the costly part.
-        if entry is not None and (entry.labels is labels or entry.labels == labels):
+        may_skip = self._optional_node_operations and can_skip_operations(info)
+        if (
+            entry is not None
+            and (entry.labels is labels or entry.labels == labels)
+            and entry.may_skip == may_skip
+        ):
             return entry
         pools = self._pools
         own = pools.local.get(info.name, ())
@@ -248,7 +267,7 @@ class AvailabilityIndex:
             (sum(order < view.order for order in orders), names.index(view.key[1]))
             for view in local
         )
-        entry = self._entries[info.name] = _NodeEntry(labels, local, group, interleaving)
+        entry = self._entries[info.name] = _NodeEntry(labels, local, group, interleaving, may_skip)
         return entry
 
     def _group_of(self, info: NodeInfo, own: Iterable[PoolKey]) -> _Group:

@@ -26,6 +26,7 @@ class Features:
     fractional_capacity_range: bool = False
     list_attributes: bool = False
     node_allocatable: bool = False
+    optional_node_operations: bool = False
     partitionable_devices: bool = True
     prioritized_list: bool = True
     workload_claims: bool = False
@@ -50,6 +51,7 @@ class Features:
             fractional_capacity_range=on("DRAFractionalCapacityRange"),
             list_attributes=on("DRAListTypeAttributes"),
             node_allocatable=on("DRANodeAllocatableResources"),
+            optional_node_operations=on("DRAOptionalNodeOperations"),
             partitionable_devices=on("DRAPartitionableDevices"),
             prioritized_list=on("DRAPrioritizedList"),
             workload_claims=on("DRAWorkloadResourceClaims"),

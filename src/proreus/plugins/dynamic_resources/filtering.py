@@ -15,7 +15,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import BoolArray, IntArray, Rows, Verdicts
-from proreus.objects.meta import ObjectMeta
+from proreus.objects.meta import ObjectMeta, key_of
 from proreus.objects.pod import PodExtendedResourceRequest
 from proreus.objects.resource_claims import (
     DeviceClaim,
@@ -29,7 +29,10 @@ from proreus.plugins.dynamic_resources.allocator import (
     AllocatorResult,
     Solution,
 )
-from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
+from proreus.plugins.dynamic_resources.availability_index import (
+    DeviceAvailability,
+    can_skip_operations,
+)
 from proreus.plugins.dynamic_resources.dra_manager import (
     ERROR,
     FITS,
@@ -101,6 +104,16 @@ class ClaimFilter:
             self._reject_in_use(nodes, verdicts)
         for to_allocate, rows in self._claims_to_allocate_by_rows(nodes, verdicts):
             self._allocate(nodes, to_allocate, rows, verdicts)
+        for place, cannot in self._cannot_skip(nodes):
+            if place in state_data.shared_in_group:
+                key = key_of(state_data.claims[place])
+                verdicts.reject_with(
+                    cannot,
+                    Status.unresolvable(
+                        f"resource claim {key} allocation requires DRAOptionalNodeOperations "
+                        "feature on the node"
+                    ),
+                )
         # Last, as upstream: an Error of the allocator ends the attempt even on a node where an
         # allocated claim is not available.
         for mask in self.unavailable(nodes).values():
@@ -114,7 +127,17 @@ class ClaimFilter:
                 masks[place] = np.ones(len(nodes), dtype=np.bool_)
             elif selector is not None:
                 masks[place] = ~matching_nodes(selector, nodes)
+        for place, cannot in self._cannot_skip(nodes):
+            masks[place] = masks[place] | cannot if place in masks else cannot
         return masks
+
+    def _cannot_skip(self, nodes: NodeTable) -> Iterator[tuple[int, BoolArray]]:
+        """Yield claims whose devices need an optional node operation, with the mask of nodes that
+        lack the feature."""
+        skipping = self._state_data.skipping
+        if skipping:
+            cannot = np.array([not can_skip_operations(info) for info in nodes], dtype=np.bool_)
+            yield from ((place, cannot) for place in skipping)
 
     def _allocate(
         self, nodes: NodeTable, to_allocate: ClaimsToAllocate, rows: Rows | None, verdicts: Verdicts

@@ -39,6 +39,7 @@ class DeviceOnNode:
 
     ``matches_node``: False with perDeviceNodeSelection, if the device does not select this node.
     ``local``: an allocation of it can be used on this node only; else where ``selector`` says.
+    ``skips``: the operations that the node's kubelet leaves out, if it can.
     """
 
     name: str
@@ -46,6 +47,7 @@ class DeviceOnNode:
     matches_node: bool
     local: bool
     selector: NodeSelector | None
+    skips: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Pools:
     """
 
     def __init__(self, features: Features) -> None:
-        self._features = features
+        self.features = features
         self.kinds = DeviceKinds(features)
         self._pools: dict[PoolKey, _Pool] = {}
         self.local: dict[str, set[PoolKey]] = defaultdict(set)
@@ -176,13 +178,13 @@ class Pools:
     def _is_relevant_everywhere(self, one: ResourceSlice) -> bool:
         # Up to 1.36, GatherPools took slices with counters for relevant to every node. They have no
         # devices, and are needed to allocate any device of the pool (KEP-4815).
-        return bool(one.spec.shared_counters) and not self._features.allocator_of_1_37
+        return bool(one.spec.shared_counters) and not self.features.allocator_of_1_37
 
     def _is_ignored(self, one: ResourceSlice) -> bool:
         spec = one.spec
         # Without partitions, devices in such slices would be given without their counters, or to
         # nodes that they are not for. GatherPools skips them.
-        if not self._features.partitionable_devices and bool(
+        if not self.features.partitionable_devices and bool(
             spec.per_device_node_selection or spec.shared_counters
         ):
             return True
@@ -193,7 +195,7 @@ class Pools:
 
         Without such a slice the pool is incomplete, so that none of its devices are given.
         """
-        if self._features.compatibility_groups or not self._features.allocator_of_1_37:
+        if self.features.compatibility_groups or not self.features.allocator_of_1_37:
             return False
         return any(
             part.compatibility_groups
@@ -273,7 +275,7 @@ class Pools:
                 and not self._needs_compatibility_groups(one.spec)
             ]
         # Slices with counters may be for other nodes: without them the pool was not complete.
-        counters, doubled = _counters(current if self._features.allocator_of_1_37 else slices)
+        counters, doubled = _counters(current if self.features.allocator_of_1_37 else slices)
         consumers = self._consumers(pool, current)
         devices = self._devices(pool, slices, node, labels)
         index = {device.name: place for place, device in enumerate(devices)}
@@ -304,13 +306,13 @@ class Pools:
         )
 
     def _groups(self, pool: _Pool, current: Iterable[ResourceSlice]) -> dict[str, GroupsBySet]:
-        if not self._features.compatibility_groups:
+        if not self.features.compatibility_groups:
             return {}
         return {device.name: k.groups for device, k in _each(pool, current) if k.groups}
 
     def _consumers(self, pool: _Pool, current: Iterable[ResourceSlice]) -> dict[str, Counters]:
         """Return what each device of the current slices, on any node, consumes of counters."""
-        if not self._features.partitionable_devices:
+        if not self.features.partitionable_devices:
             return {}
         return {device.name: k.consumes for device, k in _each(pool, current) if k.consumes}
 
@@ -318,13 +320,14 @@ class Pools:
         self, pool: _Pool, slices: list[ResourceSlice], node: str, labels: Labels
     ) -> tuple[DeviceOnNode, ...]:
         # bindsToNode came with binding conditions; the stable allocator does not read it.
-        binds = not self._features.stable_allocator
+        binds = not self.features.stable_allocator
         devices = []
         for one in slices:
             spec = one.spec
             if spec.shared_counters:
                 continue
             each = bool(spec.per_device_node_selection)
+            skips = spec.skip_node_operations if self.features.optional_node_operations else ()
             for device, kind in zip(spec.devices, pool.kinds[one.metadata.name], strict=True):
                 local = bool(device.node_name if each else spec.node_name)
                 selector = device.node_selector if each else spec.node_selector
@@ -335,6 +338,7 @@ class Pools:
                         not each or device_matches_node(device, node, labels),
                         local or (binds and bool(device.binds_to_node)),
                         selector,
+                        skips,
                     )
                 )
         return tuple(devices)
@@ -351,7 +355,8 @@ class Pools:
         # Of a selector only the number of its terms matters to the search, which refuses several.
         # What it selects is in ``matches_node``, or made the slice relevant.
         device_shapes = tuple(
-            (d.kind.number, d.matches_node, d.local, term_count(d.selector)) for d in devices
+            (d.kind.number, d.matches_node, d.local, term_count(d.selector), bool(d.skips))
+            for d in devices
         )
         declared = msgspec.json.encode(counters, order="deterministic")
         shape = driver, incomplete, invalid, comes_last, device_shapes, declared

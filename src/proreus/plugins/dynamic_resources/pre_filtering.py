@@ -26,7 +26,7 @@ def inspect_claims(
     ``ValueError``, an Error.
     """
     features = manager.features
-    not_ready, shared = set(), set()
+    not_ready, skipping, shared = set(), set(), set()
     for place, claim in enumerate(state_data.claims):
         if claim.status.allocation is None:
             in_flight = manager.allocated.in_flight.get(claim.metadata.uid)
@@ -43,6 +43,8 @@ def inspect_claims(
             shared.add(place)
             claim = with_allocation(claim, in_flight.allocation)
         state_data.available_on_nodes[place] = _available_on_nodes(claim)
+        if features.allocator_of_1_37 and _skips_operations(claim):
+            skipping.add(place)
         # A claim whose devices failed is not available on any node, so that PostFilter deallocates
         # it and other devices get their chance (KEP-5007).
         if features.binding_conditions:
@@ -52,7 +54,15 @@ def inspect_claims(
         if features.prioritized_list:
             state_data.score += allocated_score(claim)
     state_data.not_ready = frozenset(not_ready)
+    state_data.skipping = frozenset(skipping)
     state_data.shared_in_group = frozenset(shared)
+
+
+def _skips_operations(claim: ResourceClaim) -> bool:
+    allocation = claim.status.allocation
+    return allocation is not None and any(
+        result.skip_node_operations for result in allocation.devices.results
+    )
 
 
 def _available_on_nodes(claim: ResourceClaim) -> ParsedNodeSelector | None:

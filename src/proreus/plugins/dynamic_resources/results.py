@@ -90,6 +90,7 @@ def _result(
         binding_failure_conditions=(device.binding_failure_conditions or ()) if binding else (),
         share_id=share_id,
         consumed_capacity=dict(consumed),
+        skip_node_operations=found.skips,
     )
 
 

@@ -48,6 +48,8 @@ class StateData:
     claims: tuple[ResourceClaim, ...] = ()
     available_on_nodes: dict[int, ParsedNodeSelector | None] = field(default_factory=dict)
     not_ready: frozenset[int] = frozenset()
+    skipping: frozenset[int] = frozenset()
+    """Positions of allocated claims for which the node leaves out operations."""
     shared_in_group: frozenset[int] = frozenset()
     group_consumers: Mapping[str, ResourceClaimConsumerReference] = field(default_factory=dict)
     dra_backed: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 NO = "cannot allocate all claims"
 ADVICE = (
@@ -183,3 +184,57 @@ async def test_without_enforcement_in_1_36_groups_mean_nothing(cluster: Any) -> 
     one.slice(grouped("a", "a"), grouped("b", "b"), name="devices", pool="p", count=2)
     one.claim("x", one.request(count=2))
     assert await one.devices_given(one.pod("x")) == ["r=a", "r=b"]
+
+
+# ---- optional node operations --------------------------------------------------------------------
+
+
+def declare(one: Any, *features: str) -> None:
+    """Let n2 declare features."""
+    info = one.handle.nodes[1]
+    status = structs.replace(info.node.status, declared_features=features)
+    info.set_node(structs.replace(info.node, status=status))
+    one.handle.nodes.update_node(info)
+
+
+def skipping_cluster(cluster: Any, *gates: str, version: str = "1.37") -> Any:
+    """Two nodes that reach a device; only the kubelet of n2 can leave out operations."""
+    one = cluster("n1", "n2", kubernetes_version=version, gates=gates)
+    declare(one, "DRAOptionalNodeOperations")
+    one.device_class()
+    one.slice("a", node="", name="s", pool="p", allNodes=True, skipNodeOperations=["*"])
+    one.claim("x")
+    return one
+
+
+OPTIONAL = "DRAOptionalNodeOperations=true"
+
+
+async def test_a_device_without_node_operations_needs_a_kubelet_that_leaves_them_out(
+    cluster: Any,
+) -> None:
+    one = skipping_cluster(cluster, OPTIONAL)
+    pod = one.pod("x")
+    assert one.filter(pod) == {"n1": NO}
+    assert await one.devices_given(pod, "n2") == ["r=a"]
+    (result,) = one.claim_now("x").status.allocation.devices.results
+    assert result.skip_node_operations == ("*",)
+    # The claim can be used there only, too.
+    assert one.filter(one.pod("x", name="q")) == {"n1": "resourceclaim not available on the node"}
+
+
+def test_availability_follows_the_declared_features(cluster: Any) -> None:
+    one = skipping_cluster(cluster, OPTIONAL)
+    assert one.filter(one.pod("x")) == {"n1": NO}
+    declare(one)
+    assert one.filter(one.pod("x")) == {"n1": NO, "n2": NO}
+
+
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+async def test_without_the_gate_all_operations_are_made(cluster: Any, version: str) -> None:
+    one = skipping_cluster(cluster, version=version)
+    pod = one.pod("x")
+    assert one.filter(pod) == {}
+    assert await one.devices_given(pod, "n1") == ["r=a"]
+    (result,) = one.claim_now("x").status.allocation.devices.results
+    assert result.skip_node_operations == ()
