@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from proreus.bench import devices, objects
 from proreus.bench import operations as ops
 from proreus.bench.api import Api, for_each, retry_until_served
+from proreus.bench.measures import Collector
 from proreus.bench.pod_creation import PODS, PodCreation
 from proreus.bench.pods import PodTracker
 from proreus.bench.templates import JsonObject, Template, template_of
@@ -24,18 +25,6 @@ NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
-
-
-class Collector(Protocol):
-    """Takes measurements over periods."""
-
-    async def start(self, name: str, namespaces: list[str], labels: dict[str, str]) -> None:
-        """Start a period that measures the pods of these namespaces with these labels."""
-        ...
-
-    async def stop(self) -> None:
-        """End the period."""
-        ...
 
 
 class Backlog(Protocol):
@@ -105,6 +94,11 @@ class Executor:
         """Run ``work`` in the background, until the end of the workload."""
         self._background.append(self._tasks.create_task(work))
 
+    @property
+    def _background_goes_on(self) -> bool:
+        # A scheduler that churn keeps busy does not become idle, and nodes may fill up meanwhile.
+        return any(not task.done() for task in self._background)
+
     async def _run(self, operation: ops.Operation, index: int) -> None:
         match operation:
             case ops.CreateNodes():
@@ -123,7 +117,10 @@ class Executor:
                 await asyncio.sleep(operation.duration)
             case ops.StartCollectingMetrics():
                 await self._collector.start(
-                    operation.name, operation.namespaces, operation.label_selector
+                    operation.name,
+                    operation.namespaces,
+                    operation.label_selector,
+                    at_once=self._background_goes_on,
                 )
             case ops.StopCollectingMetrics():
                 await self._collector.stop()
@@ -194,7 +191,9 @@ class Executor:
             await backlog.hold()
             await self._creation.create(operation, namespace)
         if operation.collect_metrics:
-            await self._collector.start(namespace, [namespace], {})
+            await self._collector.start(
+                namespace, [namespace], {}, at_once=self._background_goes_on
+            )
         if backlog:
             await backlog.release()
         elif operation.steady_state:

@@ -8,6 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -67,6 +68,21 @@ class Pass:
         return max(self.periods, key=lambda period: period.pods, default=None)
 
 
+class Collector(Protocol):
+    """Takes measurements over periods."""
+
+    async def start(
+        self, name: str, namespaces: list[str], labels: dict[str, str], *, at_once: bool
+    ) -> None:
+        """Start a period that measures the pods of these namespaces with these labels.
+
+        ``at_once``: do not wait for the scheduler to become idle.
+        """
+
+    async def stop(self) -> None:
+        """End the period."""
+
+
 class PeriodCollector:
     """Measures periods: the bindings that a watch saw, and the CPU that the processes used.
 
@@ -82,10 +98,13 @@ class PeriodCollector:
         self._children = dict(children)
         self._from_first_binding = from_first_binding
 
-    async def start(self, name: str, namespaces: list[str], labels: dict[str, str]) -> None:
-        """Start a period, once the scheduler has become idle."""
+    async def start(
+        self, name: str, namespaces: list[str], labels: dict[str, str], *, at_once: bool
+    ) -> None:
+        """Start a period, ``at_once`` or once the scheduler has become idle."""
         assert self.scheduler is not None, "no scheduler runs yet"
-        await wait_until_idle(self.scheduler, _IDLE_TIMEOUT_SECONDS)
+        if not at_once:
+            await wait_until_idle(self.scheduler, _IDLE_TIMEOUT_SECONDS)
         self._name, self._namespaces, self._labels = name, frozenset(namespaces), labels
         self._metrics = await self.scheduler.metrics()
         self._cpu, self._machine_cpu = self._cpu_seconds(), machine_cpu_seconds()

@@ -23,6 +23,7 @@ from proreus.objects.quantity import parse_amount
 from proreus.objects.requests import (
     NON_ZERO_DEFAULTS,
     has_pod_level_requests,
+    may_count_with_status,
     non_zero_requests,
     pod_requests,
 )
@@ -200,19 +201,10 @@ class PodInfo:
         # A pod that is being resized down still holds what it had. Only pods with resources in
         # their status can be in a resize, and most have none: they keep the shared value.
         if self._resized is None:
-            status = self.pod.status
-            resized = status.resources is not None or any(
-                entry.resources is not None or entry.allocated_resources
-                for entry in (*status.container_statuses, *status.init_container_statuses)
-            )
+            by_sum = self.resources_options.resized_by_sum
             self._resized = (
-                PodRequests(
-                    self.pod,
-                    True,
-                    self.resources_options.pod_level,
-                    resized_by_sum=self.resources_options.resized_by_sum,
-                )
-                if resized
+                PodRequests(self.pod, True, self.resources_options.pod_level, resized_by_sum=by_sum)
+                if may_count_with_status(self.pod, resized_by_sum=by_sum)
                 else self.requests
             )
         return self._resized

@@ -121,6 +121,23 @@ def has_pod_level_requests(pod: Pod) -> bool:
     return resources is not None and any(map(is_pod_level_resource, resources.requests))
 
 
+def may_count_with_status(pod: Pod, *, resized_by_sum: bool) -> bool:
+    """Return whether a pod's status may change its request (``use_status``): most have no effect.
+
+    ``resized_by_sum``: see ``pod_requests``; an infeasible resize counts then without any status of
+    a container as well.
+    """
+    status = pod.status
+    return (
+        status.resources is not None
+        or any(
+            entry.resources is not None or entry.allocated_resources
+            for entry in (*status.container_statuses, *status.init_container_statuses)
+        )
+        or (resized_by_sum and _resize_is_infeasible(pod))
+    )
+
+
 def _pod_requests_nano(pod: Pod, parts: _Parts, missing: Mapping[str, int]) -> Nano:
     if not parts.use_status:
         total = _sum(pod, _requested, missing)

@@ -123,6 +123,20 @@ def test_untracked_resources_are_ignored() -> None:
     assert info.requests.amounts == {"cpu": 1000}
 
 
+def test_an_infeasible_resize_counts_nothing_of_a_container_without_status() -> None:
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    raw = {
+        "spec": {"containers": [container(cpu="2", memory="1Gi")]},
+        "status": {"conditions": [condition]},
+    }
+    made = decoder_for(Pod).convert(raw)
+    since = PodInfo(made, PodResourcesOptions(resized_by_sum=True)).accounted_requests
+    assert since.amounts == {}
+    assert since.nonzero == (100, 200 * MI)
+    before = PodInfo(made, PodResourcesOptions()).accounted_requests
+    assert before.amounts == {"cpu": 2000, "memory": 1024 * MI}
+
+
 def resized(asked: str, actual: str, allocated: str | None = None, reason: str = "") -> PodInfo:
     status: dict[str, Any] = {
         "containerStatuses": [

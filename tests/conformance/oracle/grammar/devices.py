@@ -82,12 +82,14 @@ def slices(draw: Draw, nodes: list[str], *, wide: bool) -> tuple[list[JsonObject
         generation = draw.choice((1, 1, 1, 2))
         shared = f"of-{generation}-{count}"  # slices of a generation agree on how many there are
         name = f"p{number}" if where != "node" else draw.choice((home, home, home, shared))
-        for part in range(draw.choice((1, count))):
+        counters = wide and draw.chance(0.4)
+        count += counters  # a slice of their own: one has either counters or devices
+        for part in range(draw.choice((1, count - counters))):
             pool = {"name": name, "generation": generation, "resourceSliceCount": count}
             spec: JsonObject = {"driver": driver, "pool": pool, **_reach(draw, where, home)}
-            counters = wide and draw.chance(0.4)
-            if counters:
-                spec["sharedCounters"] = [_counter_set(draw)]
+            if counters and not part:
+                sets = {**spec, "sharedCounters": [_counter_set(draw)]}
+                found.append(thing("ResourceSlice", f"s{number}-sets", VERSION, spec=sets))
             made = [_device(draw, f"gpu-{d + 4 * part}", wide) for d in range(draw.randint(0, 4))]
             for device in made:
                 if where == "device":
