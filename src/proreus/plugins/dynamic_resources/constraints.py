@@ -125,3 +125,55 @@ class DistinctAttributeOf136(_OverRequests):
         # device is compared with other requests only.
         if self.applies(request, subrequest):
             self._values.pop(request, None)
+
+
+class MatchAttributeLists(_OverRequests):
+    """``MatchAttribute`` with gate DRAListTypeAttributes: all devices have a value in common.
+
+    Only with ``Change.ALLOCATOR_OF_1_37``: 1.36 does not tell its allocator about the gate.
+    """
+
+    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
+        super().__init__(attribute, requests)
+        self._common: list[frozenset[Value]] = []
+        """The values that the first one, two … devices have in common."""
+
+    def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
+        """Place a device, if it has a value that all others have."""
+        if not self.applies(request, subrequest):
+            return True
+        common = kind.attribute_values(self.attribute)
+        if self._common:
+            common &= self._common[-1]
+        if not common:
+            return False
+        self._common.append(common)
+        return True
+
+    def remove(self, request: str, subrequest: str) -> None:
+        """Remove the device that was placed last."""
+        if self.applies(request, subrequest):
+            self._common.pop()
+
+
+class DistinctAttributeLists(_OverRequests):
+    """``DistinctAttribute`` with gate DRAListTypeAttributes: no two devices share a value."""
+
+    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
+        super().__init__(attribute, requests)
+        self._values: list[frozenset[Value]] = []
+
+    def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
+        """Place a device, if none that was placed has one of its values."""
+        if not self.applies(request, subrequest):
+            return True
+        values = kind.attribute_values(self.attribute)
+        if not values or not all(map(values.isdisjoint, self._values)):
+            return False
+        self._values.append(values)
+        return True
+
+    def remove(self, request: str, subrequest: str) -> None:
+        """Remove the device that was placed last."""
+        if self.applies(request, subrequest):
+            self._values.pop()

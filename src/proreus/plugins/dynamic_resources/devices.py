@@ -6,7 +6,7 @@ parsed once for its kind, and a CEL selector is evaluated once for its kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -143,15 +143,9 @@ class DeviceKind:
 
         ``name`` has a domain; the driver may publish its own attributes without it.
         """
-        # The full name first, then the bare one in the driver's own domain (lookupAttribute).
-        found = self.device.attributes.get(name)
+        found = self._attribute(name)
         if found is None:
-            domain, _, identifier = name.rpartition("/")
-            if domain != self.driver:
-                return None
-            found = self.device.attributes.get(identifier)
-            if found is None:
-                return None
+            return None
         if found.string_value is not None:
             return "string", found.string_value
         if found.int_value is not None:
@@ -161,6 +155,32 @@ class DeviceKind:
         if found.version_value is not None:
             return "version", found.version_value
         return None
+
+    def attribute_values(self, name: str) -> frozenset[tuple[str, object]]:
+        """Return type and value of all values of an attribute, which may be a list; empty: none."""
+        found = self._attribute(name)
+        if found is None:
+            return frozenset()
+        lists: tuple[tuple[str, Sequence[object] | None], ...] = (
+            ("int", found.int_values),
+            ("bool", found.bool_values),
+            ("string", found.string_values),
+            ("version", found.version_values),
+        )
+        for kind, values in lists:
+            if values:
+                return frozenset((kind, value) for value in values)
+        scalar = self.attribute(name)
+        return frozenset() if scalar is None else frozenset((scalar,))
+
+    def _attribute(self, name: str) -> DeviceAttribute | None:
+        # The full name first, then the bare one in the driver's own domain (lookupAttribute).
+        found = self.device.attributes.get(name)
+        if found is None:
+            domain, _, identifier = name.rpartition("/")
+            if domain == self.driver:
+                found = self.device.attributes.get(identifier)
+        return found
 
 
 def _value(name: str, attribute: DeviceAttribute, lists: bool) -> Attribute:

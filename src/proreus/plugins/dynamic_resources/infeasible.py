@@ -76,8 +76,7 @@ def _cannot_match(claim: PreparedClaim, available: Mapping[int, tuple[DeviceKind
         # A device without the attribute violates the constraint whatever the others have.
         by_value: dict[object, list[tuple[DeviceKind, int]]] = {}
         for kind, count in available.values():
-            value = kind.attribute(constraint.attribute)
-            if value is not None:
+            for value in kind.attribute_values(constraint.attribute):
                 by_value.setdefault(value, []).append((kind, count))
         if not any(_fit(concerned, kinds) for kinds in by_value.values()):
             return True

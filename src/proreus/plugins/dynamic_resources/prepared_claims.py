@@ -26,8 +26,10 @@ from proreus.plugins.dynamic_resources.claims import AnyRequest, alternatives
 from proreus.plugins.dynamic_resources.constraints import (
     Constraint,
     DistinctAttribute,
+    DistinctAttributeLists,
     DistinctAttributeOf136,
     MatchAttribute,
+    MatchAttributeLists,
 )
 from proreus.plugins.dynamic_resources.devices import RUNTIME_ERROR, DeviceKind
 from proreus.plugins.dynamic_resources.features import Features
@@ -230,14 +232,20 @@ class PreparedClaim:
 
     def new_constraints(self, features: Features) -> list[Constraint]:
         """Return the constraints as they are before the first device is placed."""
-        distinct = DistinctAttribute if features.allocator_of_1_37 else DistinctAttributeOf136
         # Constraints remember devices, so each search needs its own.
-        return [
-            MatchAttribute(c.match_attribute, c.requests)
-            if c.match_attribute is not None
-            else distinct(c.distinct_attribute or "", c.requests)
-            for c in self.constraints
-        ]
+        return [_new_constraint(constraint, features) for constraint in self.constraints]
+
+
+def _new_constraint(written: DeviceConstraint, features: Features) -> Constraint:
+    lists = features.list_attributes and features.allocator_of_1_37
+    if written.match_attribute is not None:
+        match = MatchAttributeLists if lists else MatchAttribute
+        return match(written.match_attribute, written.requests)
+    attribute = written.distinct_attribute or ""
+    if lists:
+        return DistinctAttributeLists(attribute, written.requests)
+    distinct = DistinctAttribute if features.allocator_of_1_37 else DistinctAttributeOf136
+    return distinct(attribute, written.requests)
 
 
 @dataclass(slots=True)
