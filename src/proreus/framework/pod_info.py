@@ -55,12 +55,14 @@ class PodResourcesOptions(NamedTuple):
 
     ``pod_level``: ``spec.resources`` (PodLevelResources). ``devices``: what devices take of the
     node's cpu, memory and the like, as the pod's status has it (DRANodeAllocatableResources).
-    ``resized_by_sum``: see ``Change.RESIZED_REQUESTS_BY_SUM``.
+    ``resized_by_sum``: see ``Change.RESIZED_REQUESTS_BY_SUM``. ``pod_level_resize``: pod-level
+    resources in the status (InPlacePodLevelResourcesVerticalScaling).
     """
 
     pod_level: bool = True
     devices: bool = False
     resized_by_sum: bool = False
+    pod_level_resize: bool = True
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodResourcesOptions:
@@ -69,6 +71,7 @@ class PodResourcesOptions(NamedTuple):
             gates.enabled("PodLevelResources"),
             gates.enabled("DRANodeAllocatableResources"),
             gates.includes(Change.RESIZED_REQUESTS_BY_SUM),
+            gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
         )
 
 
@@ -92,6 +95,7 @@ class PodRequests:
         pod_level: bool,
         devices: bool = False,
         resized_by_sum: bool = False,
+        pod_level_resize: bool = True,
     ) -> None:
         self.pod = pod
         parts: dict[str, Any] = {
@@ -99,6 +103,7 @@ class PodRequests:
             "pod_level": pod_level,
             "devices": devices,
             "resized_by_sum": resized_by_sum,
+            "pod_level_resize": pod_level_resize,
         }
         self.amounts: Mapping[str, int] = ReadOnlyDict(pod_requests(pod, **parts))
         self.nonzero: tuple[int, int] = non_zero_requests(pod, **parts)
@@ -201,10 +206,11 @@ class PodInfo:
         # A pod that is being resized down still holds what it had. Only pods with resources in
         # their status can be in a resize, and most have none: they keep the shared value.
         if self._resized is None:
-            by_sum = self.resources_options.resized_by_sum
+            options = self.resources_options
+            may_differ = may_count_with_status(self.pod, resized_by_sum=options.resized_by_sum)
             self._resized = (
-                PodRequests(self.pod, True, self.resources_options.pod_level, resized_by_sum=by_sum)
-                if may_count_with_status(self.pod, resized_by_sum=by_sum)
+                PodRequests(self.pod, True, *options._replace(devices=False))
+                if may_differ
                 else self.requests
             )
         return self._resized

@@ -32,6 +32,7 @@ class _Parts(NamedTuple):
     pod_level: bool
     devices: bool
     resized_by_sum: bool
+    pod_level_resize: bool
 
 
 @cleared_with_age
@@ -81,6 +82,7 @@ def pod_requests(
     pod_level: bool = True,
     devices: bool = False,
     resized_by_sum: bool = False,
+    pod_level_resize: bool = True,
 ) -> dict[str, int]:
     """Return the effective request of a pod by tracked resource: milli-CPU, else whole units.
 
@@ -89,9 +91,10 @@ def pod_requests(
     ``pod_level``: ``spec.resources`` counts (gate PodLevelResources). ``devices``: the node
     resources of allocated devices count (gate DRANodeAllocatableResources). ``resized_by_sum``: the
     larger of the pod's sums counts, instead of the sum of each container's larger
-    (``Change.RESIZED_REQUESTS_BY_SUM``).
+    (``Change.RESIZED_REQUESTS_BY_SUM``). ``pod_level_resize``: what the status says of the pod as a
+    whole counts (gate InPlacePodLevelResourcesVerticalScaling).
     """
-    parts = _Parts(use_status, pod_level, devices, resized_by_sum)
+    parts = _Parts(use_status, pod_level, devices, resized_by_sum, pod_level_resize)
     total = _pod_requests_nano(pod, parts, non_missing or {})
     return {name: value_of(name, nano) for name, nano in total.items() if is_tracked_resource(name)}
 
@@ -103,9 +106,10 @@ def non_zero_requests(
     pod_level: bool = True,
     devices: bool = False,
     resized_by_sum: bool = False,
+    pod_level_resize: bool = True,
 ) -> tuple[int, int]:
     """Return (milli-CPU, bytes of memory), with defaults for absent requests."""
-    parts = _Parts(use_status, pod_level, devices, resized_by_sum)
+    parts = _Parts(use_status, pod_level, devices, resized_by_sum, pod_level_resize)
     missing: Mapping[str, int] = NON_ZERO_DEFAULTS
     if pod_level and has_pod_level_requests(pod):
         # With pod-level requests, defaults apply only to resources that the pod level does not set.
@@ -142,7 +146,7 @@ def _pod_requests_nano(pod: Pod, parts: _Parts, missing: Mapping[str, int]) -> N
     if not parts.use_status:
         total = _sum(pod, _requested, missing)
     elif parts.resized_by_sum:
-        total = _largest_sum(pod, missing)
+        total = _largest_sum(pod, missing, pod_level=parts.pod_level_resize)
     else:
         total = _sum(pod, _larger_of_each(pod), missing)
     if parts.devices:
@@ -193,7 +197,7 @@ def _requested(container: Container) -> Nano:
     return _parsed(container.resources.requests)
 
 
-def _largest_sum(pod: Pod, missing: Mapping[str, int]) -> Nano:
+def _largest_sum(pod: Pod, missing: Mapping[str, int], *, pod_level: bool) -> Nano:
     """Return the largest of what is requested, allocated and actuated (kube-scheduler 1.37)."""
     statuses = {
         entry.name: entry
@@ -217,11 +221,12 @@ def _largest_sum(pod: Pod, missing: Mapping[str, int]) -> Nano:
             return allocated(container)
         return _parsed(status.resources.requests)
 
-    # The pod as a whole may say both itself (InPlacePodLevelResourcesVerticalScaling).
+    # The pod as a whole may say both itself.
     status = pod.status
-    if status.resources is not None and status.resources.requests and status.allocated_resources:
+    whole = status.resources.requests if pod_level and status.resources is not None else None
+    if whole and status.allocated_resources:
         total = _parsed(status.allocated_resources)
-        _max(total, _parsed(status.resources.requests))
+        _max(total, _parsed(whole))
     else:
         total = _sum(pod, allocated, missing)
         _max(total, _sum(pod, actuated, missing))
@@ -262,7 +267,7 @@ def _replace_by_pod_level(pod: Pod, total: Nano, parts: _Parts) -> None:
     resources, status = pod.spec.resources, pod.status
     assert resources is not None
     requested = {n: v for n, v in _parsed(resources.requests).items() if is_pod_level_resource(n)}
-    if parts.use_status and status.resources is not None:
+    if parts.use_status and parts.pod_level_resize and status.resources is not None:
         infeasible = _resize_is_infeasible(pod)
         held = _held(requested, status.resources.requests, status.allocated_resources, infeasible)
         # Up to 1.36 only what the spec names.

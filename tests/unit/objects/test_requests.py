@@ -137,6 +137,28 @@ def test_an_infeasible_resize_counts_nothing_of_a_container_without_status() -> 
     assert before.amounts == {"cpu": 2000, "memory": 1024 * MI}
 
 
+@pytest.mark.parametrize("by_sum", [False, True])
+def test_the_status_of_the_whole_pod_counts_with_its_gate(by_sum: bool) -> None:
+    raw = {
+        "spec": {
+            "containers": [container(cpu="500m")],
+            "resources": {"requests": {"cpu": "1"}},
+        },
+        "status": {
+            "resources": {"requests": {"cpu": "3"}},
+            "allocatedResources": {"cpu": "2"},
+        },
+    }
+    made = decoder_for(Pod).convert(raw)
+
+    def amounts(gate: bool) -> Any:
+        options = PodResourcesOptions(resized_by_sum=by_sum, pod_level_resize=gate)
+        return PodInfo(made, options).resized.amounts
+
+    assert amounts(True) == {"cpu": 3000}
+    assert amounts(False) == {"cpu": 1000}
+
+
 def resized(asked: str, actual: str, allocated: str | None = None, reason: str = "") -> PodInfo:
     status: dict[str, Any] = {
         "containerStatuses": [
