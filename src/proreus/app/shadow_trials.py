@@ -205,6 +205,8 @@ class ShadowTrials:
         if state.trial is not None:
             report = state.trial.report
             pairs |= {"compared": report.compared, **report.counts(), **report.times.describe()}
+            pairs["notCompared"] = report.not_compared()
+            pairs["preemptionNotCompared"] = report.preemption_not_compared
         if result in ("adopted", "passed"):
             log.info("Shadow configuration passed its trial", **pairs)
         else:

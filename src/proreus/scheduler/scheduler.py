@@ -242,6 +242,8 @@ class Scheduler:
     async def schedule_one(self, queued: QueuedPodInfo) -> str:
         """Make one attempt for a popped pod; return the name of its node, "" if there is none."""
         if self.pod_group_cycle is not None and queued.pod.spec.scheduling_group is not None:
+            if self.shadow is not None:
+                self.shadow.pass_over_group()
             return await self.pod_group_cycle.run(queued)
         profile = self.profiles.get(queued.pod.spec.scheduler_name)
         # A reload may have removed the profile while the pod was queued or in flight: it is

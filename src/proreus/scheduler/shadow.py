@@ -7,7 +7,8 @@
 Both decide on the same nodes, since nothing is awaited in between that could change them. The
 candidate has plugins, caches, CycleState, metrics and random numbers of its own, and what it is
 given cannot be changed (``shadow_handle``). PostFilter, Reserve, Permit, PreBind and Bind are not
-called: they have effects.
+called: they have effects. Nor are PodGroups compared, which are scheduled as a whole, and pods that
+HTTP extenders decide about, whose answers would be waited for. The report counts all these.
 
 Example: the best nodes are {a, b} in force and b is taken. The candidate's best are {b, c}: the
 same decision, since it could have taken b. If they are {a}, the pod has moved.
@@ -181,6 +182,11 @@ class ShadowTrial:
                 health.begin_attempt()
         return ShadowDecision(self, queued.key, found, self._best_rows(found), seconds)
 
+    def pass_over_group(self) -> None:
+        """Count an attempt of a PodGroup, which is not compared."""
+        if not self.finished.is_set() and self._rng.random() < self._limits.sample:
+            self.report.skipped["pod group"] += 1
+
     def _has_time(self) -> bool:
         """Return whether the share of the time is not used up (a token bucket)."""
         now = self._stopwatch()
@@ -275,9 +281,11 @@ class ShadowDecision:
         times, reason = None, ""
         if isinstance(self._found, str) and isinstance(found, str):
             times = (seconds, self._seconds)
-        for failed in (self._found, found):
-            if isinstance(failed, Failure) and not reason:
-                reason = shortened(failed.message)
+        failures = [one for one in (self._found, found) if isinstance(one, Failure)]
+        if any(failure.fit_error is not None for failure in failures):
+            trial.report.preemption_not_compared += 1
+        if failures:
+            reason = shortened(failures[0].message)
         example = Example(
             self._pod,
             self._outcome(attempt, found),

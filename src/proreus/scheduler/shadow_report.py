@@ -19,9 +19,12 @@ Outcome = Literal["same", "moved", "rejected", "accepted", "failed"]
 OUTCOMES: tuple[Outcome, ...] = ("same", "moved", "rejected", "accepted", "failed")
 DIFFERENCES: tuple[Outcome, ...] = ("moved", "rejected", "accepted")
 
-Skipped = Literal["extenders", "time", "error in force", "not copied"]
-"""Why a sampled pod was not compared: HTTP extenders decide about it too; the trial had used up its
-share of the time; the attempt ended in an error in force; the pod holds text that is not valid."""
+Skipped = Literal["pod group", "extenders", "time", "error in force", "not copied"]
+"""Why a sampled pod was not compared: its PodGroup is scheduled as a whole (an attempt of a group
+counts once); HTTP extenders decide about it too; the trial had used up its share of the time; the
+attempt ended in an error in force; the pod holds text that is not valid."""
+
+SKIPPED: tuple[Skipped, ...] = ("pod group", "extenders", "time", "error in force", "not copied")
 
 MAX_EXAMPLES = 20
 _MAX_CALLS = 20
@@ -81,12 +84,15 @@ class ShadowReport:
 
     ``candidate``: the metrics of the candidate's plugins; ``in_force``: those of the process.
     ``ended_early``: why the trial was given up before its end; "" if it was not.
+    ``preemption_not_compared``: compared pods for which one configuration or both found no node:
+    what its PostFilter would do, such as preemption, is not tried.
     """
 
     candidate: SchedulerMetrics
     in_force: SchedulerMetrics
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     skipped: Counter[Skipped] = field(default_factory=Counter)
+    preemption_not_compared: int = 0
     examples: list[Example] = field(default_factory=list)
     times: DecisionTimes = field(default_factory=DecisionTimes)
     seconds: float = 0.0
@@ -160,12 +166,17 @@ class ShadowReport:
         """Return how many pods had each outcome."""
         return {outcome: self.outcomes[outcome] for outcome in OUTCOMES}
 
+    def not_compared(self) -> dict[str, int]:
+        """Return how many pods were not compared, for each reason."""
+        return {reason: self.skipped[reason] for reason in SKIPPED}
+
     def describe(self) -> dict[str, Any]:
         """Return the findings as JSON-compatible data."""
         return {
             "compared": self.compared,
             "outcomes": self.counts(),
-            "notCompared": dict(self.skipped),
+            "notCompared": self.not_compared(),
+            "preemptionNotCompared": self.preemption_not_compared,
             "decisions": self.times.describe(),
             "calls": self.calls(),
             "failures": self.failures(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from proreus.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
+from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.status import Status
 from proreus.objects.kinds import PODS
 from proreus.plugins import IN_TREE_PLUGINS
@@ -410,6 +412,49 @@ async def test_pods_that_extenders_decide_about_are_not_compared(kit) -> None:
     await scheduled(world, 2)
     assert (trial.report.compared, trial.report.skipped) == (0, {"extenders": 2})
     assert trial.report.objection(1.0) == "no pod was compared"
+
+
+async def test_pods_for_which_preemption_is_not_tried_are_counted(kit) -> None:
+    no = kit.rejecting("Picky", Status.unschedulable("not here"))
+    gate = kit.plugin("Gate", PreEnqueuePlugin, pre_enqueue=Status.unresolvable("closed"))
+    for in_force, tried, counted in (
+        (preferring("a"), no, 1),
+        (no, preferring("a"), 1),
+        (no, no, 1),
+        (preferring("a"), preferring("a"), 0),
+        (preferring("a"), gate, 0),  # nothing would have been preempted for it
+    ):
+        world = kit.World(in_force)
+        nodes(world, "a")
+        trial = candidate(world, tried)
+        await scheduled(world, 1)
+        assert trial.report.compared == 1
+        assert trial.report.describe()["preemptionNotCompared"] == counted
+
+
+async def test_attempts_of_pod_groups_are_counted(kit) -> None:
+    world = kit.World(preferring("a"))
+    trial = candidate(world, preferring("a"))
+    attempts = []
+
+    async def run(popped: Any) -> str:
+        attempts.append(popped.key)
+        return ""
+
+    world.scheduler.pod_group_cycle = SimpleNamespace(run=run)
+    pod = kit.make_pod("p", spec={"schedulingGroup": {"podGroupName": "g"}})
+    await world.scheduler.schedule_one(QueuedPodInfo(pod, 0.0))
+    assert attempts == ["default/p"]
+    assert trial.report.describe()["notCompared"] == {
+        "pod group": 1,
+        "extenders": 0,
+        "time": 0,
+        "error in force": 0,
+        "not copied": 0,
+    }
+    trial.end()
+    trial.pass_over_group()
+    assert trial.report.skipped["pod group"] == 1
 
 
 async def test_both_walk_the_same_nodes(kit) -> None:
