@@ -1,7 +1,6 @@
 """Plugins in processes of their own, connected before the configuration is read, which names them.
 
 A slot is a plugin name whose process may register later, while the configuration names it already.
-``proreus.remote`` is imported when there is such a process or slot: most schedulers have none.
 """
 
 from __future__ import annotations
@@ -9,16 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError, UnknownPluginSlot
 from proreus.framework.plugin import Plugin
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
-
-if TYPE_CHECKING:
-    from proreus.remote.endpoint import Endpoint
+from proreus.remote.classes import plugin_class
+from proreus.remote.connection import Connection
+from proreus.remote.descriptor import changed_fields, empty_slot, name_problem, read_descriptor
+from proreus.remote.endpoint import Endpoint
+from proreus.remote.handshake import CONNECT_TIMEOUT_SECONDS, connect, fetch_descriptor
+from proreus.remote.plugin import RemoteArgs
+from proreus.remote.process_sync import check_args
 
 log = logger(__name__)
 
@@ -36,14 +39,10 @@ class RemotePlugins:
     def __init__(self, endpoints: Sequence[Endpoint], slots: Sequence[Endpoint]) -> None:
         self._endpoints = (*endpoints, *slots)
         self._slots = {slot.descriptor.name: slot for slot in slots}
-        self.classes: dict[str, type[Plugin]] = {}
-        if self._endpoints:
-            from proreus.remote.classes import plugin_class
-
-            self.classes = {
-                endpoint.address or f"{_SLOT} {endpoint.descriptor.name}": plugin_class(endpoint)
-                for endpoint in self._endpoints
-            }
+        self.classes: dict[str, type[Plugin]] = {
+            endpoint.address or f"{_SLOT} {endpoint.descriptor.name}": plugin_class(endpoint)
+            for endpoint in self._endpoints
+        }
 
     async def register(self, address: str, posted: bytes = b"") -> Mapping[str, Any]:
         """Let the process at an address take the slot of its plugin's name; raises ``ConfigError``.
@@ -52,11 +51,6 @@ class RemotePlugins:
         Processes should register periodically: it changes nothing while they have their slot, and
         gives it back to them after a restart of proreus.
         """
-        from proreus.remote.connection import Connection
-        from proreus.remote.descriptor import changed_fields, read_descriptor
-        from proreus.remote.handshake import fetch_descriptor
-        from proreus.remote.process_sync import check_args
-
         expected = read_descriptor(posted, "what was posted") if posted else None
         connection = Connection(address)
         try:
@@ -116,8 +110,6 @@ class RemotePlugins:
 
 def _args_of(endpoint: Endpoint, config: SchedulerConfiguration) -> dict[str, dict[str, Any]]:
     """Return the arguments of a plugin in the profiles that enable it, by profile."""
-    from proreus.remote.plugin import RemoteArgs
-
     name = endpoint.descriptor.name
     return {
         profile.name: given.plain() if isinstance(given, RemoteArgs) else {}
@@ -142,21 +134,9 @@ async def connect_plugins(
     addresses: Sequence[str],
     slots: Sequence[str],
     metrics: SchedulerMetrics,
-    connect_timeout_seconds: float | None = None,
+    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> AsyncIterator[RemotePlugins]:
-    """Connect to all addresses concurrently; raises ``ConfigError`` with every problem.
-
-    ``connect_timeout_seconds``: None for the handshake's own.
-    """
-    if not addresses and not slots:
-        yield RemotePlugins((), ())
-        return
-    from proreus.remote.descriptor import empty_slot, name_problem
-    from proreus.remote.endpoint import Endpoint
-    from proreus.remote.handshake import CONNECT_TIMEOUT_SECONDS, connect
-
-    if connect_timeout_seconds is None:
-        connect_timeout_seconds = CONNECT_TIMEOUT_SECONDS
+    """Connect to all addresses concurrently; raises ``ConfigError`` with every problem."""
     async with contextlib.AsyncExitStack() as stack:
         unique = dict.fromkeys(addresses)
         connected = await asyncio.gather(

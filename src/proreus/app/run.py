@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proreus import logs
 from proreus.app.blocked_plugins import BlockedPlugins, default_path
@@ -30,6 +30,7 @@ from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
 from proreus.app.remote_plugins import connect_plugins
+from proreus.app.shadow_trials import ShadowTrials
 from proreus.app.stopping import until_set
 from proreus.app.watched_files import WatchedFiles
 from proreus.config.types import SchedulerConfiguration
@@ -38,9 +39,6 @@ from proreus.errors import ConfigError, LeaseLost, ProreusError
 from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
 from proreus.server.open_files import raise_open_files_limit
-
-if TYPE_CHECKING:
-    from proreus.app.shadow_trials import ShadowTrials
 
 log = logs.logger(__name__)
 
@@ -150,8 +148,6 @@ async def _start(
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.debugger.request)
     trials = None
     if options.shadow is not None:
-        from proreus.app.shadow_trials import ShadowTrials
-
         trials = ShadowTrials(options, process, remote_plugins, metrics, reloader)
         process.state.shadow = trials.describe
     return process, partial(_follow, reloader, trials)

@@ -5,8 +5,6 @@ The same for a process, for ``evaluate`` and for tests: only the environment dif
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
 from proreus.framework.pod_events import PodEvents
@@ -32,9 +30,8 @@ from proreus.scheduler.profile_set import ProfileSet, build_profiles
 from proreus.scheduler.rejection_watch import RejectionWatch
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
-
-if TYPE_CHECKING:
-    from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
+from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
+from proreus.scheduler.shadow_assembly import prepare_shadow
 
 
 class Assembly:
@@ -194,8 +191,6 @@ class Assembly:
         The caller sets it as ``scheduler.shadow`` once the kinds that its plugins registered are
         synced, and closes it.
         """
-        from proreus.scheduler.shadow_assembly import prepare_shadow
-
         return prepare_shadow(configuration, registry, self._environment, self._core, limits)
 
     def use(self, profile_set: ProfileSet) -> None:

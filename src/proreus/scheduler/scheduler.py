@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proreus.bounded_cache import AGE_INTERVAL_SECONDS, age_caches
 from proreus.cache.cache import Cache
@@ -41,9 +41,7 @@ from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.pod_group_cycle import PodGroupCycle
 from proreus.scheduler.profile_set import ProfileSet
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
-
-if TYPE_CHECKING:
-    from proreus.scheduler.shadow import ShadowTrial
+from proreus.scheduler.shadow import ShadowTrial
 
 log = logger(__name__)
 

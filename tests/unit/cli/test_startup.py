@@ -17,11 +17,8 @@ _LATER = (
     "requests",
     "rich",
     "watchfiles",
-    "proreus.app.shadow_trials",
     "proreus.bench",
-    "proreus.remote",
     "proreus.sandbox",
-    "proreus.scheduler.shadow",
     "proreus.testing",
 )
 """Modules that take long to import and that not every process needs, or not at once."""
