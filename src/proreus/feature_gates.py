@@ -22,7 +22,6 @@ from proreus.feature_gate_table import (
 from proreus.kubernetes_version import (
     DEFAULT_VERSION,
     SUPPORTED_VERSIONS,
-    V1_37,
     Change,
     KubernetesVersion,
 )
@@ -84,11 +83,6 @@ class FeatureGates:
             raise ConfigError(*problems)
         gates = replace(defaults, changed=MappingProxyType(_spread(given, defaults.specs)))
         problems.extend(gates._unmet_dependencies())
-        if emulation_version >= V1_37 and gates.enabled("GenericWorkload"):
-            problems.append(
-                "GenericWorkload: proreus does not schedule pod groups as Kubernetes 1.37 does; "
-                "emulate 1.36, or leave the gate off"
-            )
         if problems:
             raise ConfigError(*problems)
         return gates

@@ -124,6 +124,10 @@ class Change(Enum):
         V1_37,
         "a plugin that registers additions of nodes is not registered for changes of taints too",
     )
+    POD_GROUP_ENTITIES = (
+        V1_37,
+        "a pod group is queued, tried and backed off as a whole, and preempts as a whole",
+    )
     PREEMPTION_MESSAGE = (
         V1_37,
         "a preemption that succeeds adds its text to the message of the failed attempt",

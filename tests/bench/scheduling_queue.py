@@ -32,6 +32,7 @@ NODE_LABEL = ClusterEvent(ev.NODE, ev.UPDATE_NODE_LABEL)
 class Profile:
     pre_enqueue: dict[str, PreEnqueue] = field(default_factory=dict)
     registrations: list[EventRegistration] = field(default_factory=list)
+    group_wide: frozenset[str] = frozenset()
 
 
 def default_like_profile() -> Profile:

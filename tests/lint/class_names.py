@@ -25,6 +25,7 @@ ALLOWED = {
     "PluginTimer": _PROTOCOL,
     "PodGroupState": _PROTOCOL,
     "PodGroupStates": _PROTOCOL,
+    "PodGroupReprieve": _PROTOCOL,
     "PreemptionDryRun": _PROTOCOL,
     "WaitingPod": _PROTOCOL,
 }

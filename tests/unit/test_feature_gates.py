@@ -39,12 +39,6 @@ def test_a_gate_may_depend_on_the_minimum_compatibility_version():
     [
         ("GangScheduling=true", V1_37, "unrecognized feature gate: GangScheduling"),
         (
-            "GenericWorkload=true",
-            V1_37,
-            "GenericWorkload: proreus does not schedule pod groups as Kubernetes 1.37 does; "
-            "emulate 1.36, or leave the gate off",
-        ),
-        (
             "NodeDeclaredFeatures=false",
             V1_37,
             "cannot set feature gate NodeDeclaredFeatures to false, feature is locked to true",

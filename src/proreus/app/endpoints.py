@@ -60,7 +60,7 @@ def make_server(
                 HealthCheck("shutdown", lambda: "shutting down" if state.stopping else None),
                 HealthCheck("sched-handler-sync", why_not_synced),
             ),
-            configz=lambda: to_data(state.config),
+            configz=lambda: to_data(state.config, options.feature_gates),
             last_reload=lambda: state.last_reload,
             flags=options.flags,
             leader_pods=leader_pods,

@@ -36,6 +36,7 @@ from proreus.app.watched_files import WatchedFiles
 from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_yaml
 from proreus.errors import ConfigError, LeaseLost, ProreusError
+from proreus.feature_gates import FeatureGates
 from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
 from proreus.server.open_files import raise_open_files_limit
@@ -124,7 +125,7 @@ async def _start(
     remote_plugins.keep_for_slots(config)
     clients = await make_clients(options, config, metrics, stack)
     if options.write_config_to:
-        await _write_configuration(options.write_config_to, config)
+        await _write_configuration(options.write_config_to, config, options.feature_gates)
         return None
     emulating = await with_emulated_version(options, clients.main)
     if emulating is not options:
@@ -163,9 +164,11 @@ def _set_versions(metrics: SchedulerMetrics, options: RunOptions) -> None:
     )
 
 
-async def _write_configuration(path: str, config: SchedulerConfiguration) -> None:
+async def _write_configuration(
+    path: str, config: SchedulerConfiguration, gates: FeatureGates
+) -> None:
     try:
-        await asyncio.to_thread(Path(path).write_text, to_yaml(config))
+        await asyncio.to_thread(Path(path).write_text, to_yaml(config, gates))
     except OSError as error:
         raise ConfigError(f"--write-config-to {path}: {error.strerror or error}") from error
     log.info("Wrote configuration", file=path)

@@ -29,6 +29,7 @@ from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import Rows
+from proreus.framework.workload_forest import WorkloadForest
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
@@ -53,7 +54,8 @@ class Cache:
 
     ``assumed_ttl_seconds``: how long an assumed pod whose binding succeeded may wait for its watch
     event. None, the default, means for ever, as in kube-scheduler 1.36. ``pod_groups``: whether to
-    track PodGroups (gate GenericWorkload); event handlers add pods without a node to
+    track PodGroups (gate GenericWorkload), ``composite_pod_groups``: groups of groups as well (gate
+    CompositePodGroup); event handlers add pods without a node to
     ``pod_group_states`` themselves.
     """
 
@@ -62,6 +64,7 @@ class Cache:
         clock: Clock,
         assumed_ttl_seconds: float | None = None,
         pod_groups: bool = False,
+        composite_pod_groups: bool = False,
         *,
         removes_assumed_pods: bool = False,
     ) -> None:
@@ -69,6 +72,8 @@ class Cache:
         self.removes_assumed_pods = removes_assumed_pods
         self.table = ClusterTable()
         self.pod_group_states = PodGroupStates()
+        self.workload_forest = WorkloadForest(composite_pod_groups)
+        """The group objects; event handlers keep it up to date, except with 1.36's plugins."""
         self._groups = self.pod_group_states if pod_groups else None
         self._clock = clock
         self._assumed_ttl = assumed_ttl_seconds

@@ -6,6 +6,8 @@ assumes its pods like any other, so plugins always read the state of the current
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from proreus.framework.pod_group import PlacedPod
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.pod import Pod
@@ -58,6 +60,10 @@ class PodGroupStates:
     def get(self, key: str) -> PodGroupState | None:
         """Return the state of a group; None if none of its pods is known."""
         return self._groups.get(key)
+
+    def all(self) -> Iterable[PodGroupState]:
+        """Return the state of every group."""
+        return self._groups.values()
 
     def add(self, pod: PodInfo) -> None:
         """Add a pod without a node, or its new version."""

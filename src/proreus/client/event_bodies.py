@@ -12,7 +12,12 @@ from typing import Any
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import JsonObject, Resource
 from proreus.objects.pod import Pod
-from proreus.objects.scheduling import POD_GROUPS, PodGroup
+from proreus.objects.scheduling import (
+    COMPOSITE_POD_GROUPS,
+    POD_GROUPS,
+    CompositePodGroup,
+    PodGroup,
+)
 
 _NOTE_BYTES = 1024
 _VERB = re.compile(r"%([+\-# 0]*)(\[\d*\])?(\*|\d+)?(?:\.(\*|\d+)?)?(.?)", re.DOTALL)
@@ -42,10 +47,12 @@ class ObjectReference:
         return {key: value for key, value in fields.items() if value}
 
 
-def reference_to(obj: Pod | PodGroup) -> ObjectReference:
+def reference_to(obj: Pod | PodGroup | CompositePodGroup) -> ObjectReference:
     """Return the reference to an object, with its current resourceVersion."""
     meta = obj.metadata
-    kind: Resource[Any] = POD_GROUPS if isinstance(obj, PodGroup) else PODS
+    kind: Resource[Any] = PODS
+    if not isinstance(obj, Pod):
+        kind = POD_GROUPS if isinstance(obj, PodGroup) else COMPOSITE_POD_GROUPS
     names = kind.kind, meta.name, meta.namespace, meta.uid
     return ObjectReference(*names, kind.api_version, meta.resource_version)
 

@@ -36,7 +36,7 @@ from proreus.errors import ApiError, Conflict, NotFound
 from proreus.objects.kinds import EVENTS, EVENTS_V1
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
-from proreus.objects.scheduling import PodGroup
+from proreus.objects.scheduling import CompositePodGroup, PodGroup
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class EventRecorder:
         action: str,
         note: str,
         controller: str,
-        related: Pod | PodGroup | None = None,
+        related: Pod | PodGroup | CompositePodGroup | None = None,
     ) -> None:
         """Record an Event about a pod; ``controller`` is the profile's scheduler name."""
         secondary = None if related is None else reference_to(related)

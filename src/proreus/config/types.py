@@ -79,7 +79,7 @@ class PluginCatalog(Protocol):
         """Return a plugin's extension points as spelled in the file; empty for an unknown name.
 
         preEnqueue, queueSort, preFilter, filter, postFilter, preScore, score, reserve, permit,
-        preBind, bind, postBind, placementGenerate, placementScore.
+        preBind, bind, postBind, podGroupPostFilter, placementGenerate, placementScore.
         """
         ...
 
@@ -124,6 +124,7 @@ class Plugins(ConfigModel):
     bind: PluginSet = PluginSet()
     post_bind: PluginSet = PluginSet()
     multi_point: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
     placement_generate: PluginSet = PluginSet()
     placement_score: PluginSet = PluginSet()
 

@@ -24,6 +24,8 @@ from proreus.config.types import (
     PluginConfig,
     SchedulerConfiguration,
 )
+from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import Change
 
 _OMIT_ZEROS = (Extender, ExtenderManagedResource, ExtenderTLSConfig)
 _NEVER_OMITTED = frozenset({"url_prefix", "name"})
@@ -32,15 +34,19 @@ MASK = "REDACTED"
 _PASSWORD = re.compile(r"(//[^/@:]*:)[^/]*(?=@)")
 
 
-def to_data(config: SchedulerConfiguration) -> dict[str, Any]:
-    """Return the configuration as plain data."""
-    return {"apiVersion": API_VERSION, "kind": KIND, **_fields(config)}
+def to_data(config: SchedulerConfiguration, gates: FeatureGates) -> dict[str, Any]:
+    """Return the configuration as plain data, in the fields of the emulated version."""
+    data = {"apiVersion": API_VERSION, "kind": KIND, **_fields(config)}
+    if not gates.includes(Change.POD_GROUP_ENTITIES):
+        for profile in data.get("profiles", ()):
+            profile["plugins"].pop("podGroupPostFilter")
+    return data
 
 
-def to_yaml(config: SchedulerConfiguration) -> str:
+def to_yaml(config: SchedulerConfiguration, gates: FeatureGates) -> str:
     """Return the configuration as YAML, keys sorted."""
     text: str = yaml.dump(
-        to_data(config), Dumper=_Dumper, default_flow_style=False, allow_unicode=True
+        to_data(config, gates), Dumper=_Dumper, default_flow_style=False, allow_unicode=True
     )
     return text
 

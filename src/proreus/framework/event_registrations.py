@@ -5,7 +5,7 @@ The queue does not import the runtime; it gets these values instead of plugins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from proreus.framework.events import ADD, NODE, UPDATE_NODE_TAINT, ClusterEvent
@@ -25,6 +25,11 @@ class QueueProfile(Protocol):
     @property
     def pre_enqueue(self) -> Mapping[str, PreEnqueue]:
         """PreEnqueue plugins by name, in the profile's order."""
+        ...
+
+    @property
+    def group_wide(self) -> Collection[str]:
+        """The PreEnqueue plugins whose result is the same for all pods of a PodGroup."""
         ...
 
     @property

@@ -19,6 +19,7 @@ __all__ = [
     "ALL_EVENTS",
     "ANY",
     "ASSIGNED_POD",
+    "COMPOSITE_POD_GROUP",
     "CSI_DRIVER",
     "CSI_NODE",
     "CSI_STORAGE_CAPACITY",
@@ -150,6 +151,7 @@ RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
 DEVICE_CLASS = "resource.k8s.io/DeviceClass"
 DEVICE_TAINT_RULE = "resource.k8s.io/DeviceTaintRule"
 POD_GROUP = "scheduling.k8s.io/PodGroup"
+COMPOSITE_POD_GROUP = "scheduling.k8s.io/CompositePodGroup"
 ANY = "*"
 """Any resource."""
 
@@ -248,6 +250,7 @@ ALL_EVENTS: tuple[ClusterEvent, ...] = tuple(
 """The registrations of a plugin that does not define ``events_to_register``."""
 
 
-def all_events(pod_groups: bool) -> tuple[ClusterEvent, ...]:
-    """Return ``ALL_EVENTS``, with PodGroups where gate GenericWorkload is on."""
-    return (*ALL_EVENTS, ClusterEvent(POD_GROUP, ALL)) if pod_groups else ALL_EVENTS
+def all_events(pod_groups: bool, composite: bool = False) -> tuple[ClusterEvent, ...]:
+    """Return ``ALL_EVENTS``, with groups if gates GenericWorkload, CompositePodGroup are on."""
+    groups = [POD_GROUP] * pod_groups + [COMPOSITE_POD_GROUP] * composite
+    return (*ALL_EVENTS, *(ClusterEvent(group, ALL) for group in groups))

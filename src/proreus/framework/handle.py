@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     from proreus.feature_gates import FeatureGates
     from proreus.framework.cycle_state import CycleState
     from proreus.framework.events import ClusterEvent
+    from proreus.framework.node_info import NodeInfo
     from proreus.framework.node_table import NodeTable
     from proreus.framework.nominated_pods import NominatedPodsByRow, Nominator
-    from proreus.framework.pod_group import PodGroupStates
+    from proreus.framework.pod_group import PlacedPod, PodGroupStates, ProposedAssignment
     from proreus.framework.pod_info import PodInfo
     from proreus.framework.post_filter_result import Victims
     from proreus.framework.status import Status
     from proreus.framework.verdicts import BoolArray, Rows, Verdicts
+    from proreus.framework.workload_forest import WorkloadForest
     from proreus.metrics import SchedulerMetrics
     from proreus.objects.pod import Pod
-    from proreus.objects.scheduling import PodGroup
+    from proreus.objects.scheduling import CompositePodGroup, PodGroup
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -139,7 +141,7 @@ class EventRecorder(Protocol):
         action: str,
         note: str,
         controller: str,
-        related: Pod | PodGroup | None = None,
+        related: Pod | PodGroup | CompositePodGroup | None = None,
     ) -> None:
         """Record an Event about a pod; ``controller`` is the profile's scheduler name.
 
@@ -180,6 +182,15 @@ class PreemptionDryRun(Protocol):
 
     def error(self, row: int) -> Status | None:
         """Return the Error that a plugin returned for a row so far, or None."""
+        ...
+
+
+class PodGroupReprieve(Protocol):
+    """Puts victims back as long as the pods of a group, which have no node, fit where they go."""
+
+    def reprieve(self, unit: Sequence[PlacedPod]) -> bool:
+        """Put the pods of a unit back on their nodes; return False if the group does not fit then,
+        and they were removed again. Raises ``PluginError``."""
         ...
 
 
@@ -235,6 +246,12 @@ class Handle(Protocol):
         ...
 
     @property
+    def workload_forest(self) -> WorkloadForest:
+        """The PodGroups and CompositePodGroups; none are known unless gate GenericWorkload is on,
+        and none with the plugins of Kubernetes 1.36."""
+        ...
+
+    @property
     def api(self) -> ApiWriter:
         """Writes to the apiserver."""
         ...
@@ -284,6 +301,25 @@ class Handle(Protocol):
         potential_victims: Sequence[Sequence[PodInfo]],
     ) -> PreemptionDryRun:
         """Start a dry run on rows of ``nodes`` with these potential victims, by row.
+
+        It must be finished before anything is awaited.
+        """
+        ...
+
+    def run_pre_filter_extension_add_pod(
+        self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo
+    ) -> None:
+        """Update a clone of a pod's ``state`` for another pod that was added to a node."""
+        ...
+
+    def run_pre_filter_extension_remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo
+    ) -> None:
+        """Update a clone of a pod's ``state`` for another pod that was removed from a node."""
+        ...
+
+    def pod_group_reprieve(self, assignments: Sequence[ProposedAssignment]) -> PodGroupReprieve:
+        """Return what puts victims back on ``nodes`` as long as a group's assignments fit.
 
         It must be finished before anything is awaited.
         """

@@ -164,8 +164,10 @@ class NodeTable:
 
     def rows_of(self, names: Iterable[str]) -> Rows:
         """Return the rows of the named nodes, ascending; unknown names are ignored."""
-        rows = sorted(row for row in map(self.rows.get, names) if row is not None)
-        return np.array(rows, dtype=np.intp)
+        rows = np.fromiter((self.rows.get(name, -1) for name in names), dtype=np.intp)
+        rows = rows[rows >= 0]
+        rows.sort()
+        return rows
 
     # ---- other tables --------------------------------------------------------------------------
 

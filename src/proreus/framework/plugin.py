@@ -12,7 +12,7 @@ derives the other. The runtime calls the columnar form for many rows, the per-no
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,13 +25,19 @@ from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin_health import PluginHealth
-from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
+from proreus.framework.pod_group import (
+    Placement,
+    PlacementProgress,
+    PodGroupAssignments,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    SchedulePodGroup,
+)
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.metrics import Counter
-from proreus.objects.scheduling import PodGroup
 
 MIN_SCORE = 0
 """The lowest score of a node, after ``normalize``."""
@@ -178,6 +184,9 @@ class FetchingPlugin(Plugin):
 class PreEnqueuePlugin(Plugin):
     """Decides whether a pod may enter the active queue."""
 
+    group_wide: ClassVar[bool] = False
+    """Whether the result is the same for all pods of a PodGroup: it is asked for one of them."""
+
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Called before the pod enters the active queue; any status but success gates it."""
         raise NotImplementedError
@@ -298,20 +307,38 @@ class PostFilterPlugin(Plugin):
 
 
 class PodGroupPostFilterPlugin(Plugin):
-    """Preempts for a whole PodGroup; enabled together with PostFilter (gate
-    WorkloadAwarePreemption)."""
+    """Tries to make a whole PodGroup schedulable that did not fit (gate GenericWorkload).
+
+    With the plugins of Kubernetes 1.36 it is enabled together with PostFilter, and called with gate
+    WorkloadAwarePreemption only.
+    """
 
     async def pod_group_post_filter(
-        self,
-        group: PodGroup,
-        pods: Sequence[PodInfo],
-        fits: Callable[[], Awaitable[Status | None]],
-    ) -> Status | None:
-        """Called when the group did not fit. None: victims are being evicted for it.
+        self, state: CycleState, group: PodGroupInfo, schedule: SchedulePodGroup
+    ) -> PodGroupPostFilterResult:
+        """Called once when the group did not fit, after its dry run was undone.
 
-        ``fits`` runs a dry run of the group on the nodes as they are at that moment, without
-        PostFilter; None means that it fits. The plugin may remove pods from ``handle.nodes``
-        meanwhile, and must have added them again when it returns.
+        ``state``: what plugins keep about the group's cycle. ``schedule`` makes another dry run of
+        the group, without any PostFilter; the plugin may have removed pods from ``handle.nodes``,
+        and must have added them again when it returns. Success and Unresolvable end the point,
+        after Unschedulable the next plugin is called.
+        """
+        raise NotImplementedError
+
+
+class PlacementFeasiblePlugin(Plugin):
+    """Decides whether a PodGroup can still be scheduled, and whether enough of it is.
+
+    It is no extension point of the configuration: each enabled plugin that defines it is called.
+    """
+
+    def placement_feasible(
+        self, state: CycleState, group: PodGroupInfo, progress: PlacementProgress
+    ) -> Status | None:
+        """Called before the first pod (or child group) is tried, and after each of them.
+
+        Unschedulable: the group cannot be scheduled any more, and nothing else is tried. Wait: not
+        enough yet. None: enough, the rest is welcome.
         """
         raise NotImplementedError
 
@@ -415,8 +442,9 @@ class PlacementGeneratePlugin(Plugin):
     def generate_placements(
         self, state: CycleState, group: PodGroupInfo, nodes: NodeTable
     ) -> Sequence[Placement] | Status:
-        """Called once a cycle of a group, with the whole cluster. A dry run is made in each
-        placement. An empty result, or Unschedulable, rejects the group."""
+        """Called once a cycle of a group, with the nodes that its parent's placement leaves, the
+        whole cluster as a rule. A dry run is made in each placement. An empty result, or
+        Unschedulable, rejects the group."""
         raise NotImplementedError
 
 
@@ -450,6 +478,7 @@ POINTS: dict[str, type[Plugin]] = {
     "preBind": PreBindPlugin,
     "bind": BindPlugin,
     "postBind": PostBindPlugin,
+    "podGroupPostFilter": PodGroupPostFilterPlugin,
     "placementGenerate": PlacementGeneratePlugin,
     "placementScore": PlacementScorePlugin,
 }

@@ -6,17 +6,34 @@ of a whole group. Unrelated to ``pod_label_groups``, which groups pods by labels
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import NominatingInfo
+from proreus.framework.status import Status
+from proreus.objects.scheduling import CompositePodGroup, EntityKey, PodGroup
 
 POD_GROUP_SCHEDULING_CYCLE = "proreus/pod-group-dry-run"
-"""``CycleState`` key that is present while a pod is scheduled in a dry run of its whole group.
+"""``CycleState`` key of a ``PodGroupSchedulingCycle``, there in a dry run of the pod's group."""
 
-The value is the number of the group's pods that had a node before the dry run began.
-"""
+
+FILTER_VERDICTS = "proreus/filter-verdicts"
+"""``CycleState`` key of the ``Verdicts`` of a pod that did not fit in a dry run of its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupSchedulingCycle:
+    """The scheduling cycle of a whole group, which the cycles of its pods refer to.
+
+    ``scheduled_before``: how many pods of the group had a node before it began. ``state``: data of
+    plugins that all these pods share.
+    """
+
+    scheduled_before: int = 0
+    state: CycleState = field(default_factory=CycleState)
 
 
 class PlacedPod(NamedTuple):
@@ -61,19 +78,51 @@ class PodGroupStates(Protocol):
         """Return the state of a group by ``namespace/name``; None if none of its pods is known."""
         ...
 
+    def all(self) -> Iterable[PodGroupState]:
+        """Return the state of every group."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class PodGroupInfo:
-    """A group, ``namespace`` and ``name``: ``pods`` are to be placed now, in their order."""
+    """A group, ``namespace`` and ``name``: ``pods`` are to be placed now, in their order.
+
+    ``group``: the API object. A CompositePodGroup has no pods but ``children``, the oldest first.
+    """
 
     namespace: str
     name: str
     pods: tuple[PodInfo, ...]
+    group: PodGroup | CompositePodGroup | None = None
+    children: tuple[PodGroupInfo, ...] = ()
 
     @property
     def key(self) -> str:
         """``namespace/name``"""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def entity_key(self) -> EntityKey:
+        """The key of the API object, which has to be known."""
+        assert self.group is not None
+        return self.group.key
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether it is a CompositePodGroup."""
+        return isinstance(self.group, CompositePodGroup)
+
+    @property
+    def unscheduled_pods(self) -> tuple[PodInfo, ...]:
+        """The pods that are to be placed now, those of all groups below included."""
+        return self.pods + tuple(pod for child in self.children for pod in child.unscheduled_pods)
+
+    @property
+    def leaves(self) -> tuple[PodGroupInfo, ...]:
+        """The PodGroups at or below this group."""
+        if not self.is_composite:
+            return (self,)
+        return tuple(leaf for child in self.children for leaf in child.leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +136,44 @@ class Placement:
     node_names: Collection[str] | None
 
 
+class PlacementProgress(NamedTuple):
+    """How far the dry run of a group is: pods, or child groups of a CompositePodGroup.
+
+    ``remaining``: those that are still to be tried. ``scheduled``: those that fit, or have a node.
+    """
+
+    remaining: int
+    scheduled: int = 0
+
+
+class ProposedAssignment(NamedTuple):
+    """A pod of a group that fits, its node, and the state of its cycle in the dry run."""
+
+    pod: PodInfo
+    node_name: str
+    state: CycleState
+
+
 @dataclass(frozen=True, slots=True)
 class PodGroupAssignments:
     """The result of a dry run in one ``placement``: the ``pods`` that fit, with their nodes."""
 
     placement: Placement
     pods: tuple[PlacedPod, ...]
+
+
+SchedulePodGroup = Callable[[], Awaitable[Sequence[ProposedAssignment] | Status]]
+"""Makes a dry run of a group on the nodes as they are now; returns its assignments, or why it does
+not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupPostFilterResult:
+    """What a PodGroupPostFilter plugin returns.
+
+    ``status``: Success, with or without a reason, if the group may fit once victims are gone; then
+    ``nominating`` has new nominations by ``namespace/name`` of the pods.
+    """
+
+    status: Status
+    nominating: Mapping[str, NominatingInfo] = field(default_factory=dict)

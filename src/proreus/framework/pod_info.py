@@ -9,12 +9,13 @@ Example: a container requests cpu 500m and no memory. ``requests.amounts`` is {"
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proreus.bounded_cache import BoundedCache
+from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.read_only import ReadOnlyDict
 from proreus.kubernetes_version import Change
 from proreus.objects.meta import key_of
@@ -278,35 +279,20 @@ def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
 
 
 @dataclass(slots=True, eq=False)
-class QueuedPodInfo:
+class QueuedPodInfo(QueueingParams):
     """A pod in the scheduling queue, with the history of its attempts.
 
     ``info``: the pod. ``timestamp``: when it last entered the queue, in seconds of
-    ``Clock.monotonic``, as are ``initial_attempt_timestamp`` (None: not tried yet) and
-    ``backoff_expiration`` (None: not in back-off). ``attempts``: how often it was tried;
-    ``unschedulable_count``, how often it was rejected; ``consecutive_errors_count``, how many
-    attempts in a row failed with an error. ``unschedulable_plugins`` and ``pending_plugins``: the
-    plugins that rejected it, kept after the pop until an attempt fails. ``gating_plugin``: the
-    PreEnqueue plugin that gates it, or "". ``flush_timestamp``: when the flush of pods that waited
-    too long last moved it, or tried to.
+    ``Clock.monotonic``. The rest: see ``QueueingParams``.
     """
 
     info: PodInfo
     timestamp: float
-    attempts: int = 0
-    unschedulable_count: int = 0
-    consecutive_errors_count: int = 0
-    backoff_expiration: float | None = None
-    initial_attempt_timestamp: float | None = None
-    unschedulable_plugins: set[str] = field(default_factory=set)
-    pending_plugins: set[str] = field(default_factory=set)
-    gating_plugin: str = ""
-    was_flushed_from_unschedulable: bool = False
-    flush_timestamp: float = 0.0
-    cost_seconds: float = 0.0
-    """The computing time of its last attempt if that delayed other pods, else 0."""
-    consecutive_overruns: int = 0
-    """How many attempts in a row exceeded their time budget."""
+
+    @property
+    def type(self) -> str:
+        """``pod``, in metrics; a group is a ``podgroup``."""
+        return "pod"
 
     @property
     def pod(self) -> Pod:
@@ -324,19 +310,14 @@ class QueuedPodInfo:
         return self.info.key
 
     @property
-    def gated(self) -> bool:
-        """Whether a PreEnqueue plugin gates it."""
-        return bool(self.gating_plugin)
+    def priority(self) -> int:
+        """Priority of the pod."""
+        return self.info.priority
 
     @property
-    def costly(self) -> bool:
-        """Whether its last attempt delayed other pods."""
-        return self.cost_seconds > 0
-
-    @property
-    def rejectors(self) -> set[str]:
-        """All plugins that rejected it."""
-        return self.unschedulable_plugins | self.pending_plugins
+    def queued_pods(self) -> Sequence[QueuedPodInfo]:
+        """The pod itself; those of a group are several (``QueuedPodGroupInfo``)."""
+        return (self,)
 
 
 def amounts_of(resources: Mapping[str, str | int | float]) -> dict[str, int]:

@@ -100,6 +100,74 @@ class SchedulerMetrics(VersionedMetrics):
             _ATTEMPT,
         ).labels()
 
+    def describe_placements(self) -> None:
+        """Add what is counted of the placements of PodGroups."""
+        self.generated_placements_total = self.counter(
+            "scheduler_generated_placements_total",
+            "ALPHA",
+            "Placements that were generated for pod groups.",
+            "profile",
+        )
+        self.placement_evaluations_total = self.counter(
+            "scheduler_placement_evaluations_total",
+            "ALPHA",
+            "Placements in which a pod group was tried: feasible or infeasible.",
+            "result",
+            "profile",
+        )
+        self.placement_evaluation_duration_seconds = self.histogram(
+            "scheduler_placement_evaluation_duration_seconds",
+            "ALPHA",
+            "Seconds that it took to try a pod group in one placement.",
+            exponential(0.001, 2, 15),
+            "result",
+            "profile",
+        )
+
+    def describe_group_preemption(self) -> None:
+        """Add what is counted of preemptions where pod groups preempt, or are preempted."""
+        self.workload_preemption_attempts_total = self.counter(
+            "scheduler_workload_preemption_attempts_total",
+            "ALPHA",
+            "Attempts to preempt pods for a pod group, by the status that they ended with.",
+            "result",
+        )
+        self.workload_preemption_victims = self.histogram(
+            "scheduler_workload_preemption_victims",
+            "ALPHA",
+            "Pods that were chosen as victims of one preemption by a pod group.",
+            exponential(1, 2, 11),
+        ).labels()
+        self.preemption_workload_disruptions = self.histogram(
+            "scheduler_preemption_workload_disruptions",
+            "ALPHA",
+            "Pod groups that lose pods by one preemption, by what preempts.",
+            exponential(1, 2, 11),
+            "preemptor",
+        )
+        self.preemption_evaluation_duration_seconds = self.histogram(
+            "scheduler_preemption_evaluation_duration_seconds",
+            "ALPHA",
+            "Seconds that it took to find the victims of a preemption.",
+            exponential(0.001, 2, 16),
+            "preemptor",
+            "result",
+        )
+        self.preemption_execution_duration_seconds = self.histogram(
+            "scheduler_preemption_execution_duration_seconds",
+            "ALPHA",
+            "Seconds that it took to evict the victims of a preemption.",
+            exponential(0.001, 2, 16),
+            "preemptor",
+            "result",
+        )
+        self.preemption_pdb_violations_total = self.counter(
+            "scheduler_preemption_pdb_violations_total",
+            "ALPHA",
+            "PodDisruptionBudgets that preemptions violated, by what preempts.",
+            "preemptor",
+        )
+
     def _describe_framework(self) -> None:
         self.framework_extension_point_duration_seconds = self.histogram(
             "scheduler_framework_extension_point_duration_seconds",

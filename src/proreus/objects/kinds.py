@@ -11,7 +11,7 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.resource_claims import RESOURCE_CLAIMS
-from proreus.objects.scheduling import POD_GROUPS
+from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 from proreus.objects.storage import STORAGE_KINDS
 from proreus.objects.workloads import WORKLOAD_KINDS
 
@@ -35,6 +35,7 @@ BY_KIND: dict[str, Resource[Any]] = {
         *SCHEDULED_KINDS,
         POD_DISRUPTION_BUDGETS,
         POD_GROUPS,
+        COMPOSITE_POD_GROUPS,
         *WORKLOAD_KINDS,
         RESOURCE_CLAIMS,
         DEVICE_CLASSES,

@@ -1,18 +1,44 @@
-"""scheduling.k8s.io/v1alpha2 PodGroup: pods that are scheduled together (KEP-4671).
+"""scheduling.k8s.io PodGroup and CompositePodGroup: pods that are scheduled together (KEP-4671).
 
-Alpha, behind gate GenericWorkload; field names are those of 1.36 and may change.
+Behind gates GenericWorkload and CompositePodGroup. A PodGroup is read in v1beta1, and in v1alpha2,
+which differs in ``disruptionMode``, from Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from proreus.kubernetes_version import V1_36
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
 from proreus.objects.pod import Pod, PodResourceClaimStatus
 
 POD_GROUP_SCHEDULED = "PodGroupScheduled"
-"""The condition type for a scheduled group; it never becomes False again."""
+"""The condition type for a scheduled group up to 1.36; it never becomes False again."""
 
-DISRUPTED_AS_GROUP = "PodGroup"
-"""The disruption mode of a group whose pods may only be evicted together."""
+POD_GROUP_INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+"""The condition type for a group that was scheduled once; it never becomes False again."""
+
+POD_GROUP_TYPE = "podgroup"
+COMPOSITE_POD_GROUP_TYPE = "compositepodgroup"
+
+_DISRUPTED_AS_GROUP = "PodGroup"
+"""The disruption mode in v1alpha2 of a group whose pods may only be evicted together."""
+
+
+class EntityKey(NamedTuple):
+    """A PodGroup or CompositePodGroup by its ``type``, ``namespace`` and ``name``."""
+
+    type: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}/{self.namespace}/{self.name}"
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether it is a CompositePodGroup."""
+        return self.type == COMPOSITE_POD_GROUP_TYPE
 
 
 class BasicSchedulingPolicy(ApiStruct, frozen=True):
@@ -52,15 +78,35 @@ class PodGroupResourceClaim(ApiStruct, frozen=True):
     resource_claim_template_name: str | None = None
 
 
+class SingleDisruptionMode(ApiStruct, frozen=True):
+    """Pods of the group may be evicted one by one."""
+
+
+class AllDisruptionMode(ApiStruct, frozen=True):
+    """Pods of the group may only be evicted together."""
+
+
+class DisruptionMode(ApiStruct, frozen=True):
+    """Exactly one of the modes is set."""
+
+    single: SingleDisruptionMode | None = None
+    all: AllDisruptionMode | None = None
+
+
 class PodGroupSpec(ApiStruct, frozen=True):
-    """The desired state of a group. ``disruption_mode``: Pod (the default) or PodGroup."""
+    """The desired state of a group.
+
+    ``disruption_mode``: in v1alpha2 a text, Pod (the default) or PodGroup.
+    """
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
-    disruption_mode: str = ""
+    disruption_mode: str | DisruptionMode | None = None
     priority: int | None = None
     priority_class_name: str = ""
+    preemption_policy: str | None = None
     resource_claims: tuple[PodGroupResourceClaim, ...] = ()
+    parent_composite_pod_group_name: str | None = None
 
 
 class Condition(ApiStruct, frozen=True):
@@ -89,22 +135,121 @@ class PodGroup(ApiStruct, frozen=True):
     status: PodGroupStatus = PodGroupStatus()
 
     @property
+    def key(self) -> EntityKey:
+        """The key of the group."""
+        return EntityKey(POD_GROUP_TYPE, self.metadata.namespace, self.metadata.name)
+
+    @property
     def topology_keys(self) -> tuple[str, ...]:
         """The labels in which the group's nodes must agree."""
-        constraints = self.spec.scheduling_constraints
-        return () if constraints is None else tuple(one.key for one in constraints.topology)
+        return _topology_keys(self.spec.scheduling_constraints)
 
     @property
     def priority(self) -> int:
         """Priority of the group as a whole."""
         return self.spec.priority or 0
 
+    @property
+    def min_count(self) -> int:
+        """How many of its pods have to be scheduled together: 1 for a basic group."""
+        gang = self.spec.scheduling_policy.gang
+        return 1 if gang is None else gang.min_count
+
+    @property
+    def disrupted_as_whole(self) -> bool:
+        """Whether its pods may only be evicted together."""
+        return _disrupted_as_whole(self.spec.disruption_mode)
+
     def condition(self, type_: str) -> Condition | None:
         """Return the condition of a type, or None."""
         return next((one for one in self.status.conditions if one.type == type_), None)
 
 
-POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", True, PodGroup)
+class CompositeGangSchedulingPolicy(ApiStruct, frozen=True):
+    """All or nothing: no pod starts before ``min_group_count`` child groups can."""
+
+    min_group_count: int = 0
+
+
+class CompositePodGroupSchedulingPolicy(ApiStruct, frozen=True):
+    """Exactly one of the policies is set."""
+
+    basic: BasicSchedulingPolicy | None = None
+    gang: CompositeGangSchedulingPolicy | None = None
+
+
+class CompositePodGroupSpec(ApiStruct, frozen=True):
+    """The desired state of a group of groups."""
+
+    scheduling_policy: CompositePodGroupSchedulingPolicy = CompositePodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    disruption_mode: DisruptionMode | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    parent_composite_pod_group_name: str | None = None
+
+
+class CompositePodGroup(ApiStruct, frozen=True):
+    """A group of PodGroups and CompositePodGroups; these name it as their parent."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()
+
+    @property
+    def key(self) -> EntityKey:
+        """The key of the group."""
+        return EntityKey(COMPOSITE_POD_GROUP_TYPE, self.metadata.namespace, self.metadata.name)
+
+    @property
+    def topology_keys(self) -> tuple[str, ...]:
+        """The labels in which the group's nodes must agree."""
+        return _topology_keys(self.spec.scheduling_constraints)
+
+    @property
+    def priority(self) -> int:
+        """Priority of the group as a whole."""
+        return self.spec.priority or 0
+
+    @property
+    def min_count(self) -> int:
+        """How many of its child groups have to be scheduled together: 1 for a basic group."""
+        gang = self.spec.scheduling_policy.gang
+        return 1 if gang is None else gang.min_group_count
+
+    @property
+    def disrupted_as_whole(self) -> bool:
+        """Whether the pods of all its groups may only be evicted together."""
+        return _disrupted_as_whole(self.spec.disruption_mode)
+
+
+def _topology_keys(constraints: PodGroupSchedulingConstraints | None) -> tuple[str, ...]:
+    return () if constraints is None else tuple(one.key for one in constraints.topology)
+
+
+def _disrupted_as_whole(mode: str | DisruptionMode | None) -> bool:
+    if isinstance(mode, DisruptionMode):
+        return mode.all is not None
+    return mode == _DISRUPTED_AS_GROUP
+
+
+POD_GROUPS = Resource(
+    "scheduling.k8s.io",
+    "v1beta1",
+    "podgroups",
+    "PodGroup",
+    True,
+    PodGroup,
+    until=(V1_36, "v1alpha2"),
+)
+COMPOSITE_POD_GROUPS = Resource(
+    "scheduling.k8s.io",
+    "v1alpha3",
+    "compositepodgroups",
+    "CompositePodGroup",
+    True,
+    CompositePodGroup,
+)
 
 
 def pod_group_key(pod: Pod) -> str:
@@ -113,3 +258,11 @@ def pod_group_key(pod: Pod) -> str:
     if group is None or not group.pod_group_name:
         return ""
     return f"{pod.metadata.namespace}/{group.pod_group_name}"
+
+
+def pod_group_entity_key(pod: Pod) -> EntityKey | None:
+    """Return the key of a pod's group, None if it has none."""
+    group = pod.spec.scheduling_group
+    if group is None or not group.pod_group_name:
+        return None
+    return EntityKey(POD_GROUP_TYPE, pod.metadata.namespace, group.pod_group_name)

@@ -17,7 +17,7 @@ from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.merge_patch import merge_patch
 from proreus.objects.meta import Resource, key_of
 from proreus.objects.pod import Pod
-from proreus.objects.scheduling import PodGroup
+from proreus.objects.scheduling import CompositePodGroup, PodGroup
 
 T = TypeVar("T")
 
@@ -303,7 +303,7 @@ class FakeRecorder:
         action: str,
         note: str,
         controller: str,
-        related: Pod | PodGroup | None = None,
+        related: Pod | PodGroup | CompositePodGroup | None = None,
     ) -> None:
         """Record an Event."""
         self.events.append((key_of(regarding), reason, note))

@@ -12,6 +12,7 @@ from proreus.clock import FakeClock
 from proreus.config.types import SchedulerConfiguration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.attempt_budget import Stopwatch
+from proreus.framework.queued_pod_group import QueuedEntityInfo
 from proreus.metrics import SchedulerMetrics
 from proreus.offline.api import FakeRecorder, InMemoryApi
 from proreus.offline.spawned_tasks import SpawnedTasks
@@ -148,13 +149,14 @@ class OfflineCluster:
     async def schedule_next(self) -> tuple[str, str] | None:
         """Schedule the next pod and settle; return its key and node name ("": none), or None.
 
-        A pod whose binding failed has no node.
-
-        None means that the active queue is empty.
+        A pod whose binding failed has no node. Of a group: the key of its first pod. None means
+        that the active queue is empty.
         """
         queued = self.scheduler.queue.pop()
-        if queued is None:
-            return None
+        return None if queued is None else await self.schedule_popped(queued)
+
+    async def schedule_popped(self, queued: QueuedEntityInfo) -> tuple[str, str]:
+        """Schedule a popped pod or group; see ``schedule_next``."""
         # kube-scheduler updates the node order in every cycle; ours is updated when it is read,
         # which a cycle does not do if every result is cached.
         self.scheduler.cache.node_order()

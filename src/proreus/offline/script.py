@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from proreus.errors import ConfigError
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS
+from proreus.objects.scheduling import POD_GROUPS
 from proreus.objects.storage import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from proreus.offline.api import JsonObject
 from proreus.offline.cluster import OfflineCluster
 from proreus.offline.fake_extenders import FakeExtenders, check_behaviours
+
+JsonList = list[Any]
 
 _STEP_SECONDS = 0.01
 """How far the clock moves at the beginning of every step of a script."""
@@ -30,9 +35,11 @@ class Script:
         self._extenders = extenders
         self._bound_before = 0
         observations: dict[str, Callable[[], object]] = {
+            "incomplete": self._incomplete,
             "waiting": self._waiting,
             "bound": self._newly_bound,
             "conditions": self._conditions,
+            "groups": self._groups,
             "claims": self._claims,
             "calls": extenders.take_calls,
         }
@@ -46,7 +53,7 @@ class Script:
         cluster = self._cluster
         await cluster.pass_time(_STEP_SECONDS)
         gone_before, self._bound_before = len(cluster.api.deleted), len(cluster.api.bound)
-        popped: list[list[str]] = []
+        popped: list[JsonList] = []
         if "add" in step:
             cluster.api.add(step["add"])
         elif "patch" in step:
@@ -67,22 +74,34 @@ class Script:
         await cluster.settle()
         return self._moment(popped, cluster.api.deleted[gone_before:])
 
-    async def _schedule(self, times: int) -> list[list[str]]:
+    async def _schedule(self, times: int) -> list[JsonList]:
         popped = []
         queue = self._cluster.scheduler.queue
         for turn in range(times):
-            if not (queue.active_pods() or queue.backoff_pods()):
+            if not queue.poppable:
                 break
             if turn:
                 await self._cluster.pass_time(_STEP_SECONDS)
-            outcome = await self._cluster.schedule_next()
+            outcome = await self._schedule_next()
             if outcome is None:
                 break
-            key, node_name = outcome
-            popped.append([_name(key), node_name])
+            popped.append(outcome)
         return popped
 
-    def _moment(self, popped: list[list[str]], gone: list[str]) -> JsonObject:
+    async def _schedule_next(self) -> JsonList | None:
+        """Schedule the next pod or group; return its name and node, or the nodes of its pods."""
+        cluster = self._cluster
+        queued = cluster.scheduler.queue.pop()
+        if queued is None:
+            return None
+        pods = [pod.info for pod in queued.queued_pods]
+        key, node_name = await cluster.schedule_popped(queued)
+        if isinstance(queued, QueuedPodGroupInfo):
+            cache = cluster.scheduler.cache
+            return [queued.root.name, {pod.name: cache.node_of(pod.uid) for pod in pods}]
+        return [_name(key), node_name]
+
+    def _moment(self, popped: list[JsonList], gone: list[str]) -> JsonObject:
         queue = self._cluster.scheduler.queue
         moment: JsonObject = {
             "popped": popped,
@@ -104,6 +123,20 @@ class Script:
     def _pods(self) -> Iterable[Pod]:
         return self._cluster.api.store(PODS).values()
 
+    def _incomplete(self) -> list[str]:
+        groups = self._cluster.scheduler.queue.pod_groups
+        return [] if groups is None else _names(groups.incomplete.values())
+
+    def _groups(self) -> dict[str, dict[str, list[str]]]:
+        return {
+            group.metadata.name: {
+                one.type: [one.status, one.reason, _without_placement(one.message)]
+                for one in group.status.conditions
+            }
+            for group in self._cluster.api.store(POD_GROUPS).values()
+            if group.status.conditions
+        }
+
     def _waiting(self) -> list[str]:
         assumed = self._cluster.scheduler.cache.assumed_pods()
         return sorted(pod.name for pod in assumed)
@@ -116,7 +149,8 @@ class Script:
         for pod in self._pods():
             condition = condition_of(pod, "PodScheduled")
             if not pod.spec.node_name and condition is not None:
-                found[pod.metadata.name] = f"{condition.reason}: {condition.message}"
+                message = _without_placement(condition.message)
+                found[pod.metadata.name] = f"{condition.reason}: {message}"
         return found
 
     def _claims(self) -> dict[str, str]:
@@ -144,6 +178,11 @@ class Script:
 
 def _names(pods: Iterable[QueuedPodInfo]) -> list[str]:
     return sorted(queued.info.name for queued in pods)
+
+
+def _without_placement(message: str) -> str:
+    """Return a message without what it says of one of several placements, an arbitrary one."""
+    return message.partition(", first placement status")[0]
 
 
 def _name(key: str) -> str:

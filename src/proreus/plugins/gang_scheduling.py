@@ -1,7 +1,12 @@
-"""GangScheduling: bind the pods of a gang together or not at all (KEP-4671, gate GangScheduling).
+"""GangScheduling: bind the pods of a gang together or not at all (KEP-4671, gate GenericWorkload).
 
-PreEnqueue gates a gang's pods until ``minCount`` of them exist, and Permit lets them wait until
-``minCount`` of them have a node. The pod group cycle schedules all of them in one attempt.
+PreEnqueue gates a gang's pods until ``minCount`` of them exist, PlacementFeasible ends a dry run of
+the gang in which that many cannot fit any more, and Permit lets pods wait until ``minCount`` of
+them have a node. The pod group cycle schedules all of them in one attempt. With gate
+CompositePodGroup a tree of groups is one gang: of each CompositePodGroup ``minGroupCount`` children
+have to be ready.
+
+Up to 1.36 it has a gate of its own, and Permit takes the part of PlacementFeasible.
 
 Worked example: ``minCount`` is 3. Two pods are created and gated; the third ungates all. The first
 two to get a node wait on permit, the third allows them.
@@ -9,19 +14,41 @@ two to get a node wait on permit, the third allows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
+from functools import partial
 from typing import Any
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.events import ADD, POD, POD_GROUP, ClusterEvent
+from proreus.framework.events import (
+    ADD,
+    COMPOSITE_POD_GROUP,
+    POD,
+    POD_GROUP,
+    UPDATE,
+    ClusterEvent,
+)
 from proreus.framework.handle import Handle
-from proreus.framework.plugin import PermitPlugin, PreEnqueuePlugin
-from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE
+from proreus.framework.plugin import PermitPlugin, PlacementFeasiblePlugin, PreEnqueuePlugin
+from proreus.framework.pod_group import (
+    POD_GROUP_SCHEDULING_CYCLE,
+    PlacementProgress,
+    PodGroupInfo,
+    PodGroupState,
+)
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Status
+from proreus.framework.status import Code, Status
+from proreus.framework.workload_forest import Group
+from proreus.kubernetes_version import Change
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
-from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
+from proreus.objects.scheduling import (
+    POD_GROUPS,
+    CompositePodGroup,
+    EntityKey,
+    PodGroup,
+    pod_group_entity_key,
+    pod_group_key,
+)
 
 WAIT_SECONDS = 5 * 60.0
 
@@ -31,23 +58,37 @@ _TOO_FEW = Status.unresolvable(
 _WAIT = Status.wait(WAIT_SECONDS, "waiting for minCount pods from a gang to be scheduled")
 
 
-class GangScheduling(PreEnqueuePlugin, PermitPlugin):
+class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
     """Gates pods of a gang until there are ``minCount``, then lets them wait for each other."""
+
+    group_wide = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._enabled = handle.feature_gates.enabled("GangScheduling")
+        gates = handle.feature_gates
+        self._enabled = gates.enabled("GangScheduling")
+        self._composite = gates.enabled("CompositePodGroup")
+        self._whole = gates.includes(Change.POD_GROUP_ENTITIES)
+        """Whether the pods of a group wait in the queue as one."""
         self._groups = handle.store(POD_GROUPS) if self._enabled else {}
         self._states = handle.pod_group_states
+        self._forest = handle.workload_forest
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register new pods of the group, and the group itself."""
         if not self._enabled:
             return ()
-        return (
-            ClusterEvent(POD, ADD, hint=_is_schedulable_after_pod_added),
-            ClusterEvent(POD_GROUP, ADD, hint=_is_schedulable_after_pod_group_added),
-        )
+        found = [
+            ClusterEvent(POD, ADD, hint=self._is_schedulable_after_pod_added),
+            ClusterEvent(POD_GROUP, ADD, hint=self._is_schedulable_after_group_added),
+        ]
+        if self._whole:
+            hint = self._is_schedulable_after_pod_group_updated
+            found.append(ClusterEvent(POD_GROUP, UPDATE, hint=hint))
+        if self._composite:
+            hint = self._is_schedulable_after_group_added
+            found.append(ClusterEvent(COMPOSITE_POD_GROUP, ADD, hint=hint))
+        return found
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Gate a pod until its group and enough pods of it exist."""
@@ -60,9 +101,45 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
             return Status.unresolvable(
                 f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
             )
+        if self._composite:
+            return self._pre_enqueue_in_tree(group)
         state = self._states.get(key)
         known = 0 if state is None else state.all_pods_count
         return _TOO_FEW if known < _min_count(group) else None
+
+    def _pre_enqueue_in_tree(self, group: PodGroup) -> Status | None:
+        root = self._forest.root_of(group.key)
+        if root is None:
+            return Status.unresolvable(
+                f"failed to build hierarchy snapshot: no root of {group.key} is known"
+            )
+        if self._is_ready(root, lambda state: state.all_pods_count):
+            return None
+        return (
+            _TOO_FEW if isinstance(root, PodGroup) else _tree_not_ready(root, Status.unresolvable)
+        )
+
+    def _is_ready(self, group: Group, count: Callable[[PodGroupState], int]) -> bool:
+        """Return whether a group has enough pods, or child groups that have."""
+        if isinstance(group, PodGroup):
+            state = self._states.get(key_of(group))
+            return (0 if state is None else count(state)) >= group.min_count
+        ready = sum(self._is_ready(child, count) for child in self._forest.children_of(group.key))
+        return ready >= group.min_count
+
+    def placement_feasible(
+        self, state: CycleState, group: PodGroupInfo, progress: PlacementProgress
+    ) -> Status | None:
+        """Return whether ``minCount`` pods, or ``minGroupCount`` child groups, can still fit."""
+        if not self._enabled or group.group is None:
+            return None
+        needed, (remaining, scheduled) = group.group.min_count, progress
+        so_far = f"{scheduled} scheduled, {remaining} remaining"
+        if remaining + scheduled < needed:
+            return Status.unschedulable(f"minCount ({needed}) cannot be satisfied: {so_far}")
+        if scheduled < needed:
+            return Status(Code.WAIT, (f"minCount ({needed}) is not yet satisfied: {so_far}",))
+        return None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Let a pod wait until enough pods of its gang have a node, then allow all of them."""
@@ -74,6 +151,9 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
             name = key.partition("/")[2]
             text = f'podgroup.scheduling.k8s.io "{name}" not found'
             return Status.error(f"failed to get podGroup {key}: {text}")
+        root = self._forest.root_of(group.key) if self._composite else None
+        if isinstance(root, CompositePodGroup):
+            return self._permit_in_tree(root)
         if group.spec.scheduling_policy.gang is None:
             return None
         gang = self._states.get(key)
@@ -83,14 +163,57 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
         # none needs to be activated or allowed.
         in_group_cycle = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
         if gang.scheduled_count < _min_count(group):
-            if not in_group_cycle:
+            # Those that wait as one with this pod are being bound, or requeued, after it.
+            if not in_group_cycle and not self._whole:
                 self.handle.activate([other.key for other in gang.unscheduled.values()])
             return _WAIT
         if not in_group_cycle:
-            for waiting in self.handle.waiting_pods():
-                if waiting.pod.uid in gang.assumed:
-                    waiting.allow(self.name)
+            self._allow(gang.assumed)
         return None
+
+    def _permit_in_tree(self, root: CompositePodGroup) -> Status | None:
+        keys = (f"{leaf.namespace}/{leaf.name}" for leaf in self._forest.leaves_of(root.key))
+        states = [state for key in keys if (state := self._states.get(key)) is not None]
+        if not self._is_ready(root, lambda state: state.scheduled_count):
+            return _tree_not_ready(root, partial(Status.wait, WAIT_SECONDS))
+        for state in states:
+            self._allow(state.assumed)
+        return None
+
+    def _allow(self, assumed: Container[str]) -> None:
+        """Allow the pods with these UIDs."""
+        for waiting in self.handle.waiting_pods():
+            if waiting.pod.uid in assumed:
+                waiting.allow(self.name)
+
+    # ---- hints ---------------------------------------------------------------------------------
+
+    def _is_schedulable_after_pod_added(
+        self, pod: PodInfo, old: Pod | None, new: Pod | None
+    ) -> bool:
+        key = None if new is None else pod_group_entity_key(new)
+        return key is not None and self._are_same_hierarchy(pod, key)
+
+    def _is_schedulable_after_group_added(
+        self, pod: PodInfo, old: Group | None, new: Group | None
+    ) -> bool:
+        return new is not None and self._are_same_hierarchy(pod, new.key)
+
+    def _is_schedulable_after_pod_group_updated(
+        self, pod: PodInfo, old: PodGroup | None, new: PodGroup | None
+    ) -> bool:
+        if old is None or new is None or not self._are_same_hierarchy(pod, new.key):
+            return False
+        before, after = old.spec.scheduling_policy.gang, new.spec.scheduling_policy.gang
+        return before is not None and after is not None and after.min_count < before.min_count
+
+    def _are_same_hierarchy(self, pod: PodInfo, group: EntityKey) -> bool:
+        """Return whether a pod belongs to a group, or to one with the same root."""
+        own = pod_group_entity_key(pod.pod)
+        if not self._composite:
+            return own == group
+        root, other = self._forest.root_of(own), self._forest.root_of(group)
+        return root is not None and other is not None and root.key == other.key
 
 
 def _min_count(group: PodGroup) -> int:
@@ -99,11 +222,5 @@ def _min_count(group: PodGroup) -> int:
     return 0 if gang is None else gang.min_count
 
 
-def _is_schedulable_after_pod_added(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
-    return new is not None and pod_group_key(new) == pod_group_key(pod.pod) != ""
-
-
-def _is_schedulable_after_pod_group_added(
-    pod: PodInfo, old: PodGroup | None, new: PodGroup | None
-) -> bool:
-    return new is not None and key_of(new) == pod_group_key(pod.pod)
+def _tree_not_ready(root: Group, status: Callable[[str], Status]) -> Status:
+    return status(f'waiting for composite pod group "{root.metadata.name}" tree to meet quorum')

@@ -17,8 +17,9 @@ class PodGroupPodsCount(PlacementScorePlugin):
         self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
     ) -> int:
         """Return the number of pods."""
-        known = self.handle.pod_group_states.get(group.key)
-        return (0 if known is None else known.scheduled_count) + len(assignments.pods)
+        states = (self.handle.pod_group_states.get(leaf.key) for leaf in group.leaves)
+        scheduled = sum(state.scheduled_count for state in states if state is not None)
+        return scheduled + len(assignments.pods)
 
     def normalize_placements(
         self, state: CycleState, group: PodGroupInfo, scores: IntArray

@@ -11,4 +11,4 @@ class PrioritySort(QueueSortPlugin):
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int, float]:
         """Return a key that sorts ascending: negated priority, then the time of queueing."""
-        return -queued.info.priority, queued.timestamp
+        return -queued.priority, queued.timestamp

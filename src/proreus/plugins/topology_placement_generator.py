@@ -37,16 +37,19 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         self, state: CycleState, group: PodGroupInfo, nodes: NodeTable
     ) -> Sequence[Placement] | Status:
         """Return one placement a domain, in the order of the domains' names."""
-        found = self._groups.get(group.key)
+        found = group.group or self._groups.get(group.key)
         if found is None:
             return Status.error(f'podgroup.scheduling.k8s.io "{group.name}" not found')
         if not found.topology_keys:
             return [Placement("all-nodes", None)]
         # Only the first constraint, as in kube-scheduler.
         key = found.topology_keys[0]
-        known = self.handle.pod_group_states.get(group.key)
+        states = (self.handle.pod_group_states.get(leaf.key) for leaf in group.leaves)
+        scheduled = [
+            placed for state in states if state is not None for placed in state.scheduled()
+        ]
         try:
-            required = domain_of(() if known is None else known.scheduled(), key, nodes)
+            required = domain_of(scheduled, key, self.handle.nodes)
         except ValueError as error:
             text = "cannot determine domain for already scheduled pods"
             return Status.error(f"{text}: {error}")

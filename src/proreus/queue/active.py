@@ -12,6 +12,7 @@ from typing import Any
 from proreus import logs
 from proreus.framework.events import POP_FROM_BACKOFF
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.queue.backoff import BackoffQueue
 from proreus.queue.in_flight import InFlightPods
 from proreus.queue.keyed_heap import KeyedHeap
@@ -23,21 +24,23 @@ log = logs.logger(__name__)
 class ActiveQueue:
     """Pods in the order of the queueSort plugin. ``backoff`` None: never pop from back-off.
 
-    ``scheduling_cycle`` counts pops.
+    ``scheduling_cycle`` counts pops. ``last_popped_group``: the key of the pod group that was
+    popped last, "" once its attempt has ended.
     """
 
     def __init__(
         self,
-        sort_key: Callable[[QueuedPodInfo], Any],
+        sort_key: Callable[[Any], Any],
         in_flight: InFlightPods,
         backoff: BackoffQueue | None,
         recorder: QueueRecorder,
     ) -> None:
-        self._heap: KeyedHeap[QueuedPodInfo] = KeyedHeap(sort_key)
+        self._heap: KeyedHeap[QueuedEntityInfo] = KeyedHeap(sort_key)
         self._in_flight = in_flight
         self._backoff = backoff
         self._recorder = recorder
         self.scheduling_cycle = 0
+        self.last_popped_group = ""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -50,38 +53,59 @@ class ActiveQueue:
         """Whether ``pop`` would find a pod."""
         return bool(self._heap) or (self._backoff is not None and self._backoff.poppable > 0)
 
-    def get(self, key: str) -> QueuedPodInfo | None:
-        """Return a pod by ``namespace/name``, if it is here."""
+    def get(self, key: str) -> QueuedEntityInfo | None:
+        """Return a pod (``namespace/name``) or group by key, if it is here."""
         return self._heap.get(key)
 
-    def put(self, queued: QueuedPodInfo) -> None:
+    def put(self, queued: QueuedEntityInfo) -> None:
         """Add a pod, or re-sort it after a change."""
         self._heap.put(queued.key, queued)
 
-    def discard(self, key: str) -> QueuedPodInfo | None:
+    def discard(self, key: str) -> QueuedEntityInfo | None:
         """Remove and return a pod, if it is here."""
         return self._heap.discard(key)
 
-    def pop(self) -> QueuedPodInfo | None:
-        """Remove the next pod and put it in flight; None when there is none."""
+    def pop(self) -> QueuedEntityInfo | None:
+        """Remove the next pod or group and put it in flight; None when there is none."""
         # A pod that is in flight already is dropped, and the next one is tried.
         while (queued := self._take()) is not None:
             if self._begin(queued):
                 return queued
         return None
 
-    def pop_specific(self, key: str) -> QueuedPodInfo | None:
+    def pop_specific(self, key: str) -> QueuedEntityInfo | None:
         """Remove a pod by ``namespace/name`` out of turn, and put it in flight."""
         queued = self._heap.discard(key)
         return queued if queued is not None and self._begin(queued) else None
 
-    def _begin(self, queued: QueuedPodInfo) -> bool:
+    def _begin(self, queued: QueuedEntityInfo) -> bool:
+        if isinstance(queued, QueuedPodGroupInfo):
+            return self._begin_group(queued)
         queued.attempts += 1
         # Two attempts for one pod at a time would assume it twice.
         if not self._in_flight.begin(queued.info):
             log.error("Pod is being scheduled already, so it is discarded", pod=queued.key)
             return False
         self.scheduling_cycle += 1
+        self._begun(queued)
+        return True
+
+    def _begin_group(self, group: QueuedPodGroupInfo) -> bool:
+        group.begin_attempt()
+        for queued in group.queued_pods:
+            if not self._in_flight.begin(queued.info):
+                log.error("Pod is being scheduled already, so it is discarded", pod=queued.key)
+                group.remove_pod(queued.key)
+        if not group.pods_by_group:
+            log.error("All pods of the pod group are being scheduled already", podGroup=group.key)
+            return False
+        self.scheduling_cycle += 1
+        self.last_popped_group = group.key
+        for queued in group.queued_pods:
+            self._begun(queued)
+        return True
+
+    def _begun(self, queued: QueuedPodInfo) -> None:
         # The rejectors themselves stay until this attempt fails and replaces them; only the gauge
         # of unschedulable pods no longer counts the pod.
         if queued.unschedulable_plugins or queued.pending_plugins:
@@ -89,26 +113,26 @@ class ActiveQueue:
                 queued.pod.spec.scheduler_name, queued.rejectors
             )
         self._recorder.note(queued.key, "popped")
-        return True
 
-    def _take(self) -> QueuedPodInfo | None:
+    def _take(self) -> QueuedEntityInfo | None:
         queued = self._heap.pop()
         if queued is None and self._backoff is not None:
             queued = self._backoff.pop()
             if queued is not None:
-                self._recorder.record_incoming("active", POP_FROM_BACKOFF, queued.key)
-                self._recorder.record_entity("active", POP_FROM_BACKOFF)
+                for pod in queued.queued_pods:
+                    self._recorder.record_incoming("active", POP_FROM_BACKOFF, pod.key)
+                self._recorder.record_entity("active", POP_FROM_BACKOFF, entity=queued.type)
         return queued
 
     def keys(self) -> Iterable[str]:
         """Return the ``namespace/name`` of all pods."""
         return self._heap.keys()
 
-    def pods(self) -> list[QueuedPodInfo]:
-        """Return all pods in the order of their pops."""
+    def pods(self) -> list[QueuedEntityInfo]:
+        """Return all pods and groups in the order of their pops."""
         return self._heap.items()
 
-    def set_sort_key(self, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
+    def set_sort_key(self, sort_key: Callable[[Any], Any]) -> None:
         """Order by another queueSort plugin."""
         self._heap.set_sort_key(sort_key)
 

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from proreus.clock import Clock
-from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedEntityInfo
 from proreus.queue.keyed_heap import KeyedHeap
 
 NO_BACKOFF = -math.inf
@@ -44,7 +44,7 @@ class BackoffQueue:
     def __init__(
         self,
         clock: Clock,
-        sort_key: Callable[[QueuedPodInfo], Any],
+        sort_key: Callable[[Any], Any],
         initial_seconds: float,
         max_seconds: float,
         whole_seconds: bool = True,
@@ -52,8 +52,8 @@ class BackoffQueue:
         self._clock = clock
         self.set_limits(initial_seconds, max_seconds)
         self._whole_seconds = whole_seconds
-        self._rejected: KeyedHeap[QueuedPodInfo] = KeyedHeap(self._by_expiration_and(sort_key))
-        self._errors: KeyedHeap[QueuedPodInfo] = KeyedHeap(self.expiration)
+        self._rejected: KeyedHeap[QueuedEntityInfo] = KeyedHeap(self._by_expiration_and(sort_key))
+        self._errors: KeyedHeap[QueuedEntityInfo] = KeyedHeap(self.expiration)
 
     def __len__(self) -> int:
         return len(self._rejected) + len(self._errors)
@@ -66,7 +66,7 @@ class BackoffQueue:
         """How many pods may be taken out early."""
         return len(self._rejected)
 
-    def expiration(self, queued: QueuedPodInfo) -> float:
+    def expiration(self, queued: QueuedEntityInfo) -> float:
         """Return the last instant of a pod's back-off, in seconds; ``NO_BACKOFF``: none."""
         # Cached until the next failed attempt: heaps compare it often, and a reload that changes
         # the limits must not move pods within a heap.
@@ -78,7 +78,7 @@ class BackoffQueue:
             queued.backoff_expiration = whole_second(end) if self._whole_seconds else end
         return queued.backoff_expiration
 
-    def _duration_seconds(self, queued: QueuedPodInfo) -> float | None:
+    def _duration_seconds(self, queued: QueuedEntityInfo) -> float | None:
         count = queued.consecutive_errors_count or queued.unschedulable_count
         if not (self._max and count):
             return None
@@ -86,12 +86,16 @@ class BackoffQueue:
         # starts again at the initial back-off.
         # Integer nanoseconds, as in Go: doubling floats would miss kube-scheduler's limit.
         shift = count - 1
-        seconds = self._max / _NANOSECONDS
-        if self._initial <= self._max >> shift:
+        longest = self._max
+        # A group is dearer to try than a pod; the root keeps it from waiting for hours.
+        if (size := len(queued.queued_pods)) > 1:
+            longest = int(longest * math.sqrt(size))
+        seconds = longest / _NANOSECONDS
+        if self._initial <= longest >> shift:
             seconds = (self._initial << shift) / _NANOSECONDS
         return max(seconds, self._seconds_for_cost(queued)) if queued.costly else seconds
 
-    def _seconds_for_cost(self, queued: QueuedPodInfo) -> float:
+    def _seconds_for_cost(self, queued: QueuedEntityInfo) -> float:
         """Return the seconds that leave most of the scheduler's time to other pods."""
         seconds = _SECONDS_A_SECOND_OF_COST * queued.cost_seconds
         if not queued.consecutive_overruns:
@@ -99,16 +103,16 @@ class BackoffQueue:
         doublings = min(queued.consecutive_overruns - 1, 30)
         return min(seconds * (1 << doublings), _MAX_OVERRUN_SECONDS)
 
-    def is_backing_off(self, queued: QueuedPodInfo) -> bool:
+    def is_backing_off(self, queued: QueuedEntityInfo) -> bool:
         """Return whether a pod still backs off; true in the very second of its expiration."""
         now = self._clock.monotonic()
         return self.expiration(queued) >= (whole_second(now) if self._whole_seconds else now)
 
-    def get(self, key: str) -> QueuedPodInfo | None:
-        """Return a pod by ``namespace/name``, if it is here."""
+    def get(self, key: str) -> QueuedEntityInfo | None:
+        """Return a pod (``namespace/name``) or group by key, if it is here."""
         return self._rejected.get(key) or self._errors.get(key)
 
-    def put(self, queued: QueuedPodInfo) -> None:
+    def put(self, queued: QueuedEntityInfo) -> None:
         """Add a pod, or re-sort it after a change."""
         key = queued.key
         # An update leaves a pod in its heap: it changes the spec, not why the attempt failed.
@@ -118,15 +122,15 @@ class BackoffQueue:
         else:
             self._rejected.put(key, queued)
 
-    def discard(self, key: str) -> QueuedPodInfo | None:
+    def discard(self, key: str) -> QueuedEntityInfo | None:
         """Remove and return a pod, if it is here."""
         return self._rejected.discard(key) or self._errors.discard(key)
 
-    def pop(self) -> QueuedPodInfo | None:
+    def pop(self) -> QueuedEntityInfo | None:
         """Remove and return the rejected pod whose back-off ends first, even if it is not over."""
         return self._rejected.pop()
 
-    def pop_completed(self) -> list[QueuedPodInfo]:
+    def pop_completed(self) -> list[QueuedEntityInfo]:
         """Remove and return all pods whose back-off is over: rejected ones, then the others."""
         completed = []
         for heap in (self._rejected, self._errors):
@@ -139,7 +143,7 @@ class BackoffQueue:
         """Return the ``namespace/name`` of all pods."""
         return chain(self._rejected.keys(), self._errors.keys())
 
-    def pods(self) -> list[QueuedPodInfo]:
+    def pods(self) -> list[QueuedEntityInfo]:
         """Return all pods, rejected ones first, each heap in its order."""
         return self._rejected.items() + self._errors.items()
 
@@ -148,13 +152,13 @@ class BackoffQueue:
         self._initial = round(initial_seconds * _NANOSECONDS)
         self._max = round(max_seconds * _NANOSECONDS)
 
-    def set_sort_key(self, sort_key: Callable[[QueuedPodInfo], Any]) -> None:
+    def set_sort_key(self, sort_key: Callable[[Any], Any]) -> None:
         """Order by another queueSort plugin."""
         self._rejected.set_sort_key(self._by_expiration_and(sort_key))
 
     def _by_expiration_and(
-        self, sort_key: Callable[[QueuedPodInfo], Any]
-    ) -> Callable[[QueuedPodInfo], tuple[float, Any]]:
+        self, sort_key: Callable[[Any], Any]
+    ) -> Callable[[QueuedEntityInfo], tuple[float, Any]]:
         return lambda queued: (self.expiration(queued), sort_key(queued))
 
     def validate(self) -> None:

@@ -50,13 +50,21 @@ class QueueRecorder:
 
     def record_incoming(self, queue: str, label: str, key: str) -> None:
         """Record that a pod entered a queue, and by which event."""
+        # A slot, not ``inc()``: this runs for each of thousands of pods that one event moves.
+        self._incoming_counter(queue, label).value += 1
+        self.note(key, queue, label)
+
+    def record_incoming_group(self, queue: str, label: str, pods: int, key: str) -> None:
+        """Record that a pod group with some pods entered a queue, and by which event."""
+        self._incoming_counter(queue, label).value += pods
+        self.note(key, queue, label)
+
+    def _incoming_counter(self, queue: str, label: str) -> Counter:
         counter = self._incoming.get((queue, label))
         if counter is None:
             counter = self.metrics.queue_incoming_pods_total.labels(queue, label)
             self._incoming[queue, label] = counter
-        # A slot, not ``inc()``: this runs for each of thousands of pods that one event moves.
-        counter.value += 1
-        self.note(key, queue, label)
+        return counter
 
     def record_entity(
         self,

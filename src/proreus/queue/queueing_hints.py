@@ -26,6 +26,7 @@ from proreus.framework.events import (
     UngatedPodsFn,
 )
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.queue.in_flight import InFlightEvent
 from proreus.queue.pre_queueing_hints import NamedPods, run_pre_queueing_hints
 from proreus.queue.queue_recorder import QueueRecorder
@@ -131,8 +132,8 @@ class QueueingHints:
 
     def candidates_for(
         self, pods: UnschedulablePods, event: ClusterEvent, old: Any, new: Any
-    ) -> list[QueuedPodInfo]:
-        """Return the pods that an event could help, before hints are called."""
+    ) -> list[QueuedEntityInfo]:
+        """Return the pods and groups that an event could help, before hints are called."""
         if event.wildcard:
             return pods.pods()
         matches = self.matches_of(event)
@@ -142,14 +143,14 @@ class QueueingHints:
             found += pods.rejected_by((gate,)) if keys is None else pods.rejected_among(gate, keys)
         return found
 
-    def gating_plugin_registered(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
+    def gating_plugin_registered(self, queued: QueuedEntityInfo, event: ClusterEvent) -> bool:
         """Return whether the plugin that gates a pod registered an event that covers this one."""
         matches = self.matches_of(event).by_profile.get(queued.pod.spec.scheduler_name)
         return matches is not None and queued.gating_plugin in matches.plugins
 
     def queueing_strategy(
         self,
-        queued: QueuedPodInfo,
+        queued: QueuedEntityInfo,
         event: ClusterEvent,
         old: Any,
         new: Any,
@@ -158,8 +159,17 @@ class QueueingHints:
         """Return what an event means for a pod; hints are called with the pod, ``old`` and ``new``.
 
         A wildcard event helps every pod, or only the one that it carries as ``new``. ``named``: the
-        pods that plugins named; the hint of such a plugin is called for them only.
+        pods that plugins named; the hint of such a plugin is called for them only. Of the pods of a
+        group, the one that it helps most counts.
         """
+        if isinstance(queued, QueuedPodGroupInfo):
+            pods = queued.queued_pods
+            best, enough = QueueingStrategy.SKIP, _enough(any(pod.pending_plugins for pod in pods))
+            for pod in pods:
+                best = max(best, self.queueing_strategy(pod, event, old, new, named))
+                if best >= enough:
+                    break
+            return best
         unschedulable, pending = queued.unschedulable_plugins, queued.pending_plugins
         if not (unschedulable or pending):
             return QueueingStrategy.AFTER_BACKOFF
@@ -199,13 +209,7 @@ class QueueingHints:
         """
         if not (queued.unschedulable_plugins or queued.pending_plugins):
             return QueueingStrategy.AFTER_BACKOFF
-        best = QueueingStrategy.SKIP
-        # Only a pod that a plugin holds pending can skip its back-off: for others, stop earlier.
-        enough = (
-            QueueingStrategy.IMMEDIATELY
-            if queued.pending_plugins
-            else QueueingStrategy.AFTER_BACKOFF
-        )
+        best, enough = QueueingStrategy.SKIP, _enough(bool(queued.pending_plugins))
         for event, old, new in events:
             best = max(best, self.queueing_strategy(queued, event, old, new))
             if best >= enough:
@@ -242,6 +246,11 @@ class QueueingHints:
             helps, result = True, "Error"
         self._recorder.record_hint(plugin, event.label, result, perf_counter() - started)
         return helps
+
+
+def _enough(pending: bool) -> QueueingStrategy:
+    """Return the strategy beyond which there is none; only pending pods can skip their back-off."""
+    return QueueingStrategy.IMMEDIATELY if pending else QueueingStrategy.AFTER_BACKOFF
 
 
 def _ungated_pods(

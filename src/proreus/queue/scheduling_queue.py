@@ -31,15 +31,19 @@ from proreus.framework.events import (
     ClusterEvent,
 )
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
+from proreus.framework.workload_forest import WorkloadForest
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.pod import Pod
 from proreus.queue.active import ActiveQueue
 from proreus.queue.backoff import BackoffQueue
 from proreus.queue.in_flight import InFlightPods
+from proreus.queue.pod_group_queue import PodGroupQueue
+from proreus.queue.pre_enqueue import PreEnqueuePlugins
 from proreus.queue.pre_queueing_hints import NamedPods
 from proreus.queue.queue_recorder import QueueRecorder
 from proreus.queue.queueing_hints import NO_MATCHES, QueueingHints, QueueingStrategy
-from proreus.queue.sub_queues import PreEnqueuePlugins, QueueOptions, SubQueues
+from proreus.queue.sub_queues import QueueOptions, SubQueues
 
 log = logs.logger(__name__)
 
@@ -67,11 +71,13 @@ class SchedulingQueue:
         *,
         clock: Clock,
         pod_lister: Callable[[str], Pod | None],
-        sort_key: Callable[[QueuedPodInfo], Any] = _by_arrival,
+        sort_key: Callable[[Any], Any] = _by_arrival,
         profiles: Mapping[str, QueueProfile] = NO_PROFILES,
         options: QueueOptions = DEFAULT_OPTIONS,
         metrics: SchedulerMetrics | None = None,
+        forest: WorkloadForest | None = None,
     ) -> None:
+        """``forest``: the pod groups, which are queued as a whole; None: pods are queued alone."""
         self._clock = clock
         self._unschedulable_timeout = options.unschedulable_timeout_seconds
         self._generic_workload = options.generic_workload
@@ -95,6 +101,19 @@ class SchedulingQueue:
         self._backoff = self._sub_queues.backoff
         self._unschedulable = self._sub_queues.unschedulable
         self.nominator = self._sub_queues.nominator
+        self.pod_groups = (
+            None
+            if forest is None
+            else PodGroupQueue(
+                self._sub_queues,
+                forest,
+                self._recorder,
+                clock,
+                options.events,
+                self._notify_ready,
+            )
+        )
+        """The pods of groups; None: pods are queued one by one."""
         self.on_ready: Callable[[], None] = lambda: None
         self._next_left_over_flush = clock.monotonic()
         self._expose_gauges()
@@ -110,9 +129,9 @@ class SchedulingQueue:
         )
         metrics.queued_entities.set_function(
             lambda: {
-                (queue, "pod"): count
-                for queue, count in self.pending_counts().items()
-                if (queue, "pod") in self._recorder.entered
+                entity: count
+                for entity, count in self._sub_queues.entity_counts().items()
+                if entity in self._recorder.entered
             }
         )
         metrics.inflight_events.set_function(
@@ -131,7 +150,11 @@ class SchedulingQueue:
         if self._bookkeeping_of_1_37:
             self.nominator.add_nominated_pod(pod, None)
         queued = QueuedPodInfo(pod, self._clock.monotonic())
-        self._sub_queues.move_to_active(queued, event.label)
+        if self._is_group_pod(pod.pod):
+            assert self.pod_groups is not None
+            self.pod_groups.add(queued)
+        else:
+            self._sub_queues.move_to_active(queued, event.label)
 
     def update(self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]) -> None:
         """Apply an update of a pod that has no node; ``events``: what changed.
@@ -147,17 +170,20 @@ class SchedulingQueue:
             return
         if self._bookkeeping_of_1_37:
             self._forget_namesake(new)
+        if self._is_group_pod(after):
+            self._update_group_pod(old, new, events)
+            return
         # A pod that is tried soon anyway is only sorted anew: its labels or priority may differ.
         queue: ActiveQueue | BackoffQueue
         for queue in (self._active, self._backoff):
-            queued = queue.get(new.key)
-            if queued is not None:
-                queued.info = new
-                queue.put(queued)
+            found = queue.get(new.key)
+            if isinstance(found, QueuedPodInfo):
+                found.info = new
+                queue.put(found)
                 self.nominator.update(old, new)
                 return
         queued = self._unschedulable.get(new.key)
-        if queued is None:
+        if not isinstance(queued, QueuedPodInfo):
             self._add(new, self._events.first_update)
         else:
             queued.info = new
@@ -174,10 +200,38 @@ class SchedulingQueue:
         if known is not None and known.uid != pod.uid:
             self.delete(known.info)
 
+    def _is_group_pod(self, pod: Pod) -> bool:
+        return self.pod_groups is not None and pod.spec.scheduling_group is not None
+
+    def _update_group_pod(
+        self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]
+    ) -> None:
+        assert self.pod_groups is not None
+        queued = self.pod_groups.get(new.key)
+        if queued is None:
+            self.add(new)
+            return
+        queued.info = new
+        self.nominator.update(old, new)
+        group = self.pod_groups.group_of(new.pod)
+        if group is None or group.key not in self._unschedulable:
+            return
+        before = None if old is None else old.pod
+        for event in events:
+            strategy = self._hints.queueing_strategy(group, event, before, new.pod)
+            if self._sub_queues.requeue(group, strategy, event.label):
+                break
+        self._notify_ready()
+
     def delete(self, pod: PodInfo) -> None:
         """Forget a pod that is gone, or has a node now."""
         self.nominator.delete_nominated_pod(pod.uid)
         key = pod.key
+        if self._is_group_pod(pod.pod):
+            assert self.pod_groups is not None
+            self.pod_groups.delete(pod.pod, key)
+            self._recorder.note(key, "deleted")
+            return
         tried_soon = self._active.discard(key) or self._backoff.discard(key)
         # Up to 1.36, the rejectors of a pod that is to be tried soon go on counting.
         queued = tried_soon if self._bookkeeping_of_1_37 else None
@@ -208,7 +262,7 @@ class SchedulingQueue:
         if named is not None:
             candidates = [queued for queued in candidates if queued.key in named.candidates]
         if precheck is not None:
-            candidates = [queued for queued in candidates if precheck(queued)]
+            candidates = [one for one in candidates if any(map(precheck, one.queued_pods))]
         self._move(candidates, event, old, new, named)
         # Replayed, it concerns any pod: what is named now may not be what is named then.
         self._in_flight.record(event, old, new)
@@ -216,7 +270,7 @@ class SchedulingQueue:
 
     def _move(
         self,
-        candidates: Iterable[QueuedPodInfo],
+        candidates: Iterable[QueuedEntityInfo],
         event: ClusterEvent,
         old: Any,
         new: Any,
@@ -242,13 +296,23 @@ class SchedulingQueue:
         """How many pods have been popped."""
         return self._active.scheduling_cycle
 
-    def pop(self) -> QueuedPodInfo | None:
-        """Return the next pod and put it in flight, until ``done``; None when there is none."""
-        return self._popped(self._active.pop())
+    @property
+    def poppable(self) -> bool:
+        """Whether ``pop`` would return a pod or a group."""
+        return self._active.poppable
 
-    def _popped(self, queued: QueuedPodInfo | None) -> QueuedPodInfo | None:
+    def pop(self) -> QueuedEntityInfo | None:
+        """Return the next pod and put it in flight, until ``done``; None when there is none.
+
+        A pod group comes with all its pods that wait; ``add_attempted`` ends its attempt.
+        """
+        queued = self._active.pop()
         if queued is not None:
-            self.nominator.record_change(queued.uid)
+            if isinstance(queued, QueuedPodGroupInfo):
+                assert self.pod_groups is not None
+                self.pod_groups.popped(queued)
+            for pod in queued.queued_pods:
+                self.nominator.record_change(pod.uid)
         return queued
 
     def pop_specific(self, key: str) -> QueuedPodInfo | None:
@@ -257,7 +321,11 @@ class SchedulingQueue:
         if self.get(key) is None:
             return None
         self.activate((key,))
-        return self._popped(self._active.pop_specific(key))
+        queued = self._active.pop_specific(key)
+        if not isinstance(queued, QueuedPodInfo):
+            return None
+        self.nominator.record_change(queued.uid)
+        return queued
 
     def done(self, uid: str) -> None:
         """End an attempt: the pod is bound, gone, or back in the queue."""
@@ -275,6 +343,12 @@ class SchedulingQueue:
                 log.error(f"Pod {queued.key} is already present in {queue_name}")
                 return
             self._note_failure(queued)
+            if self._is_group_pod(queued.pod):
+                assert self.pod_groups is not None
+                # First: its group, to which it returns, may be popped at once.
+                self._in_flight.done(queued.uid)
+                self.pod_groups.add(queued)
+                return
             self._sub_queues.requeue(queued, self._after_failure(queued), SCHEDULE_ATTEMPT_FAILURE)
         finally:
             # Last, for the events since the pop decide where the pod goes.
@@ -310,6 +384,9 @@ class SchedulingQueue:
         """
         in_flight: Mapping[str, PodInfo] | None = None
         for key in keys:
+            if self.pod_groups is not None and (pod := self.pod_groups.get(key)) is not None:
+                group = self.pod_groups.group_of(pod.pod)
+                key = key if group is None else group.key
             queued = self._unschedulable.get(key)
             if queued is not None:
                 self._sub_queues.move_to_active(queued, FORCE_ACTIVATE.label)
@@ -356,6 +433,8 @@ class SchedulingQueue:
         ]
         for queued in left_over:
             queued.was_flushed_from_unschedulable = True
+            for pod in queued.queued_pods:
+                pod.was_flushed_from_unschedulable = True
             if self._flushes_gated_pods:
                 queued.flush_timestamp = now
         if left_over:
@@ -366,7 +445,7 @@ class SchedulingQueue:
     # ---- changed configuration -----------------------------------------------------------------
 
     def use_profiles(
-        self, profiles: Mapping[str, QueueProfile], sort_key: Callable[[QueuedPodInfo], Any]
+        self, profiles: Mapping[str, QueueProfile], sort_key: Callable[[Any], Any]
     ) -> None:
         """Use the plugins of a changed configuration from now on.
 
@@ -400,23 +479,26 @@ class SchedulingQueue:
 
     def active_pods(self) -> list[QueuedPodInfo]:
         """Return the active pods in the order of their pops."""
-        return self._active.pods()
+        return _pods_of(self._active.pods())
 
     def backoff_pods(self) -> list[QueuedPodInfo]:
         """Return the pods that back off: rejected ones by expiration, then the others."""
-        return self._backoff.pods()
+        return _pods_of(self._backoff.pods())
 
     def unschedulable_pods(self) -> list[QueuedPodInfo]:
         """Return the pods that wait for an event, without gated ones."""
-        return [queued for queued in self._unschedulable.pods() if not queued.gated]
+        return _pods_of(queued for queued in self._unschedulable.pods() if not queued.gated)
 
     def gated_pods(self) -> list[QueuedPodInfo]:
         """Return the pods that a PreEnqueue plugin gates."""
-        return [queued for queued in self._unschedulable.pods() if queued.gated]
+        return _pods_of(queued for queued in self._unschedulable.pods() if queued.gated)
 
     def pending_counts(self) -> dict[str, int]:
         """Return how many pods wait in each queue, by kube-scheduler's queue names."""
-        return self._sub_queues.counts()
+        counts = self._sub_queues.counts()
+        if (groups := self.pod_groups) is not None:
+            counts |= {"incomplete": len(groups.incomplete), "pending": len(groups.pending)}
+        return counts
 
     @property
     def in_flight_count(self) -> int:
@@ -443,3 +525,9 @@ class SchedulingQueue:
         """Assert all invariants; for tests."""
         self._sub_queues.validate()
         self._in_flight.validate()
+        if self.pod_groups is not None:
+            self.pod_groups.validate()
+
+
+def _pods_of(entities: Iterable[QueuedEntityInfo]) -> list[QueuedPodInfo]:
+    return [pod for queued in entities for pod in queued.queued_pods]

@@ -12,28 +12,24 @@ there to ``active``. kube-scheduler's ``moveToActiveQ`` and ``moveToBackoffQ``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
-from proreus import logs
 from proreus.clock import Clock
-from proreus.framework.event_registrations import PreEnqueue, QueueProfile
 from proreus.framework.pod_events import DEFAULT_POD_EVENTS, PodEvents
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.framework.status import Code
+from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.objects.pod import Pod
+from proreus.objects.scheduling import POD_GROUP_TYPE
 from proreus.queue.active import ActiveQueue
 from proreus.queue.backoff import BackoffQueue
 from proreus.queue.in_flight import InFlightPods
 from proreus.queue.nominator import Nominator
+from proreus.queue.pre_enqueue import PreEnqueuePlugins
 from proreus.queue.queue_recorder import QueueRecorder
 from proreus.queue.queueing_hints import QueueingStrategy
 from proreus.queue.unschedulable import UnschedulablePods
-
-log = logs.logger(__name__)
-
 
 _QUEUE_OF = {
     QueueingStrategy.SKIP: "unschedulable",
@@ -64,45 +60,6 @@ class QueueOptions:
     events: PodEvents = DEFAULT_POD_EVENTS
 
 
-class PreEnqueuePlugins:
-    """The PreEnqueue plugins of all profiles: they keep a pod out until something else is ready.
-
-    They run when a pod is about to become active or to back off, and not again when it leaves
-    back-off. A gated pod gets no Event and no condition: the apiserver has set SchedulingGated.
-    """
-
-    def __init__(self, profiles: Mapping[str, QueueProfile], recorder: QueueRecorder) -> None:
-        self._plugins = {name: dict(profile.pre_enqueue) for name, profile in profiles.items()}
-        self._recorder = recorder
-
-    def has(self, profile: str, plugin: str) -> bool:
-        """Return whether a profile has this PreEnqueue plugin."""
-        return plugin in self._plugins.get(profile, ())
-
-    def run(self, queued: QueuedPodInfo) -> None:
-        """Set ``gating_plugin`` to the first plugin that rejects the pod, or to "" if none does."""
-        profile = queued.pod.spec.scheduler_name
-        plugins = self._plugins.get(profile)
-        gating_plugin, queued.gating_plugin = queued.gating_plugin, ""
-        if not plugins:
-            return
-        started = perf_counter()
-        # The plugin that gated the pod before runs first: it is the likeliest to do so again.
-        names = (
-            (gating_plugin, *(n for n in plugins if n != gating_plugin))
-            if gating_plugin in plugins
-            else plugins
-        )
-        for name in names:
-            if not _admits(name, plugins[name], queued):
-                queued.gating_plugin = name
-                if name not in queued.unschedulable_plugins:
-                    queued.unschedulable_plugins.add(name)
-                    self._recorder.add_unschedulable_reasons(profile, (name,))
-                break
-        self._recorder.record_pre_enqueue(profile, perf_counter() - started)
-
-
 class SubQueues:
     """All pods that wait. ``pre_enqueue_plugins`` may be replaced when the configuration changes.
 
@@ -114,7 +71,7 @@ class SubQueues:
     def __init__(
         self,
         clock: Clock,
-        sort_key: Callable[[QueuedPodInfo], Any],
+        sort_key: Callable[[Any], Any],
         in_flight: InFlightPods,
         pre_enqueue_plugins: PreEnqueuePlugins,
         pod_lister: Callable[[str], Pod | None],
@@ -137,6 +94,8 @@ class SubQueues:
         early = self.backoff if options.pop_from_backoff else None
         self.active = ActiveQueue(sort_key, in_flight, early, recorder)
         self.unschedulable = UnschedulablePods()
+        self.group_pods: dict[str, QueuedPodInfo] = {}
+        """All pods of groups that wait, by ``namespace/name`` (kept by ``pod_group_queue``)."""
         self.nominator = Nominator(
             pod_lister, self.get, keeps_nowhere=not options.bookkeeping_of_1_37
         )
@@ -146,7 +105,20 @@ class SubQueues:
 
     def get(self, key: str) -> QueuedPodInfo | None:
         """Return a pod that waits, by ``namespace/name``."""
+        queued = self.get_entity(key) or self.group_pods.get(key)
+        return queued if isinstance(queued, QueuedPodInfo) else None
+
+    def get_entity(self, key: str) -> QueuedEntityInfo | None:
+        """Return a pod (``namespace/name``) or group that waits, by key."""
         return self.active.get(key) or self.unschedulable.get(key) or self.backoff.get(key)
+
+    def take(self, key: str) -> tuple[QueuedEntityInfo | None, QueueingStrategy]:
+        """Remove a pod or group; return it, with the strategy that puts it back where it was."""
+        if (queued := self.active.discard(key)) is not None:
+            return queued, QueueingStrategy.IMMEDIATELY
+        if (queued := self.backoff.discard(key)) is not None:
+            return queued, QueueingStrategy.AFTER_BACKOFF
+        return self.unschedulable.discard(key), QueueingStrategy.SKIP
 
     def queue_of(self, key: str) -> str:
         """Return where a pod waits, in the words of kube-scheduler's log; "" = nowhere."""
@@ -158,10 +130,21 @@ class SubQueues:
 
     def keys(self) -> list[str]:
         """Return the ``namespace/name`` of all pods that wait, in no particular order."""
-        return [*self.active.keys(), *self.backoff.keys(), *self.unschedulable.keys()]
+        keys = [*self.active.keys(), *self.backoff.keys(), *self.unschedulable.keys()]
+        if self.group_pods:
+            keys = [key for key in keys if not is_group_key(key)]
+        return [*keys, *self.group_pods]
 
     def counts(self) -> dict[str, int]:
         """Return how many pods wait in each queue, by kube-scheduler's names of them."""
+        if self.group_pods:
+            waiting = self.unschedulable.pods()
+            return {
+                "active": count_pods(self.active.pods()),
+                "backoff": count_pods(self.backoff.pods()),
+                "unschedulable": count_pods(one for one in waiting if not one.gated),
+                "gated": count_pods(one for one in waiting if one.gated),
+            }
         gated = self.unschedulable.gated_count
         return {
             "active": len(self.active),
@@ -170,7 +153,23 @@ class SubQueues:
             "gated": gated,
         }
 
-    def requeue(self, queued: QueuedPodInfo, strategy: QueueingStrategy, label: str) -> bool:
+    def entity_counts(self) -> dict[tuple[str, str], int]:
+        """Return how many pods, and how many groups, wait in each queue, by queue and type."""
+        waiting = self.unschedulable.pods()
+        queues = {
+            "active": self.active.pods(),
+            "backoff": self.backoff.pods(),
+            "unschedulable": [one for one in waiting if not one.gated],
+            "gated": [one for one in waiting if one.gated],
+        }
+        types = ("pod", POD_GROUP_TYPE)
+        return {
+            (queue, type_): sum(one.type == type_ for one in entities)
+            for queue, entities in queues.items()
+            for type_ in types
+        }
+
+    def requeue(self, queued: QueuedEntityInfo, strategy: QueueingStrategy, label: str) -> bool:
         """Put a pod where its strategy says; return whether it is active or backs off now."""
         # Named before a costly pod is sent to back-off: kube-scheduler has no such pods.
         decided = _QUEUE_OF[strategy]
@@ -186,7 +185,7 @@ class SubQueues:
         return self.move_to_active(queued, label, decided)
 
     def move_to_active(
-        self, queued: QueuedPodInfo, label: str, decided: str = "", *, from_backoff: bool = False
+        self, queued: QueuedEntityInfo, label: str, decided: str = "", *, from_backoff: bool = False
     ) -> bool:
         """Make a pod active unless it is gated; return whether it is active now.
 
@@ -205,27 +204,44 @@ class SubQueues:
         self.unschedulable.discard(key)
         self.backoff.discard(key)
         self.active.put(queued)
-        # A nominated pod that is queued counts with its requests, one that is not as an empty stub
-        # (Nominator.nominated_pods): every move changes what Filter sees of its node.
-        self.nominator.record_change(queued.uid)
-        self._recorder.record_incoming("active", label, key)
-        self._recorder.record_entity("active", label, decided)
+        self._moved(queued, "active", label, decided)
+        if isinstance(queued, QueuedPodGroupInfo):
+            queued.set_initial_attempt_timestamp(self._clock.monotonic())
+            return True
         # The status of a new pod may name a node that an earlier process nominated.
         if label in self._nominating_labels:
             self.nominator.add_nominated_pod(queued.info, None)
         return True
 
-    def _move_to_backoff(self, queued: QueuedPodInfo, label: str, decided: str) -> bool:
+    def _moved(
+        self,
+        queued: QueuedEntityInfo,
+        queue: str,
+        label: str,
+        decided: str,
+        *,
+        gated: bool = False,
+    ) -> None:
+        """Count a pod or group that has entered a queue."""
+        self._recorder.record_entity(queue, label, decided, gated=gated, entity=queued.type)
+        if isinstance(queued, QueuedPodGroupInfo):
+            count = len(queued.queued_pods)
+            self._recorder.record_incoming_group(queue, label, count, queued.key)
+            return
+        # A nominated pod that is queued counts with its requests, one that is not as an empty stub
+        # (Nominator.nominated_pods): every move changes what Filter sees of its node.
+        self.nominator.record_change(queued.uid)
+        self._recorder.record_incoming(queue, label, queued.key)
+
+    def _move_to_backoff(self, queued: QueuedEntityInfo, label: str, decided: str) -> bool:
         if self._pop_from_backoff and not self._run_pre_enqueue(queued, label, decided):
             return False
         self.unschedulable.discard(queued.key)
         self.backoff.put(queued)
-        self.nominator.record_change(queued.uid)
-        self._recorder.record_incoming("backoff", label, queued.key)
-        self._recorder.record_entity("backoff", label, decided)
+        self._moved(queued, "backoff", label, decided)
         return True
 
-    def _run_pre_enqueue(self, queued: QueuedPodInfo, label: str, decided: str) -> bool:
+    def _run_pre_enqueue(self, queued: QueuedEntityInfo, label: str, decided: str) -> bool:
         """Run PreEnqueue; a pod that it gates goes to the unschedulable pods."""
         self.pre_enqueue_plugins.run(queued)
         if queued.gated:
@@ -234,19 +250,17 @@ class SubQueues:
             self._add_unschedulable(queued, label, decided)
         return not queued.gated
 
-    def _add_unschedulable(self, queued: QueuedPodInfo, label: str, decided: str) -> None:
+    def _add_unschedulable(self, queued: QueuedEntityInfo, label: str, decided: str) -> None:
         """Put a pod among the unschedulable ones unless it is active or backs off."""
         key = queued.key
         if key in self.active or key in self.backoff:
             return
         if key not in self.unschedulable:
-            self._recorder.record_incoming("unschedulable", label, key)
-            self._recorder.record_entity("unschedulable", label, decided, gated=queued.gated)
+            self._moved(queued, "unschedulable", label, decided, gated=queued.gated)
         if queued.gated:
             self._recorder.note(key, "gated", queued.gating_plugin)
-            self._recorder.entered.add(("gated", "pod"))
+            self._recorder.entered.add(("gated", queued.type))
         self.unschedulable.put(queued)
-        self.nominator.record_change(queued.uid)
 
     def validate(self) -> None:
         """Assert that each queue is consistent and that no pod is in two of them."""
@@ -257,15 +271,11 @@ class SubQueues:
         assert len(keys) == len(set(keys)), f"a pod is in two queues: {sorted(keys)}"
 
 
-def _admits(name: str, pre_enqueue: PreEnqueue, queued: QueuedPodInfo) -> bool:
-    # A plugin that fails gates the pod: a pod that is let in too early cannot be called back.
-    try:
-        status = pre_enqueue(queued.info)
-    except Exception as error:
-        log.error("PreEnqueue raised; gated", err=error, trace=True, pod=queued.key, plugin=name)
-        return False
-    if status is None or status.code == Code.SUCCESS:
-        return True
-    if status.code == Code.ERROR:
-        log.error("PreEnqueue failed; gated", err=status.message, pod=queued.key, plugin=name)
-    return False
+def is_group_key(key: str) -> bool:
+    """Return whether a key in the queue is that of a pod group, not of a pod."""
+    return key.count("/") > 1
+
+
+def count_pods(entities: Iterable[QueuedEntityInfo]) -> int:
+    """Return how many pods there are in some pods and groups."""
+    return sum(len(queued.queued_pods) for queued in entities)

@@ -7,6 +7,8 @@ events can help it. Where that plugin names the pods that an event ungates, only
 
 Example: 5,000 pods wait for NodeResourcesFit and 20 for NodeAffinity. A node's label changes, which
 only NodeAffinity registered: 20 pods are looked at, not 5,020.
+
+A pod group is here only while it is gated, and is indexed by the plugin that gates it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 
 
 class RejectorKey(NamedTuple):
@@ -29,16 +32,18 @@ class RejectorKey(NamedTuple):
 
 
 class UnschedulablePods:
-    """Pods by ``namespace/name``, in the order in which they came, gated ones among them."""
+    """Pods and groups by key, in the order in which they came, gated ones among them."""
 
     # Invariants: _rejector_keys_of has the keys of _pods; a pod is in _by_rejector under exactly
-    # the keys in _rejector_keys_of; no entry there is empty; _gated has the keys of gated pods.
+    # the keys in _rejector_keys_of; no entry there is empty; _gated has the keys of gated pods;
+    # _group_of has the pods of groups.
 
     def __init__(self) -> None:
-        self._pods: dict[str, QueuedPodInfo] = {}
+        self._pods: dict[str, QueuedEntityInfo] = {}
         self._rejector_keys_of: dict[str, tuple[RejectorKey, ...]] = {}
-        self._by_rejector: dict[RejectorKey, dict[str, QueuedPodInfo]] = {}
+        self._by_rejector: dict[RejectorKey, dict[str, QueuedEntityInfo]] = {}
         self._gated: set[str] = set()
+        self._group_of: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -51,13 +56,15 @@ class UnschedulablePods:
         """How many of the pods are gated."""
         return len(self._gated)
 
-    def get(self, key: str) -> QueuedPodInfo | None:
-        """Return a pod by ``namespace/name``, if it is here."""
+    def get(self, key: str) -> QueuedEntityInfo | None:
+        """Return a pod (``namespace/name``) or group by key, if it is here."""
         return self._pods.get(key)
 
-    def put(self, queued: QueuedPodInfo) -> None:
+    def put(self, queued: QueuedEntityInfo) -> None:
         """Add a pod, or index it anew after its rejectors or its gate have changed."""
         key = queued.key
+        if isinstance(queued, QueuedPodGroupInfo):
+            self._group_of.update((pod.key, key) for pod in queued.queued_pods)
         rejector_keys = _rejector_keys(queued)
         if self._rejector_keys_of.get(key) != rejector_keys or self._pods[key] is not queued:
             self._unindex(key)
@@ -70,10 +77,20 @@ class UnschedulablePods:
         else:
             self._gated.discard(key)
 
-    def discard(self, key: str) -> QueuedPodInfo | None:
+    def pod_joined(self, group: QueuedPodGroupInfo, pod: QueuedPodInfo) -> None:
+        """Index a pod that was added to a group that is here."""
+        self._group_of[pod.key] = group.key
+        gate = RejectorKey(pod.pod.spec.scheduler_name, group.gating_plugin, gated=True)
+        if gate not in self._rejector_keys_of[group.key]:
+            self.put(group)
+
+    def discard(self, key: str) -> QueuedEntityInfo | None:
         """Remove and return a pod, if it is here."""
         queued = self._pods.pop(key, None)
         if queued is not None:
+            if isinstance(queued, QueuedPodGroupInfo):
+                for pod in queued.queued_pods:
+                    self._group_of.pop(pod.key, None)
             self._unindex(key)
             self._gated.discard(key)
         return queued
@@ -85,7 +102,7 @@ class UnschedulablePods:
             if not pods:
                 del self._by_rejector[rejector]
 
-    def rejected_by(self, rejector_keys: Iterable[RejectorKey]) -> list[QueuedPodInfo]:
+    def rejected_by(self, rejector_keys: Iterable[RejectorKey]) -> list[QueuedEntityInfo]:
         """Return the pods of any of these rejectors, each once, rejector by rejector."""
         # A start reports every node as an event, with nothing here.
         if not self._by_rejector:
@@ -96,22 +113,24 @@ class UnschedulablePods:
             return list(found[0].values())
         return list({key: queued for pods in found for key, queued in pods.items()}.values())
 
-    def rejected_among(self, rejector: RejectorKey, keys: Iterable[str]) -> list[QueuedPodInfo]:
-        """Return those of the named pods that a rejector has."""
+    def rejected_among(self, rejector: RejectorKey, keys: Iterable[str]) -> list[QueuedEntityInfo]:
+        """Return those of the named pods that a rejector has, or the groups that they are in."""
         pods = self._by_rejector.get(rejector, {})
+        if self._group_of:
+            keys = dict.fromkeys(self._group_of.get(key, key) for key in keys)
         return [pods[key] for key in keys if key in pods]
 
     def keys(self) -> Iterable[str]:
         """Return the ``namespace/name`` of all pods."""
         return self._pods.keys()
 
-    def pods(self) -> list[QueuedPodInfo]:
-        """Return all pods, in the order in which they came."""
+    def pods(self) -> list[QueuedEntityInfo]:
+        """Return all pods and groups, in the order in which they came."""
         return list(self._pods.values())
 
     def validate(self) -> None:
         """Assert that the index is the one that the pods call for."""
-        rejector_keys: dict[RejectorKey, dict[str, QueuedPodInfo]] = {}
+        rejector_keys: dict[RejectorKey, dict[str, QueuedEntityInfo]] = {}
         for key, queued in self._pods.items():
             assert queued.key == key, f"{queued.key} is kept as {key}"
             for rejector in _rejector_keys(queued):
@@ -122,9 +141,19 @@ class UnschedulablePods:
         assert self._rejector_keys_of.keys() == self._pods.keys(), "an indexed pod is gone"
         gated = {key for key, queued in self._pods.items() if queued.gated}
         assert self._gated == gated, "gated pods are miscounted"
+        groups = {
+            pod.key: key
+            for key, queued in self._pods.items()
+            if isinstance(queued, QueuedPodGroupInfo)
+            for pod in queued.queued_pods
+        }
+        assert self._group_of == groups, "the pods of groups are out of step"
 
 
-def _rejector_keys(queued: QueuedPodInfo) -> tuple[RejectorKey, ...]:
+def _rejector_keys(queued: QueuedEntityInfo) -> tuple[RejectorKey, ...]:
+    if isinstance(queued, QueuedPodGroupInfo):
+        profiles = sorted({pod.pod.spec.scheduler_name for pod in queued.queued_pods})
+        return tuple(RejectorKey(one, queued.gating_plugin, gated=True) for one in profiles)
     profile = queued.pod.spec.scheduler_name
     if queued.gating_plugin:
         return (RejectorKey(profile, queued.gating_plugin, gated=True),)

@@ -48,6 +48,7 @@ POINT_OF_METHOD = {
     "filter_all": "Filter",
     "post_filter": "PostFilter",
     "pod_group_post_filter": "PodGroupPostFilter",
+    "placement_feasible": "PlacementFeasible",
     "pre_score": "PreScore",
     "score": "Score",
     "score_all": "Score",
@@ -82,7 +83,6 @@ _ERROR_FORMATS = {
     "PreBindPreFlight": 'running PreBindPreFlight "{name}": {error}',
     "PreBind": 'running PreBind plugin "{name}": {error}',
     "Bind": 'running Bind plugin "{name}": {error}',
-    "PlacementGenerate": 'running PlacementGenerate plugin "{name}": {error}',
     "PlacementScore": 'running PlacementScore plugin "{name}": {error}',
     "PlacementScoreExtensionNormalize": (
         'running Normalize on PlacementScore plugins: plugin "{name}" failed with: {error}'

@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from proreus.framework.plugin import POINTS, Plugin, PodGroupPostFilterPlugin
-from proreus.framework.pod_group import Placement
+from proreus.framework.plugin import POINTS, PlacementFeasiblePlugin, Plugin
+from proreus.framework.pod_group import Placement, PodGroupPostFilterResult
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
 
 _SKIP = Status(Code.SKIP)
 _UNSCHEDULABLE_RESULT = PostFilterResult(Status.unschedulable())
+_UNSCHEDULABLE_GROUP_RESULT = PodGroupPostFilterResult(Status.unschedulable())
 
 DISABLED_SIGNATURE = "disabled"
 """The signature of every pod while the plugin is disabled: results of that time must not mix with
@@ -26,7 +27,8 @@ DISABLED_RESULTS: dict[str, Callable[..., Any]] = {
     "filter": lambda *_: None,
     "filter_all": lambda *_: None,
     "post_filter": lambda *_: _UNSCHEDULABLE_RESULT,
-    "pod_group_post_filter": lambda *_: Status.unschedulable(),
+    "pod_group_post_filter": lambda *_: _UNSCHEDULABLE_GROUP_RESULT,
+    "placement_feasible": lambda *_: None,
     "pre_score": lambda *_: _SKIP,
     "score": lambda *_: 0,
     "score_all": lambda *_: 0,
@@ -59,7 +61,7 @@ class NeverCalled(Plugin):
 def never_called(plugin: type[Plugin], because: str) -> type[NeverCalled]:
     """Return a class with a plugin's name, arguments and extension points that does nothing."""
     bases = tuple(
-        base for base in (*POINTS.values(), PodGroupPostFilterPlugin) if issubclass(plugin, base)
+        base for base in (*POINTS.values(), PlacementFeasiblePlugin) if issubclass(plugin, base)
     )
     methods = {
         name: _as_method(declared, DISABLED_RESULTS[name])

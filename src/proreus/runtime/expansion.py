@@ -33,6 +33,7 @@ from proreus.config.types import (
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 from proreus.int64 import MAX_INT64, wrap
+from proreus.kubernetes_version import Change
 
 log = logs.logger(__name__)
 
@@ -51,10 +52,13 @@ POINTS = (
     "permit",
     "preEnqueue",
     "queueSort",
+    "podGroupPostFilter",
     "placementGenerate",
     "placementScore",
 )
 """All extension points in kube-scheduler's order, which decides which error is reported first."""
+
+_POINTS_OF_GROUP_ENTITIES = frozenset({"podGroupPostFilter"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ def expand(
     args = {name: value for name, value in profile.args().items() if name in needed}
     _check_args_of_construction(args, gates)
     emulated = _EmulatedCatalog(catalog, gates)
-    points = _points(plugins, emulated)
+    points = _points(plugins, emulated, gates)
     _check_counts(profile.name, points)
     return ExpandedProfile(
         name=profile.name,
@@ -195,7 +199,9 @@ class _EmulatedCatalog:
         return points_in_version(name, self._catalog.points(name), self._gates)
 
 
-def _points(plugins: Plugins, catalog: _EmulatedCatalog) -> dict[str, tuple[str, ...]]:
+def _points(
+    plugins: Plugins, catalog: _EmulatedCatalog, gates: FeatureGates
+) -> dict[str, tuple[str, ...]]:
     sets = plugins.sets()
     # All points are checked before any is expanded: which of two mistakes is reported is upstream's
     # order.
@@ -204,6 +210,7 @@ def _points(plugins: Plugins, catalog: _EmulatedCatalog) -> dict[str, tuple[str,
     return {
         point: _expand_point(point, sets[point], plugins.multi_point.enabled, catalog)
         for point in POINTS
+        if point not in _POINTS_OF_GROUP_ENTITIES or gates.includes(Change.POD_GROUP_ENTITIES)
     }
 
 

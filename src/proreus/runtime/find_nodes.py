@@ -305,10 +305,10 @@ class NodeSearch:
         rows = table.rows_of(names)
         verdicts = Verdicts(table.size)
         part = run_filter_plugins(profile.filter, state, pod, table.take(rows), keep_errors=True)
-        for index, row in enumerate(rows.tolist()):
+        for index in np.flatnonzero(~part.passed()).tolist():
             status = part.status(index)
-            if status is not None:
-                verdicts.reject_row(row, status)
+            assert status is not None
+            verdicts.reject_row(int(rows[index]), status)
         self._advance(len(rows), table)
         found = FeasibleNodes(verdicts, rows, None, PodSignatures(pod))
         return self._with_nominated(profile, state, pod, found)

@@ -1,4 +1,4 @@
-"""The extension points that run once a PodGroup: PlacementGenerate and PlacementScore.
+"""The extension points for the placements of a PodGroup: PlacementGenerate and PlacementScore.
 
 A placement is a set of nodes on which a whole group may be scheduled (KEP-5732).
 """
@@ -13,6 +13,7 @@ import numpy as np
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, PlacementScorePlugin
 from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
 from proreus.framework.status import Code, Status
@@ -26,19 +27,21 @@ _ALL_NODES = (Placement("all-nodes", None),)
 
 
 def run_placement_generate(
-    profile: Profile, state: CycleState, group: PodGroupInfo
+    profile: Profile, state: CycleState, group: PodGroupInfo, nodes: NodeTable | None = None
 ) -> Sequence[Placement] | Status:
     """Return the group's possible placements, or the rejection; raises ``PluginError``.
 
-    Without a plugin it is one placement with all nodes.
+    ``nodes``: the nodes that the placement of its parent leaves, None for all. Without a plugin it
+    is one placement with all nodes.
     """
     started = perf_counter()
     placements: Sequence[Placement] = _ALL_NODES
+    nodes = profile.table if nodes is None else nodes
     point, code = "PlacementGenerate", Code.ERROR
     try:
         for plugin in profile.placement_generate:
             result = call_plugin(
-                plugin, point, state, plugin.generate_placements, state, group, profile.table
+                plugin, point, state, plugin.generate_placements, state, group, nodes
             )
             if isinstance(result, Status):
                 if not result.rejected:

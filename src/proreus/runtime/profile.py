@@ -20,6 +20,7 @@ from itertools import takewhile
 from typing import TypeVar
 
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import (
     BindPlugin,
@@ -27,9 +28,11 @@ from proreus.framework.plugin import (
     FetchingPlugin,
     FilterPlugin,
     PermitPlugin,
+    PlacementFeasiblePlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
     Plugin,
+    PodGroupPostFilterPlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -97,10 +100,16 @@ class Profile:
         self.pre_bind = _typed(plugins, "preBind", PreBindPlugin)
         self.bind = _typed(plugins, "bind", BindPlugin)
         self.post_bind = _typed(plugins, "postBind", PostBindPlugin)
+        self.pod_group_post_filter = _typed(plugins, "podGroupPostFilter", PodGroupPostFilterPlugin)
         self.placement_generate = _typed(plugins, "placementGenerate", PlacementGeneratePlugin)
         self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)
         self._pre_filter_extensions = tuple(
             plugin for plugin in self.pre_filter if plugin.has_pre_filter_extensions
+        )
+        self.placement_feasible = tuple(
+            plugin
+            for plugin in dict.fromkeys(one for point in plugins.values() for one in point)
+            if isinstance(plugin, PlacementFeasiblePlugin)
         )
         self._optional_filter = optional_filter
         self._configured_filter = self.filter
@@ -176,6 +185,7 @@ class Profile:
             self.pre_bind,
             self.bind,
             self.post_bind,
+            self.pod_group_post_filter,
             self.placement_generate,
             self.placement_score,
         )
@@ -204,22 +214,30 @@ class Profile:
         """Add a pod to a row of a fork and run AddPod (``RunPreFilterExtensionAddPod``)."""
         # The node first: plugins see it with the pod on it, as in kube-scheduler.
         nodes.add_pod(row, added)
+        self.run_add_pod(state, pod, added, nodes[row])
+
+    def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Run AddPod for a pod that was added to a node."""
         for plugin in self._pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 point = "PreFilterExtensionAddPod"
-                call_plugin(plugin, point, state, plugin.add_pod, state, pod, added, nodes[row])
+                call_plugin(plugin, point, state, plugin.add_pod, state, pod, added, node)
 
     def remove_pod(
         self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
     ) -> None:
         """Remove a pod from a row of a fork and run RemovePod."""
         nodes.remove_pod(row, removed.uid)
+        self.run_remove_pod(state, pod, removed, nodes[row])
+
+    def run_remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo
+    ) -> None:
+        """Run RemovePod for a pod that was removed from a node."""
         for plugin in self._pre_filter_extensions:
             if plugin.name not in state.skip_filter:
                 point = "PreFilterExtensionRemovePod"
-                call_plugin(
-                    plugin, point, state, plugin.remove_pod, state, pod, removed, nodes[row]
-                )
+                call_plugin(plugin, point, state, plugin.remove_pod, state, pod, removed, node)
 
 
 def _typed(plugins: Mapping[str, tuple[Plugin, ...]], point: str, base: type[P]) -> tuple[P, ...]:

@@ -19,7 +19,6 @@ from typing import Any
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS, FetchingPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
@@ -50,15 +49,12 @@ class PreFilterOutcome:
     plugins_with_names: tuple[str, ...] = ()
 
 
-def run_pre_filter(
-    profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable | None = None
-) -> PreFilterOutcome:
+def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
     """Run every PreFilter plugin (``RunPreFilterPlugins``); raises ``PluginError``.
 
-    ``nodes``: None = the whole cluster.
+    With all nodes, also for a pod of a group that is tried in one placement.
     """
-    if nodes is None:
-        nodes = profile.table
+    nodes = profile.table
     outcome = PreFilterOutcome()
     skipped: list[str] = []
     plugins_with_names: list[str] = []

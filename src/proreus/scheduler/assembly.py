@@ -5,12 +5,17 @@ The same for a process, for ``evaluate`` and for tests: only the environment dif
 
 from __future__ import annotations
 
+from typing import Any
+
 from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
+from proreus.framework.events import COMPOSITE_POD_GROUP, POD_GROUP
 from proreus.framework.pod_events import PodEvents
 from proreus.framework.pod_info import PodResourcesOptions
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NODES, PODS
+from proreus.objects.meta import Resource
+from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.queue.sub_queues import QueueOptions
 from proreus.runtime.find_nodes import NodeSearch
@@ -24,7 +29,9 @@ from proreus.scheduler.environment import Environment
 from proreus.scheduler.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.overcommit_watch import OvercommitWatch
-from proreus.scheduler.pod_group_cycle import PodGroupCycle
+from proreus.scheduler.pod_groups.cycle import PodGroupCycle
+from proreus.scheduler.pod_groups.event_handlers import PodGroupHandlers
+from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
 from proreus.scheduler.profile_handle import Core, ProfileHandle
 from proreus.scheduler.profile_set import ProfileSet, build_profiles
 from proreus.scheduler.rejection_watch import RejectionWatch
@@ -50,11 +57,14 @@ class Assembly:
         """Build the scheduler; raises ``ConfigError``."""
         gates = environment.feature_gates
         pod_groups = gates.enabled("GenericWorkload")
+        whole_groups = pod_groups and gates.includes(Change.POD_GROUP_ENTITIES)
+        composite = gates.enabled("CompositePodGroup")
         events = PodEvents.of(gates)
         cache = Cache(
             environment.clock,
             assumed_ttl_seconds,
             pod_groups,
+            composite,
             removes_assumed_pods=gates.includes(Change.REMOVE_ASSUMED_POD),
         )
         queue = SchedulingQueue(
@@ -63,13 +73,14 @@ class Assembly:
             options=QueueOptions(
                 unschedulable_timeout_seconds=unschedulable_timeout_seconds,
                 pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
-                generic_workload=pod_groups,
+                generic_workload=pod_groups and not whole_groups,
                 flushes_gated_pods=gates.includes(Change.GATED_PODS_IN_FLUSH),
                 events=events,
                 pre_queueing_hints=gates.enabled("SchedulerPreQueueingHints"),
                 bookkeeping_of_1_37=gates.includes(Change.QUEUE_BOOKKEEPING_OF_1_37),
             ),
             metrics=environment.metrics,
+            forest=cache.workload_forest if whole_groups else None,
         )
         waiting_pods = WaitingPods(environment.clock)
         search = NodeSearch(queue.nominator, cache.node_order)
@@ -106,14 +117,18 @@ class Assembly:
             environment=environment,
         )
         if pod_groups:
-            self.scheduler.pod_group_cycle = PodGroupCycle(
-                pods=self.scheduler,
-                cache=cache,
-                queue=queue,
-                cycle=self.scheduler.scheduling_cycle,
-                failures=failures,
-                environment=environment,
-            )
+            parts: dict[str, Any] = {
+                "pods": self.scheduler,
+                "cache": cache,
+                "queue": queue,
+                "cycle": self.scheduler.scheduling_cycle,
+                "failures": failures,
+                "environment": environment,
+            }
+            if whole_groups:
+                self.scheduler.pod_group_cycle = PodGroupCycle(**parts)
+            else:
+                self.scheduler.pod_group_cycle_v1_36 = PodGroupCycleV136(**parts)
         self._pod_handlers = PodHandlers(
             cache=cache,
             queue=queue,
@@ -123,8 +138,11 @@ class Assembly:
             resources_options=PodResourcesOptions.of(gates),
             events=events,
             pod_groups=pod_groups,
-            gangs=gates.enabled("GangScheduling"),
+            announces_group_pods=gates.enabled("GangScheduling"),
         )
+        self._handled_kinds: set[str] = set()
+        if whole_groups:
+            self._watch_pod_groups(composite)
         if environment.shares_nodes:
             self._watch_overcommits()
         nodes = NodeHandlers(
@@ -146,8 +164,17 @@ class Assembly:
         environment.stores.add_handler(PODS, self._pod_handlers)
         if avoided is not None:
             self._watch_rejections(avoided)
-        self._handled_kinds: set[str] = set()
         self._apply(profile_set)
+
+    def _watch_pod_groups(self, composite: bool) -> None:
+        kinds: dict[str, Resource[Any]] = {POD_GROUP: POD_GROUPS}
+        if composite:
+            kinds[COMPOSITE_POD_GROUP] = COMPOSITE_POD_GROUPS
+        forest, queue = self._core.cache.workload_forest, self._core.queue
+        for name, resource in kinds.items():
+            handlers = PodGroupHandlers(name, forest, queue, self._environment.metrics)
+            self._environment.stores.add_handler(resource, handlers)
+            self._handled_kinds.add(name)
 
     def _watch_rejections(self, avoided: AvoidedNodes) -> None:
         scheduler, environment = self.scheduler, self._environment

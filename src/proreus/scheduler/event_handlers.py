@@ -74,11 +74,12 @@ class PodHandlers:
         resources_options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS,
         events: PodEvents = DEFAULT_POD_EVENTS,
         pod_groups: bool = False,
-        gangs: bool = False,
+        announces_group_pods: bool = False,
     ) -> None:
-        """``pod_groups``, ``gangs``: gates GenericWorkload and GangScheduling."""
+        """``pod_groups``: gate GenericWorkload. ``announces_group_pods``: a new pod is an event
+        too, which may complete a gang (gate GangScheduling, since 1.37 GenericWorkload)."""
         self._groups = cache.pod_group_states if pod_groups else None
-        self._gangs = gangs
+        self._announces_group_pods = announces_group_pods
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
@@ -100,7 +101,7 @@ class PodHandlers:
                 self._groups.add(info)
             self._queue.add(info)
             # A new member may complete a gang whose other members were rejected for its lack.
-            if self._gangs:
+            if self._announces_group_pods:
                 self._move(self._events.unscheduled_add, None, pod)
             self._timed.observe(self._events.unscheduled_add, started)
 
@@ -214,9 +215,10 @@ class PodHandlers:
             self._move_less_important(old)
 
     def _delete_pending(self, info: PodInfo) -> None:
+        self._queue.delete(info)
+        # After the queue, as in kube-scheduler, which runs PreEnqueue for the rest of its group.
         if self._groups is not None:
             self._groups.remove(info.pod)
-        self._queue.delete(info)
         if self._cache.is_assumed(info.uid):
             self._delete_assumed(info)
         elif info.pod.status.nominated_node_name:

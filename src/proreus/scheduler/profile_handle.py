@@ -18,11 +18,14 @@ from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import ApiWriter, DryRunKey, EventRecorder
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import Nominator
+from proreus.framework.pod_group import ProposedAssignment
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import Victims
 from proreus.framework.verdicts import Rows, Verdicts
+from proreus.framework.workload_forest import WorkloadForest
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod
@@ -31,6 +34,7 @@ from proreus.runtime.dry_run import PreemptionDryRun, dry_run_key
 from proreus.runtime.find_nodes import NodeSearch
 from proreus.runtime.out_of_tree import log_exceptions, log_exceptions_of_task
 from proreus.runtime.plugin_health import HealthContext
+from proreus.runtime.pod_group_reprieve import PodGroupReprieve
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
 from proreus.scheduler.avoided_nodes import AvoidedNodes
@@ -120,6 +124,11 @@ class ProfileHandle:
         return self._core.cache.pod_group_states
 
     @property
+    def workload_forest(self) -> WorkloadForest:
+        """The PodGroups and CompositePodGroups."""
+        return self._core.cache.workload_forest
+
+    @property
     def metrics(self) -> SchedulerMetrics:
         """The process's metrics."""
         return self._environment.metrics
@@ -177,6 +186,22 @@ class ProfileHandle:
             rows,
             potential_victims,
         )
+
+    def run_pre_filter_extension_add_pod(
+        self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo
+    ) -> None:
+        """Run AddPod of the profile's PreFilter plugins."""
+        self._profile.run_add_pod(state, pod, added, node)
+
+    def run_pre_filter_extension_remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo
+    ) -> None:
+        """Run RemovePod of the profile's PreFilter plugins."""
+        self._profile.run_remove_pod(state, pod, removed, node)
+
+    def pod_group_reprieve(self, assignments: Sequence[ProposedAssignment]) -> PodGroupReprieve:
+        """Return what puts victims of a group's preemption back on ``nodes``."""
+        return PodGroupReprieve(self._profile, self._core.search, assignments)
 
     def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:
         """Return the key for the reuse of dry runs; None: filters read more than they sign."""

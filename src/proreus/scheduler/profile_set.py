@@ -79,6 +79,9 @@ class QueueProfileView:
         self.pre_enqueue: Mapping[str, PreEnqueue] = {
             plugin.name: plugin.pre_enqueue for plugin in profile.pre_enqueue
         }
+        self.group_wide = frozenset(
+            plugin.name for plugin in profile.pre_enqueue if plugin.group_wide
+        )
         self.registrations: list[EventRegistration] = [
             registration
             for plugin in profile.plugins
@@ -199,7 +202,9 @@ def build_profiles(
             )
             for handle in handles
         }
-        all_events = events.all_events(gates.enabled("GenericWorkload"))
+        all_events = events.all_events(
+            gates.enabled("GenericWorkload"), gates.enabled("CompositePodGroup")
+        )
         implied_taint_event = not gates.includes(Change.NO_IMPLIED_TAINT_EVENT)
         queue_profiles = {
             name: QueueProfileView(profile, extenders is not None, all_events, implied_taint_event)

@@ -24,6 +24,7 @@ from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.gc_tuning import return_free_memory
 from proreus.logs import logger
 from proreus.queue.scheduling_queue import SchedulingQueue
@@ -38,7 +39,8 @@ from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.cluster_events import as_assigned
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
-from proreus.scheduler.pod_group_cycle import PodGroupCycle
+from proreus.scheduler.pod_groups.cycle import PodGroupCycle
+from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
 from proreus.scheduler.profile_set import ProfileSet
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 from proreus.scheduler.shadow import ShadowTrial
@@ -75,7 +77,9 @@ class Scheduler:
         self.metrics = environment.metrics
         self.scheduling_cycle = scheduling_cycle
         self.pod_group_cycle: PodGroupCycle | None = None
-        """For pods of PodGroups; None while gate GenericWorkload is off."""
+        """For pod groups; None while gate GenericWorkload is off."""
+        self.pod_group_cycle_v1_36: PodGroupCycleV136 | None = None
+        """For pods of PodGroups as in Kubernetes 1.36."""
         self.avoided_nodes: AvoidedNodes | None = None
         """None where nodes are never avoided."""
         self.on_tick: list[Callable[[], None]] = []
@@ -239,12 +243,19 @@ class Scheduler:
             if one.extenders is not None:
                 await one.extenders.close()
 
-    async def schedule_one(self, queued: QueuedPodInfo) -> str:
-        """Make one attempt for a popped pod; return the name of its node, "" if there is none."""
-        if self.pod_group_cycle is not None and queued.pod.spec.scheduling_group is not None:
-            if self.shadow is not None:
-                self.shadow.pass_over_group()
-            return await self.pod_group_cycle.run(queued)
+    async def schedule_one(self, queued: QueuedEntityInfo) -> str:
+        """Make one attempt for a popped pod; return the name of its node, "" if there is none.
+
+        A popped group has an attempt as a whole.
+        """
+        if isinstance(queued, QueuedPodGroupInfo):
+            assert self.pod_group_cycle is not None
+            self._pass_over_group_in_shadow()
+            await self.pod_group_cycle.run(queued)
+            return ""
+        if self.pod_group_cycle_v1_36 is not None and queued.pod.spec.scheduling_group is not None:
+            self._pass_over_group_in_shadow()
+            return await self.pod_group_cycle_v1_36.run(queued)
         profile = self.profiles.get(queued.pod.spec.scheduler_name)
         # A reload may have removed the profile while the pod was queued or in flight: it is
         # dropped.
@@ -264,6 +275,10 @@ class Scheduler:
             return ""
         self.start_binding(outcome)
         return outcome.node_name
+
+    def _pass_over_group_in_shadow(self) -> None:
+        if self.shadow is not None:
+            self.shadow.pass_over_group()
 
     def begin(self, queued: QueuedPodInfo, profile: Profile) -> Attempt:
         """Return a new attempt for a popped pod."""

@@ -195,11 +195,10 @@ class SchedulingCycle:
 
     async def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
-        nodes = None if attempt.node_subset is None else attempt.node_subset.nodes
         with _timed(profile, "PreFilter") as timed:
             if profile.fetching:
                 await fetch_pre_filter(profile, state, pod)
-            outcome = run_pre_filter(profile, state, pod, nodes)
+            outcome = run_pre_filter(profile, state, pod)
             timed.code = code_of(outcome.status)
         return outcome
 
@@ -318,6 +317,21 @@ class SchedulingCycle:
         self, attempt: Attempt, node_name: str
     ) -> PermitOutcome | Failure:
         """Assume the pod on its node, then run Reserve and Permit; undo all of it if rejected."""
+        failure = await self.assume_and_reserve(attempt, node_name)
+        if failure is not None:
+            return failure
+        try:
+            permit = await self._permit(attempt, node_name)
+        except PluginError as error:
+            self.unreserve_and_forget(attempt, node_name)
+            return error_failure(str(error), error)
+        if permit.status is not None:
+            self.unreserve_and_forget(attempt, node_name)
+            return rejected_on_node(permit.status)
+        return permit
+
+    async def assume_and_reserve(self, attempt: Attempt, node_name: str) -> Failure | None:
+        """Assume the pod on its node and run Reserve; undo both if it is rejected."""
         pod = attempt.pod
         try:
             self._cache.assume(pod, node_name)
@@ -332,15 +346,13 @@ class SchedulingCycle:
                 as_assumed = attempt.state.get(ASSUMED_AS)
                 if as_assumed is not None:
                     self._cache.update_assumed(as_assumed)
-                permit = await self._permit(attempt, node_name)
-                rejected = permit.status
         except PluginError as error:
             self.unreserve_and_forget(attempt, node_name)
             return error_failure(str(error), error)
         if rejected is not None:
             self.unreserve_and_forget(attempt, node_name)
             return rejected_on_node(rejected)
-        return permit
+        return None
 
     async def _reserve(self, attempt: Attempt, node_name: str) -> Status | None:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod

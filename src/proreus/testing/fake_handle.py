@@ -18,18 +18,22 @@ from proreus.feature_gates import FeatureGates
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
-from proreus.framework.handle import DryRunKey, WaitingPod
+from proreus.framework.handle import DryRunKey, PodGroupReprieve, WaitingPod
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
+from proreus.framework.pod_group import ProposedAssignment
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo, Victims
 from proreus.framework.verdicts import Rows, Verdicts
+from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import Resource
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
+from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 from proreus.offline.api import FakeRecorder, InMemoryApi, JsonObject
 from proreus.runtime import waiting_pods
 from proreus.runtime.dry_run import PreemptionDryRun, dry_run_key
@@ -115,6 +119,7 @@ class FakeHandle:
         self.nominator = FakeNominator()
         self._nominated = NominatedPodsFilter(self.nominator)
         self.pod_group_states = PodGroupStates()
+        self.workload_forest = WorkloadForest(self.feature_gates.enabled("CompositePodGroup"))
         self.api = InMemoryApi(hide_finished=False)
         self.event_recorder = FakeRecorder()
         self.filters: tuple[FilterPlugin, ...] = ()
@@ -130,8 +135,16 @@ class FakeHandle:
                 self.pod_group_states.assign(pod)
             else:
                 self.pod_group_states.add(pod)
+        self.api.on_change(POD_GROUPS, self._group_changed)
+        self.api.on_change(COMPOSITE_POD_GROUPS, self._group_changed)
         for obj in objects:
             self.api.add(obj)
+
+    def _group_changed(self, old: Group | None, new: Group | None) -> None:
+        if new is not None:
+            self.workload_forest.put(new)
+        elif old is not None:
+            self.workload_forest.remove(old.key)
 
     @cached_property
     def metrics(self) -> SchedulerMetrics:
@@ -202,6 +215,28 @@ class FakeHandle:
             rows,
             potential_victims,
         )
+
+    def run_pre_filter_extension_add_pod(
+        self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo
+    ) -> None:
+        """Run AddPod of the plugins in ``filters``."""
+        for plugin in self._active_pre_filters(state):
+            plugin.add_pod(state, pod, added, node)
+
+    def run_pre_filter_extension_remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo
+    ) -> None:
+        """Run RemovePod of the plugins in ``filters``."""
+        for plugin in self._active_pre_filters(state):
+            plugin.remove_pod(state, pod, removed, node)
+
+    def _active_pre_filters(self, state: CycleState) -> Iterable[PreFilterPlugin]:
+        pre_filters = (p for p in self.filters if isinstance(p, PreFilterPlugin))
+        return (plugin for plugin in pre_filters if plugin.name not in state.skip_filter)
+
+    def pod_group_reprieve(self, assignments: Sequence[ProposedAssignment]) -> PodGroupReprieve:
+        """Not there: it needs a whole profile (``PluginHarness`` has one)."""
+        raise NotImplementedError
 
     def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:
         """Return a key under which dry-run results may be cached.

@@ -6,11 +6,12 @@ import yaml
 from proreus.config.load import default_configuration, load
 from proreus.config.write import to_data, to_yaml
 from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import V1_37
 from proreus.runtime.expansion import effective_configuration
 
 
 def test_the_default_configuration_as_kube_scheduler_writes_it(catalog):
-    written = to_data(default_configuration(catalog))
+    written = to_data(default_configuration(catalog), FeatureGates())
     (profile,) = written.pop("profiles")
     assert written == {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -55,6 +56,12 @@ def test_the_default_configuration_as_kube_scheduler_writes_it(catalog):
     }
 
 
+def test_the_extension_point_of_1_37_is_written_for_1_37(catalog):
+    gates = FeatureGates(emulation_version=V1_37)
+    written = to_data(default_configuration(catalog, gates), gates)
+    assert written["profiles"][0]["plugins"]["podGroupPostFilter"] == {}
+
+
 def test_extenders_are_written_without_zeros(catalog, with_document):
     extender = {
         "urlPrefix": "",
@@ -65,7 +72,7 @@ def test_extenders_are_written_without_zeros(catalog, with_document):
         "managedResources": [{"name": "a.b/c", "ignoredByScheduler": True}, {"name": "a.b/d"}],
     }
     source = with_document(extenders=[extender], delayCacheUntilActive=True)
-    written = to_data(load(source, catalog))
+    written = to_data(load(source, catalog), FeatureGates())
     assert written["extenders"] == [{**extender, "httpTimeout": "5s"}]
     assert written["delayCacheUntilActive"] is True
 
@@ -107,17 +114,17 @@ def test_what_is_written_loads_again(catalog, with_document):
     config = effective_configuration(
         load(with_document(profiles=[profile]), catalog, gates), catalog
     )
-    text = to_yaml(config)
+    text = to_yaml(config, FeatureGates())
     again = load(text, catalog, gates)
     # defaults are merged once more, which changes nothing but what "all disabled" had removed
     assert effective_configuration(again, catalog) == config
-    assert yaml.safe_load(text) == to_data(config)
+    assert yaml.safe_load(text) == to_data(config, FeatureGates())
 
 
 @pytest.mark.parametrize("name", ["y", "on", "1e3", "010", "0o7", "1_0", "2020-01-01", "null", ""])
 def test_texts_stay_texts(name, catalog, with_document):
     config = load(with_document(leaderElection={"resourceNamespace": f"{name}"}), catalog)
-    text = to_yaml(config)
+    text = to_yaml(config, FeatureGates())
     assert load(text, catalog).leader_election == config.leader_election
     assert yaml.safe_load(text)["leaderElection"]["resourceNamespace"] == (name or "kube-system")
 
@@ -131,7 +138,9 @@ def test_args_of_plugins_that_no_profile_enables_are_omitted(catalog, with_docum
         ],
     }
     config = effective_configuration(load(with_document(profiles=[profile]), catalog), catalog)
-    names = [entry["name"] for entry in to_data(config)["profiles"][0]["pluginConfig"]]
+    names = [
+        entry["name"] for entry in to_data(config, FeatureGates())["profiles"][0]["pluginConfig"]
+    ]
     assert "NodeResourcesFit" not in names
     assert "Mine" not in names
     assert names == sorted(names)
@@ -141,8 +150,8 @@ def test_private_keys_of_extenders_are_masked(catalog, with_document):
     tls = {"certData": "Y2VydGlmaWNhdGU=", "keyData": "cHJpdmF0ZQ=="}
     extender = {"urlPrefix": "https://a", "enableHTTPS": True, "tlsConfig": tls}
     config = load(with_document(extenders=[extender]), catalog)
-    text = to_yaml(config)
-    (written,) = to_data(config)["extenders"]
+    text = to_yaml(config, FeatureGates())
+    (written,) = to_data(config, FeatureGates())["extenders"]
     assert written["tlsConfig"] == {"certData": "Y2VydGlmaWNhdGU=", "keyData": "REDACTED"}
     assert "cHJpdmF0ZQ==" not in text
     (again,) = load(text, catalog).extenders
@@ -160,5 +169,5 @@ def test_private_keys_of_extenders_are_masked(catalog, with_document):
 )
 def test_passwords_in_urls_of_extenders_are_masked(catalog, with_document, url, written):
     config = load(with_document(extenders=[{"urlPrefix": url, "filterVerb": "f"}]), catalog)
-    assert to_data(config)["extenders"][0]["urlPrefix"] == written
+    assert to_data(config, FeatureGates())["extenders"][0]["urlPrefix"] == written
     assert config.extenders[0].url_prefix == url

@@ -31,6 +31,7 @@ class Profile:
 
     pre_enqueue: dict[str, PreEnqueue] = field(default_factory=dict)
     registrations: list[EventRegistration] = field(default_factory=list)
+    group_wide: frozenset[str] = frozenset()
 
     def register(self, plugin: str, resource: str, action: int, hint: Any = None) -> None:
         self.registrations.append((plugin, ClusterEvent(resource, action, hint)))

@@ -18,6 +18,7 @@ from proreus.framework.plugin import (
     ScorePlugin,
     points_of,
 )
+from proreus.kubernetes_version import V1_37
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
@@ -54,7 +55,8 @@ async def test_no_code_of_it_runs_and_pods_are_bound(point):
     replaced = never_called(forbidden(POINTS[point], BackgroundPlugin), "it blocked")
     assert points_of(replaced) == {point}
     assert (replaced.name, replaced.Args) == ("Forbidden", Args)
-    gates, registry = FeatureGates(), Registry((*IN_TREE_PLUGINS, replaced))
+    gates = FeatureGates(emulation_version=V1_37)
+    registry = Registry((*IN_TREE_PLUGINS, replaced))
     config = load(
         profile_with([replaced], {"Forbidden": {"size": 3}}, {}, alone=False), registry, gates
     )

@@ -75,7 +75,7 @@ def test_placements_and_rejections_are_handed_on() -> None:
 
 @pytest.mark.parametrize("result", [Status.error("broken"), ValueError("broken")])
 def test_errors_are_errors(result: Any) -> None:
-    with pytest.raises(PluginError, match='running PlacementGenerate plugin "Generator": broken'):
+    with pytest.raises(PluginError, match=r"^broken$"):
         generate(result)
 
 

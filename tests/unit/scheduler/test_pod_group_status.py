@@ -9,8 +9,14 @@ import pytest
 from proreus.clock import FakeClock
 from proreus.framework.status import Status
 from proreus.objects.meta import ObjectMeta
-from proreus.objects.scheduling import POD_GROUP_SCHEDULED, Condition, PodGroup, PodGroupStatus
-from proreus.scheduler.pod_group_status import PodGroupStatusWriter
+from proreus.objects.scheduling import (
+    POD_GROUP_SCHEDULED,
+    POD_GROUPS,
+    Condition,
+    PodGroup,
+    PodGroupStatus,
+)
+from proreus.scheduler.pod_groups.status import PodGroupStatusWriter
 
 KEY = "default/g"
 
@@ -33,7 +39,9 @@ class World:
         self.free = asyncio.Event()
         self.free.set()
         self.tasks: list[asyncio.Future[None]] = []
-        self.writer = PodGroupStatusWriter(self.groups, self, FakeClock(0.0), self._spawn)
+        self.writer = PodGroupStatusWriter(
+            self.groups, self, FakeClock(0.0), self._spawn, POD_GROUP_SCHEDULED, POD_GROUPS
+        )
 
     def _spawn(self, work) -> None:
         self.tasks.append(asyncio.ensure_future(work))

@@ -15,11 +15,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle, PreemptionDryRun
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
+from proreus.plugins.default_preemption.domain_victims import DomainVictims, NodeNotFound
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCache
 from proreus.plugins.default_preemption.potential_victims import (
     DisruptionBudgets,
@@ -27,6 +29,7 @@ from proreus.plugins.default_preemption.potential_victims import (
     sorted_by_importance,
 )
 from proreus.plugins.default_preemption.select_candidate import Candidate
+from proreus.plugins.default_preemption.unit_dry_run import UnitDryRun
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
@@ -58,7 +61,13 @@ class DryRun:
         self._dry_run_cache = dry_run_cache
         self.verdicts = Verdicts(len(handle.nodes))
         self.errors: list[str] = []
+        self._units: DomainVictims | None = None
+        self._rows_with_groups: set[int] = set()
         self._potential_rows: Rows = np.empty(0, dtype=np.intp)
+
+    def use_units(self, units: DomainVictims, rows: set[int]) -> None:
+        """Evict pods of groups as units; ``rows``: of the nodes that run such pods."""
+        self._units, self._rows_with_groups = units, rows
 
     def candidates(self, rows: Rows, wanted: int) -> list[Candidate]:
         """Return candidates among rows, those without PDB violations first.
@@ -68,6 +77,9 @@ class DryRun:
         """
         self._pods_by_priority.refresh()
         potential_rows = self._pods_by_priority.has_lower_priority_pods(rows, self._pod.priority)
+        if self._rows_with_groups:
+            # The priority that counts there is that of the groups.
+            potential_rows |= np.isin(rows, list(self._rows_with_groups))
         self.verdicts.reject(rows[~potential_rows], NO_VICTIMS, unresolvable=True)
         self._potential_rows = rows = rows[potential_rows]
         non_violating: list[Candidate] = []
@@ -109,6 +121,13 @@ class DryRun:
 
     def _dry_run(self, rows: Rows) -> None:
         """Dry-run rows and cache the results, apart from errors."""
+        if self._rows_with_groups:
+            with_groups = [row for row in rows.tolist() if row in self._rows_with_groups]
+            for row in with_groups:
+                self._dry_run_units(row)
+            rows = np.setdiff1d(rows, with_groups, assume_unique=True)
+            if not len(rows):
+                return
         potential_victims: list[list[PodInfo]] = []
         violating: list[int] = []
         for row in rows.tolist():
@@ -135,6 +154,22 @@ class DryRun:
                 victim_pods = self._by_importance(victim_pods, row)
             violated = sum(number < violations for number in victim_indices)
             self._dry_run_cache.note_candidate(row, Candidate(name, tuple(victim_pods), violated))
+
+    def _dry_run_units(self, row: int) -> None:
+        assert self._units is not None
+        try:
+            units = self._units.of_nodes([self._handle.nodes[row]])
+            dry_run = UnitDryRun(self._handle, self._state, self._pod, row)
+            found = dry_run.select_victims(units, self._budgets)
+        except (NodeNotFound, PluginError) as error:
+            self.errors.append(str(error))
+            return
+        if isinstance(found, Candidate):
+            self._dry_run_cache.note_candidate(row, found)
+        elif found.code == Code.ERROR:
+            self.errors.append(found.message)
+        else:
+            self._dry_run_cache.note_failures(np.array([row], dtype=np.intp), found)
 
     def _by_importance(self, victims: list[PodInfo], row: int) -> list[PodInfo]:
         if not self._pods_by_priority.sampled_once:

@@ -21,10 +21,11 @@ from proreus.errors import ApiError, NotFound
 from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import CLEAR_NOMINATION
+from proreus.kubernetes_version import Change
 from proreus.logs import logger
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of
-from proreus.objects.scheduling import PodGroup
+from proreus.objects.scheduling import CompositePodGroup, PodGroup
 from proreus.plugins.default_preemption.select_candidate import Candidate
 
 log = logger(__name__)
@@ -35,12 +36,12 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """The pod or PodGroup that victims are evicted for. ``pods``: ``namespace/name`` of its pods.
+    """The pod or group that victims are evicted for. ``pods``: ``namespace/name`` of its pods.
 
     ``group``: the ``related`` object of the victims' Events; kube-scheduler sets none for a pod.
     """
 
-    group: PodGroup | None
+    group: PodGroup | CompositePodGroup | None
     kind: str
     uid: str
     name: str
@@ -55,10 +56,13 @@ class Preemptor:
         return cls(None, "pod", pod.uid, pod.key, pod.priority, scheduler, (pod.key,))
 
     @classmethod
-    def of_group(cls, group: PodGroup, pods: Sequence[PodInfo], scheduler_name: str) -> Preemptor:
-        """Return a PodGroup as a preemptor."""
+    def of_group(
+        cls, group: PodGroup | CompositePodGroup, pods: Sequence[PodInfo], scheduler_name: str
+    ) -> Preemptor:
+        """Return a group as a preemptor."""
         uid, keys = group.metadata.uid, tuple(pod.key for pod in pods)
-        return cls(group, "podgroup", uid, key_of(group), group.priority, scheduler_name, keys)
+        kind, name = group.key.type, key_of(group)
+        return cls(group, kind, uid, name, group.priority, scheduler_name, keys)
 
 
 class Evictor:
@@ -67,14 +71,26 @@ class Evictor:
     def __init__(self, handle: Handle, pods: Mapping[str, Pod], plugin_name: str) -> None:
         self._handle = handle
         self._plugin_name = plugin_name
+        gates = handle.feature_gates
+        self._counts_groups = gates.enabled("GenericWorkload") and gates.includes(
+            Change.POD_GROUP_ENTITIES
+        )
+        """Whether preemptions by groups, and victims that are groups, have metrics of their own."""
         self.running = RunningPreemptions(pods)
 
     async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict all victims. Raises ``ApiError`` for the first one that cannot be evicted."""
-        self._handle.metrics.preemption_victims.observe(len(candidate.victims))
+        self._count_victims(candidate, preemptor)
         for victim in _not_terminating(candidate):
             await self._evict_one(victim, preemptor, candidate.node_name)
         await self._clear_nominations(candidate, preemptor)
+
+    def _count_victims(self, candidate: Candidate, preemptor: Preemptor) -> None:
+        metrics, count = self._handle.metrics, len(candidate.victims)
+        if preemptor.group is None or not self._counts_groups:
+            metrics.preemption_victims.observe(count)
+        else:
+            metrics.workload_preemption_victims.observe(count)
 
     def evict_in_background(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Start a task that evicts the victims that are not terminating already."""
@@ -82,7 +98,7 @@ class Evictor:
         # As kube-scheduler: then nominations stay as well, and the preemptor is not gated.
         if not victims:
             return
-        self._handle.metrics.preemption_victims.observe(len(candidate.victims))
+        self._count_victims(candidate, preemptor)
         running = self.running.begin(preemptor.uid)
         self._handle.spawn(self._evict_all(candidate, preemptor, victims, running))
 
@@ -118,9 +134,11 @@ class Evictor:
         if result == "error":
             self._handle.activate(preemptor.pods)
         metrics.preemption_goroutines_execution_total.labels(result).inc()
-        metrics.preemption_goroutines_duration_seconds.labels(result).observe(
-            perf_counter() - started
-        )
+        seconds = perf_counter() - started
+        metrics.preemption_goroutines_duration_seconds.labels(result).observe(seconds)
+        if self._counts_groups:
+            labels = (preemptor.kind, result)
+            metrics.preemption_execution_duration_seconds.labels(*labels).observe(seconds)
 
     async def _evict_one(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
         """Evict a victim and return whether it was deleted, rather than kept from being bound."""
@@ -195,6 +213,17 @@ class Evictor:
                 log.error("Cannot clear nominatedNodeName", err=error, pod=other.key)
 
 
+def is_being_preempted(pod: Pod) -> bool:
+    """Return whether a pod is terminating because a scheduler has preempted it."""
+    condition = condition_of(pod, DISRUPTION_TARGET)
+    return (
+        pod.metadata.deletion_timestamp is not None
+        and condition is not None
+        and condition.status == "True"
+        and condition.reason == PREEMPTION_BY_SCHEDULER
+    )
+
+
 def _not_terminating(candidate: Candidate) -> list[Pod]:
     """Return the victims without a deletion timestamp."""
     pods = (victim.pod for victim in candidate.victims)
@@ -250,6 +279,11 @@ class RunningPreemptions:
             return True
         self.end(running)
         return False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no pod waits for a preemption, nor is to be told that one has ended."""
+        return not (self._by_uid or self._ungated)
 
     def is_gated(self, uid: str, key: str) -> bool:
         """Return whether a pod has to wait for a preemptor's victims.

@@ -8,6 +8,8 @@ there are 100 (the larger of 10 % of 600 and ``minCandidateNodesAbsolute``).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,11 @@ from proreus.framework.plugin import (
     PreEnqueuePlugin,
 )
 from proreus.framework.pod_events import pod_registrations
+from proreus.framework.pod_group import (
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    SchedulePodGroup,
+)
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import (
     CLEAR_NOMINATION,
@@ -34,19 +41,28 @@ from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import PODS
-from proreus.objects.pod import Pod, condition_of
+from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
-from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
+from proreus.objects.scheduling import (
+    POD_GROUPS,
+    PodGroup,
+    pod_group_entity_key,
+    pod_group_key,
+)
 from proreus.plugins.default_preemption.args import DefaultPreemptionArgs
 from proreus.plugins.default_preemption.candidates import DryRun
+from proreus.plugins.default_preemption.domain_victims import DomainVictims
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCaches
 from proreus.plugins.default_preemption.eviction import (
-    DISRUPTION_TARGET,
-    PREEMPTION_BY_SCHEDULER,
     Evictor,
     Preemptor,
+    is_being_preempted,
 )
 from proreus.plugins.default_preemption.pod_group_preemption import (
+    GroupCandidate,
+    PodGroupEvaluator,
+)
+from proreus.plugins.default_preemption.pod_group_preemption_v1_36 import (
     Fits,
     PodGroupDryRun,
     preemption_units,
@@ -75,8 +91,17 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self._dry_run_caches = DryRunCaches(handle.nodes)
         self._evictor = Evictor(handle, self._pods, self.name)
         self._async = gates.enabled("SchedulerAsyncPreemption")
-        self._by_topology = gates.enabled("TopologyAwareWorkloadScheduling")
-        self._by_group = gates.enabled("WorkloadAwarePreemption")
+        whole = gates.includes(Change.POD_GROUP_ENTITIES)
+        self._by_topology = gates.enabled("TopologyAwareWorkloadScheduling") and not whole
+        self._by_group = gates.enabled("WorkloadAwarePreemption") and not whole
+        self._evaluator: PodGroupEvaluator | None = None
+        self._victims: DomainVictims | None = None
+        """Where pods may be evicted with others of their group; None: pods are evicted alone."""
+        if gates.enabled("GenericWorkload") and whole:
+            policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
+            self._evaluator = PodGroupEvaluator(handle, policy_of_group=policy_of_group)
+            states = handle.pod_group_states
+            self._victims = DomainVictims(handle.workload_forest, states, handle.nodes)
         # Without these alpha gates the apiserver may not serve PodGroups: a watch would fail.
         watched = self._by_topology or self._by_group
         self._groups: Mapping[str, PodGroup] = handle.store(POD_GROUPS) if watched else {}
@@ -92,7 +117,14 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Gate a preemptor until its last victim is terminating."""
-        if not self._async:
+        if not self._async or self._evictor.running.is_idle:
+            return None
+        if self._victims is not None and pod.pod.spec.scheduling_group is not None:
+            root = self.handle.workload_forest.root_of(pod_group_entity_key(pod.pod))
+            if root is not None and self._evictor.running.is_gated(root.metadata.uid, pod.key):
+                return Status.unresolvable(
+                    "waiting for the preemption for this pod group to be finished"
+                )
             return None
         # With this gate a pod of a PodGroup never preempts by itself, but its group does.
         if self._by_group and (key := pod_group_key(pod.pod)):
@@ -123,9 +155,14 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         if reason:
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
         dry_run_key = self.handle.dry_run_key(state, pod)
+        rows_with_groups = self._victims.rows_with_groups() if self._victims is not None else set()
+        # What a unit with pods on several nodes decides is not of one row.
+        dry_run_key = None if rows_with_groups else dry_run_key
         dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
         budgets = self._disruption_budgets()
         dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
+        if self._victims is not None:
+            dry_run.use_units(self._victims, rows_with_groups)
         candidates = self._find_candidates(dry_run, verdicts)
         if not candidates:
             # With candidates left, errors on other nodes are not reported at all.
@@ -173,7 +210,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         priority = pod.spec.priority or 0
         # A second preemption would evict more pods while the victims of the first are terminating.
         for other in nodes[row].pods.values():
-            if other.priority < priority and _is_being_preempted(other.pod):
+            lower = other.priority if self._victims is None else self._victims.priority_of(other)
+            if lower < priority and is_being_preempted(other.pod):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
@@ -196,9 +234,68 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         ]
 
     async def pod_group_post_filter(
+        self, state: CycleState, group: PodGroupInfo, schedule: SchedulePodGroup
+    ) -> PodGroupPostFilterResult:
+        """Preempt for a whole group, on all nodes at once (KEP-5710)."""
+        if self._evaluator is None:
+            assert isinstance(group.group, PodGroup)
+
+            async def fits() -> Status | None:
+                found = await schedule()
+                return found if isinstance(found, Status) else None
+
+            status = await self._preempt_for_group_v1_36(group.group, group.pods, fits)
+            return PodGroupPostFilterResult(status or Status.success())
+        started = perf_counter()
+        result = await self._preempt_for_group(self._evaluator, group, schedule, started)
+        code, message = result.status.code, result.status.message
+        self.handle.metrics.workload_preemption_attempts_total.labels(code.label).inc()
+        text = (f"pod group preemption: {message}",) if message else ()
+        return replace(result, status=Status(code, text))
+
+    async def _preempt_for_group(
+        self,
+        evaluator: PodGroupEvaluator,
+        group: PodGroupInfo,
+        schedule: SchedulePodGroup,
+        started: float,
+    ) -> PodGroupPostFilterResult:
+        assert group.group is not None
+        found = await evaluator.evaluate(group, self._disruption_budgets(), schedule)
+        code = found.code if isinstance(found, Status) else Code.SUCCESS
+        seconds = self.handle.metrics.preemption_evaluation_duration_seconds
+        seconds.labels("podgroup", code.label).observe(perf_counter() - started)
+        if isinstance(found, Status):
+            return PodGroupPostFilterResult(found)
+        if not isinstance(found, GroupCandidate):
+            text = "ongoing preemption on nominated nodes"
+            return PodGroupPostFilterResult(Status.success(text), found)
+        pods = group.unscheduled_pods
+        preemptor = Preemptor.of_group(group.group, pods, self.handle.profile_name)
+        self._count_group_preemption(found, preemptor)
+        if self._async:
+            self._evictor.evict_in_background(found.candidate, preemptor)
+        else:
+            try:
+                await self._evictor.evict(found.candidate, preemptor)
+            except ApiError as error:
+                return PodGroupPostFilterResult(Status.error(str(error)))
+        count = len(found.candidate.victims)
+        text = f"found a placement for podgroup, preempting {count} victims"
+        return PodGroupPostFilterResult(Status.success(text), found.nominating)
+
+    def _count_group_preemption(self, found: GroupCandidate, preemptor: Preemptor) -> None:
+        metrics = self.handle.metrics
+        if found.candidate.pdb_violations:
+            violations = metrics.preemption_pdb_violations_total.labels(preemptor.kind)
+            violations.inc(found.candidate.pdb_violations)
+        if found.disruptions:
+            disruptions = metrics.preemption_workload_disruptions.labels(preemptor.kind)
+            disruptions.observe(found.disruptions)
+
+    async def _preempt_for_group_v1_36(
         self, group: PodGroup, pods: Sequence[PodInfo], fits: Fits
     ) -> Status | None:
-        """Preempt for a whole group, on all nodes at once (KEP-5710)."""
         if any(pod.pod.spec.preemption_policy == "Never" for pod in pods):
             return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
         units = preemption_units(self.handle.nodes, self._groups, group.priority)
@@ -254,16 +351,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         except ApiError as error:
             return PostFilterResult(Status.error(f"preemption: {error}"))
         return PostFilterResult(success, nominating)
-
-
-def _is_being_preempted(pod: Pod) -> bool:
-    condition = condition_of(pod, DISRUPTION_TARGET)
-    return (
-        pod.metadata.deletion_timestamp is not None
-        and condition is not None
-        and condition.status == "True"
-        and condition.reason == PREEMPTION_BY_SCHEDULER
-    )
 
 
 def _aggregate(errors: list[str]) -> str:

@@ -1,22 +1,29 @@
-"""Preemption for a whole PodGroup (KEP-5710, gate WorkloadAwarePreemption).
+"""Preemption for a whole pod group (KEP-5710, gate GenericWorkload).
 
-The cluster is one domain: all units of lower priority are removed from the nodes, and if the group
-fits then, units are reprieved, the most important first. A group whose disruption mode is PodGroup
-is one unit. The dry run works on the live table and restores it afterwards.
+    remove all units of lower priority ─► one dry run of the group ─► it fits, each pod on a node
+    ─► unit by unit, the most important first: back to its nodes if all these pods still fit there
+    ─► what could not be put back are the victims; the pods are nominated to their nodes
 
-Worked example: of 10 CPUs the units ``a`` to ``d`` hold 2 each; a group needs 4. Without them it
-fits. ``a`` is reprieved (fits), then ``b`` and ``c`` together (fit), then ``d``: the only victim.
+The domain is the whole cluster. The dry run works on the live table, which is restored afterwards.
+kube-scheduler's ``PodGroupEvaluator``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from proreus.framework.node_table import NodeTable
+from proreus.framework.handle import Handle
+from proreus.framework.pod_group import PodGroupInfo, ProposedAssignment, SchedulePodGroup
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Status
-from proreus.objects.scheduling import DISRUPTED_AS_GROUP, PodGroup, pod_group_key
+from proreus.plugins.default_preemption.domain_victims import (
+    DomainVictim,
+    DomainVictims,
+    NodeNotFound,
+)
+from proreus.plugins.default_preemption.eviction import is_being_preempted
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
 
@@ -25,118 +32,110 @@ DOMAIN = "cluster"
 
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 
-Fits = Callable[[], Awaitable[Status | None]]
-"""Returns None if the group fits the nodes as they are now, or else why it does not."""
 
+@dataclass(frozen=True, slots=True)
+class GroupCandidate:
+    """The victims of a group, and where its pods go. ``disruptions``: how many units of groups."""
 
-@dataclass(slots=True)
-class PreemptionUnit:
-    """A unit of eviction: one pod, or all pods of a group. ``nodes``: the node of each pod."""
-
-    priority: int
-    whole_group: bool
-    pods: list[PodInfo] = field(default_factory=list)
-    nodes: list[str] = field(default_factory=list)
+    candidate: Candidate
+    assignments: Sequence[ProposedAssignment]
+    disruptions: int
 
     @property
-    def importance(self) -> tuple[int, bool, int, float]:
-        """A key that sorts the most important first: groups before pods, large ones first."""
-        starts = [pod.pod.status.start_time for pod in self.pods]
-        started = min((s.timestamp() for s in starts if s is not None), default=float("inf"))
-        return -self.priority, not self.whole_group, -len(self.pods), started
+    def nominating(self) -> dict[str, NominatingInfo]:
+        """The nominations by ``namespace/name``."""
+        return {pod.key: NominatingInfo(node_name) for pod, node_name, _ in self.assignments}
 
 
-def preemption_units(
-    nodes: NodeTable, groups: Mapping[str, PodGroup], priority: int
-) -> list[PreemptionUnit]:
-    """Return all units with a priority below ``priority``, the most important first."""
-    of_group: dict[str, PreemptionUnit] = {}
-    units: list[PreemptionUnit] = []
-    for node in nodes:
-        for pod in node.pods.values():
-            key = pod_group_key(pod.pod)
-            group = groups.get(key)
-            if group is None or group.spec.disruption_mode != DISRUPTED_AS_GROUP:
-                unit = PreemptionUnit(pod.priority, False)
-                units.append(unit)
-            elif (known := of_group.get(key)) is not None:
-                unit = known
-            else:
-                # The group's priority: those of its pods do not count when it is evicted whole.
-                unit = of_group[key] = PreemptionUnit(group.priority, True)
-                units.append(unit)
-            unit.pods.append(pod)
-            unit.nodes.append(node.name)
-    return sorted((u for u in units if u.priority < priority), key=lambda unit: unit.importance)
+class PodGroupEvaluator:
+    """Finds the victims of a preemption by a group.
 
+    ``policy_of_group``: gate PodGroupPreemptionPolicy, the policy is that of the root group.
+    """
 
-class PodGroupDryRun:
-    """Finds the units that have to be evicted for a group to fit."""
+    def __init__(self, handle: Handle, *, policy_of_group: bool) -> None:
+        self._handle = handle
+        self._policy_of_group = policy_of_group
+        self._victims = DomainVictims(handle.workload_forest, handle.pod_group_states, handle.nodes)
 
-    def __init__(self, nodes: NodeTable, budgets: DisruptionBudgets, fits: Fits) -> None:
-        self._nodes = nodes
-        self._budgets = budgets
-        self._fits = fits
-        self._removed: dict[int, PreemptionUnit] = {}
-
-    async def run(self, units: Sequence[PreemptionUnit]) -> Candidate | Status:
-        """Return the victims, or the status of the group without all of the units."""
+    async def evaluate(
+        self, group: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup
+    ) -> GroupCandidate | dict[str, NominatingInfo] | Status:
+        """Return the victims; the present nominations if some are still terminating; or why none
+        would help. Raises ``PluginError``."""
+        assert group.group is not None
+        try:
+            units = self._victims.of_nodes(self._handle.nodes)
+        except NodeNotFound as error:
+            return Status.error(f"failed to create domain: {error}")
+        pods, priority = group.unscheduled_pods, group.group.priority
+        if self._never_preempts(group, pods):
+            return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
+        if self._is_ongoing(pods, priority):
+            return {pod.key: NominatingInfo(pod.pod.status.nominated_node_name) for pod in pods}
+        units = [unit for unit in units if unit.priority < priority]
         if not units:
             return Status.unresolvable(NO_VICTIMS)
+        return await self._dry_run(units, budgets, schedule)
+
+    def _never_preempts(self, group: PodGroupInfo, pods: Iterable[PodInfo]) -> bool:
+        if self._policy_of_group:
+            return group.group is not None and group.group.spec.preemption_policy == "Never"
+        return any(pod.pod.spec.preemption_policy == "Never" for pod in pods)
+
+    def _is_ongoing(self, pods: Iterable[PodInfo], priority: int) -> bool:
+        """Return whether a victim is still terminating on a node that a pod is nominated to."""
+        nodes = self._handle.nodes
+        rows = {nodes.rows.get(pod.pod.status.nominated_node_name) for pod in pods} - {None}
+        return any(
+            is_being_preempted(other.pod) and self._victims.priority_of(other) < priority
+            for row in rows
+            if row is not None
+            for other in nodes[row].pods.values()
+        )
+
+    async def _dry_run(
+        self, units: list[DomainVictim], budgets: DisruptionBudgets, schedule: SchedulePodGroup
+    ) -> GroupCandidate | Status:
+        nodes = self._handle.nodes
+        removed = {id(unit): unit for unit in units}
+        rows = {nodes.rows[node_name] for unit in units for _, node_name in unit.placed}
+        # kube-scheduler throws its changed copy away; here the pods have to get their places back.
+        orders = {row: nodes[row].order.copy() for row in rows}
         try:
-            self._remove(units)
-            status = await self._fits()
-            if status is not None:
-                return status
-            violating, others = self._budgets.filter_units_with_pdb_violation(units)
-            victims, violations = [], 0
-            # Violating ones are reprieved first, as for a single pod: so that few stay victims.
-            for split in (violating, others):
-                left = await self._reprieve(split)
-                if isinstance(left, Status):
-                    return left
-                victims += left
-                violations += len(left) if split is violating else 0
-            victims.sort(key=lambda unit: unit.importance)
-            pods = tuple(pod for unit in victims for pod in unit.pods)
-            return Candidate(DOMAIN, pods, violations)
+            for unit in units:
+                for pod, node_name in unit.placed:
+                    nodes.remove_pod(nodes.rows[node_name], pod.uid)
+            assignments = await schedule()
+            if isinstance(assignments, Status):
+                return assignments
+            return self._reprieve(units, budgets, assignments, removed)
         finally:
             # Also after an error or a cancellation: the table is the one that cycles schedule on.
-            self._restore(list(self._removed.values()))
+            for unit in removed.values():
+                for pod, node_name in unit.placed:
+                    nodes.add_pod(nodes.rows[node_name], pod)
+            for row, order in orders.items():
+                nodes[row].order[:] = order
 
-    async def _reprieve(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit] | Status:
-        """Reprieve units in order while the group still fits; return those that stay victims."""
-        victims: list[PreemptionUnit] = []
-        # Each `_fits` schedules the whole group, and as a rule most of the cluster has nothing to
-        # do with it. Hence twice as many units a step while they fit, half as many if they do not.
-        start, size = 0, 1
-        while start < len(units):
-            some = units[start : start + size]
-            self._restore(some)
-            status = await self._fits()
-            if status is None:
-                start += len(some)
-                size *= 2
-                continue
-            # An error does not mean that the group does not fit: it ends the preemption.
-            if not status.rejected:
-                return status
-            self._remove(some)
-            # Only a unit reprieved by itself is known to be the reason.
-            if len(some) == 1:
-                victims.append(some[0])
-                start += 1
-            size = max(1, len(some) // 2)
-        return victims
-
-    def _remove(self, units: Iterable[PreemptionUnit]) -> None:
-        for unit in units:
-            self._removed[id(unit)] = unit
-            for pod, node_name in zip(unit.pods, unit.nodes, strict=True):
-                self._nodes.remove_pod(self._nodes.rows[node_name], pod.uid)
-
-    def _restore(self, units: Iterable[PreemptionUnit]) -> None:
-        for unit in units:
-            del self._removed[id(unit)]
-            for pod, node_name in zip(unit.pods, unit.nodes, strict=True):
-                self._nodes.add_pod(self._nodes.rows[node_name], pod)
+    def _reprieve(
+        self,
+        units: list[DomainVictim],
+        budgets: DisruptionBudgets,
+        assignments: Sequence[ProposedAssignment],
+        removed: dict[int, DomainVictim],
+    ) -> GroupCandidate:
+        """Put units back as long as the group fits; those that stay in ``removed`` are victims."""
+        units.sort(key=lambda unit: unit.importance)
+        violations = budgets.violations_of_units(units)
+        # Violating ones are reprieved first, as for a single pod: so that few stay victims.
+        order = sorted(units, key=lambda unit: id(unit) not in violations)
+        reprieve = self._handle.pod_group_reprieve(assignments)
+        for unit in order:
+            if reprieve.reprieve(unit.placed):
+                del removed[id(unit)]
+        victims = [unit for unit in units if id(unit) in removed]
+        pods = tuple(pod for unit in victims for pod in unit.pods)
+        violated = sum(violations.get(id(unit), 0) for unit in victims)
+        disruptions = sum(unit.is_group for unit in victims)
+        return GroupCandidate(Candidate(DOMAIN, pods, violated), assignments, disruptions)

@@ -178,6 +178,12 @@ class DisruptionBudgets:
             (violating if violates else others).append(unit)
         return violating, others
 
+    def violations_of_units(self, units: Iterable[HasPods]) -> dict[int, int]:
+        """Return how many pods of a unit violate a budget, by ``id`` of the units that do."""
+        left: dict[str, int] = {}
+        counts = {id(unit): sum(self._violates(pod, left) for pod in unit.pods) for unit in units}
+        return {unit: count for unit, count in counts.items() if count}
+
     def _violates(self, victim: PodInfo, left: dict[str, int]) -> bool:
         violated = False
         for name, budget in self._matching(victim):

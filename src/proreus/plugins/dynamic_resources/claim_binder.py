@@ -7,7 +7,7 @@ flight, in this order (``bindClaim`` upstream). Unreserve and PostFilter undo it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 
 import msgspec
@@ -159,6 +159,27 @@ class ClaimBinder:
 
         Return a message, empty if there was nothing to do. Raises ``ClaimWriteError``.
         """
+        if await self.deallocate_one(claim_filter, state_data, {pod.uid}, verdicts):
+            return "deallocation of ResourceClaim completed"
+        if (
+            state_data.extended is not None
+            and _rejected_for(EXTENDED_CLAIM_LEFT_OVER, verdicts).any()
+        ):
+            await self.writer.delete(state_data.extended)
+            return "deletion of ResourceClaim completed"
+        return ""
+
+    async def deallocate_one(
+        self,
+        claim_filter: ClaimFilter,
+        state_data: StateData,
+        users: Collection[str],
+        verdicts: Verdicts,
+    ) -> bool:
+        """Deallocate one claim that keeps a pod from nodes; return whether there was one.
+
+        ``users``: the UIDs of those that it may be reserved for. Raises ``ClaimWriteError``.
+        """
         # Only claims that this plugin rejected a node for: where another plugin rejected it first,
         # the pod could not run there with other devices either.
         not_available = _rejected_for(NOT_AVAILABLE, verdicts)
@@ -173,17 +194,11 @@ class ClaimBinder:
         self._handle.rng.shuffle(places)
         for place in places:
             claim = state_data.claims[place]
-            users = claim.status.reserved_for
-            if not users or (len(users) == 1 and users[0].uid == pod.uid):
+            reserved_for = claim.status.reserved_for
+            if not reserved_for or (len(reserved_for) == 1 and reserved_for[0].uid in users):
                 self._manager.claims.assume(await self.writer.deallocate(claim))
-                return "deallocation of ResourceClaim completed"
-        if (
-            state_data.extended is not None
-            and _rejected_for(EXTENDED_CLAIM_LEFT_OVER, verdicts).any()
-        ):
-            await self.writer.delete(state_data.extended)
-            return "deletion of ResourceClaim completed"
-        return ""
+                return True
+        return False
 
     # ---- what devices take of the node ---------------------------------------------------------
 

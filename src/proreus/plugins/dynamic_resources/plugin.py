@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -17,6 +17,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import (
     MAX_SCORE,
     FilterPlugin,
+    PodGroupPostFilterPlugin,
     PostFilterPlugin,
     PreBindPlugin,
     PreEnqueuePlugin,
@@ -24,7 +25,14 @@ from proreus.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
-from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE
+from proreus.framework.pod_group import (
+    FILTER_VERDICTS,
+    POD_GROUP_SCHEDULING_CYCLE,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    PodGroupSchedulingCycle,
+    SchedulePodGroup,
+)
 from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
@@ -78,6 +86,7 @@ class DynamicResources(
     ScorePlugin,
     ReservePlugin,
     PreBindPlugin,
+    PodGroupPostFilterPlugin,
 ):
     """Allocates devices to the ResourceClaims of pods (KEP-4381).
 
@@ -182,6 +191,11 @@ class DynamicResources(
         # Written first, so that PostFilter finds a state after a rejection here; without one it
         # returns the Error "not found", as upstream.
         state.write(self.name, _NOTHING)
+        cycle: PodGroupSchedulingCycle | None = state.get(POD_GROUP_SCHEDULING_CYCLE)
+        if cycle is not None:
+            states: dict[str, CycleState] = cycle.state.get(self.name) or {}
+            states[pod.key] = state
+            cycle.state.write(self.name, states)
         try:
             claims = self._claims_of(pod.pod) if pod.pod.spec.resource_claims else ()
             dra_backed = self._dra_backed(pod)
@@ -191,7 +205,7 @@ class DynamicResources(
             found = StateData(claims=claims, dra_backed=dra_backed, group_consumers=group_consumers)
             if dra_backed:
                 found.extended = self._extended_claim_of(pod.pod)
-            in_group_cycle = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
+            in_group_cycle = cycle is not None
             inspect_claims(self.manager, self._claim_binder, found, in_group_cycle=in_group_cycle)
         except ClaimError as error:
             return Status.unresolvable(str(error))
@@ -237,6 +251,59 @@ class DynamicResources(
         if text:
             return PostFilterResult(Status.unschedulable(text))
         return PostFilterResult(self._nothing_done("still not schedulable"))
+
+    async def pod_group_post_filter(
+        self, state: CycleState, group: PodGroupInfo, schedule: SchedulePodGroup
+    ) -> PodGroupPostFilterResult:
+        """Deallocate claims whose devices keep pods of a group from nodes, or release the group's.
+
+        ``state`` has the states of the pods that PreFilter has seen; Error "not found" if none.
+        """
+        in_force = self.handle.feature_gates.enabled("TopologyAwareWorkloadScheduling")
+        if group.is_composite or (in_force and _has_constraints(group)):
+            return PodGroupPostFilterResult(Status.unschedulable())
+        states: dict[str, CycleState] | None = state.get(self.name)
+        if states is None:
+            return PodGroupPostFilterResult(Status.error("not found"))
+        try:
+            status = await self._free_claims_of_group(states, group.pods)
+        except (ClaimError, ClaimWriteError, ApiError) as error:
+            status = Status.error(str(error))
+        done = "deallocation and deletion of ResourceClaims completed"
+        return PodGroupPostFilterResult(status or Status.unschedulable(done))
+
+    async def _free_claims_of_group(
+        self, states: Mapping[str, CycleState], pods: Sequence[PodInfo]
+    ) -> Status | None:
+        """Free a claim of each pod, or of the group if a pod has none. Raises ``ClaimError``."""
+        nothing_done = False
+        for pod in pods:
+            if (state := states.get(pod.key)) is None:
+                continue
+            data: StateData = state.read(self.name)
+            verdicts: Verdicts | None = state.get(FILTER_VERDICTS)
+            text = ""
+            if not data.empty and verdicts is not None:
+                claim_filter = self._claim_filter(data, pod, state)
+                text = await self._claim_binder.deallocate_unusable(
+                    claim_filter, data, pod, verdicts
+                )
+            nothing_done = nothing_done or not text
+        if not (nothing_done and pods and self.features.workload_claims):
+            return None
+        pod = pods[0]
+        if self._groups.is_scheduled(pod.pod):
+            return None
+        for state in states.values():
+            data, verdicts = state.read(self.name), state.get(FILTER_VERDICTS)
+            if data.empty or verdicts is None:
+                continue
+            claim_filter = self._claim_filter(data, pod, state)
+            users = self._groups.users_of(pod.pod)
+            if await self._claim_binder.deallocate_one(claim_filter, data, users, verdicts):
+                return Status.unschedulable("deallocation of PodGroup ResourceClaim completed")
+        released = await self._groups.release(CycleState(), pod.pod)
+        return Status.unresolvable(RELEASED) if released else None
 
     def _nothing_done(self, reason: str) -> Status:
         if self.handle.feature_gates.includes(Change.CLAIM_POST_FILTER_WITHOUT_REASONS):
@@ -407,3 +474,7 @@ class DynamicResources(
 
 def _never() -> bool:
     return False
+
+
+def _has_constraints(group: PodGroupInfo) -> bool:
+    return group.group is not None and group.group.spec.scheduling_constraints is not None

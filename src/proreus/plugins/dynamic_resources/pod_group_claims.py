@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
-from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE
+from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE, PodGroupSchedulingCycle
 from proreus.objects.meta import controller_of, key_of
 from proreus.objects.pod import Pod, PodResourceClaim
 from proreus.objects.resource_claims import ResourceClaim, ResourceClaimConsumerReference
@@ -72,6 +72,19 @@ class PodGroupClaims:
         ]
         return {name: reference for name in names if name is not None}
 
+    def is_scheduled(self, pod: Pod) -> bool:
+        """Return whether a pod of the group of ``pod`` has a node; to be called between dry runs.
+
+        Raises ``ClaimError`` if the group does not exist.
+        """
+        group = self._group_of(pod)
+        return group is not None and self._scheduled(CycleState(), group) > 0
+
+    def users_of(self, pod: Pod) -> set[str]:
+        """Return the UID of a pod's group as a set; raises ``ClaimError``."""
+        group = self._group_of(pod)
+        return set() if group is None else {group.metadata.uid}
+
     async def release(self, state: CycleState, pod: Pod) -> bool:
         """Remove the group from one of its claims if no pod of the group is scheduled.
 
@@ -96,9 +109,9 @@ class PodGroupClaims:
         """Return how many pods of a group have a node, without those of a dry run."""
         # In the group's own cycle, its pods are assumed one by one. The cycle records how many had
         # a node before.
-        before: int | None = state.get(POD_GROUP_SCHEDULING_CYCLE)
-        if before is not None:
-            return before
+        cycle: PodGroupSchedulingCycle | None = state.get(POD_GROUP_SCHEDULING_CYCLE)
+        if cycle is not None:
+            return cycle.scheduled_before
         known = self._states.get(key_of(group))
         return 0 if known is None else known.scheduled_count
 

@@ -27,7 +27,7 @@ from proreus.framework.plugin import (
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import Verdicts
+from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.plugins.resource_scoring import broken_linear
 from proreus.plugins.volume_binding.args import VolumeBindingArgs
 from proreus.plugins.volume_binding.assumed_volumes import AssumedVolumes, VolumeBinder
@@ -140,6 +140,12 @@ class VolumeBinding(
         if result is None or isinstance(result, Status):
             return 0
         return volume_score(result, lambda percent: broken_linear(self._shape, percent))
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Score all nodes: 0 for pods without claims, at no cost."""
+        if self._state_data(state).pod_volume_finder is None:
+            return 0
+        return super().score_all(state, pod, nodes)
 
     def _state_data(self, state: CycleState) -> _StateData:
         state_data = state.get(self.name)

@@ -9,7 +9,7 @@ import pytest
 from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE
+from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE, PodGroupSchedulingCycle
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import condition_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
@@ -122,7 +122,7 @@ async def test_a_claim_that_was_written_before_the_next_pod_is_reserved(cluster:
     states = {pod.name: CycleState() for pod in (first, second)}
     plugin, nodes = devices.plugin, devices.handle.nodes
     for pod in (first, second):  # the dry run
-        states[pod.name].write(POD_GROUP_SCHEDULING_CYCLE, 0)
+        states[pod.name].write(POD_GROUP_SCHEDULING_CYCLE, PodGroupSchedulingCycle())
         assert plugin.pre_filter(states[pod.name], pod, nodes) is None
         assert plugin.reserve(states[pod.name], pod, "n1") is None
     for pod in (second, first):

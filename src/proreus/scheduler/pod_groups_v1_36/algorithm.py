@@ -90,7 +90,7 @@ class GroupResult:
         return member.not_permitted
 
 
-class PodGroupAlgorithm:
+class PodGroupAlgorithmV136:
     """Tries the pods of a group in their order.
 
     ``begin``: makes a pod's attempt. ``preempt``: whether PostFilter may preempt for single pods.

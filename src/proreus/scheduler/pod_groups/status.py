@@ -1,4 +1,4 @@
-"""Writes the condition ``PodGroupScheduled`` of PodGroups.
+"""Writes the condition of PodGroups that tells whether they were scheduled.
 
 One write a group at a time: two at once might arrive in the wrong order, and a scheduled group
 would keep the condition False for ever.
@@ -16,7 +16,8 @@ from proreus.framework.assume_cache import parse_resource_version, resource_vers
 from proreus.framework.handle import ApiWriter
 from proreus.framework.status import Status
 from proreus.logs import logger
-from proreus.objects.scheduling import POD_GROUP_SCHEDULED, POD_GROUPS, Condition, PodGroup
+from proreus.objects.meta import Resource
+from proreus.objects.scheduling import Condition, PodGroup
 from proreus.scheduler.failure import SCHEDULER_ERROR, UNSCHEDULABLE, rfc3339
 
 log = logger(__name__)
@@ -40,7 +41,10 @@ class _WrittenCondition:
 
 
 class PodGroupStatusWriter:
-    """Writes conditions in the background. ``groups``: the informer's store."""
+    """Writes conditions in the background. ``groups``: the informer's store.
+
+    ``condition_type`` and ``resource``: as the emulated version of Kubernetes has them.
+    """
 
     def __init__(
         self,
@@ -48,7 +52,11 @@ class PodGroupStatusWriter:
         api: ApiWriter,
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        condition_type: str,
+        resource: Resource[PodGroup],
     ) -> None:
+        self._condition_type = condition_type
+        self._resource = resource
         self._groups = groups
         self._api = api
         self._clock = clock
@@ -101,7 +109,7 @@ class PodGroupStatusWriter:
                 return None
             if old.status == value and old.last_transition_time:
                 since = old.last_transition_time
-        return Condition(POD_GROUP_SCHEDULED, value, reason, message, generation, since)
+        return Condition(self._condition_type, value, reason, message, generation, since)
 
     def _current_condition(self, key: str, group: PodGroup) -> Condition | None:
         """Return the current condition of a group: our last write, or the informer's."""
@@ -109,7 +117,7 @@ class PodGroupStatusWriter:
             k: t for k, t in self._written.items() if t.is_newer_than(self._groups.get(k))
         }
         written = self._written.get(key)
-        return group.condition(POD_GROUP_SCHEDULED) if written is None else written.condition
+        return group.condition(self._condition_type) if written is None else written.condition
 
     async def _patch(self, group: PodGroup, condition: Condition) -> None:
         meta = group.metadata
@@ -125,7 +133,7 @@ class PodGroupStatusWriter:
         patch = {"status": {"conditions": [body]}}
         key = f"{meta.namespace}/{meta.name}"
         try:
-            patched = await self._api.patch_status(POD_GROUPS, meta.namespace, meta.name, patch)
+            patched = await self._api.patch_status(self._resource, meta.namespace, meta.name, patch)
         except ApiError as error:
             log.error("Failed to update PodGroup status", err=error, podGroup=key)
         else:

@@ -1,7 +1,7 @@
 """The scheduling cycle of a whole PodGroup (KEP-4671, gate GenericWorkload).
 
     run ─► pop the other pods of the group ─► _schedule
-      _find     pod_group_algorithm: on all nodes, or in each placement (the best one is taken)
+      _find     algorithm: on all nodes, or in each placement (the best one is taken)
       _run_post_filter   preemption for the group as a whole (gate WorkloadAwarePreemption)
       _submit   commit and start_binding for each pod that fits, failure.handle for the others
 
@@ -11,10 +11,9 @@ Either enough pods fit and are bound, or all go back to the queue. kube-schedule
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import Protocol
 
 from proreus.cache.cache import Cache
 from proreus.errors import PluginError
@@ -25,47 +24,31 @@ from proreus.framework.pod_group import (
     Placement,
     PodGroupAssignments,
     PodGroupInfo,
+    PodGroupSchedulingCycle,
+    ProposedAssignment,
+    SchedulePodGroup,
 )
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.status import Code, Status
+from proreus.kubernetes_version import V1_36
 from proreus.logs import logger
-from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
+from proreus.objects.scheduling import POD_GROUP_SCHEDULED, POD_GROUPS, PodGroup, pod_group_key
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.calls import as_status, await_plugin
 from proreus.runtime.placement_points import run_placement_generate, run_placement_score
 from proreus.runtime.profile import Profile
-from proreus.scheduler.attempt import Attempt, Failure, NodeSubset, ScheduleResult, error_failure
+from proreus.scheduler.attempt import Attempt, Failure, NodeSubset, error_failure
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
-from proreus.scheduler.pod_group_algorithm import GroupResult, Member, PodGroupAlgorithm
-from proreus.scheduler.pod_group_status import PodGroupStatusWriter
+from proreus.scheduler.pod_groups.cycle import PodScheduling
+from proreus.scheduler.pod_groups.status import PodGroupStatusWriter
+from proreus.scheduler.pod_groups_v1_36.algorithm import GroupResult, Member, PodGroupAlgorithmV136
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 log = logger(__name__)
 
 
-class PodScheduling(Protocol):
-    """The part of ``Scheduler`` that a group's cycle uses for each pod."""
-
-    @property
-    def profiles(self) -> Mapping[str, Profile]:
-        """All profiles by schedulerName."""
-        ...
-
-    def skip_pod_schedule(self, queued: QueuedPodInfo, profile: Profile) -> bool:
-        """Return whether a pod is being deleted, or is assumed already."""
-        ...
-
-    def begin(self, queued: QueuedPodInfo, profile: Profile) -> Attempt:
-        """Return a new attempt for a pod."""
-        ...
-
-    def start_binding(self, schedule_result: ScheduleResult) -> None:
-        """Start the binding cycle of an assumed pod."""
-        ...
-
-
-class PodGroupCycle:
+class PodGroupCycleV136:
     """Schedules PodGroups: the waiting pods of a group are tried together."""
 
     def __init__(
@@ -85,7 +68,12 @@ class PodGroupCycle:
         self._cycle = cycle
         self._failures = failures
         self._status_writer = PodGroupStatusWriter(
-            groups, environment.api, environment.clock, environment.spawn
+            groups,
+            environment.api,
+            environment.clock,
+            environment.spawn,
+            POD_GROUP_SCHEDULED,
+            POD_GROUPS.as_of(V1_36),
         )
         self._rng = environment.rng
         self._paused = environment.paused
@@ -172,7 +160,7 @@ class PodGroupCycle:
         """Find nodes for all pods; nothing stays assumed."""
         group_state = self._cache.pod_group_states.get(group.key)
         scheduled_before = 0 if group_state is None else group_state.scheduled_count
-        algorithm = PodGroupAlgorithm(
+        algorithm = PodGroupAlgorithmV136(
             self._cycle,
             self._queue.nominator,
             lambda queued: self._begin_attempt(queued, profile, scheduled_before),
@@ -196,7 +184,7 @@ class PodGroupCycle:
         group: PodGroupInfo,
         placements: Sequence[Placement],
         pods: Sequence[QueuedPodInfo],
-        algorithm: PodGroupAlgorithm,
+        algorithm: PodGroupAlgorithmV136,
     ) -> GroupResult:
         """Try the group in each placement; return the result of the best feasible one."""
         first: GroupResult | None = None
@@ -233,7 +221,8 @@ class PodGroupCycle:
         self, queued: QueuedPodInfo, profile: Profile, scheduled_before: int
     ) -> Attempt:
         attempt = self._pods.begin(queued, profile)
-        attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, scheduled_before)
+        cycle = PodGroupSchedulingCycle(scheduled_before)
+        attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, cycle)
         self._cycle.set_interested_extenders(attempt)
         return attempt
 
@@ -250,10 +239,10 @@ class PodGroupCycle:
         assert result.status is not None
         assert self._groups is not None
 
-        async def fits() -> Status | None:
-            return (await self._find(profile, group, pods, preempt=False)).status
+        async def schedule() -> Sequence[ProposedAssignment] | Status:
+            return (await self._find(profile, group, pods, preempt=False)).status or ()
 
-        status = await _run_pod_group_post_filter(profile, group, self._groups, fits)
+        status = await _run_pod_group_post_filter(profile, group, self._groups, schedule)
         if status is None:
             result.waiting_on_preemption = True
         elif status.rejected:
@@ -323,14 +312,18 @@ async def _run_pod_group_post_filter(
     profile: Profile,
     group: PodGroupInfo,
     groups: Mapping[str, PodGroup],
-    fits: Callable[[], Awaitable[Status | None]],
+    schedule: SchedulePodGroup,
 ) -> Status | None:
     """Let the profile's plugin preempt for a whole group; None if it will, else why not.
 
-    ``fits``: tries the group on the nodes as they are at that moment. Gate
+    ``schedule``: tries the group on the nodes as they are at that moment. Gate
     WorkloadAwarePreemption; kube-scheduler's ``podGroupPostFilter``.
     """
-    plugins = [p for p in profile.post_filter if isinstance(p, PodGroupPostFilterPlugin)]
+    plugins = [
+        plugin
+        for plugin in profile.post_filter
+        if isinstance(plugin, PodGroupPostFilterPlugin) and plugin.name == "DefaultPreemption"
+    ]
     if not plugins:
         return Status.unschedulable(
             "default preemption plugin is not registered, workload aware preemption is disabled"
@@ -346,7 +339,8 @@ async def _run_pod_group_post_filter(
     plugin, point, state = plugins[0], "PodGroupPostFilter", CycleState()
     method = plugin.pod_group_post_filter
     try:
-        result = await await_plugin(plugin, point, state, method, found, group.pods, fits)
-        return as_status(plugin, point, result)
+        info = replace(group, group=found)
+        result = await await_plugin(plugin, point, state, method, state, info, schedule)
+        return as_status(plugin, point, result.status)
     except PluginError as error:
         return Status.error(str(error))

@@ -1,0 +1,110 @@
+"""A pod group in the scheduling queue: its waiting pods are one entity, popped and tried together.
+
+Since Kubernetes 1.37 a pod of a PodGroup is never queued by itself; the entity is its root group,
+which has a back-off and a gate of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.queueing_params import QueueingParams
+from proreus.objects.pod import Pod
+from proreus.objects.scheduling import POD_GROUP_TYPE, EntityKey, pod_group_entity_key
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPodGroupInfo(QueueingParams):
+    """A root PodGroup or CompositePodGroup (``root``) and those of its pods that wait.
+
+    ``priority``: of the root group. ``timestamp``: when it last entered the queue. The rest: see
+    ``QueueingParams``. Its pods keep rejecting plugins of their own.
+    """
+
+    root: EntityKey
+    priority: int
+    timestamp: float
+    pods_by_group: dict[EntityKey, list[QueuedPodInfo]] = field(default_factory=dict)
+    """By PodGroup, in the order in which they are tried; no list is empty."""
+
+    @property
+    def type(self) -> str:
+        """``podgroup``, in metrics; also of a CompositePodGroup."""
+        return POD_GROUP_TYPE
+
+    @property
+    def key(self) -> str:
+        """The root group's key, e.g. ``podgroup/namespace/name``."""
+        return str(self.root)
+
+    @property
+    def queued_pods(self) -> Sequence[QueuedPodInfo]:
+        """All its pods that wait, PodGroup by PodGroup."""
+        return [queued for pods in self.pods_by_group.values() for queued in pods]
+
+    @property
+    def info(self) -> PodInfo:
+        """The first pod, which stands for all where one is asked for, in ``sort_key`` say."""
+        return next(iter(self.pods_by_group.values()))[0].info
+
+    @property
+    def pod(self) -> Pod:
+        """The API object of the first pod."""
+        return self.info.pod
+
+    @property
+    def uid(self) -> str:
+        """UID of the first pod."""
+        return self.info.uid
+
+    def add_pod(self, queued: QueuedPodInfo) -> None:
+        """Add a pod in its place: by priority, attempts, time of queueing and name."""
+        group = pod_group_entity_key(queued.pod)
+        assert group is not None
+        insort(self.pods_by_group.setdefault(group, []), queued, key=_order)
+
+    def remove_pod(self, key: str) -> QueuedPodInfo | None:
+        """Remove and return a pod by ``namespace/name``, if it is here."""
+        for group, pods in self.pods_by_group.items():
+            for index, queued in enumerate(pods):
+                if queued.key == key:
+                    del pods[index]
+                    if not pods:
+                        del self.pods_by_group[group]
+                    return queued
+        return None
+
+    def remove_groups(self, groups: Iterable[EntityKey]) -> list[QueuedPodInfo]:
+        """Remove and return the pods of some PodGroups."""
+        return [pod for group in groups for pod in self.pods_by_group.pop(group, ())]
+
+    def begin_attempt(self) -> None:
+        """Count an attempt, of the group and of each pod."""
+        self.attempts += 1
+        for queued in self.queued_pods:
+            queued.attempts += 1
+
+    def set_initial_attempt_timestamp(self, now: float) -> None:
+        """Set the time of the first attempt of the pods that have none."""
+        for queued in self.queued_pods:
+            if queued.initial_attempt_timestamp is None:
+                queued.initial_attempt_timestamp = now
+
+    def without_pods(self, priority: int) -> QueuedPodGroupInfo:
+        """Return the group with the history of its attempts, a ``priority`` and no pods."""
+        return replace(self, priority=priority, pods_by_group={})
+
+
+QueuedEntityInfo = QueuedPodInfo | QueuedPodGroupInfo
+"""What waits in the scheduling queue."""
+
+PodsByGroup = Mapping[EntityKey, Sequence[QueuedPodInfo]]
+"""Queued pods by their PodGroup."""
+
+
+def _order(queued: QueuedPodInfo) -> tuple[int, int, float, str]:
+    """Return the sort key of a pod within its PodGroup."""
+    return -queued.info.priority, -queued.attempts, queued.timestamp, queued.info.name

@@ -1,0 +1,136 @@
+"""The PodGroups and CompositePodGroups of the cluster, linked to trees (gate GenericWorkload).
+
+    root_of(PodGroup) ─► its topmost CompositePodGroup, or itself without a parent
+    leaves_of(root)   ─► the PodGroups below, which alone have pods
+
+A child that names a parent is linked to it before the parent is there, so that the order in which
+they arrive does not matter. kube-scheduler's ``workloadForest``, which its queue and its cache each
+have one of; here both read the same, since nothing changes it while a group is scheduled.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from proreus.framework.pod_group import PodGroupInfo
+from proreus.framework.queued_pod_group import PodsByGroup
+from proreus.objects.scheduling import (
+    COMPOSITE_POD_GROUP_TYPE,
+    CompositePodGroup,
+    EntityKey,
+    PodGroup,
+)
+
+Group = PodGroup | CompositePodGroup
+
+
+class WorkloadForest:
+    """All groups by key. ``composite``: gate CompositePodGroup; else no group has a parent."""
+
+    # Invariant: _children[parent] has exactly the keys of _groups that name this parent, and no
+    # entry is empty.
+
+    def __init__(self, composite: bool = False) -> None:
+        self._composite = composite
+        self._groups: dict[EntityKey, Group] = {}
+        self._children: dict[EntityKey, dict[EntityKey, None]] = {}
+
+    def put(self, group: Group) -> None:
+        """Add a group, or its new version."""
+        self.remove(group.key)
+        self._groups[group.key] = group
+        parent = self.parent_of(group)
+        if parent is not None:
+            self._children.setdefault(parent, {})[group.key] = None
+
+    def remove(self, key: EntityKey) -> None:
+        """Forget a group that is gone; its children stay linked to its name."""
+        group = self._groups.pop(key, None)
+        parent = None if group is None else self.parent_of(group)
+        if parent is not None:
+            siblings = self._children[parent]
+            del siblings[key]
+            if not siblings:
+                del self._children[parent]
+
+    def get(self, key: EntityKey) -> Group | None:
+        """Return a group, if it is there."""
+        return self._groups.get(key)
+
+    def pod_group(self, key: EntityKey | None) -> PodGroup | None:
+        """Return a PodGroup, if it is there."""
+        group = None if key is None else self._groups.get(key)
+        return group if isinstance(group, PodGroup) else None
+
+    def parent_of(self, group: Group) -> EntityKey | None:
+        """Return the key of the parent that a group names, whether or not it is there."""
+        name = group.spec.parent_composite_pod_group_name if self._composite else None
+        if name is None:
+            return None
+        return EntityKey(COMPOSITE_POD_GROUP_TYPE, group.metadata.namespace, name)
+
+    def ancestors_of(self, key: EntityKey) -> Iterator[Group]:
+        """Yield a group and its ancestors, upwards; ends where one is missing, or met again."""
+        seen: set[EntityKey] = set()
+        current: EntityKey | None = key
+        while current is not None and current not in seen:
+            seen.add(current)
+            group = self._groups.get(current)
+            if group is None:
+                return
+            yield group
+            current = self.parent_of(group)
+
+    def root_of(self, key: EntityKey | None) -> Group | None:
+        """Return the topmost group above one; None if a group on the way is missing, or a loop."""
+        last = self.topmost_known(key)
+        return last if last is not None and self.parent_of(last) is None else None
+
+    def topmost_known(self, key: EntityKey | None) -> Group | None:
+        """Return the last of ``ancestors_of``, the root unless a group on the way is missing."""
+        ancestors = () if key is None else self.ancestors_of(key)
+        return next(iter(deque(ancestors, maxlen=1)), None)
+
+    def children_of(self, key: EntityKey) -> list[Group]:
+        """Return the child groups, the oldest first, then by name."""
+        children = [self._groups[child] for child in self._children.get(key, ())]
+        return sorted(children, key=_by_age)
+
+    def leaves_of(self, key: EntityKey) -> list[EntityKey]:
+        """Return the PodGroups at or below a group, in the order of ``children_of``."""
+        return [group.key for group in self._below(key) if isinstance(group, PodGroup)]
+
+    def _below(self, key: EntityKey) -> Iterator[Group]:
+        group = self._groups.get(key)
+        # Below a root that ``root_of`` has found there is no loop: each group has one parent.
+        if group is not None:
+            yield group
+        for child in self.children_of(key):
+            yield from self._below(child.key)
+
+    def pod_group_info(self, key: EntityKey, pods: PodsByGroup) -> PodGroupInfo | None:
+        """Return a group with the groups below it and their ``pods``; None if it is not there."""
+        group = self._groups.get(key)
+        if group is None:
+            return None
+        if isinstance(group, PodGroup):
+            members = tuple(queued.info for queued in pods.get(key, ()))
+            return PodGroupInfo(key.namespace, key.name, members, group)
+        infos = (self.pod_group_info(child.key, pods) for child in self.children_of(key))
+        children = tuple(info for info in infos if info is not None)
+        return PodGroupInfo(key.namespace, key.name, (), group, children)
+
+    def validate(self) -> None:
+        """Assert that links and groups agree."""
+        links: dict[EntityKey, dict[EntityKey, None]] = {}
+        for key, group in self._groups.items():
+            parent = self.parent_of(group)
+            if parent is not None:
+                links.setdefault(parent, {})[key] = None
+        assert links == self._children, "the links between groups are out of step"
+
+
+def _by_age(group: Group) -> tuple[float, str]:
+    created = group.metadata.creation_timestamp
+    return (0.0 if created is None else created.timestamp(), group.metadata.name)

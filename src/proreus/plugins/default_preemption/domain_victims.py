@@ -1,0 +1,120 @@
+"""Potential victims where pod groups count: pods that are only evicted together are one unit.
+
+A pod whose PodGroup, or any CompositePodGroup above it, has disruption mode ``all`` is a unit with
+all scheduled pods of the topmost such group, on whatever nodes; any other pod is one by itself. The
+priority of a unit is that of the root group. kube-scheduler's ``DomainVictim``.
+
+Worked example: group ``g`` (mode all, priority 5) has pods on nodes ``a`` and ``b``. Preemption on
+``a`` by a pod of priority 10 may evict ``g``, which takes its pod on ``b`` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from proreus.errors import ProreusError
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_group import PlacedPod, PodGroupStates
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.workload_forest import Group, WorkloadForest
+from proreus.objects.scheduling import EntityKey, PodGroup, pod_group_entity_key, pod_group_key
+
+_POD, _POD_GROUP, _COMPOSITE_POD_GROUP = 1, 2, 3
+"""Ranks of units: of two with the same priority, the larger one is more important."""
+
+
+class NodeNotFound(ProreusError):
+    """A pod of a unit is on a node that the scheduler does not know."""
+
+
+@dataclass(slots=True)
+class DomainVictim:
+    """A unit of eviction: ``placed`` are its pods and their nodes."""
+
+    priority: int
+    rank: int
+    placed: list[PlacedPod]
+
+    @property
+    def pods(self) -> list[PodInfo]:
+        """Its pods."""
+        return [pod for pod, _ in self.placed]
+
+    @property
+    def is_group(self) -> bool:
+        """Whether pods of a group are evicted with it."""
+        return self.rank > _POD
+
+    @property
+    def importance(self) -> tuple[int, int, int, float]:
+        """A key that sorts the most important first (kube-scheduler's ``MoreImportantVictim``)."""
+        started = min(pod.importance[1] for pod, _ in self.placed)
+        return -self.priority, -self.rank, -len(self.placed), started
+
+
+class DomainVictims:
+    """Finds the units that pods belong to. ``nodes``: all nodes."""
+
+    def __init__(self, forest: WorkloadForest, states: PodGroupStates, nodes: NodeTable) -> None:
+        self._forest = forest
+        self._states = states
+        self._nodes = nodes
+
+    def priority_of(self, pod: PodInfo) -> int:
+        """Return the priority of the topmost known group of a pod, or its own."""
+        root = self._forest.topmost_known(pod_group_entity_key(pod.pod))
+        return pod.priority if root is None else root.priority
+
+    def of_nodes(self, infos: Iterable[NodeInfo]) -> list[DomainVictim]:
+        """Return the units that have a pod on some nodes; raises ``NodeNotFound``."""
+        seen: set[EntityKey] = set()
+        units = []
+        for info in infos:
+            for uid in info.order:
+                pod = info.pods[uid]
+                whole = self._disrupted_with(pod)
+                if whole is None:
+                    units.append(self._single(pod, info.name))
+                elif whole.key not in seen:
+                    seen.add(whole.key)
+                    units.append(self._group(whole, pod, info.name))
+        return units
+
+    def rows_with_groups(self) -> set[int]:
+        """Return the rows of nodes that run pods of groups."""
+        rows = self._nodes.rows
+        placed = (placed for state in self._states.all() for placed in state.scheduled())
+        return {rows[node_name] for _, node_name in placed if node_name in rows}
+
+    def _disrupted_with(self, pod: PodInfo) -> Group | None:
+        """Return the topmost group of a pod that may only be evicted as a whole."""
+        key = pod_group_entity_key(pod.pod)
+        topmost: Group | None = None
+        for group in () if key is None else self._forest.ancestors_of(key):
+            topmost = group if group.disrupted_as_whole else topmost
+        return topmost
+
+    def _single(self, pod: PodInfo, node_name: str) -> DomainVictim:
+        # A pod of a group that is evicted pod by pod still ranks as a group.
+        rank = _POD_GROUP if pod_group_key(pod.pod) else _POD
+        return DomainVictim(self.priority_of(pod), rank, [PlacedPod(pod, node_name)])
+
+    def _group(self, group: Group, pod: PodInfo, node_name: str) -> DomainVictim:
+        placed = list(self._scheduled(group.key))
+        if not placed:
+            return self._single(pod, node_name)
+        for _, name in placed:
+            if name not in self._nodes.rows:
+                raise NodeNotFound(
+                    f'failed to get node info for node "{name}" from snapshot: nodeinfo not found '
+                    f'for node name "{name}"'
+                )
+        rank = _POD_GROUP if isinstance(group, PodGroup) else _COMPOSITE_POD_GROUP
+        return DomainVictim(self.priority_of(pod), rank, placed)
+
+    def _scheduled(self, key: EntityKey) -> Iterator[PlacedPod]:
+        for leaf in self._forest.leaves_of(key):
+            state = self._states.get(f"{leaf.namespace}/{leaf.name}")
+            yield from () if state is None else state.scheduled()

@@ -1,0 +1,142 @@
+"""Preemption for a whole PodGroup as in Kubernetes 1.36 (KEP-5710, gate WorkloadAwarePreemption).
+
+The cluster is one domain: all units of lower priority are removed from the nodes, and if the group
+fits then, units are reprieved, the most important first. A group whose disruption mode is PodGroup
+is one unit. The dry run works on the live table and restores it afterwards.
+
+Worked example: of 10 CPUs the units ``a`` to ``d`` hold 2 each; a group needs 4. Without them it
+fits. ``a`` is reprieved (fits), then ``b`` and ``c`` together (fit), then ``d``: the only victim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.objects.scheduling import PodGroup, pod_group_key
+from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
+from proreus.plugins.default_preemption.select_candidate import Candidate
+
+DOMAIN = "cluster"
+"""In place of the node name of a candidate."""
+
+NO_VICTIMS = "No preemption victims found for incoming preemptor"
+
+Fits = Callable[[], Awaitable[Status | None]]
+"""Returns None if the group fits the nodes as they are now, or else why it does not."""
+
+
+@dataclass(slots=True)
+class PreemptionUnit:
+    """A unit of eviction: one pod, or all pods of a group. ``nodes``: the node of each pod."""
+
+    priority: int
+    whole_group: bool
+    pods: list[PodInfo] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+
+    @property
+    def importance(self) -> tuple[int, bool, int, float]:
+        """A key that sorts the most important first: groups before pods, large ones first."""
+        starts = [pod.pod.status.start_time for pod in self.pods]
+        started = min((s.timestamp() for s in starts if s is not None), default=float("inf"))
+        return -self.priority, not self.whole_group, -len(self.pods), started
+
+
+def preemption_units(
+    nodes: NodeTable, groups: Mapping[str, PodGroup], priority: int
+) -> list[PreemptionUnit]:
+    """Return all units with a priority below ``priority``, the most important first."""
+    of_group: dict[str, PreemptionUnit] = {}
+    units: list[PreemptionUnit] = []
+    for node in nodes:
+        for pod in node.pods.values():
+            key = pod_group_key(pod.pod)
+            group = groups.get(key)
+            if group is None or not group.disrupted_as_whole:
+                unit = PreemptionUnit(pod.priority, False)
+                units.append(unit)
+            elif (known := of_group.get(key)) is not None:
+                unit = known
+            else:
+                # The group's priority: those of its pods do not count when it is evicted whole.
+                unit = of_group[key] = PreemptionUnit(group.priority, True)
+                units.append(unit)
+            unit.pods.append(pod)
+            unit.nodes.append(node.name)
+    return sorted((u for u in units if u.priority < priority), key=lambda unit: unit.importance)
+
+
+class PodGroupDryRun:
+    """Finds the units that have to be evicted for a group to fit."""
+
+    def __init__(self, nodes: NodeTable, budgets: DisruptionBudgets, fits: Fits) -> None:
+        self._nodes = nodes
+        self._budgets = budgets
+        self._fits = fits
+        self._removed: dict[int, PreemptionUnit] = {}
+
+    async def run(self, units: Sequence[PreemptionUnit]) -> Candidate | Status:
+        """Return the victims, or the status of the group without all of the units."""
+        if not units:
+            return Status.unresolvable(NO_VICTIMS)
+        try:
+            self._remove(units)
+            status = await self._fits()
+            if status is not None:
+                return status
+            violating, others = self._budgets.filter_units_with_pdb_violation(units)
+            victims, violations = [], 0
+            # Violating ones are reprieved first, as for a single pod: so that few stay victims.
+            for split in (violating, others):
+                left = await self._reprieve(split)
+                if isinstance(left, Status):
+                    return left
+                victims += left
+                violations += len(left) if split is violating else 0
+            victims.sort(key=lambda unit: unit.importance)
+            pods = tuple(pod for unit in victims for pod in unit.pods)
+            return Candidate(DOMAIN, pods, violations)
+        finally:
+            # Also after an error or a cancellation: the table is the one that cycles schedule on.
+            self._restore(list(self._removed.values()))
+
+    async def _reprieve(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit] | Status:
+        """Reprieve units in order while the group still fits; return those that stay victims."""
+        victims: list[PreemptionUnit] = []
+        # Each `_fits` schedules the whole group, and as a rule most of the cluster has nothing to
+        # do with it. Hence twice as many units a step while they fit, half as many if they do not.
+        start, size = 0, 1
+        while start < len(units):
+            some = units[start : start + size]
+            self._restore(some)
+            status = await self._fits()
+            if status is None:
+                start += len(some)
+                size *= 2
+                continue
+            # An error does not mean that the group does not fit: it ends the preemption.
+            if not status.rejected:
+                return status
+            self._remove(some)
+            # Only a unit reprieved by itself is known to be the reason.
+            if len(some) == 1:
+                victims.append(some[0])
+                start += 1
+            size = max(1, len(some) // 2)
+        return victims
+
+    def _remove(self, units: Iterable[PreemptionUnit]) -> None:
+        for unit in units:
+            self._removed[id(unit)] = unit
+            for pod, node_name in zip(unit.pods, unit.nodes, strict=True):
+                self._nodes.remove_pod(self._nodes.rows[node_name], pod.uid)
+
+    def _restore(self, units: Iterable[PreemptionUnit]) -> None:
+        for unit in units:
+            del self._removed[id(unit)]
+            for pod, node_name in zip(unit.pods, unit.nodes, strict=True):
+                self._nodes.add_pod(self._nodes.rows[node_name], pod)

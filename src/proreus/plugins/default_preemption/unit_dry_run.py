@@ -1,0 +1,89 @@
+"""The dry run of preemption by one pod on one node that runs pods of groups.
+
+A unit that is evicted as a whole may have pods on other nodes too. These nodes stay as they are,
+and only the pod's counts across nodes are told of them, as in kube-scheduler's
+``SelectVictimsOnNode``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.pod_group import PlacedPod
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.plugins.default_preemption.domain_victims import DomainVictim
+from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
+from proreus.plugins.default_preemption.select_candidate import Candidate
+
+NO_VICTIMS = Status.unresolvable("No preemption victims found for incoming pod")
+
+
+class UnitDryRun:
+    """The dry run on a row of ``handle.nodes``."""
+
+    def __init__(self, handle: Handle, state: CycleState, pod: PodInfo, row: int) -> None:
+        self._handle = handle
+        self._state = state.clone()
+        self._pod = pod
+        self._name = handle.nodes[row].name
+        self._fork = handle.nodes.fork(np.array([row], dtype=np.intp))
+
+    def select_victims(
+        self, units: list[DomainVictim], budgets: DisruptionBudgets
+    ) -> Candidate | Status:
+        """Return the units that have to be evicted, or why the node is no candidate.
+
+        ``units``: those with a pod on the node. Raises ``PluginError``.
+        """
+        units = [unit for unit in units if unit.priority < self._pod.priority]
+        if not units:
+            return NO_VICTIMS
+        for unit in units:
+            self._remove(unit)
+        rejected = self._filter()
+        if rejected is not None:
+            return rejected
+        units.sort(key=lambda unit: unit.importance)
+        violations = budgets.violations_of_units(units)
+        victims = []
+        for unit in sorted(units, key=lambda unit: id(unit) not in violations):
+            self._add(unit)
+            if self._filter() is not None:
+                self._remove(unit)
+                victims.append(unit)
+        victims.sort(key=lambda unit: unit.importance)
+        pods = tuple(pod for unit in victims for pod in unit.pods)
+        if not pods:
+            return Status.error(f'expected at least one victim pod on node "{self._name}"')
+        violated = sum(violations.get(id(unit), 0) for unit in victims)
+        return Candidate(self._name, pods, violated)
+
+    def _filter(self) -> Status | None:
+        verdicts = self._handle.run_filters_with_nominated_pods(self._state, self._pod, self._fork)
+        return verdicts.status(0)
+
+    def _remove(self, unit: DomainVictim) -> None:
+        for placed in unit.placed:
+            node = self._node_of(placed)
+            if node is self._fork[0]:
+                self._fork.remove_pod(0, placed.pod.uid)
+            self._handle.run_pre_filter_extension_remove_pod(
+                self._state, self._pod, placed.pod, node
+            )
+
+    def _add(self, unit: DomainVictim) -> None:
+        for placed in unit.placed:
+            node = self._node_of(placed)
+            if node is self._fork[0]:
+                self._fork.add_pod(0, placed.pod)
+            self._handle.run_pre_filter_extension_add_pod(self._state, self._pod, placed.pod, node)
+
+    def _node_of(self, placed: PlacedPod) -> NodeInfo:
+        if placed.node_name == self._name:
+            return self._fork[0]
+        nodes = self._handle.nodes
+        return nodes[nodes.rows[placed.node_name]]

@@ -1,0 +1,13 @@
+"""Scheduling of whole pod groups (KEP-4671, gate GenericWorkload).
+
+module                          what it does
+------------------------------  ------------------------------------------------------------
+``event_handlers``              watch events of groups ─► forest, queue
+``cycle``                       one attempt of a popped root group, from validation to submission
+``validation``                  what all pods of a group must have in common
+``algorithm``                   the dry run: a node for each pod, pods and child groups in order
+``results``                     what the dry run found, and what each pod fails with
+``status``                      the condition of PodGroups
+
+As Kubernetes 1.37 does it; ``pod_groups_v1_36`` is the predecessor.
+"""

@@ -1,0 +1,353 @@
+"""The dry run of a pod group: whether it fits, and where each of its pods.
+
+    run ─► _schedule_group ─┬─ PodGroup ──────────► _schedule_pods      (in each placement)
+                            └─ CompositePodGroup ─► _schedule_children  (in each placement)
+        ─► all of it undone in reverse ─► Results
+
+Pods are tried one after another, in the order of the queue, each assumed where it fits, so that the
+next ones see it. Before the first one and after each of them, PlacementFeasible says whether the
+group can still be scheduled. It works on the live table, without a copy: the group's cycle has
+paused the informers, so nothing else reads the table meanwhile. Pods that are alike share cached
+results as everywhere.
+
+With gate TopologyAwareWorkloadScheduling a group is tried in each of its placements, a set of
+nodes; children of a CompositePodGroup are placed within that of their parent.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.pod_group import (
+    FILTER_VERDICTS,
+    POD_GROUP_SCHEDULING_CYCLE,
+    PlacedPod,
+    Placement,
+    PlacementProgress,
+    PodGroupAssignments,
+    PodGroupInfo,
+    PodGroupSchedulingCycle,
+    PodGroupStates,
+)
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
+from proreus.framework.queued_pod_group import PodsByGroup
+from proreus.framework.status import Code, Status, code_of
+from proreus.metrics import SchedulerMetrics
+from proreus.queue.nominator import Nominator
+from proreus.runtime.placement_points import run_placement_generate, run_placement_score
+from proreus.runtime.pod_group_points import run_placement_feasible
+from proreus.runtime.profile import Profile
+from proreus.scheduler.attempt import Attempt, Failure, NodeSubset
+from proreus.scheduler.pod_groups.results import (
+    UNSCHEDULABLE,
+    PodGroupResult,
+    PodResult,
+    Results,
+    error_of,
+    not_scheduled,
+    successful_leaves,
+)
+from proreus.scheduler.scheduling_cycle import SchedulingCycle
+
+Assumed = list[PodResult]
+"""Pods that are assumed in the dry run, in the order in which they were."""
+
+Try = Callable[[NodeSubset | None], Awaitable[tuple[Results, Assumed]]]
+"""Tries a group on some nodes, None for all; leaves its pods assumed if it fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmOptions:
+    """Feature gates: TopologyAwareWorkloadScheduling and CompositePodGroup."""
+
+    topology_aware: bool = False
+    composite: bool = False
+
+
+class PodGroupAlgorithm:
+    """Tries the pods of root groups of one profile.
+
+    ``begin``: makes a pod's attempt. ``states``: the pods of groups that have a node.
+    """
+
+    def __init__(
+        self,
+        *,
+        profile: Profile,
+        cycle: SchedulingCycle,
+        nominator: Nominator,
+        states: PodGroupStates,
+        begin: Callable[[QueuedPodInfo], Attempt],
+        options: AlgorithmOptions,
+        rng: random.Random,
+        metrics: SchedulerMetrics,
+    ) -> None:
+        self._profile = profile
+        self._cycle = cycle
+        self._nominator = nominator
+        self._states = states
+        self._begin = begin
+        self._options = options
+        self._rng = rng
+        self._metrics = metrics
+        self._pods: PodsByGroup = {}
+
+    async def run(self, root: PodGroupInfo, pods: PodsByGroup, state: CycleState) -> Results:
+        """Try a root group; undo everything and return the results.
+
+        ``state``: what plugins keep about the group's cycle.
+        """
+        self._pods = pods
+        assumed: Assumed = []
+        try:
+            results, assumed = await self._schedule_group(root, state, None)
+        finally:
+            self._revert(assumed)
+        result = results[root.entity_key]
+        if result.status is None and not result.any_scheduled:
+            result.status = Status.unschedulable(UNSCHEDULABLE)
+        return results
+
+    async def _schedule_group(
+        self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None
+    ) -> tuple[Results, Assumed]:
+        if group.is_composite:
+
+            async def try_children(within: NodeSubset | None) -> tuple[Results, Assumed]:
+                return await self._schedule_children(group, state, within)
+
+            return await self._schedule_in_placements(group, state, nodes, try_children)
+
+        async def try_pods(within: NodeSubset | None) -> tuple[Results, Assumed]:
+            return await self._schedule_pods(group, state, within)
+
+        if self._options.topology_aware:
+            return await self._schedule_in_placements(group, state, nodes, try_pods)
+        return await try_pods(nodes)
+
+    # ---- pods and child groups -----------------------------------------------------------------
+
+    async def _schedule_pods(
+        self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None
+    ) -> tuple[Results, Assumed]:
+        """Try the pods of a PodGroup in their order; they stay assumed if the group fits."""
+        pods = self._pods.get(group.entity_key, ())
+        known = self._states.get(group.key)
+        scheduled = 0 if known is None else known.scheduled_count
+        cycle = PodGroupSchedulingCycle(scheduled, state)
+        progress = PlacementProgress(len(pods), scheduled)
+        result = PodGroupResult(group, self._feasible(state, group, progress))
+        if result.failed or code_of(result.status) == Code.UNSCHEDULABLE:
+            assert result.status is not None
+            if not result.failed:
+                result.status = not_scheduled(result.status)
+            return {group.entity_key: result}, []
+        assumed: Assumed = []
+        for queued in pods:
+            pod = await self._schedule_pod(queued, cycle, nodes)
+            result.pods.append(pod)
+            if pod.node_name:
+                assumed.append(pod)
+            elif pod.failure is not None and not pod.failure.status.rejected:
+                text = "failed to schedule other pod from a pod group"
+                result.status = Status.error(f"{text}: {pod.failure.message}")
+                break
+            progress = PlacementProgress(
+                progress.remaining - 1, progress.scheduled + bool(pod.node_name)
+            )
+            result.status = self._feasible(state, group, progress)
+            if result.failed or code_of(result.status) == Code.UNSCHEDULABLE:
+                break
+        return self._concluded(result, assumed, bool(assumed))
+
+    def _concluded(
+        self, result: PodGroupResult, assumed: Assumed, any_scheduled: bool
+    ) -> tuple[Results, Assumed]:
+        """Undo a group that does not fit."""
+        if result.status is not None and result.status.code == Code.WAIT:
+            result.status = not_scheduled(result.status)
+        if result.status is not None:
+            self._revert(assumed)
+            assumed, any_scheduled = [], False
+        result.any_scheduled = any_scheduled
+        return {result.group.entity_key: result}, assumed
+
+    def _feasible(
+        self, state: CycleState, group: PodGroupInfo, progress: PlacementProgress
+    ) -> Status | None:
+        status = run_placement_feasible(self._profile, state, group, progress)
+        if status is not None and status.code == Code.ERROR and not group.is_composite:
+            return Status.error(f"failed to evaluate placement feasibility: {status.message}")
+        return status
+
+    async def _schedule_children(
+        self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None
+    ) -> tuple[Results, Assumed]:
+        """Try the child groups, the oldest first; their pods stay assumed if the group fits."""
+        progress = PlacementProgress(len(group.children))
+        result = PodGroupResult(group, self._feasible(state, group, progress))
+        results: Results = {}
+        assumed: Assumed = []
+        any_scheduled = False
+        for child in group.children:
+            if code_of(result.status) in (Code.UNSCHEDULABLE, Code.ERROR):
+                break
+            of_child, assumed_by_child = await self._schedule_group(child, CycleState(), nodes)
+            results |= of_child
+            found = of_child[child.entity_key]
+            if found.failed:
+                assert found.status is not None
+                text = "composite pod group evaluation failed due to child error"
+                result.status = Status.error(f"{text}: {found.status.message}")
+                break
+            any_scheduled = any_scheduled or found.any_scheduled
+            assumed += assumed_by_child
+            fits = found.status is None
+            progress = PlacementProgress(progress.remaining - 1, progress.scheduled + fits)
+            result.status = self._feasible(state, group, progress)
+        own, assumed = self._concluded(result, assumed, any_scheduled)
+        return results | own, assumed
+
+    async def _schedule_pod(
+        self, queued: QueuedPodInfo, cycle: PodGroupSchedulingCycle, nodes: NodeSubset | None
+    ) -> PodResult:
+        """Find a node for a pod and assume it there."""
+        attempt = self._begin(queued)
+        attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, cycle)
+        self._cycle.set_interested_extenders(attempt)
+        # Preemption is for the group as a whole, once it does not fit.
+        attempt.node_subset, attempt.may_preempt = nodes, False
+        result = PodResult(queued, attempt)
+        found = await self._cycle.schedule_pod(attempt)
+        if isinstance(found, Failure):
+            result.failure = found
+            if found.fit_error is not None:
+                # The verdicts may be shared, and the pods assumed next change them.
+                diagnosis = found.fit_error.diagnosis.with_copied_verdicts()
+                found.fit_error = replace(found.fit_error, diagnosis=diagnosis)
+                found.nominating = None
+                attempt.state.write(FILTER_VERDICTS, diagnosis.verdicts)
+        else:
+            failure = await self._cycle.assume_and_reserve(attempt, found)
+            if failure is None:
+                result.node_name = found
+            else:
+                failure.nominating = CLEAR_NOMINATION
+                result.failure = failure
+                self._restore_nomination(queued)
+        result.seconds = perf_counter() - attempt.started
+        return result
+
+    def _revert(self, assumed: Assumed) -> None:
+        # In reverse: what a later pod reserved may build on an earlier pod's reservation.
+        for pod in reversed(assumed):
+            self._cycle.unreserve_and_forget(pod.attempt, pod.node_name)
+            self._restore_nomination(pod.queued)
+
+    def _restore_nomination(self, queued: QueuedPodInfo) -> None:
+        """Nominate a pod again that lost its nomination when it was assumed."""
+        node_name = queued.pod.status.nominated_node_name
+        if node_name:
+            self._nominator.add_nominated_pod(queued.info, NominatingInfo(node_name))
+
+    # ---- placements ----------------------------------------------------------------------------
+
+    async def _schedule_in_placements(
+        self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None, try_: Try
+    ) -> tuple[Results, Assumed]:
+        """Try a group in each of its placements; return the results of the best one."""
+        key = group.entity_key
+        try:
+            table = None if nodes is None else nodes.nodes
+            placements = run_placement_generate(self._profile, state, group, table)
+        except PluginError as error:
+            placements = Status.error(str(error))
+        if isinstance(placements, Status):
+            return {key: PodGroupResult(group, placements)}, []
+        if not group.is_composite:
+            generated = self._metrics.generated_placements_total.labels(self._profile.name)
+            generated.inc(len(placements))
+        first: Results | None = None
+        found: list[tuple[Placement, Results]] = []
+        for placement in placements:
+            started = perf_counter()
+            results, assumed = await try_(self._subset(placement, nodes))
+            self._revert(assumed)
+            result = results[key]
+            if result.failed:
+                return {key: result}, []
+            first = first or results
+            if result.status is None:
+                found.append((placement, results))
+            if not group.is_composite:
+                self._observe(result.status is None, perf_counter() - started)
+        if not found:
+            assert first is not None
+            status = first[key].status
+            assert status is not None
+            first[key].status = Status.unschedulable(
+                UNSCHEDULABLE,
+                f"0/{len(placements)} placements are available, first placement status: "
+                f"{error_of(status)}",
+            )
+            return first, []
+        try:
+            best = self._best_placement(group, state, found)
+        except PluginError as error:
+            return {key: PodGroupResult(group, Status.error(str(error)))}, []
+        # Siblings see the pods of the placement that was chosen.
+        return await self._assume_again(group, best) if self._options.composite else (best, [])
+
+    def _subset(self, placement: Placement, parent: NodeSubset | None) -> NodeSubset | None:
+        if placement.node_names is None:
+            return parent
+        names, table = frozenset(placement.node_names), self._profile.table
+        return NodeSubset(names, table.take(table.rows_of(names)))
+
+    def _observe(self, feasible: bool, seconds: float) -> None:
+        labels = ("feasible" if feasible else "infeasible", self._profile.name)
+        self._metrics.placement_evaluations_total.labels(*labels).inc()
+        self._metrics.placement_evaluation_duration_seconds.labels(*labels).observe(seconds)
+
+    def _best_placement(
+        self, group: PodGroupInfo, state: CycleState, found: Sequence[tuple[Placement, Results]]
+    ) -> Results:
+        """Return the results of the placement with the highest score; raises ``PluginError``."""
+        if len(found) == 1:
+            return found[0][1]
+        candidates = [
+            PodGroupAssignments(
+                placement,
+                tuple(
+                    PlacedPod(assignment.pod, assignment.node_name)
+                    for leaf in successful_leaves(group, results)
+                    for assignment in leaf.assignments
+                ),
+            )
+            for placement, results in found
+        ]
+        # Equal totals are drawn at random, as for nodes.
+        totals = run_placement_score(self._profile, state, group, candidates).tolist()
+        best = [index for index, total in enumerate(totals) if total == max(totals)]
+        return found[self._rng.choice(best)][1]
+
+    async def _assume_again(self, group: PodGroupInfo, results: Results) -> tuple[Results, Assumed]:
+        """Assume the pods of a group again where they fitted."""
+        assumed: Assumed = []
+        for leaf in successful_leaves(group, results):
+            for pod in leaf.pods:
+                if not pod.node_name:
+                    continue
+                failure = await self._cycle.assume_and_reserve(pod.attempt, pod.node_name)
+                if failure is not None:
+                    self._revert(assumed)
+                    status = Status.error(f"failed to assume the subtree: {failure.message}")
+                    return {group.entity_key: PodGroupResult(group, status)}, []
+                assumed.append(pod)
+        return results, assumed

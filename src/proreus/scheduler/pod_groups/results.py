@@ -1,0 +1,144 @@
+"""What the dry run of a pod group found, for the group and for each of its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from proreus.framework.pod_group import PodGroupInfo, ProposedAssignment
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
+from proreus.framework.status import Code, Status
+from proreus.objects.scheduling import EntityKey
+from proreus.scheduler.attempt import Attempt, Failure
+
+UNSCHEDULABLE = "pod group is unschedulable"
+
+
+@dataclass(slots=True)
+class PodResult:
+    """The result of one pod of a group.
+
+    ``node_name``: where it fits. ``failure``: why it does not. ``seconds``: how long it took.
+    """
+
+    queued: QueuedPodInfo
+    attempt: Attempt
+    node_name: str = ""
+    failure: Failure | None = None
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class PodGroupResult:
+    """The result of one group.
+
+    ``status`` None: it can be scheduled. ``pods``: of those that were tried, in their order.
+    ``any_scheduled``: whether one of its pods fits, those of all groups below included.
+    ``waiting_on_preemption``: whether it may fit once victims are gone; then ``nominating`` has
+    their pods' new nominations, by ``namespace/name``.
+    """
+
+    group: PodGroupInfo
+    status: Status | None
+    pods: list[PodResult] = field(default_factory=list)
+    any_scheduled: bool = False
+    waiting_on_preemption: bool = False
+    nominating: Mapping[str, NominatingInfo] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error ended the attempt, rather than a rejection."""
+        return self.status is not None and self.status.code == Code.ERROR
+
+    @property
+    def assignments(self) -> list[ProposedAssignment]:
+        """The pods that fit, with their nodes."""
+        return [
+            ProposedAssignment(pod.queued.info, pod.node_name, pod.attempt.state)
+            for pod in self.pods
+            if pod.node_name
+        ]
+
+    def failure_of(self, pod: PodResult) -> Failure | None:
+        """Return why a pod goes back to the queue; None if it may be bound."""
+        own, status = pod.failure, self.status
+        if self.failed:
+            assert status is not None
+            # An error of its own says more about this pod than the group's.
+            is_error = own is not None and not own.status.rejected
+            return (
+                replace(own, nominating=CLEAR_NOMINATION) if own and is_error else Failure(status)
+            )
+        nominating = self.nominating.get(pod.queued.key)
+        if own is not None:
+            return replace(own, nominating=nominating or own.nominating)
+        if status is None:
+            return None
+        if self.waiting_on_preemption:
+            # The node is kept for it while the victims go.
+            return Failure(status, nominating=nominating)
+        return Failure(Status.unschedulable(UNSCHEDULABLE, status.message))
+
+
+Results = dict[EntityKey, PodGroupResult]
+"""The results of a root group and of the groups below it that were tried."""
+
+
+def error_of(status: Status) -> str:
+    """Return the text of a failed status as kube-scheduler's ``Status.AsError``."""
+    return UNSCHEDULABLE if status.reasons[:1] == (UNSCHEDULABLE,) else status.message
+
+
+def not_scheduled(status: Status) -> Status:
+    """Return Wait, enough is not there after the last pod, as a rejection."""
+    return Status.unschedulable(UNSCHEDULABLE, *status.reasons)
+
+
+def successful_leaves(group: PodGroupInfo, results: Results) -> Iterable[PodGroupResult]:
+    """Yield the results of the PodGroups that fit, below groups that fit as well."""
+    result = results.get(group.entity_key)
+    if result is None or result.status is not None:
+        return
+    for child in group.children:
+        yield from successful_leaves(child, results)
+    if result.pods:
+        yield result
+
+
+def complete(group: PodGroupInfo, results: Results, parent: PodGroupResult | None = None) -> None:
+    """Give each group below one that failed a result: what its parent failed with, if none."""
+    result = results.get(group.entity_key)
+    parent_failed = parent is not None and parent.status is not None
+    if result is None or (parent_failed and result.status is None):
+        result = PodGroupResult(group, None if parent is None else parent.status)
+        results[group.entity_key] = result
+    for child in group.children:
+        complete(child, results, result)
+
+
+def append_reason(results: Iterable[PodGroupResult], reason: str) -> None:
+    """Append a reason to the status of each group.
+
+    kube-scheduler's groups share the status of their parent, so that the reason is appended to it
+    once for each group that has it.
+    """
+    by_status: dict[int, list[PodGroupResult]] = {}
+    for result in results:
+        if result.status is not None:
+            by_status.setdefault(id(result.status), []).append(result)
+    for sharing in by_status.values():
+        status = sharing[0].status
+        assert status is not None
+        reasons = (*status.reasons, *[reason] * len(sharing))
+        for result in sharing:
+            result.status = replace(status, reasons=reasons)
+
+
+def failures_of_untried(
+    result: PodGroupResult, pods: Sequence[QueuedPodInfo]
+) -> Iterable[tuple[QueuedPodInfo, Failure]]:
+    """Yield the pods of a group that were not tried; they fail with the status of the group."""
+    status = result.status or Status.error("some pods were not processed")
+    for queued in pods[len(result.pods) :]:
+        yield queued, Failure(status, nominating=result.nominating.get(queued.key))
