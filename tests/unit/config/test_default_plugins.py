@@ -7,13 +7,17 @@ from proreus.config.load import default_configuration
 from proreus.config.types import PluginRef, Plugins, PluginSet
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import V1_37
+from proreus.kubernetes_version import DEFAULT_VERSION, V1_36, V1_37, KubernetesVersion
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.expansion import expand_all
 
 
-def names(gates: str = "") -> list[str]:
-    return [ref.name for ref in default_plugins(FeatureGates.parse(gates))]
+GROUPS = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+
+
+def names(gates: str = "", version: KubernetesVersion = DEFAULT_VERSION) -> list[str]:
+    parsed = FeatureGates.from_list(gates.split(",") if gates else (), version)
+    return [ref.name for ref in default_plugins(parsed)]
 
 
 def ref(text: str) -> PluginRef:
@@ -34,20 +38,21 @@ def test_dynamic_resources_stands_before_preemption():
     assert len(order) == 20
 
 
-def test_gates_append():
-    gates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
-    assert names(gates)[-4:] == [
+@pytest.mark.parametrize(
+    ("gates", "version"), [(GROUPS, V1_37), (f"{GROUPS},GangScheduling=true", V1_36)]
+)
+def test_gates_append(gates, version):
+    assert names(gates, version)[-4:] == [
         "NodeDeclaredFeatures",
         "GangScheduling",
         "TopologyPlacementGenerator",
         "PodGroupPodsCount",
     ]
-    assert len(names(gates)) == 23
+    assert len(names(gates, version)) == 23
 
 
 def test_the_defaults_with_all_gates_on_are_the_in_tree_plugins():
-    gates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
-    assert names(gates) == [plugin.name for plugin in IN_TREE_PLUGINS]
+    assert sorted(names(GROUPS)) == sorted(plugin.name for plugin in IN_TREE_PLUGINS)
 
 
 @pytest.mark.parametrize(
@@ -77,21 +82,23 @@ def test_weights_of_disabled_plugins_mean_nothing():
 
 
 def test_checks_of_the_node_have_a_pre_filter_since_1_37(catalog):
-    gates = FeatureGates(emulation_version=V1_37)
-    points = expand_all(default_configuration(catalog, gates), catalog, gates)[
-        "default-scheduler"
-    ].points
+    gates, before = FeatureGates(emulation_version=V1_37), FeatureGates(emulation_version=V1_36)
+    points = _default_points(catalog, gates)
     new = ("NodeName", "NodeUnschedulable", "TaintToleration")
     assert points["preFilter"][:4] == (*new, "NodeAffinity")
     assert points["filter"][:3] == new
-    before = expand_all(default_configuration(catalog), catalog, FeatureGates())
-    assert before["default-scheduler"].points["preFilter"] == points["preFilter"][3:]
+    assert _default_points(catalog, before)["preFilter"] == points["preFilter"][3:]
+
+
+def _default_points(catalog, gates):
+    expanded = expand_all(default_configuration(catalog, gates), catalog, gates)
+    return expanded["default-scheduler"].points
 
 
 def test_a_pre_filter_of_1_37_cannot_be_configured_in_1_36(catalog):
     config = default_configuration(catalog, plugins=Plugins(pre_filter=plugin_set("NodeName")))
     with pytest.raises(ConfigError, match='plugin "NodeName" does not extend PreFilterPlugin'):
-        expand_all(config, catalog, FeatureGates())
+        expand_all(config, catalog, FeatureGates(emulation_version=V1_36))
     points = expand_all(config, catalog, FeatureGates(emulation_version=V1_37))
     assert points["default-scheduler"].points["preFilter"][0] == "NodeName"
 
@@ -100,8 +107,8 @@ def test_the_default_profile_expanded(catalog):
     profile = expand_all(default_configuration(catalog), catalog, FeatureGates())
     points = profile["default-scheduler"].points
     assert points["filter"] == (
-        "NodeUnschedulable",
         "NodeName",
+        "NodeUnschedulable",
         "TaintToleration",
         "NodeAffinity",
         "NodePorts",

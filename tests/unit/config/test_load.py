@@ -30,7 +30,7 @@ def test_an_empty_file_means_the_default_configuration(catalog):
     (profile,) = config.profiles
     assert profile.name == "default-scheduler"
     first = [ref.name for ref in profile.plugins.multi_point.enabled][:3]
-    assert first == ["SchedulingGates", "PrioritySort", "NodeUnschedulable"]
+    assert first == ["SchedulingGates", "PrioritySort", "NodeName"]
     assert list(profile.args()) == sorted(profile.args())
     assert profile.args()["InterPodAffinity"] == InterPodAffinityArgs()
     fit = profile.args()["NodeResourcesFit"].scoring_strategy

@@ -191,7 +191,7 @@ ARGS = "profiles[0].pluginConfig[0].args"
         (
             "VolumeBinding",
             {"shape": [{"utilization": 0, "score": 1}]},
-            "",
+            "StorageCapacityScoring=false",
             (
                 f'{ARGS}.shape: Invalid value: [{{"Utilization":0,"Score":1}}]: unexpected field '
                 "`shape`, remove it or turn on the feature gate StorageCapacityScoring",

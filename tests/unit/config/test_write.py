@@ -6,7 +6,7 @@ import yaml
 from proreus.config.load import default_configuration, load
 from proreus.config.write import to_data, to_yaml
 from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import V1_37
+from proreus.kubernetes_version import V1_36, V1_37
 from proreus.runtime.expansion import effective_configuration
 
 
@@ -43,7 +43,7 @@ def test_the_default_configuration_as_kube_scheduler_writes_it(catalog):
     assert "percentageOfNodesToScore" not in profile
     plugins = profile["plugins"]
     assert plugins.pop("multiPoint")["enabled"][4] == {"name": "TaintToleration", "weight": 3}
-    assert len(plugins) == 14
+    assert len(plugins) == 15
     assert set(map(str, plugins.values())) == {"{}"}
     assert profile["pluginConfig"][1] == {
         "name": "DynamicResources",
@@ -56,10 +56,11 @@ def test_the_default_configuration_as_kube_scheduler_writes_it(catalog):
     }
 
 
-def test_the_extension_point_of_1_37_is_written_for_1_37(catalog):
-    gates = FeatureGates(emulation_version=V1_37)
-    written = to_data(default_configuration(catalog, gates), gates)
-    assert written["profiles"][0]["plugins"]["podGroupPostFilter"] == {}
+def test_the_extension_point_of_1_37_is_not_written_for_1_36(catalog):
+    for version, written_there in ((V1_36, False), (V1_37, True)):
+        gates = FeatureGates(emulation_version=version)
+        written = to_data(default_configuration(catalog, gates), gates)
+        assert ("podGroupPostFilter" in written["profiles"][0]["plugins"]) == written_there
 
 
 def test_extenders_are_written_without_zeros(catalog, with_document):

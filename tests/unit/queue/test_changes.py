@@ -10,6 +10,7 @@ from proreus.framework.events import (
 )
 from proreus.framework.pod_events import DEFAULT_POD_EVENTS
 from proreus.framework.post_filter_result import NominatingInfo
+from proreus.kubernetes_version import V1_36
 
 UPDATED = DEFAULT_POD_EVENTS.target[ev.UPDATE]
 LABELS = DEFAULT_POD_EVENTS.target[ev.UPDATE_POD_LABEL]
@@ -22,7 +23,7 @@ def test_add(harness, pod):
     harness.queue.validate()
     (queued,) = harness.queue.active_pods()
     assert (queued.timestamp, queued.initial_attempt_timestamp) == (1005, 1005)
-    assert harness.incoming() == {("active", "UnschedulablePodAdd"): 1}
+    assert harness.incoming() == {("active", "UnscheduledPodAdd"): 1}
     assert [p.name for p in harness.queue.nominator.nominated_pods("n1")] == ["a"]
 
 
@@ -107,7 +108,8 @@ def test_update_stops_at_the_first_event_that_helps(harness, pod):
     assert harness.wakes == 2
 
 
-def test_update_of_an_unknown_pod_adds_it(harness, pod):
+def test_update_of_an_unknown_pod_adds_it(make_harness, pod):
+    harness = make_harness(version=V1_36)
     new = pod("a", nominated="n1")
     harness.listed[new.key] = new.pod
     harness.queue.update(None, new, [])
@@ -124,7 +126,8 @@ def test_update_keeps_a_nomination_made_here(harness, pod):
     assert harness.queue.nominator.nominated_pods("n1") == [new]
 
 
-def test_becoming_active_by_a_plain_update_takes_the_nomination_of_the_status(harness, pod):
+def test_becoming_active_by_a_plain_update_takes_the_nomination_of_the_status(make_harness, pod):
+    harness = make_harness(version=V1_36)
     harness.profile.register("Fit", ev.POD, ev.UPDATE)
     old = pod("a")
     harness.rejected(old, "Fit")

@@ -95,7 +95,7 @@ def test_history_has_every_move(harness, pod):
     harness.add(pod("b", pre_enqueue_plugins=("g",)))
     harness.queue.delete(info)
     assert harness.queue.history("default/a") == [
-        "1000.000 active (UnschedulablePodAdd)",
+        "1000.000 active (UnscheduledPodAdd)",
         "1000.000 popped",
         "1000.000 unschedulable (ScheduleAttemptFailure)",
         "1000.500 backoff (NodeAdd)",

@@ -8,6 +8,7 @@ import pytest
 from proreus.framework import events as ev
 from proreus.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
 from proreus.framework.pod_info import PodInfo
+from proreus.kubernetes_version import V1_36
 from proreus.objects.pod import PodSchedulingGroup
 
 
@@ -72,7 +73,8 @@ def test_wildcard_moves_everybody_but_gated_pods(harness, pod):
     assert harness.places() == {"backoff": ["a"], "gated": ["b"]}
 
 
-def test_wildcard_does_not_even_ask_whether_the_gate_is_open(harness, pod):
+def test_wildcard_of_1_36_does_not_even_ask_whether_the_gate_is_open(make_harness, pod):
+    harness = make_harness(version=V1_36)
     harness.add(pod("a", pre_enqueue_plugins=("g",)))
     harness.queue.gated_pods()[0].info = pod("a")
     harness.queue.move_all_to_active_or_backoff(ev.UNSCHEDULABLE_TIMEOUT, None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proreus.framework.events import NODE_ADD
+from proreus.kubernetes_version import V1_36
 
 
 def test_priority_first_then_time_of_arrival(harness, pod):
@@ -76,7 +77,8 @@ def test_waker_is_called_when_something_can_be_popped(harness, pod):
     assert harness.wakes == 2
 
 
-def test_gauges_are_counted_at_the_scrape(harness, pod):
+def test_gauges_are_counted_at_the_scrape(make_harness, pod):
+    harness = make_harness(version=V1_36)
     harness.profile.register("Fit", "Node", 1)
     harness.rejected(pod("held"), "Fit")
     harness.rejected(pod("error"))

@@ -40,7 +40,7 @@ def test_gated_pod_waits_among_the_unschedulable(harness, pod):
     assert queued.unschedulable_plugins == {"SchedulingGates"}
     assert queued.initial_attempt_timestamp is None
     assert harness.per_plugin() == {"SchedulingGates": 1}
-    assert harness.incoming() == {("unschedulable", "UnschedulablePodAdd"): 1}
+    assert harness.incoming() == {("unschedulable", "UnscheduledPodAdd"): 1}
     assert harness.queue.pop() is None
 
 
@@ -98,7 +98,7 @@ def test_staying_gated_counts_once_for_its_plugin(harness, pod, gate):
     assert harness.places() == {"gated": ["a"]}
     assert harness.per_plugin() == {"ToggleGate": 1}
     assert harness.incoming() == {
-        ("unschedulable", "UnschedulablePodAdd"): 1,
+        ("unschedulable", "UnscheduledPodAdd"): 1,
         ("unschedulable", "NodeAdd"): 1,
     }
 

@@ -85,7 +85,7 @@ def test_multi_point_is_spread_over_all_points():
     assert result.points["queueSort"] == ("Sort",)
     assert result.weights == {"A": 1, "B": 3, "S": 1}
     assert result.plugins == ("A", "B", "S", "Bind", "Sort")
-    assert set(result.points) == set(POINTS) - {"podGroupPostFilter"}
+    assert set(result.points) == set(POINTS)
 
 
 def test_order_is_overriding_then_multi_point_then_extra():

@@ -12,6 +12,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PermitPlugin, ReservePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
+from proreus.kubernetes_version import V1_36
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.scheduling import POD_GROUP_SCHEDULED, POD_GROUPS, Condition
@@ -39,7 +40,8 @@ class Cluster(OfflineCluster):
         asynchronous: bool = False,
     ) -> None:
         registry = Registry([*IN_TREE_PLUGINS, *plugins])
-        parsed = FeatureGates.from_list([*gates, f"SchedulerAsyncPreemption={asynchronous}"])
+        settings = [*gates, f"SchedulerAsyncPreemption={asynchronous}"]
+        parsed = FeatureGates.from_list(settings, V1_36)
         super().__init__(config or default_configuration(registry, parsed), registry, parsed)
 
     def nodes(self, **cpus: str) -> None:
@@ -264,7 +266,7 @@ async def test_pods_under_way_to_deletion_are_left_out() -> None:
 
 async def test_all_pods_of_a_group_belong_to_one_scheduler() -> None:
     registry = Registry(IN_TREE_PLUGINS)
-    gates = FeatureGates.from_list(list(GANGS))
+    gates = FeatureGates.from_list(list(GANGS), V1_36)
     config = default_configuration(registry, gates)
     [profile] = config.profiles
     other = profile.model_copy(update={"scheduler_name": "other"})
@@ -313,7 +315,7 @@ class Picky(PermitPlugin):
 
 def with_plugins(*plugins: Any) -> Cluster:
     registry = Registry([*IN_TREE_PLUGINS, *plugins])
-    gates = FeatureGates.from_list(list(GANGS))
+    gates = FeatureGates.from_list(list(GANGS), V1_36)
     config = default_configuration(registry, gates)
     [profile] = config.profiles
     enabled = profile.plugins.multi_point.enabled
