@@ -204,7 +204,7 @@ def _node(number: int) -> Json:
             "capacity": resources,
             "conditions": [ready],
             "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-            "nodeInfo": {"kubeletVersion": "v1.36.0", "operatingSystem": "linux"},
+            "nodeInfo": {"kubeletVersion": "v1.37.0", "operatingSystem": "linux"},
         },
     }
 

@@ -1,4 +1,4 @@
-"""The flags of ``proreus run``: kube-scheduler 1.36's, and a few of our own.
+"""The flags of ``proreus run``: kube-scheduler's, and a few of our own.
 
 A table; ``run`` turns it into ``RunOptions``. Flags for features that proreus does not have are
 accepted, so that an existing manifest starts, and marked ``has_effect=False``.

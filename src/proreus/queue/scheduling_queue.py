@@ -7,7 +7,7 @@
                         └──────────── move ────┴── unschedulable
 
 A state machine without I/O: every method is sync, the clock is an argument, and the only outside
-code that it calls is ``on_ready`` and plugins. Its behaviour is that of kube-scheduler 1.36's
+code that it calls is ``on_ready`` and plugins. Its behaviour is that of kube-scheduler's
 PriorityQueue; ``sub_queues`` has the moves themselves, ``queueing_hints`` decides which pods an
 event concerns, ``in_flight`` keeps the events that a popped pod has yet to see.
 """

@@ -63,7 +63,7 @@ def make_node(
                 {"type": "Hostname", "address": name},
             ],
             "nodeInfo": {
-                "kubeletVersion": "v1.36.2",
+                "kubeletVersion": "v1.37.1",
                 "osImage": "proreus sandbox",
                 "kernelVersion": "6.12.0",
                 "containerRuntimeVersion": "fake://1.0",

@@ -13,7 +13,7 @@ from proreus.sandbox.resources import Resources, ServedResource
 
 JsonObject = dict[str, Any]
 
-KUBERNETES_VERSION = "v1.36.2"
+KUBERNETES_VERSION = "v1.37.1"
 
 _KINDS = {"binding": "Binding", "eviction": "Eviction"}
 """Kinds that are created at a subresource of pods."""

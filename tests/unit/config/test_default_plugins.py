@@ -11,7 +11,6 @@ from proreus.kubernetes_version import DEFAULT_VERSION, V1_36, V1_37, Kubernetes
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.expansion import expand_all
 
-
 GROUPS = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 
 

@@ -73,7 +73,7 @@ def test_subject_access_review(api: ApiServer, user: str, allowed: bool) -> None
 
 
 def test_discovery_lists_served_resources(api: ApiServer) -> None:
-    assert ask(api, "GET", "/version")[1]["gitVersion"] == "v1.36.2"
+    assert ask(api, "GET", "/version")[1]["gitVersion"] == "v1.37.1"
     groups = {group["name"] for group in ask(api, "GET", "/apis")[1]["groups"]}
     assert {"apps", "policy", "storage.k8s.io", "resource.k8s.io"} <= groups
     resources = ask(api, "GET", "/api/v1")[1]["resources"]
@@ -90,7 +90,7 @@ def test_kubectl_gets_the_openapi_v2_document_as_protobuf(api: ApiServer) -> Non
     assert answer.content_type == kind.replace("@", ".")
     parts = {number: content for number, _, content in fields(answer.body)}
     assert parts[1] == b"2.0"
-    assert [text for _, _, text in fields(parts[2])] == [b"Kubernetes", b"v1.36.2"]
+    assert [text for _, _, text in fields(parts[2])] == [b"Kubernetes", b"v1.37.1"]
     assert ask(api, "GET", "/openapi/v2")[1]["swagger"] == "2.0"
 
 
