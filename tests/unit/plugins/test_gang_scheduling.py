@@ -1,4 +1,4 @@
-"""GangScheduling: PreEnqueue, Permit, and queueing hints."""
+"""GangScheduling of 1.36: PreEnqueue, Permit, and queueing hints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class Waiting:
 
 
 def ready(*pods: PodInfo, objects: tuple[Any, ...] = (GANG,)) -> tuple[FakeHandle, GangScheduling]:
-    handle = FakeHandle([make_node("a")], pods, objects=objects, gates=GATES)
+    handle = FakeHandle(
+        [make_node("a")], pods, objects=objects, gates=GATES, kubernetes_version="1.36"
+    )
     return handle, make_plugin(GangScheduling, handle)
 
 

@@ -19,13 +19,13 @@ def pod_of(*images: str, **spec: Any) -> PodInfo:
     return make_pod(spec={"containers": [{"image": image} for image in images], **spec})
 
 
-def cluster(total: int, **present: tuple[int, int]) -> FakeHandle:
+def cluster(total: int, version: str = "1.37", **present: tuple[int, int]) -> FakeHandle:
     """Nodes of which the first has every image; each image is (Mi, number of nodes)."""
     nodes = []
     for index in range(total):
         images = {f"{n}:v1": size * MI for n, (size, count) in present.items() if index < count}
         nodes.append(make_node(f"n{index}", images=images))
-    return FakeHandle(nodes)
+    return FakeHandle(nodes, kubernetes_version=version)
 
 
 def score(handle: FakeHandle, pod: PodInfo, row: int = 0) -> int:
@@ -63,10 +63,13 @@ def test_an_image_that_two_containers_use_counts_twice() -> None:
     assert twice == 100 * (1000 - 23) // 1977
 
 
-def test_image_volumes_count_without_raising_the_limit() -> None:
+@pytest.mark.parametrize(("version", "limits"), [("1.36", 1), ("1.37", 2)])
+def test_image_volumes_raise_the_limit_since_1_37(version: str, limits: int) -> None:
     volume = {"name": "data", "image": {"reference": "a:v1"}}
+    handle = cluster(2, version, a=(300, 1))
 
-    assert score(cluster(2, a=(300, 1)), pod_of("gone:v1", volumes=[volume])) == 12
+    expected = 100 * (150 - 23) // (limits * 1000 - 23)
+    assert score(handle, pod_of("gone:v1", volumes=[volume])) == expected
 
 
 def test_init_containers_raise_the_limit() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.events import ADD, NODE, POD, UPDATE, UPDATE_NODE_DECLARED_FEATURE
+from proreus.framework.events import ADD, NODE, TARGET_POD, UPDATE, UPDATE_NODE_DECLARED_FEATURE
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.node import Node
@@ -65,8 +65,8 @@ def test_bind_mount_options_require_a_feature_since_1_37(field: str) -> None:
     assert found == {"1.36": set(), "1.37": {MOUNTS}}
 
 
-def run_filter(pod: PodInfo, *gates: str) -> Status | list[str]:
-    handle = FakeHandle(NODES, gates=gates)
+def run_filter(pod: PodInfo, *gates: str, version: str = "1.37") -> Status | list[str]:
+    handle = FakeHandle(NODES, gates=gates, kubernetes_version=version)
     plugin, state = make_plugin(NodeDeclaredFeatures, handle), CycleState()
     result = plugin.pre_filter(state, pod, handle.nodes)
     if result is not None:
@@ -84,16 +84,16 @@ def test_nodes() -> None:
     assert run_filter(make_pod(spec=RESTARTING | HOST)) == ["both"]
 
 
-def test_the_gate() -> None:
+def test_the_gate_of_1_36() -> None:
     off = ("NodeDeclaredFeatures=false", "InPlacePodLevelResourcesVerticalScaling=false")
     more = "InPlacePodVerticalScalingInitContainers=false"
-    assert run_filter(make_pod(spec=HOST), *off, more) == Status.skip()
+    assert run_filter(make_pod(spec=HOST), *off, more, version="1.36") == Status.skip()
 
 
 def test_events() -> None:
     node, pod = make_plugin(NodeDeclaredFeatures, FakeHandle()).events_to_register()
     assert (node.resource, node.action) == (NODE, ADD | UPDATE_NODE_DECLARED_FEATURE)
-    assert (pod.resource, pod.action) == (POD, UPDATE)
+    assert (pod.resource, pod.action) == (TARGET_POD, UPDATE)
 
     waiting = make_pod(spec=HOST)
     assert node.hint(waiting, None, NODES[2])

@@ -271,8 +271,9 @@ def test_arguments_are_checked() -> None:
 # ---- hints -------------------------------------------------------------------------------------
 
 
-def events(*gates: str) -> dict[str, ClusterEvent]:
-    return {e.resource: e for e in fit(FakeHandle(gates=gates)).events_to_register()}
+def events(*gates: str, version: str = "1.37") -> dict[str, ClusterEvent]:
+    handle = FakeHandle(gates=gates, kubernetes_version=version)
+    return {e.resource: e for e in fit(handle).events_to_register()}
 
 
 def helps(resource: str, pod: PodInfo, old: Any, new: Any) -> bool:
@@ -284,19 +285,21 @@ def helps(resource: str, pod: PodInfo, old: Any, new: Any) -> bool:
 def test_a_deleted_pod_frees_resources_if_it_had_a_node() -> None:
     waiting = make_pod("waiting", "1")
 
-    assert helps("Pod", waiting, make_pod("a", "1", node_name="n1").pod, None)
-    assert helps("Pod", waiting, make_pod("a", status={"nominatedNodeName": "n1"}).pod, None)
-    assert not helps("Pod", waiting, make_pod("a", "1").pod, None)
+    assert helps("AssignedPod", waiting, make_pod("a", "1", node_name="n1").pod, None)
+    assert helps(
+        "AssignedPod", waiting, make_pod("a", status={"nominatedNodeName": "n1"}).pod, None
+    )
+    assert not helps("AssignedPod", waiting, make_pod("a", "1").pod, None)
 
 
 def test_a_scaled_down_pod_frees_the_resource() -> None:
     waiting = make_pod("waiting", "1")
     large = make_pod("a", "2", "2Gi", node_name="n1").pod
 
-    assert helps("Pod", waiting, large, make_pod("a", "1", "2Gi", node_name="n1").pod)
-    assert not helps("Pod", waiting, large, make_pod("a", "2", "1Gi", node_name="n1").pod)
-    assert not helps("Pod", waiting, large, make_pod("a", "1", "2Gi").pod)
-    assert helps("Pod", waiting, waiting.pod, waiting.pod)
+    assert helps("AssignedPod", waiting, large, make_pod("a", "1", "2Gi", node_name="n1").pod)
+    assert not helps("AssignedPod", waiting, large, make_pod("a", "2", "1Gi", node_name="n1").pod)
+    assert not helps("AssignedPod", waiting, large, make_pod("a", "1", "2Gi").pod)
+    assert helps("TargetPod", waiting, waiting.pod, waiting.pod)
 
 
 def test_a_new_node_helps_if_the_pod_would_fit_it_empty() -> None:
@@ -338,7 +341,7 @@ def test_a_device_class_with_the_resource_name_helps() -> None:
 
 
 def test_device_classes_count_with_their_gate_only() -> None:
-    assert "resource.k8s.io/DeviceClass" not in events("DRAExtendedResource=false")
+    assert "resource.k8s.io/DeviceClass" not in events("DRAExtendedResource=false", version="1.36")
 
 
 @pytest.mark.parametrize("gate", [True, False])
@@ -348,7 +351,7 @@ def test_dra_backed_resources_are_ignored_on_nodes_without_their_own(gate: bool)
         make_node("none", cpu=4),
         make_node("small", cpu=1),
     ]
-    handle = FakeHandle(nodes, gates=[f"DRAExtendedResource={gate}"])
+    handle = FakeHandle(nodes, gates=[f"DRAExtendedResource={gate}"], kubernetes_version="1.36")
     plugin = fit(handle)
     before = plugin.invalidation_key(handle.nodes)
     cls = {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}

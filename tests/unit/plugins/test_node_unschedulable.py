@@ -73,6 +73,6 @@ def test_tolerations_of_the_unschedulable_taint_help() -> None:
     enough = make_pod("waiting", tolerations=[{"key": KEY, "operator": "Exists"}]).pod
     other = make_pod("waiting", tolerations=[{"key": "k", "operator": "Exists"}]).pod
 
-    assert helps("Pod", before, enough)
-    assert not helps("Pod", before, other)
-    assert not helps("Pod", before, enough, name="somebody-else")
+    assert helps("TargetPod", before, enough)
+    assert not helps("TargetPod", before, other)
+    assert not helps("TargetPod", before, enough, name="somebody-else")

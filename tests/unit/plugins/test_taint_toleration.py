@@ -151,5 +151,5 @@ def test_a_node_that_becomes_tolerable_helps(old: Node | None, new: Node, expect
 def test_the_pods_own_tolerations_help() -> None:
     pod = make_pod("waiting")
 
-    assert helps("Pod", pod, pod.pod, pod.pod)
-    assert not helps("Pod", pod, pod.pod, make_pod("other").pod)
+    assert helps("TargetPod", pod, pod.pod, pod.pod)
+    assert not helps("TargetPod", pod, pod.pod, make_pod("other").pod)

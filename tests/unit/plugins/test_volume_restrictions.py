@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.events import ADD, DELETE, NODE, PERSISTENT_VOLUME_CLAIM, POD
+from proreus.framework.events import ADD, ASSIGNED_POD, DELETE, NODE, PERSISTENT_VOLUME_CLAIM
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
@@ -136,7 +136,7 @@ def test_dry_runs_count_conflicts_on_a_copy() -> None:
 def test_events() -> None:
     registered = make_plugin(VolumeRestrictions, FakeHandle()).events_to_register()
     assert [(event.resource, event.action) for event in registered] == [
-        (POD, DELETE),
+        (ASSIGNED_POD, DELETE),
         (NODE, ADD),
         (PERSISTENT_VOLUME_CLAIM, ADD),
     ]

@@ -10,6 +10,7 @@ from proreus.config.load import default_configuration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE, PodGroupSchedulingCycle
+from proreus.kubernetes_version import V1_36
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import condition_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
@@ -28,7 +29,7 @@ class Cluster(OfflineCluster):
 
     def __init__(self, *nodes: str, gates: tuple[str, ...] = CLAIMS, cpu: str = "2") -> None:
         registry = Registry(IN_TREE_PLUGINS)
-        parsed = FeatureGates.from_list(gates)
+        parsed = FeatureGates.from_list(gates, V1_36)
         super().__init__(default_configuration(registry, parsed), registry, parsed)
         self.put("DeviceClass", "gpu", {"selectors": []}, namespace="")
         for node in nodes:

@@ -39,8 +39,9 @@ def other(app: str, node_name: str = "n1", **more: Any) -> Pod:
     return make_pod("other", labels={"app": app}, node_name=node_name, **more).pod
 
 
-def test_events() -> None:
-    registered = make_plugin(InterPodAffinity, FakeHandle()).events_to_register()
+def test_events_of_1_36() -> None:
+    handle = FakeHandle(kubernetes_version="1.36")
+    registered = make_plugin(InterPodAffinity, handle).events_to_register()
 
     assert [(event.resource, event.action) for event in registered] == [
         (POD, ADD | UPDATE_POD_LABEL | DELETE),

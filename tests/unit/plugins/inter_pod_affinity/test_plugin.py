@@ -187,7 +187,7 @@ def test_missing_affinity_cannot_be_preempted_for() -> None:
     [
         ({"matchLabels": {"env": "prod"}}, ["n1"]),
         ({}, ["n1", "n2"]),
-        # Left in place and held against no labels: every namespace, production as well.
+        # Up to 1.36 left in place and held against no labels: every namespace, production as well.
         (
             {"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["prod"]}]},
             ["n1", "n2"],
@@ -196,13 +196,14 @@ def test_missing_affinity_cannot_be_preempted_for() -> None:
         ({"matchLabels": {"env": "none"}}, []),
     ],
 )
-def test_namespace_selectors(selector: Yaml, names: list[str]) -> None:
+def test_namespace_selectors_of_1_36(selector: Yaml, names: list[str]) -> None:
     objects = [namespace("one", env="prod"), namespace("two", env="test")]
     nodes = [zoned("n1", "a"), zoned("n2", "b")]
     pods = [running("p1", "n1", namespace="one"), running("p2", "n2", namespace="two")]
     pod = make_pod(affinity=near(term(namespaceSelector=selector)))
 
-    assert passing(pod, FakeHandle(nodes, pods, objects=objects)) == names
+    handle = FakeHandle(nodes, pods, objects=objects, kubernetes_version="1.36")
+    assert passing(pod, handle) == names
 
 
 @pytest.mark.parametrize(

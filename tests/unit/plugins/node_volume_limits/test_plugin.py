@@ -9,10 +9,10 @@ import pytest
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
     ADD,
+    ASSIGNED_POD,
     CSI_NODE,
     DELETE,
     PERSISTENT_VOLUME_CLAIM,
-    POD,
     UPDATE,
     VOLUME_ATTACHMENT,
 )
@@ -273,7 +273,7 @@ def events() -> Any:
 def test_events() -> None:
     assert [(event.resource, event.action) for event in events()] == [
         (CSI_NODE, ADD | UPDATE),
-        (POD, DELETE),
+        (ASSIGNED_POD, DELETE),
         (PERSISTENT_VOLUME_CLAIM, ADD),
         (VOLUME_ATTACHMENT, DELETE),
     ]

@@ -46,8 +46,10 @@ def zoned(zone: str = "", *taints: str) -> Node:
 TOLERATING = waiting("Honor", tolerations=[{"operator": "Exists"}]).pod
 
 
-def test_events() -> None:
-    pods, nodes = make_plugin(PodTopologySpread, FakeHandle()).events_to_register()
+def test_events_of_1_36() -> None:
+    pods, nodes = make_plugin(
+        PodTopologySpread, FakeHandle(kubernetes_version="1.36")
+    ).events_to_register()
 
     assert (pods.resource, nodes.resource) == (POD, NODE)
     assert pods.action == ADD | UPDATE_POD_LABEL | UPDATE_POD_TOLERATION | DELETE
@@ -76,7 +78,9 @@ def test_events() -> None:
     ],
 )
 def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, queued: bool) -> None:
-    event, _ = make_plugin(PodTopologySpread, FakeHandle()).events_to_register()
+    event, _ = make_plugin(
+        PodTopologySpread, FakeHandle(kubernetes_version="1.36")
+    ).events_to_register()
     assert event.hint is not None
 
     assert event.hint(pod, old, new) is queued
@@ -98,7 +102,9 @@ def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, queued: bool) -> N
     ],
 )
 def test_nodes(old: Node | None, new: Node | None, queued: bool) -> None:
-    _, event = make_plugin(PodTopologySpread, FakeHandle()).events_to_register()
+    _, event = make_plugin(
+        PodTopologySpread, FakeHandle(kubernetes_version="1.36")
+    ).events_to_register()
     assert event.hint is not None
 
     assert event.hint(waiting(), old, new) is queued

@@ -47,8 +47,9 @@ def scores(one: Any) -> dict[str, int]:
     return {node.name: one.plugin.score(one.state, one.pod, node) for node in nodes}
 
 
-def test_by_default_nothing_is_scored(attempt: Make) -> None:
-    one = attempt([make_storage_class(), make_claim("c")], "c")
+def test_without_its_gate_nothing_is_scored(attempt: Make) -> None:
+    off = ("StorageCapacityScoring=false",)
+    one = attempt([make_storage_class(), make_claim("c")], "c", gates=off)
     one.pre_filter()
     assert one.plugin.pre_score(one.state, one.pod, one.handle.nodes) == Status.skip()
 
