@@ -74,7 +74,7 @@ PAGE = (
     Section(
         "Pods and nodes",
         "proreus.framework",
-        "PodInfo PodRequests QueuedPodInfo HostPort NodeInfo NodeTable "
+        "PodInfo PodRequests QueuedPodInfo QueueingParams HostPort NodeInfo NodeTable "
         "IntArray BoolArray CodeArray Rows",
         "What plugins are given; none of it may be changed. Amounts are int64: milli-CPU, bytes, "
         "or counts.",
@@ -103,9 +103,11 @@ PAGE = (
     Section(
         "PodGroups",
         "proreus.framework",
-        "PlacementGeneratePlugin PlacementScorePlugin PodGroupInfo Placement PodGroupAssignments "
-        "PlacedPod PodGroupStates PodGroupState",
-        "Alpha: behind kube-scheduler's gate GenericWorkload, and may change with it.",
+        "PlacementGeneratePlugin PlacementFeasiblePlugin PlacementScorePlugin "
+        "PodGroupPostFilterPlugin PodGroupInfo Placement PlacementProgress PodGroupAssignments "
+        "PlacedPod ProposedAssignment SchedulePodGroup PodGroupPostFilterResult PodGroupStates "
+        "PodGroupState",
+        "Beta: behind kube-scheduler's gate GenericWorkload, and may change with it.",
     ),
     Section(
         "Kinds",
@@ -171,8 +173,9 @@ NOT_PUBLIC = {
     "FeatureGates": "__init__ changed parse from_list",
     "PodInfo": "__init__ node_affinity resources_options selector_key",
     "PodRequests": "__init__ pod",
-    "QueuedPodInfo": "__init__ cost_seconds consecutive_overruns costly "
-    "was_flushed_from_unschedulable",
+    "QueueingParams": "__init__ cost_seconds consecutive_overruns costly "
+    "was_flushed_from_unschedulable flush_timestamp",
+    "QueuedPodInfo": "__init__ queued_pods",
     "NodeInfo": "__init__ order pvc_ref_counts set_node add_pod replace_pod remove_pod clone",
     "NodeTable": "__init__ size capacity infos images image_set image_sets changes node_changes "
     "position changes_since pod_index count_pods count_term add_pod remove_pod fork validate",

@@ -29,9 +29,11 @@ from proreus.framework.plugin import (
     FetchingPlugin,
     FilterPlugin,
     PermitPlugin,
+    PlacementFeasiblePlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
     Plugin,
+    PodGroupPostFilterPlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -45,13 +47,18 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_group import (
     PlacedPod,
     Placement,
+    PlacementProgress,
     PodGroupAssignments,
     PodGroupInfo,
+    PodGroupPostFilterResult,
     PodGroupState,
     PodGroupStates,
+    ProposedAssignment,
+    SchedulePodGroup,
 )
 from proreus.framework.pod_info import HostPort, PodInfo, PodRequests, QueuedPodInfo
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
+from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.scores import default_normalize
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows, Verdicts
@@ -96,12 +103,16 @@ __all__ = [
     "PermitPlugin",
     "PlacedPod",
     "Placement",
+    "PlacementFeasiblePlugin",
     "PlacementGeneratePlugin",
+    "PlacementProgress",
     "PlacementScorePlugin",
     "Plugin",
     "PluginArgs",
     "PodGroupAssignments",
     "PodGroupInfo",
+    "PodGroupPostFilterPlugin",
+    "PodGroupPostFilterResult",
     "PodGroupState",
     "PodGroupStates",
     "PodInfo",
@@ -113,11 +124,14 @@ __all__ = [
     "PreEnqueuePlugin",
     "PreFilterPlugin",
     "PreScorePlugin",
+    "ProposedAssignment",
     "ProreusError",
     "QueueSortPlugin",
     "QueuedPodInfo",
+    "QueueingParams",
     "ReservePlugin",
     "Rows",
+    "SchedulePodGroup",
     "ScorePlugin",
     "Seconds",
     "Status",

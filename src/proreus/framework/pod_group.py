@@ -147,7 +147,7 @@ class PlacementProgress(NamedTuple):
 
 
 class ProposedAssignment(NamedTuple):
-    """A pod of a group that fits, its node, and the state of its cycle in the dry run."""
+    """A pod of a group that fits: ``pod``, ``node_name``, and ``state``, that of its dry run."""
 
     pod: PodInfo
     node_name: str
