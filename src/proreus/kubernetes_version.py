@@ -128,6 +128,11 @@ class Change(Enum):
         V1_37,
         "a pod group is queued, tried and backed off as a whole, and preempts as a whole",
     )
+    PREEMPTION_EXECUTOR_OF_1_37 = (
+        V1_37,
+        "a preemption whose victims are all terminating already is counted as well, and a "
+        "preemptor whose last victim was kept from being bound is tried again at once",
+    )
     PREEMPTION_MESSAGE = (
         V1_37,
         "a preemption that succeeds adds its text to the message of the failed attempt",

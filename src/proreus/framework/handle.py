@@ -207,6 +207,10 @@ class Handle(Protocol):
         """All nodes as the cache has them now, assumed pods included."""
         ...
 
+    def node_order(self) -> Rows:
+        """Return all rows of ``nodes`` in the order of kube-scheduler: round robin over zones."""
+        ...
+
     @property
     def clock(self) -> Clock:
         """The time; plugins must not read the machine's clock, which tests do not control."""

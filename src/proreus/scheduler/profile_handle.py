@@ -98,6 +98,10 @@ class ProfileHandle:
             end()
         self._subscriptions.clear()
 
+    def node_order(self) -> Rows:
+        """Return all rows in the order in which kube-scheduler visits nodes."""
+        return self._core.cache.node_order()
+
     @property
     def clock(self) -> Clock:
         """The scheduler's clock."""

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
+
 from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import FakeClock
 from proreus.feature_gates import FeatureGates
@@ -175,6 +177,10 @@ class FakeHandle:
     ) -> None:
         """Call ``handler(old, new)`` on each change of a resource."""
         self.api.on_change(resource, handler)
+
+    def node_order(self) -> Rows:
+        """Return all rows in the order of the table, whatever the zones."""
+        return np.arange(len(self.nodes), dtype=np.intp)
 
     @property
     def shared(self) -> FakeHandle:

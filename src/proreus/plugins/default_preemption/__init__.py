@@ -1,6 +1,6 @@
 """DefaultPreemption: evict lower-priority pods from the node where that costs least.
 
-Source: KEP-268 and kube-scheduler 1.36 (``plugins/defaultpreemption``, ``framework/preemption``).
+Source: KEP-268 and kube-scheduler (``plugins/defaultpreemption``, ``framework/preemption``).
 kube-scheduler's steps, in the order in which an attempt takes them, and where they are here:
 
 ==========================================  ====================================================
@@ -17,9 +17,25 @@ SelectVictimsOnNode:
 callExtenders                               ``plugin``: ``_call_extenders``
 SelectCandidate, pickOneNodeForPreemption   ``select_candidate``
 prepareCandidate, prepareCandidateAsync     ``eviction``: ``Evictor``
-PreEnqueue while victims terminate          ``plugin``: ``pre_enqueue``; ``eviction``:
-                                            ``RunningPreemptions``
-PodGroup preemption (KEP-5710)              ``pod_group_preemption``
+PreEnqueue while victims terminate          ``plugin``: ``pre_enqueue``;
+                                            ``running_preemptions``: ``RunningPreemptions``
+==========================================  ====================================================
+
+Where pod groups count (KEP-5710, gate GenericWorkload from 1.37 on), pods may be evicted together,
+and a group may preempt as a whole:
+
+==========================================  ====================================================
+kube-scheduler                              this package
+==========================================  ====================================================
+getCrossNodesVictims, DomainVictim          ``domain_victims``: ``DomainVictims``
+MoreImportantVictim                         ``domain_victims``: ``DomainVictim.importance``
+GetPodPriority                              ``domain_victims``: ``DomainVictims.priority_of``
+FilterVictimsWithPDBViolation               ``potential_victims``: ``DisruptionBudgets``,
+                                            ``violations_of_units``
+SelectVictimsOnNode, on a node with groups  ``unit_dry_run``: ``UnitDryRun``
+PodGroupEvaluator                           ``pod_group_preemption``: ``PodGroupEvaluator``
+reprieveVictim of selectVictimsOnDomain     ``runtime.pod_group_reprieve``: ``PodGroupReprieve``
+PodGroupEvaluator of 1.36                   ``pod_group_preemption_v1_36``
 ==========================================  ====================================================
 
 Three things are ours; none of them changes a result:

@@ -24,14 +24,13 @@ from proreus.framework.verdicts import BoolArray, Rows, Verdicts
 from proreus.plugins.default_preemption.domain_victims import DomainVictims, NodeNotFound
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCache
 from proreus.plugins.default_preemption.potential_victims import (
+    NO_VICTIMS,
     DisruptionBudgets,
     PodsByPriority,
     sorted_by_importance,
 )
 from proreus.plugins.default_preemption.select_candidate import Candidate
 from proreus.plugins.default_preemption.unit_dry_run import UnitDryRun
-
-NO_VICTIMS = "No preemption victims found for incoming pod"
 
 # A dry run costs much by itself and little for each row more, so that a batch has this many rows
 # even when fewer candidates are missing.

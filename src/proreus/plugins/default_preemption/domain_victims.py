@@ -82,12 +82,6 @@ class DomainVictims:
                     units.append(self._group(whole, pod, info.name))
         return units
 
-    def rows_with_groups(self) -> set[int]:
-        """Return the rows of nodes that run pods of groups."""
-        rows = self._nodes.rows
-        placed = (placed for state in self._states.all() for placed in state.scheduled())
-        return {rows[node_name] for _, node_name in placed if node_name in rows}
-
     def _disrupted_with(self, pod: PodInfo) -> Group | None:
         """Return the topmost group of a pod that may only be evicted as a whole."""
         key = pod_group_entity_key(pod.pod)

@@ -5,14 +5,15 @@ SchedulerAsyncPreemption (on by default) a background task does so, and PreEnque
 preemptor out of the scheduling queue until the last victim is terminating.
 
 Worked example: victims ``a``, ``b``, ``c``. ``a`` and ``b`` are patched and deleted in parallel,
-then ``c``. When the watch reports ``c`` as terminating, the preemptor is no longer gated.
+then ``c``. When the watch reports ``c`` as terminating, the preemptor is no longer gated. If ``a``
+cannot be deleted, ``c`` stays, and the preemptor is tried again at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
@@ -26,12 +27,19 @@ from proreus.logs import logger
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.scheduling import CompositePodGroup, PodGroup
+from proreus.plugins.default_preemption.running_preemptions import (
+    RunningPreemption,
+    RunningPreemptions,
+)
 from proreus.plugins.default_preemption.select_candidate import Candidate
 
 log = logger(__name__)
 
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+
+_PARALLELISM = 16
+"""How many victims are evicted at a time: kube-scheduler's default ``parallelism``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +83,55 @@ class Evictor:
         self._counts_groups = gates.enabled("GenericWorkload") and gates.includes(
             Change.POD_GROUP_ENTITIES
         )
-        """Whether preemptions by groups, and victims that are groups, have metrics of their own."""
+        """Whether there are metrics of preemptions by groups, and by what preempts."""
+        self._as_of_1_37 = gates.includes(Change.PREEMPTION_EXECUTOR_OF_1_37)
         self.running = RunningPreemptions(pods)
 
     async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict all victims. Raises ``ApiError`` for the first one that cannot be evicted."""
         self._count_victims(candidate, preemptor)
-        for victim in _not_terminating(candidate):
-            await self._evict_one(victim, preemptor, candidate.node_name)
-        await self._clear_nominations(candidate, preemptor)
+        started, result = perf_counter(), "success"
+        try:
+            await self._evict_many(_not_terminating(candidate), preemptor, candidate.node_name)
+            await self._clear_nominations(candidate, preemptor)
+        except ApiError:
+            result = "error"
+            raise
+        finally:
+            self._observe_execution(preemptor, result, perf_counter() - started)
 
     def _count_victims(self, candidate: Candidate, preemptor: Preemptor) -> None:
         metrics, count = self._handle.metrics, len(candidate.victims)
-        if preemptor.group is None or not self._counts_groups:
+        if not self._counts_groups:
             metrics.preemption_victims.observe(count)
-        else:
-            metrics.workload_preemption_victims.observe(count)
+            return
+        victims = (
+            metrics.preemption_victims
+            if preemptor.group is None
+            else metrics.workload_preemption_victims
+        )
+        victims.observe(count)
+        if candidate.disruptions:
+            disruptions = metrics.preemption_workload_disruptions.labels(preemptor.kind)
+            disruptions.observe(candidate.disruptions)
+        if candidate.pdb_violations:
+            violations = metrics.preemption_pdb_violations_total.labels(preemptor.kind)
+            violations.inc(candidate.pdb_violations)
+
+    def _observe_execution(self, preemptor: Preemptor, result: str, seconds: float) -> None:
+        if self._counts_groups:
+            labels = (preemptor.kind, result)
+            metric = self._handle.metrics.preemption_execution_duration_seconds
+            metric.labels(*labels).observe(seconds)
 
     def evict_in_background(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Start a task that evicts the victims that are not terminating already."""
         victims = _not_terminating(candidate)
+        if victims or self._as_of_1_37:
+            self._count_victims(candidate, preemptor)
         # As kube-scheduler: then nominations stay as well, and the preemptor is not gated.
         if not victims:
             return
-        self._count_victims(candidate, preemptor)
         running = self.running.begin(preemptor.uid)
         self._handle.spawn(self._evict_all(candidate, preemptor, victims, running))
 
@@ -110,35 +143,54 @@ class Evictor:
         running: RunningPreemption,
     ) -> None:
         started = perf_counter()
-        metrics = self._handle.metrics
+        metrics, node_name = self._handle.metrics, candidate.node_name
         *others, last = victims
-        result, deleted = "success", False
+        result, deleted, in_memory = "success", False, False
         try:
-            await self._clear_nominations(candidate, preemptor)
-            node_name = candidate.node_name
-            # In parallel, and the last one only after them: when its watch event comes, all are
-            # terminating.
-            evictions = [self._evict_one(victim, preemptor, node_name) for victim in others]
-            for outcome in await asyncio.gather(*evictions, return_exceptions=True):
-                if isinstance(outcome, BaseException):
-                    raise outcome
+            if not await self._clear_nominations(candidate, preemptor):
+                result = "error"
+            # The last one only after all others: when its watch event comes, all are terminating.
+            await self._evict_many(others, preemptor, node_name)
             self.running.set_last_victim(running, last)
             deleted = await self._evict_one(last, preemptor, node_name)
+            in_memory = not deleted
         except ApiError as error:
             result = "error"
             log.error("Error occurred during async preemption", err=error, preemptor=preemptor.name)
         finally:
             # A victim that was still in memory has no watch event to wait for.
             (self.running.last_victim_deleted if deleted else self.running.end)(running)
-        # Some victims may stay, so that no event of theirs would requeue the preemptor.
-        if result == "error":
+        # Some victims may stay, or the last one has no event, so that none requeues the preemptor.
+        if result == "error" or (in_memory and self._as_of_1_37):
             self._handle.activate(preemptor.pods)
         metrics.preemption_goroutines_execution_total.labels(result).inc()
         seconds = perf_counter() - started
         metrics.preemption_goroutines_duration_seconds.labels(result).observe(seconds)
-        if self._counts_groups:
-            labels = (preemptor.kind, result)
-            metrics.preemption_execution_duration_seconds.labels(*labels).observe(seconds)
+        self._observe_execution(preemptor, result, seconds)
+
+    async def _evict_many(self, victims: list[Pod], preemptor: Preemptor, node_name: str) -> None:
+        """Evict victims, some at a time; the first ``ApiError`` ends it and is raised.
+
+        Victims after it are left alone: without that one, evicting them may be in vain.
+        """
+        waiting = iter(victims)
+        errors: list[BaseException] = []
+
+        async def work() -> None:
+            for victim in waiting:
+                if errors:
+                    return
+                try:
+                    await self._evict_one(victim, preemptor, node_name)
+                except BaseException as error:
+                    errors.append(error)
+                    raise
+
+        workers = (work() for _ in range(min(_PARALLELISM, len(victims))))
+        # All are awaited, so that no eviction is under way any more when this one is over.
+        await asyncio.gather(*workers, return_exceptions=True)
+        if errors:
+            raise errors[0]
 
     async def _evict_one(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
         """Evict a victim and return whether it was deleted, rather than kept from being bound."""
@@ -192,12 +244,13 @@ class Evictor:
             condition["observedGeneration"] = victim.metadata.generation
         await self._handle.api.patch_pod_status(victim, {"status": {"conditions": [condition]}})
 
-    async def _clear_nominations(self, candidate: Candidate, preemptor: Preemptor) -> None:
+    async def _clear_nominations(self, candidate: Candidate, preemptor: Preemptor) -> bool:
         """Clear the nominations of lower-priority pods to the candidate's node.
 
-        They would find the preemptor there, so that they had better be scheduled elsewhere.
+        Return whether the apiserver has accepted all.
+                They would find the preemptor there, so that they had better be scheduled elsewhere.
         """
-        nominator = self._handle.nominator
+        nominator, accepted = self._handle.nominator, True
         for other in nominator.nominated_pods(candidate.node_name):
             if other.priority >= preemptor.priority:
                 continue
@@ -211,6 +264,8 @@ class Evictor:
             except ApiError as error:
                 # Only logged, as in kube-scheduler: the victims can be evicted all the same.
                 log.error("Cannot clear nominatedNodeName", err=error, pod=other.key)
+                accepted = False
+        return accepted
 
 
 def is_being_preempted(pod: Pod) -> bool:
@@ -228,127 +283,3 @@ def _not_terminating(candidate: Candidate) -> list[Pod]:
     """Return the victims without a deletion timestamp."""
     pods = (victim.pod for victim in candidate.victims)
     return [pod for pod in pods if pod.metadata.deletion_timestamp is None]
-
-
-# ---- running preemptions -----------------------------------------------------------------------
-
-
-@dataclass(eq=False, slots=True)
-class RunningPreemption:
-    """A preemption whose victims are being evicted. ``uid``: of its preemptor."""
-
-    uid: str
-    last: Pod | None = None
-    """The last victim, from when its eviction starts."""
-    gated_pods: set[str] = field(default_factory=set)
-    """``namespace/name`` of the pods that PreEnqueue has rejected for it."""
-
-
-class RunningPreemptions:
-    """The running preemptions of one profile. ``pods``: the informer's store.
-
-    A preemption ends when the watch reports the last victim as terminating or deleted, and not when
-    the apiserver has accepted the request.
-    """
-
-    # Ended earlier, the preemptor might be scheduled before that watch event: it would find its
-    # node full and evict other pods elsewhere.
-    #
-    # `ungated_by` is called for every pod that is deleted. A thousand preemptors may wait for three
-    # thousand victims, so that its cost has to depend on what has changed: hence the indexes.
-    #
-    # Invariant: _by_last has those of _by_uid that have a last victim, by its UID;
-    # _awaiting_deletion has those of them whose last victim's deletion was accepted and not seen.
-
-    def __init__(self, pods: Mapping[str, Pod]) -> None:
-        self._pods = pods
-        self._by_uid: dict[str, RunningPreemption] = {}
-        self._by_last: dict[str, dict[RunningPreemption, None]] = {}
-        self._awaiting_deletion: dict[RunningPreemption, None] = {}
-        self._ungated: dict[str, None] = {}
-        """Keys of gated pods whose preemption has ended, until ``is_gated`` is called for them."""
-
-    # ---- for PreEnqueue --------------------------------------------------------------------------
-
-    def is_running(self, uid: str) -> bool:
-        """Return whether a preemptor's victims are still being evicted; end it if they are not."""
-        running = self._by_uid.get(uid)
-        if running is None:
-            return False
-        if running.last is None or not self._is_terminating(running.last):
-            return True
-        self.end(running)
-        return False
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no pod waits for a preemption, nor is to be told that one has ended."""
-        return not (self._by_uid or self._ungated)
-
-    def is_gated(self, uid: str, key: str) -> bool:
-        """Return whether a pod has to wait for a preemptor's victims.
-
-        If so, ``ungated_by`` returns it once they are gone.
-        """
-        if self.is_running(uid):
-            self._by_uid[uid].gated_pods.add(key)
-            return True
-        self._ungated.pop(key, None)
-        return False
-
-    def ungated_by(self, gone: str) -> Collection[str]:
-        """Return the keys of gated pods whose preemption has ended, after a pod was deleted.
-
-        A key is returned until ``is_gated`` is called for it. ``gone``: the deleted pod's UID.
-        """
-        # Those that await a deletion too: the watch may report that one while it reports this.
-        for running in (*self._by_last.get(gone, ()), *self._awaiting_deletion):
-            self.is_running(running.uid)
-        # A gated pod that was deleted itself never reaches `is_gated` again.
-        for key in [key for key in self._ungated if key not in self._pods]:
-            del self._ungated[key]
-        return tuple(self._ungated)
-
-    def _is_terminating(self, victim: Pod) -> bool:
-        # Another UID: the victim is gone and a pod of its name was created since.
-        live = self._pods.get(key_of(victim))
-        if live is None or live.metadata.uid != victim.metadata.uid:
-            return True
-        return live.metadata.deletion_timestamp is not None
-
-    # ---- for Evictor -----------------------------------------------------------------------------
-
-    def begin(self, uid: str) -> RunningPreemption:
-        """Start a preemption; an older one of the same preemptor ends."""
-        before = self._by_uid.get(uid)
-        if before is not None:
-            self.end(before)
-        running = self._by_uid[uid] = RunningPreemption(uid)
-        return running
-
-    def set_last_victim(self, running: RunningPreemption, victim: Pod) -> None:
-        """Record that all other victims have been deleted, and that this one is next."""
-        if self._by_uid.get(running.uid) is running:
-            running.last = victim
-            self._by_last.setdefault(victim.metadata.uid, {})[running] = None
-
-    def last_victim_deleted(self, running: RunningPreemption) -> None:
-        """Record that the last victim was deleted; the watch event ends the preemption."""
-        if self._by_uid.get(running.uid) is running:
-            self._awaiting_deletion[running] = None
-            # The watch event may have come before the response.
-            self.is_running(running.uid)
-
-    def end(self, running: RunningPreemption) -> None:
-        """End a preemption, so that its gated pods may be queued."""
-        # `begin` has ended and replaced it, or the watch event came first.
-        if self._by_uid.get(running.uid) is not running:
-            return
-        del self._by_uid[running.uid]
-        self._awaiting_deletion.pop(running, None)
-        if running.last is not None:
-            others = self._by_last[running.last.metadata.uid]
-            del others[running]
-            if not others:
-                del self._by_last[running.last.metadata.uid]
-        self._ungated.update(dict.fromkeys(running.gated_pods))

@@ -37,7 +37,7 @@ from proreus.framework.post_filter_result import (
     PostFilterResult,
     Victims,
 )
-from proreus.framework.status import Code, Status
+from proreus.framework.status import Code, Status, code_of
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import PODS
@@ -87,7 +87,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
         gates = handle.feature_gates
         self._sampled_once = gates.includes(Change.START_TIME_SAMPLED_ONCE)
-        self._pods_by_priority = PodsByPriority(handle.nodes, self._sampled_once)
         self._dry_run_caches = DryRunCaches(handle.nodes)
         self._evictor = Evictor(handle, self._pods, self.name)
         self._async = gates.enabled("SchedulerAsyncPreemption")
@@ -102,6 +101,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             self._evaluator = PodGroupEvaluator(handle, policy_of_group=policy_of_group)
             states = handle.pod_group_states
             self._victims = DomainVictims(handle.workload_forest, states, handle.nodes)
+        self._pods_by_priority = PodsByPriority(
+            handle.nodes, self._sampled_once, finds_groups=self._victims is not None
+        )
         # Without these alpha gates the apiserver may not serve PodGroups: a watch would fail.
         watched = self._by_topology or self._by_group
         self._groups: Mapping[str, PodGroup] = handle.store(POD_GROUPS) if watched else {}
@@ -146,6 +148,18 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         reason = self._pod_group_ineligibility(pod)
         if reason:
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
+        started = perf_counter()
+        found = await self._evaluate(state, pod, verdicts)
+        if self._victims is not None:
+            status = None if isinstance(found, Candidate) else found.status
+            seconds = self.handle.metrics.preemption_evaluation_duration_seconds
+            seconds.labels("pod", code_of(status).label).observe(perf_counter() - started)
+        return await self._preempt(found, pod) if isinstance(found, Candidate) else found
+
+    async def _evaluate(
+        self, state: CycleState, pod: PodInfo, verdicts: Verdicts
+    ) -> Candidate | PostFilterResult:
+        """Return the best candidate, or why there is none."""
         # As kube-scheduler does, the newest version from the informer: `pod` is as old as its
         # place in the queue, and its nomination may have changed since.
         live = self._pods.get(pod.key)
@@ -155,7 +169,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         if reason:
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
         dry_run_key = self.handle.dry_run_key(state, pod)
-        rows_with_groups = self._victims.rows_with_groups() if self._victims is not None else set()
+        self._pods_by_priority.refresh()
+        rows_with_groups = self._pods_by_priority.rows_with_groups()
         # What a unit with pods on several nodes decides is not of one row.
         dry_run_key = None if rows_with_groups else dry_run_key
         dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
@@ -178,7 +193,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         if best is None:
             text = "preemption: no candidate node for preemption"
             return PostFilterResult(Status.unschedulable(text))
-        return await self._preempt(best, pod)
+        return best
 
     def _pod_group_ineligibility(self, pod: PodInfo) -> str:
         """Return why a pod of a PodGroup may not preempt by itself; "" if it may."""
@@ -246,8 +261,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
             status = await self._preempt_for_group_v1_36(group.group, group.pods, fits)
             return PodGroupPostFilterResult(status or Status.success())
-        started = perf_counter()
-        result = await self._preempt_for_group(self._evaluator, group, schedule, started)
+        result = await self._preempt_for_group(self._evaluator, group, schedule)
         code, message = result.status.code, result.status.message
         self.handle.metrics.workload_preemption_attempts_total.labels(code.label).inc()
         text = (f"pod group preemption: {message}",) if message else ()
@@ -258,13 +272,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         evaluator: PodGroupEvaluator,
         group: PodGroupInfo,
         schedule: SchedulePodGroup,
-        started: float,
     ) -> PodGroupPostFilterResult:
         assert group.group is not None
         found = await evaluator.evaluate(group, self._disruption_budgets(), schedule)
-        code = found.code if isinstance(found, Status) else Code.SUCCESS
-        seconds = self.handle.metrics.preemption_evaluation_duration_seconds
-        seconds.labels("podgroup", code.label).observe(perf_counter() - started)
         if isinstance(found, Status):
             return PodGroupPostFilterResult(found)
         if not isinstance(found, GroupCandidate):
@@ -272,7 +282,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             return PodGroupPostFilterResult(Status.success(text), found)
         pods = group.unscheduled_pods
         preemptor = Preemptor.of_group(group.group, pods, self.handle.profile_name)
-        self._count_group_preemption(found, preemptor)
         if self._async:
             self._evictor.evict_in_background(found.candidate, preemptor)
         else:
@@ -283,15 +292,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         count = len(found.candidate.victims)
         text = f"found a placement for podgroup, preempting {count} victims"
         return PodGroupPostFilterResult(Status.success(text), found.nominating)
-
-    def _count_group_preemption(self, found: GroupCandidate, preemptor: Preemptor) -> None:
-        metrics = self.handle.metrics
-        if found.candidate.pdb_violations:
-            violations = metrics.preemption_pdb_violations_total.labels(preemptor.kind)
-            violations.inc(found.candidate.pdb_violations)
-        if found.disruptions:
-            disruptions = metrics.preemption_workload_disruptions.labels(preemptor.kind)
-            disruptions.observe(found.disruptions)
 
     async def _preempt_for_group_v1_36(
         self, group: PodGroup, pods: Sequence[PodInfo], fits: Fits

@@ -10,14 +10,17 @@ kube-scheduler's ``PodGroupEvaluator``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
+from proreus.errors import PluginError
 from proreus.framework.handle import Handle
+from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_group import PodGroupInfo, ProposedAssignment, SchedulePodGroup
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
-from proreus.framework.status import Status
+from proreus.framework.status import Code, Status
 from proreus.plugins.default_preemption.domain_victims import (
     DomainVictim,
     DomainVictims,
@@ -35,11 +38,10 @@ NO_VICTIMS = "No preemption victims found for incoming preemptor"
 
 @dataclass(frozen=True, slots=True)
 class GroupCandidate:
-    """The victims of a group, and where its pods go. ``disruptions``: how many units of groups."""
+    """The victims of a group, and where its pods go."""
 
     candidate: Candidate
     assignments: Sequence[ProposedAssignment]
-    disruptions: int
 
     @property
     def nominating(self) -> dict[str, NominatingInfo]:
@@ -62,10 +64,13 @@ class PodGroupEvaluator:
         self, group: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup
     ) -> GroupCandidate | dict[str, NominatingInfo] | Status:
         """Return the victims; the present nominations if some are still terminating; or why none
-        would help. Raises ``PluginError``."""
+        would help."""
         assert group.group is not None
+        nodes = self._handle.nodes
+        # In the order of kube-scheduler's snapshot: it decides between victims that are equal.
+        infos = (nodes[row] for row in self._handle.node_order().tolist())
         try:
-            units = self._victims.of_nodes(self._handle.nodes)
+            units = self._victims.of_nodes(infos)
         except NodeNotFound as error:
             return Status.error(f"failed to create domain: {error}")
         pods, priority = group.unscheduled_pods, group.group.priority
@@ -73,10 +78,18 @@ class PodGroupEvaluator:
             return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
         if self._is_ongoing(pods, priority):
             return {pod.key: NominatingInfo(pod.pod.status.nominated_node_name) for pod in pods}
+        started = perf_counter()
         units = [unit for unit in units if unit.priority < priority]
-        if not units:
-            return Status.unresolvable(NO_VICTIMS)
-        return await self._dry_run(units, budgets, schedule)
+        found: GroupCandidate | Status = Status.unresolvable(NO_VICTIMS)
+        if units:
+            try:
+                found = await self._dry_run(units, budgets, schedule)
+            except PluginError as error:
+                found = Status.error(str(error))
+        code = found.code if isinstance(found, Status) else Code.SUCCESS
+        seconds = self._handle.metrics.preemption_evaluation_duration_seconds
+        seconds.labels("podgroup", code.label).observe(perf_counter() - started)
+        return found
 
     def _never_preempts(self, group: PodGroupInfo, pods: Iterable[PodInfo]) -> bool:
         if self._policy_of_group:
@@ -98,10 +111,9 @@ class PodGroupEvaluator:
         self, units: list[DomainVictim], budgets: DisruptionBudgets, schedule: SchedulePodGroup
     ) -> GroupCandidate | Status:
         nodes = self._handle.nodes
-        removed = {id(unit): unit for unit in units}
         rows = {nodes.rows[node_name] for unit in units for _, node_name in unit.placed}
         # kube-scheduler throws its changed copy away; here the pods have to get their places back.
-        orders = {row: nodes[row].order.copy() for row in rows}
+        before = {row: (dict(nodes[row].pods), nodes[row].order.copy()) for row in rows}
         try:
             for unit in units:
                 for pod, node_name in unit.placed:
@@ -109,33 +121,36 @@ class PodGroupEvaluator:
             assignments = await schedule()
             if isinstance(assignments, Status):
                 return assignments
-            return self._reprieve(units, budgets, assignments, removed)
+            return self._reprieve(units, budgets, assignments)
         finally:
             # Also after an error or a cancellation: the table is the one that cycles schedule on.
-            for unit in removed.values():
-                for pod, node_name in unit.placed:
-                    nodes.add_pod(nodes.rows[node_name], pod)
-            for row, order in orders.items():
-                nodes[row].order[:] = order
+            for row, (pods, order) in before.items():
+                _restore(nodes, row, pods, order)
 
     def _reprieve(
         self,
         units: list[DomainVictim],
         budgets: DisruptionBudgets,
         assignments: Sequence[ProposedAssignment],
-        removed: dict[int, DomainVictim],
     ) -> GroupCandidate:
-        """Put units back as long as the group fits; those that stay in ``removed`` are victims."""
+        """Put units back as long as the group fits; the others are victims."""
         units.sort(key=lambda unit: unit.importance)
         violations = budgets.violations_of_units(units)
         # Violating ones are reprieved first, as for a single pod: so that few stay victims.
         order = sorted(units, key=lambda unit: id(unit) not in violations)
         reprieve = self._handle.pod_group_reprieve(assignments)
-        for unit in order:
-            if reprieve.reprieve(unit.placed):
-                del removed[id(unit)]
-        victims = [unit for unit in units if id(unit) in removed]
+        reprieved = {id(unit) for unit in order if reprieve.reprieve(unit.placed)}
+        victims = [unit for unit in units if id(unit) not in reprieved]
         pods = tuple(pod for unit in victims for pod in unit.pods)
         violated = sum(violations.get(id(unit), 0) for unit in victims)
         disruptions = sum(unit.is_group for unit in victims)
-        return GroupCandidate(Candidate(DOMAIN, pods, violated), assignments, disruptions)
+        return GroupCandidate(Candidate(DOMAIN, pods, violated, disruptions), assignments)
+
+
+def _restore(nodes: NodeTable, row: int, pods: Mapping[str, PodInfo], order: list[str]) -> None:
+    """Give a row the pods that it had before, in their order; it has no others."""
+    # An exception in a plugin leaves the pods of the unit that was being put back, or some of them.
+    for uid, pod in pods.items():
+        if uid not in nodes[row].pods:
+            nodes.add_pod(row, pod)
+    nodes[row].order[:] = order

@@ -25,6 +25,9 @@ from proreus.objects.meta import key_of
 from proreus.objects.policy import PodDisruptionBudget
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
 
+NO_VICTIMS = "No preemption victims found for incoming pod"
+"""Why a node without potential victims is no candidate."""
+
 # Above every priority, so that a node without pods never has lower-priority ones.
 _NO_PODS = 2**31
 
@@ -51,11 +54,16 @@ class PodsByPriority:
     An assumed pod may be in it after the watch has confirmed the pod: what is read here, priority
     and start time, is the same of both.
 
-    ``sampled_once``: see ``sorted_by_importance``.
+    ``sampled_once``: see ``sorted_by_importance``. ``finds_groups``: whether to keep the rows with
+    pods of groups.
     """
 
-    def __init__(self, nodes: NodeTable, sampled_once: bool = True) -> None:
+    def __init__(
+        self, nodes: NodeTable, sampled_once: bool = True, *, finds_groups: bool = False
+    ) -> None:
         self._nodes = nodes
+        self._finds_groups = finds_groups
+        self._rows_with_groups: set[int] = set()
         self.sampled_once = sampled_once
         self._position = -1
         self._lowest: IntArray = np.empty(0, dtype=np.int64)
@@ -71,12 +79,29 @@ class PodsByPriority:
         if rows is None:
             self._pods_by_row.clear()
             self._lowest = np.array([_lowest(node) for node in nodes], dtype=np.int64)
+            self._rows_with_groups.clear()
+            self._find_groups(range(len(nodes)))
         else:
             # Not sorted yet: of the rows that change, few are dry-run before they change again.
             for row in rows:
                 self._pods_by_row.pop(row, None)
                 self._lowest[row] = _lowest(nodes[row])
+            self._find_groups(rows)
         self._position = nodes.position
+
+    def _find_groups(self, rows: Iterable[int]) -> None:
+        if not self._finds_groups:
+            return
+        for row in rows:
+            pods = self._nodes[row].pods.values()
+            if any(pod.pod.spec.scheduling_group is not None for pod in pods):
+                self._rows_with_groups.add(row)
+            else:
+                self._rows_with_groups.discard(row)
+
+    def rows_with_groups(self) -> set[int]:
+        """Return the rows of nodes that run pods of groups; none without ``finds_groups``."""
+        return self._rows_with_groups
 
     def has_lower_priority_pods(self, rows: Rows, priority: int) -> BoolArray:
         """Return which of the rows have pods below a priority."""

@@ -18,11 +18,15 @@ _PRIORITY_OFFSET = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that the pod fits once ``victims`` are evicted, the most important first."""
+    """A node that the pod fits once ``victims`` are evicted, the most important first.
+
+    ``disruptions``: how many of the units that a preemption by a group evicts are of groups.
+    """
 
     node_name: str
     victims: tuple[PodInfo, ...]
     pdb_violations: int
+    disruptions: int = 0
     cost: tuple[int, int, int, int] = field(init=False, compare=False, repr=False)
     """The first four criteria of pickOneNodeForPreemption, less is better: PDB violations, the
     highest priority, the sum of priorities, the number of victims."""

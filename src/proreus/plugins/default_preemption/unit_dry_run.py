@@ -2,7 +2,11 @@
 
 A unit that is evicted as a whole may have pods on other nodes too. These nodes stay as they are,
 and only the pod's counts across nodes are told of them, as in kube-scheduler's
-``SelectVictimsOnNode``.
+``SelectVictimsOnNode``: the filters run for this node alone.
+
+Worked example: group ``g`` (mode all) has pods on nodes ``a`` and ``b``, and the preemptor may be
+in no zone with one of them. On ``a`` both are removed from its counts, and one from the node ``a``;
+if the preemptor fits ``a`` only then, both are the victims of the candidate ``a``.
 """
 
 from __future__ import annotations
@@ -16,10 +20,8 @@ from proreus.framework.pod_group import PlacedPod
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.plugins.default_preemption.domain_victims import DomainVictim
-from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
+from proreus.plugins.default_preemption.potential_victims import NO_VICTIMS, DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
-
-NO_VICTIMS = Status.unresolvable("No preemption victims found for incoming pod")
 
 
 class UnitDryRun:
@@ -41,7 +43,7 @@ class UnitDryRun:
         """
         units = [unit for unit in units if unit.priority < self._pod.priority]
         if not units:
-            return NO_VICTIMS
+            return Status.unresolvable(NO_VICTIMS)
         for unit in units:
             self._remove(unit)
         rejected = self._filter()
