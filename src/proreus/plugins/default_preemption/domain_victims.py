@@ -96,17 +96,23 @@ class DomainVictims:
         return DomainVictim(self.priority_of(pod), rank, [PlacedPod(pod, node_name)])
 
     def _group(self, group: Group, pod: PodInfo, node_name: str) -> DomainVictim:
-        placed = list(self._scheduled(group.key))
+        placed = [self._as_counted(one) for one in self._scheduled(group.key)]
         if not placed:
             return self._single(pod, node_name)
-        for _, name in placed:
-            if name not in self._nodes.rows:
-                raise NodeNotFound(
-                    f'failed to get node info for node "{name}" from snapshot: nodeinfo not found '
-                    f'for node name "{name}"'
-                )
         rank = _POD_GROUP if isinstance(group, PodGroup) else _COMPOSITE_POD_GROUP
         return DomainVictim(self.priority_of(pod), rank, placed)
+
+    def _as_counted(self, placed: PlacedPod) -> PlacedPod:
+        """Return a pod of a group as its node has it; raises ``NodeNotFound``."""
+        row = self._nodes.rows.get(placed.node_name)
+        if row is None:
+            name = placed.node_name
+            raise NodeNotFound(
+                f'failed to get node info for node "{name}" from snapshot: nodeinfo not found for '
+                f'node name "{name}"'
+            )
+        # A dry run puts it back: a node counts an assumed pod with devices otherwise than listed.
+        return PlacedPod(self._nodes[row].pods.get(placed.pod.uid, placed.pod), placed.node_name)
 
     def _scheduled(self, key: EntityKey) -> Iterator[PlacedPod]:
         for leaf in self._forest.leaves_of(key):

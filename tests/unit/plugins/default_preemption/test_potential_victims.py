@@ -38,13 +38,15 @@ def test_cached_pods_are_those_of_the_nodes(
     steps: list[tuple[str, int, int]], priority: int
 ) -> None:
     nodes = FakeHandle([make_node(f"n{number}") for number in range(_NODES)], []).nodes
-    pods_by_priority = PodsByPriority(nodes)
+    pods_by_priority = PodsByPriority(nodes, finds_groups=True)
+    grouped = {"schedulingGroup": {"podGroupName": "g"}}
     for number, (what, where, prioritize_nodes) in enumerate(steps):
         row = nodes.rows.get(f"n{where}")
         if row is None:
             continue
         if what == "add":
-            nodes.add_pod(row, make_pod(f"p{number}", priority=prioritize_nodes))
+            spec = grouped if prioritize_nodes == 2 else {}
+            nodes.add_pod(row, make_pod(f"p{number}", priority=prioritize_nodes, spec=spec))
         elif what == "remove" and nodes[row].pods:
             nodes.remove_pod(row, next(iter(nodes[row].pods)))
         elif what == "remove node" and len(nodes) > 1:
@@ -52,6 +54,9 @@ def test_cached_pods_are_those_of_the_nodes(
         assert _seen(pods_by_priority, nodes, priority) == _seen(
             PodsByPriority(nodes), nodes, priority
         )
+        assert pods_by_priority.rows_with_groups() == {
+            node.row for node in nodes if any(pod.priority == 2 for pod in node.pods.values())
+        }
 
 
 def test_higher_priority_comes_first_and_equal_priority_is_no_victim() -> None:
