@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+
+import pytest
 
 from proreus.errors import ApiError
 from proreus.objects.meta import key_of
@@ -134,3 +137,169 @@ async def test_ending_a_replaced_preemption_does_not_end_its_successor() -> None
     assert running.is_running("p")
     del store["default/v0"]
     assert not running.is_running("p")
+
+
+# ---- failures, many victims, versions ----------------------------------------------------------
+
+
+class Api:
+    """An apiserver that refuses to delete some pods, and to patch others."""
+
+    def __init__(self, *, refuses: str = "", keeps_nominations: bool = False) -> None:
+        self.deleted: list[str] = []
+        self.at_once = self.most_at_once = 0
+        self._refuses, self._keeps_nominations = refuses, keeps_nominations
+
+    async def patch_pod_status(self, pod: Pod, patch: dict[str, dict[str, object]]) -> None:
+        if self._keeps_nominations and "nominatedNodeName" in patch["status"]:
+            raise ApiError(500, "InternalError", "not today")
+
+    async def delete_pod(self, pod: Pod) -> None:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        if pod.metadata.name == self._refuses:
+            raise ApiError(500, "InternalError", "not today")
+        self.deleted.append(pod.metadata.name)
+
+
+class Preemption:
+    """Victims v0, v1, … on node n, those of ``terminating`` terminating, and an evictor."""
+
+    def __init__(
+        self,
+        victims: int,
+        api: Api,
+        *,
+        version: str = "1.37",
+        held: int | None = None,
+        terminating: Collection[int] = (),
+    ) -> None:
+        gone = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+        pods = [
+            make_pod(f"v{i}", node_name="n", priority=0, metadata=gone if i in terminating else {})
+            for i in range(victims)
+        ]
+        self.handle = FakeHandle([make_node("n")], pods, kubernetes_version=version)
+        self.handle.api = api  # type: ignore[assignment]
+        if held is not None:
+            self.handle.waiting = {pods[held].uid: Held()}  # type: ignore[dict-item]
+        store = {key_of(one.pod): one.pod for one in pods}
+        self.evictor = Evictor(self.handle, store, "DefaultPreemption")
+        self.preemptor = Preemptor.of_pod(make_pod("p", priority=9))
+        self.candidate = Candidate("n", tuple(pods), 0)
+
+    async def run(self) -> None:
+        self.evictor.evict_in_background(self.candidate, self.preemptor)
+        for _ in range(400):
+            await asyncio.sleep(0)
+
+    @property
+    def results(self) -> dict[str, float]:
+        total = self.handle.metrics.preemption_goroutines_execution_total
+        return {name: total.labels(name).value for name in ("success", "error")}
+
+    @property
+    def counted(self) -> tuple[int, float]:
+        victims = self.handle.metrics.preemption_victims
+        return victims.count, victims.sum
+
+
+async def test_an_eviction_that_fails_ends_the_preemption() -> None:
+    """What is left would be evicted in vain; the preemptor is tried again at once."""
+    api = Api(refuses="v0")
+    preemption = Preemption(100, api)
+    await preemption.run()
+
+    assert len(api.deleted) == 15, "those that were under way"
+    assert "v99" not in api.deleted
+    assert preemption.handle.activated == ["default/p"]
+    assert not preemption.evictor.running.is_running(preemption.preemptor.uid)
+    assert preemption.results == {"success": 0, "error": 1}
+
+
+async def test_a_last_victim_that_cannot_be_evicted_activates_the_preemptor() -> None:
+    api = Api(refuses="v2")
+    preemption = Preemption(3, api)
+    await preemption.run()
+
+    assert api.deleted == ["v0", "v1"]
+    assert preemption.handle.activated == ["default/p"]
+
+
+async def test_many_victims_are_evicted_sixteen_at_a_time_and_the_last_one_last() -> None:
+    api = Api()
+    preemption = Preemption(100, api)
+    await preemption.run()
+
+    assert api.most_at_once == 16
+    assert len(api.deleted) == 100
+    assert api.deleted[-1] == "v99"
+    assert preemption.handle.activated == []
+    assert preemption.results == {"success": 1, "error": 0}
+
+
+async def test_without_a_background_the_first_error_is_raised() -> None:
+    api = Api(refuses="v0")
+    preemption = Preemption(100, api)
+    nominator = preemption.handle.nominator
+    nominator.pods["n"] = [make_pod("low", priority=1)]
+    with pytest.raises(ApiError, match="not today"):
+        await preemption.evictor.evict(preemption.candidate, preemption.preemptor)
+
+    assert len(api.deleted) == 15
+    assert api.at_once == 0, "none is under way any more"
+    assert nominator.nominated_pods("n"), "the preemptor will not go there"
+
+
+@pytest.mark.parametrize(("version", "activated"), [("1.37", ["default/p"]), ("1.36", [])])
+async def test_a_last_victim_in_memory_has_no_event_that_would_requeue_the_preemptor(
+    version: str, activated: list[str]
+) -> None:
+    preemption = Preemption(2, Api(), version=version, held=1)
+    await preemption.run()
+
+    assert preemption.handle.activated == activated
+
+
+async def test_another_victim_in_memory_leaves_the_preemptor_to_the_last_ones_event() -> None:
+    preemption = Preemption(2, Api(), held=0)
+    await preemption.run()
+
+    assert preemption.handle.activated == []
+
+
+@pytest.mark.parametrize(("version", "counted"), [("1.37", (1, 2)), ("1.36", (0, 0))])
+async def test_a_preemption_of_terminating_victims_is_counted_from_1_37_on(
+    version: str, counted: tuple[int, int]
+) -> None:
+    api = Api()
+    preemption = Preemption(2, api, version=version, terminating=(0, 1))
+    await preemption.run()
+
+    assert api.deleted == []
+    assert preemption.counted == counted
+    assert not preemption.evictor.running.is_running(preemption.preemptor.uid)
+
+
+async def test_terminating_victims_are_counted_and_not_deleted_again() -> None:
+    api = Api()
+    preemption = Preemption(3, api, terminating=(1, 2))
+    await preemption.run()
+
+    assert api.deleted == ["v0"]
+    assert preemption.counted == (1, 3)
+    assert preemption.evictor.running.is_running(preemption.preemptor.uid), "until v0 terminates"
+
+
+async def test_a_nomination_that_stays_is_an_error_but_evicts_all() -> None:
+    api = Api(keeps_nominations=True)
+    preemption = Preemption(2, api)
+    low = make_pod("low", priority=1, status={"nominatedNodeName": "n"})
+    preemption.handle.nominator.pods["n"] = [low]
+    await preemption.run()
+
+    assert api.deleted == ["v0", "v1"]
+    assert preemption.results == {"success": 0, "error": 1}
+    assert preemption.handle.activated == ["default/p"]
