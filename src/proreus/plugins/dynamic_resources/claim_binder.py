@@ -184,11 +184,7 @@ class ClaimBinder:
         # the pod could not run there with other devices either.
         not_available = _rejected_for(NOT_AVAILABLE, verdicts)
         masks = claim_filter.unavailable(self._handle.nodes)
-        places = [
-            place
-            for place, mask in masks.items()
-            if place not in state_data.shared_in_group and (mask & not_available).any()
-        ]
+        places = [place for place, mask in masks.items() if (mask & not_available).any()]
         # One claim at a time: its devices may be enough. In random order as upstream, where there
         # is no better heuristic either.
         self._handle.rng.shuffle(places)
@@ -196,7 +192,10 @@ class ClaimBinder:
             claim = state_data.claims[place]
             reserved_for = claim.status.reserved_for
             if not reserved_for or (len(reserved_for) == 1 and reserved_for[0].uid in users):
-                self._manager.claims.assume(await self.writer.deallocate(claim))
+                # One that only the dry run of a group has allocated counts too, as upstream; there
+                # is nothing to write.
+                if place not in state_data.shared_in_group:
+                    self._manager.claims.assume(await self.writer.deallocate(claim))
                 return True
         return False
 

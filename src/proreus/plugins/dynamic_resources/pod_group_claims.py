@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from proreus.errors import ApiError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
 from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE, PodGroupSchedulingCycle
+from proreus.logs import logger
 from proreus.objects.meta import controller_of, key_of
 from proreus.objects.pod import Pod, PodResourceClaim
 from proreus.objects.resource_claims import ResourceClaim, ResourceClaimConsumerReference
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, PodGroupResourceClaim, pod_group_key
-from proreus.plugins.dynamic_resources.claim_writes import ClaimWriter
+from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError, ClaimWriter
 from proreus.plugins.dynamic_resources.claims import (
     ClaimError,
     claim_name,
@@ -23,6 +25,8 @@ from proreus.plugins.dynamic_resources.claims import (
     pod_group_reference,
 )
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
+
+log = logger(__name__)
 
 RELEASED = "ResourceClaim unreserved for PodGroup"
 
@@ -88,7 +92,7 @@ class PodGroupClaims:
     async def release(self, state: CycleState, pod: Pod) -> bool:
         """Remove the group from one of its claims if no pod of the group is scheduled.
 
-        Return whether there was one. Raises ``ClaimError`` and ``ClaimWriteError``.
+        Return whether there was one. Raises ``ClaimError``.
         """
         group = self._group_of(pod)
         # A pod that runs, or is being bound, uses the devices. One claim a call, as upstream: the
@@ -100,7 +104,12 @@ class PodGroupClaims:
             if claim is None or claim.status.allocation is None:
                 continue
             if is_reserved_for_pod(claim, pod, self._enabled):
-                written = await self._writer.drop_reservation(claim, group.metadata.uid)
+                try:
+                    written = await self._writer.drop_reservation(claim, group.metadata.uid)
+                except (ClaimWriteError, ApiError) as error:
+                    # Another claim may do; this one is tried again with the next attempt.
+                    log.error("Cannot release a claim", err=error, claim=key_of(claim))
+                    continue
                 self._manager.claims.assume(written)
                 return True
         return False

@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 
 from proreus.config.load import default_configuration
+from proreus.errors import ApiError
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE, PodGroupSchedulingCycle
-from proreus.kubernetes_version import V1_36
+from proreus.framework.pod_group import (
+    POD_GROUP_SCHEDULING_CYCLE,
+    PodGroupPostFilterResult,
+    PodGroupSchedulingCycle,
+)
+from proreus.framework.status import Status
+from proreus.kubernetes_version import V1_36, V1_37, KubernetesVersion
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import condition_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
@@ -27,10 +33,17 @@ CLAIMS = (*GANGS, "DRAWorkloadResourceClaims=true")
 class Cluster(OfflineCluster):
     """Nodes with one device each, and a gang whose pods may share a claim."""
 
-    def __init__(self, *nodes: str, gates: tuple[str, ...] = CLAIMS, cpu: str = "2") -> None:
+    def __init__(
+        self,
+        *nodes: str,
+        gates: tuple[str, ...] = CLAIMS,
+        cpu: str = "2",
+        version: KubernetesVersion = V1_36,
+    ) -> None:
         registry = Registry(IN_TREE_PLUGINS)
-        parsed = FeatureGates.from_list(gates, V1_36)
+        parsed = FeatureGates.from_list(gates, version)
         super().__init__(default_configuration(registry, parsed), registry, parsed)
+        self.statuses: list[Status] = []
         self.put("DeviceClass", "gpu", {"selectors": []}, namespace="")
         for node in nodes:
             self.api.put(NODES, make_node(node, cpu))
@@ -251,3 +264,116 @@ async def test_a_pod_waits_for_its_group(cluster: Any, known: bool) -> None:
     pod = devices.pod("claim", spec={"schedulingGroup": {"podGroupName": "g"}})
     expected = {} if known else {"": 'podgroup.scheduling.k8s.io "g" not found'}
     assert devices.filter(pod) == expected
+
+
+# ---- PodGroupPostFilter of 1.37 ----------------------------------------------------------------
+
+GATES_1_37 = ("GenericWorkload=true", "DRAWorkloadResourceClaims=true")
+DONE = "deallocation and deletion of ResourceClaims completed"
+DEALLOCATED = "deallocation of PodGroup ResourceClaim completed"
+
+
+def _cluster(*nodes: str, gates: tuple[str, ...] = GATES_1_37, **more: Any) -> Cluster:
+    """Return a cluster that records what DynamicResources returns in ``statuses``."""
+    cluster = Cluster(*nodes, gates=gates, version=V1_37, **more)
+    (profile,) = cluster.scheduler.profiles.values()
+    (plugin,) = (p for p in profile.pod_group_post_filter if p.name == "DynamicResources")
+
+    async def record(*args: Any) -> PodGroupPostFilterResult:
+        result = await forward(*args)
+        cluster.statuses.append(result.status)
+        return result
+
+    forward = plugin.pod_group_post_filter
+    plugin.pod_group_post_filter = record  # type: ignore[method-assign]
+    return cluster
+
+
+async def test_a_claim_that_only_the_group_has_reserved_is_deallocated_at_once() -> None:
+    cluster = _cluster("a")
+    cluster.claim(status=_allocated("gone", USER))
+    cluster.group(SHARED)
+    cluster.pods("p", "q")
+
+    await cluster.cycle()
+    assert cluster.statuses == [Status.unschedulable(DEALLOCATED)]
+    assert (cluster.claim_now().status.allocation, cluster.consumers()) == (None, [])
+    cluster.advance(3)
+    await cluster.cycle()
+    assert cluster.placed() == {"p": "a", "q": "a"}
+    assert cluster.consumers() == [THE_GROUP]
+
+
+@pytest.mark.parametrize("gates", [GATES_1_37, GATES_1_37[:1]])
+async def test_a_claim_that_nobody_has_reserved_is_deallocated_for_a_pod(
+    gates: tuple[str, ...],
+) -> None:
+    cluster = _cluster("a", gates=gates)
+    cluster.claim(status=_allocated("gone"))
+    cluster.group(SHARED, min_count=1)
+    cluster.pods("p")
+
+    await cluster.cycle()
+    assert cluster.statuses == [Status.unschedulable(DONE)]
+    assert cluster.claim_now().status.allocation is None
+
+
+@pytest.mark.parametrize("running", [True, False])
+async def test_the_claim_of_a_group_stays_with_the_gate_off_or_a_pod_that_runs(
+    running: bool,
+) -> None:
+    cluster = _cluster("a", gates=GATES_1_37 if running else GATES_1_37[:1])
+    cluster.claim(status=_allocated("gone", USER, *([] if running else [{**USER, "uid": "x"}])))
+    cluster.group(SHARED, min_count=1)
+    if running:
+        spec = {"schedulingGroup": {"podGroupName": "g"}}
+        cluster.api.put(PODS, make_pod("running", spec=spec, node_name="a").pod)
+    cluster.pods("p")
+
+    await cluster.cycle()
+    assert cluster.statuses == [Status.unschedulable(DONE)]
+    assert cluster.placed().keys() <= {"running"}
+    assert cluster.claim_now().status.allocation is not None
+    assert THE_GROUP in cluster.consumers()
+
+
+async def test_a_claim_that_only_the_dry_run_has_allocated_counts_and_is_not_written() -> None:
+    """Each node has room for one of the pods, and the claim is on one node."""
+    cluster = _cluster("a", "b", cpu="1500m")
+    cluster.claim()
+    cluster.group(SHARED)
+    cluster.pods("p", "q")
+    written = cluster.claim_now()
+
+    await cluster.cycle()
+    assert cluster.statuses == [Status.unschedulable(DEALLOCATED)]
+    assert cluster.claim_now() is written
+    assert cluster.placed() == {}
+
+
+async def test_a_claim_that_cannot_be_released_is_passed_over() -> None:
+    """The claims are available, but in use by another pod too, so that they are not deallocated."""
+    cluster = _cluster("a", cpu="1")
+    entries = [{"name": name, "resourceClaimName": name} for name in ("first", "second")]
+    other = {"resource": "pods", "name": "x", "uid": "uid-of-x"}
+    for name in ("first", "second"):
+        cluster.claim(name, status=_allocated("a", USER, other))
+    cluster.group(*entries, min_count=1)
+    spec = {"schedulingGroup": {"podGroupName": "g"}, "resourceClaims": entries}
+    cluster.api.put(PODS, make_pod("p", "2", spec=spec).pod)
+    patched = []
+
+    async def patch(resource: Any, namespace: str, name: str, *rest: Any, **more: Any) -> Any:
+        if resource is RESOURCE_CLAIMS:
+            patched.append(name)
+            if name == "first":
+                raise ApiError(500, "InternalError", "not today")
+        return await forward(resource, namespace, name, *rest, **more)
+
+    forward = cluster.api.patch
+    cluster.api.patch = patch  # type: ignore[method-assign]
+    await cluster.cycle()
+
+    assert patched == ["first", "second"]
+    assert cluster.consumers("second") == [("", "pods", "x", "uid-of-x")]
+    assert cluster.statuses == [Status.unresolvable("ResourceClaim unreserved for PodGroup")]
