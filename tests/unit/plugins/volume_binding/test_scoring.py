@@ -59,6 +59,7 @@ def test_pods_without_claims_score_nothing(attempt: Make) -> None:
     one.pre_filter()
     assert one.plugin.pre_score(one.state, one.pod, one.handle.nodes) is None
     scored = [one.plugin.score(one.state, one.pod, node) for node in one.handle.nodes]
+    assert one.plugin.score_all(one.state, one.pod, one.handle.nodes) == 0, "not node by node"
     assert set(scored) == {0}
 
 
