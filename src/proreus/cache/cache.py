@@ -73,7 +73,7 @@ class Cache:
         self.table = ClusterTable()
         self.pod_group_states = PodGroupStates()
         self.workload_forest = WorkloadForest(composite_pod_groups)
-        """The group objects; event handlers keep it up to date, except with 1.36's plugins."""
+        """The group objects; the queue keeps it up to date, except with 1.36's plugins."""
         self._groups = self.pod_group_states if pod_groups else None
         self._clock = clock
         self._assumed_ttl = assumed_ttl_seconds

@@ -315,6 +315,11 @@ class QueuedPodInfo(QueueingParams):
         return self.info.priority
 
     @property
+    def size(self) -> int:
+        """How many pods it is: 1."""
+        return 1
+
+    @property
     def queued_pods(self) -> Sequence[QueuedPodInfo]:
         """The pod itself; those of a group are several (``QueuedPodGroupInfo``)."""
         return (self,)

@@ -41,6 +41,11 @@ class QueuedPodGroupInfo(QueueingParams):
         return str(self.root)
 
     @property
+    def size(self) -> int:
+        """How many of its pods wait."""
+        return sum(map(len, self.pods_by_group.values()))
+
+    @property
     def queued_pods(self) -> Sequence[QueuedPodInfo]:
         """All its pods that wait, PodGroup by PodGroup."""
         return [queued for pods in self.pods_by_group.values() for queued in pods]
@@ -86,6 +91,12 @@ class QueuedPodGroupInfo(QueueingParams):
         self.attempts += 1
         for queued in self.queued_pods:
             queued.attempts += 1
+
+    def set_was_flushed_from_unschedulable(self, flushed: bool) -> None:
+        """Record whether the next attempt, of the group and of each pod, is due to the flush."""
+        self.was_flushed_from_unschedulable = flushed
+        for queued in self.queued_pods:
+            queued.was_flushed_from_unschedulable = flushed
 
     def set_initial_attempt_timestamp(self, now: float) -> None:
         """Set the time of the first attempt of the pods that have none."""

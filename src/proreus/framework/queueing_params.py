@@ -43,6 +43,10 @@ class QueueingParams:
         """Whether its last attempt delayed other pods."""
         return self.cost_seconds > 0
 
+    def set_was_flushed_from_unschedulable(self, flushed: bool) -> None:
+        """Record whether its next attempt is due to the flush; for each pod of a group too."""
+        self.was_flushed_from_unschedulable = flushed
+
     @property
     def rejectors(self) -> set[str]:
         """All plugins that rejected it."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 
 from proreus.framework.pod_group import PodGroupInfo
 from proreus.framework.queued_pod_group import PodsByGroup
@@ -24,6 +25,10 @@ from proreus.objects.scheduling import (
 
 Group = PodGroup | CompositePodGroup
 
+MAX_LEVELS = 5
+"""A PodGroup and four CompositePodGroups above it. In deeper trees kube-scheduler's GangScheduling
+finds no root, so that their pods stay gated (``cacheImpl.BuildHierarchySnapshotFromPod``)."""
+
 
 class WorkloadForest:
     """All groups by key. ``composite``: gate CompositePodGroup; else no group has a parent."""
@@ -32,7 +37,7 @@ class WorkloadForest:
     # entry is empty.
 
     def __init__(self, composite: bool = False) -> None:
-        self._composite = composite
+        self.composite = composite
         self._groups: dict[EntityKey, Group] = {}
         self._children: dict[EntityKey, dict[EntityKey, None]] = {}
 
@@ -65,7 +70,7 @@ class WorkloadForest:
 
     def parent_of(self, group: Group) -> EntityKey | None:
         """Return the key of the parent that a group names, whether or not it is there."""
-        name = group.spec.parent_composite_pod_group_name if self._composite else None
+        name = group.spec.parent_composite_pod_group_name if self.composite else None
         if name is None:
             return None
         return EntityKey(COMPOSITE_POD_GROUP_TYPE, group.metadata.namespace, name)
@@ -83,9 +88,15 @@ class WorkloadForest:
             current = self.parent_of(group)
 
     def root_of(self, key: EntityKey | None) -> Group | None:
-        """Return the topmost group above one; None if a group on the way is missing, or a loop."""
-        last = self.topmost_known(key)
-        return last if last is not None and self.parent_of(last) is None else None
+        """Return the topmost group above one; None if a group on the way is missing, or a loop.
+
+        None as well for a group more than ``MAX_LEVELS`` deep.
+        """
+        # The limit bounds the recursion of all that reads trees: anyone may create long chains.
+        levels = [] if key is None else list(islice(self.ancestors_of(key), MAX_LEVELS + 1))
+        if not levels or len(levels) > MAX_LEVELS or self.parent_of(levels[-1]) is not None:
+            return None
+        return levels[-1]
 
     def topmost_known(self, key: EntityKey | None) -> Group | None:
         """Return the last of ``ancestors_of``, the root unless a group on the way is missing."""
@@ -93,21 +104,27 @@ class WorkloadForest:
         return next(iter(deque(ancestors, maxlen=1)), None)
 
     def children_of(self, key: EntityKey) -> list[Group]:
-        """Return the child groups, the oldest first, then by name."""
-        children = [self._groups[child] for child in self._children.get(key, ())]
-        return sorted(children, key=_by_age)
+        """Return the child groups, the oldest first, then by name; none below ``MAX_LEVELS``."""
+        keys = self._children.get(key)
+        if not keys or len(list(islice(self.ancestors_of(key), MAX_LEVELS))) == MAX_LEVELS:
+            return []
+        return sorted((self._groups[child] for child in keys), key=_by_age)
 
     def leaves_of(self, key: EntityKey) -> list[EntityKey]:
         """Return the PodGroups at or below a group, in the order of ``children_of``."""
-        return [group.key for group in self._below(key) if isinstance(group, PodGroup)]
-
-    def _below(self, key: EntityKey) -> Iterator[Group]:
-        group = self._groups.get(key)
-        # Below a root that ``root_of`` has found there is no loop: each group has one parent.
-        if group is not None:
-            yield group
-        for child in self.children_of(key):
-            yield from self._below(child.key)
+        leaves: list[EntityKey] = []
+        # Parents may form a loop, which no root is above of.
+        seen: set[EntityKey] = set()
+        rest = [key]
+        while rest:
+            current = rest.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            if isinstance(self._groups.get(current), PodGroup):
+                leaves.append(current)
+            rest += [child.key for child in reversed(self.children_of(current))]
+        return leaves
 
     def pod_group_info(self, key: EntityKey, pods: PodsByGroup) -> PodGroupInfo | None:
         """Return a group with the groups below it and their ``pods``; None if it is not there."""

@@ -125,7 +125,7 @@ class Script:
 
     def _incomplete(self) -> list[str]:
         groups = self._cluster.scheduler.queue.pod_groups
-        return [] if groups is None else _names(groups.incomplete.values())
+        return [] if groups is None else _names(groups.incomplete)
 
     def _groups(self) -> dict[str, dict[str, list[str]]]:
         return {

@@ -25,7 +25,8 @@ class ActiveQueue:
     """Pods in the order of the queueSort plugin. ``backoff`` None: never pop from back-off.
 
     ``scheduling_cycle`` counts pops. ``last_popped_group``: the key of the pod group that was
-    popped last, "" once its attempt has ended.
+    popped last, "" once its attempt has ended. ``group_pods``: the pods of groups that wait, by
+    ``namespace/name``; those of a popped group are removed.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class ActiveQueue:
         in_flight: InFlightPods,
         backoff: BackoffQueue | None,
         recorder: QueueRecorder,
+        group_pods: dict[str, QueuedPodInfo],
     ) -> None:
         self._heap: KeyedHeap[QueuedEntityInfo] = KeyedHeap(sort_key)
         self._in_flight = in_flight
         self._backoff = backoff
         self._recorder = recorder
+        self._group_pods = group_pods
         self.scheduling_cycle = 0
         self.last_popped_group = ""
 
@@ -93,6 +96,8 @@ class ActiveQueue:
     def _begin_group(self, group: QueuedPodGroupInfo) -> bool:
         group.begin_attempt()
         for queued in group.queued_pods:
+            # Discarded or in flight, it waits no longer.
+            self._group_pods.pop(queued.key, None)
             if not self._in_flight.begin(queued.info):
                 log.error("Pod is being scheduled already, so it is discarded", pod=queued.key)
                 group.remove_pod(queued.key)

@@ -88,8 +88,8 @@ class BackoffQueue:
         shift = count - 1
         longest = self._max
         # A group is dearer to try than a pod; the root keeps it from waiting for hours.
-        if (size := len(queued.queued_pods)) > 1:
-            longest = int(longest * math.sqrt(size))
+        if queued.size > 1:
+            longest = int(longest * math.sqrt(queued.size))
         seconds = longest / _NANOSECONDS
         if self._initial <= longest >> shift:
             seconds = (self._initial << shift) / _NANOSECONDS

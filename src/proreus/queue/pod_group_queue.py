@@ -12,20 +12,21 @@ the pods before them, so that no hint of one pod says much about the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from proreus import logs
 from proreus.clock import Clock
-from proreus.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from proreus.framework.events import FORCE_ACTIVATE, SCHEDULE_ATTEMPT_FAILURE, ClusterEvent
 from proreus.framework.pod_events import PodEvents
-from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import EntityKey, pod_group_entity_key
+from proreus.queue.pod_group_member_pods import PodGroupMemberPods
 from proreus.queue.queue_recorder import QueueRecorder
-from proreus.queue.queueing_hints import QueueingStrategy
+from proreus.queue.queueing_hints import QueueingHints, QueueingStrategy
 from proreus.queue.sub_queues import SubQueues
 
 log = logs.logger(__name__)
@@ -35,16 +36,18 @@ class PodGroupQueue:
     """Pods of groups. ``forest``: the groups that are known. ``notify_ready``: see ``on_ready``.
 
     ``incomplete``: pods whose root group is not known; ``pending``: pods whose root group was
-    popped and is being tried; both by ``namespace/name``.
+    popped and is being tried.
     """
 
-    # Invariant: ``SubQueues.group_pods`` has the pods of incomplete, of pending, and of all groups
-    # in active, backoff and unschedulable, each of them once.
+    # Invariants: ``SubQueues.group_pods`` has the pods of incomplete, of pending, and of all groups
+    # in active, backoff and unschedulable, each of them once. A pod is incomplete if and only if
+    # the forest has no root of it; otherwise it is pending or in the entity of its root.
 
     def __init__(
         self,
         sub_queues: SubQueues,
         forest: WorkloadForest,
+        hints: QueueingHints,
         recorder: QueueRecorder,
         clock: Clock,
         events: PodEvents,
@@ -53,49 +56,61 @@ class PodGroupQueue:
         self._sub_queues = sub_queues
         self._pods = sub_queues.group_pods
         self._active = sub_queues.active
+        self._backoff = sub_queues.backoff
+        self._unschedulable = sub_queues.unschedulable
+        self._nominator = sub_queues.nominator
         self._forest = forest
+        self._hints = hints
         self._recorder = recorder
         self._clock = clock
         self._added, self._updated = events.unscheduled_add.label, events.unscheduled_update.label
         self._notify_ready = notify_ready
-        self.incomplete: dict[str, QueuedPodInfo] = {}
-        self.pending: dict[str, QueuedPodInfo] = {}
+        self.incomplete = PodGroupMemberPods()
+        self.pending = PodGroupMemberPods()
 
     # ---- pods ----------------------------------------------------------------------------------
 
-    def get(self, key: str) -> QueuedPodInfo | None:
-        """Return a pod of a group that waits, by ``namespace/name``."""
-        return self._pods.get(key)
-
     def group_of(self, pod: Pod) -> QueuedPodGroupInfo | None:
         """Return the group that a pod waits in, or would wait in."""
-        root = self._forest.root_of(pod_group_entity_key(pod))
+        return self._entity_of(pod_group_entity_key(pod))
+
+    def _entity_of(self, group: EntityKey | None) -> QueuedPodGroupInfo | None:
+        root = self._forest.root_of(group)
         entity = None if root is None else self._sub_queues.get_entity(str(root.key))
         assert not isinstance(entity, QueuedPodInfo)
         return entity
 
     def add(self, queued: QueuedPodInfo) -> None:
         """Add a pod of a group, wherever its root group is."""
+        if queued.key in self._pods:
+            log.error("Pod is already present in the scheduling queue", pod=queued.key)
+            return
         self._pods[queued.key] = queued
+        self._place(queued)
+
+    def _place(self, queued: QueuedPodInfo) -> None:
+        """Put a pod into the entity of its root group, or where it waits for that."""
         root = self._forest.root_of(pod_group_entity_key(queued.pod))
         if root is None:
-            self.incomplete[queued.key] = queued
+            self.incomplete.add(queued)
             self._recorder.note(queued.key, "incomplete")
             return
-        key, unschedulable = str(root.key), self._sub_queues.unschedulable
+        key = str(root.key)
         # As it is there counts as a nominated pod from now on (Nominator.nominated_pods).
-        self._sub_queues.nominator.record_change(queued.uid)
-        if isinstance(entity := unschedulable.get(key), QueuedPodGroupInfo):
+        self._nominator.record_change(queued.uid)
+        if isinstance(entity := self._unschedulable.get(key), QueuedPodGroupInfo):
             # Where the group stays gated whoever joins it, nothing but the new pod is looked at.
             entity.add_pod(queued)
-            unschedulable.pod_joined(entity, queued)
+            self._unschedulable.pod_joined(entity, queued)
+            # kube-scheduler takes the group out and puts it back, which counts all of its pods.
+            self._recorder.record_incoming_group("unschedulable", self._added, entity.size, key)
             return
         taken, strategy = self._sub_queues.take(key)
         if isinstance(taken, QueuedPodGroupInfo):
             taken.add_pod(queued)
             self._sub_queues.requeue(taken, strategy, self._added)
         elif self._active.last_popped_group == key:
-            self.pending[queued.key] = queued
+            self.pending.add(queued)
             self._recorder.note(queued.key, "pending")
         else:
             entity = QueuedPodGroupInfo(root.key, root.priority, queued.timestamp)
@@ -104,14 +119,54 @@ class PodGroupQueue:
             self._sub_queues.move_to_active(entity, self._added)
         self._notify_ready()
 
+    def update(self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]) -> bool:
+        """Apply an update of a pod; return whether it waits here. ``events``: what changed."""
+        queued = self._pods.get(new.key)
+        if queued is None:
+            return False
+        queued.info = new
+        self._nominator.update(old, new)
+        group = self.group_of(new.pod)
+        if group is None:
+            return True
+        if group.key not in self._unschedulable:
+            self._sort_anew(group)
+            return True
+        before = None if old is None else old.pod
+        for event in events:
+            strategy = self._hints.queueing_strategy(group, event, before, new.pod)
+            if self._sub_queues.requeue(group, strategy, event.label):
+                break
+        self._notify_ready()
+        return True
+
+    def _sort_anew(self, group: QueuedPodGroupInfo) -> None:
+        for queue in (self._active, self._backoff):
+            if group.key in queue:
+                queue.put(group)
+
+    def activate(self, pod: Pod | None) -> bool:
+        """Make the root group of a pod active, without back-off; return whether it waited.
+
+        The pod itself may be in flight, or have a node: others of its group wait.
+        """
+        group = None if pod is None else self.group_of(pod)
+        if group is None or group.key in self._active:
+            return False
+        from_backoff = self._backoff.discard(group.key) is not None
+        self._sub_queues.move_to_active(group, FORCE_ACTIVATE.label, from_backoff=from_backoff)
+        return True
+
     def delete(self, pod: Pod, key: str) -> None:
         """Forget a pod that is gone, or has a node now. ``key``: its ``namespace/name``."""
         queued = self._pods.pop(key, None)
         if queued is not None:
             profile = queued.pod.spec.scheduler_name
             self._recorder.remove_unschedulable_reasons(profile, queued.rejectors)
-        if self.incomplete.pop(key, None) or self.pending.pop(key, None):
-            return
+            if self.incomplete.discard(queued) or self.pending.discard(queued):
+                return
+            # A namesake may have been of another group.
+            pod = queued.pod
         root = self._forest.root_of(pod_group_entity_key(pod))
         entity, strategy = (None, None) if root is None else self._sub_queues.take(str(root.key))
         if isinstance(entity, QueuedPodGroupInfo):
@@ -123,34 +178,38 @@ class PodGroupQueue:
     ) -> None:
         """Put a group back to where it was; one without pods is dropped."""
         if group.pods_by_group and strategy is not None:
-            # Its gate may have been that of a pod which has just left it.
+            # As in kube-scheduler, PreEnqueue runs again unless it is gated, even if the pod that
+            # gated it has just left it.
             self._sub_queues.requeue(group, strategy, label)
             self._notify_ready()
 
     # ---- groups --------------------------------------------------------------------------------
 
-    def group_added(self, key: EntityKey) -> None:
-        """Add the pods that waited for a group, which the forest has now."""
-        root = self._forest.root_of(key)
+    def add_group(self, group: Group) -> None:
+        """Add a group to the forest, and the pods that waited for it to their root group."""
+        self._forest.put(group)
+        root = self._forest.root_of(group.key)
         if root is None or not self.incomplete:
             return
-        leaves = set(self._forest.leaves_of(root.key))
-        for queued in _of_groups(self.incomplete.values(), leaves):
-            del self.incomplete[queued.key]
-            self.add(queued)
+        for leaf in self._forest.leaves_of(root.key):
+            for queued in self.incomplete.clear(leaf):
+                self._place(queued)
 
-    def group_updated(self, key: EntityKey) -> None:
-        """Sort a root group anew whose priority may have changed."""
-        root = self._forest.root_of(key)
-        entity = None if root is None else self._sub_queues.get_entity(str(root.key))
-        if root is None or not isinstance(entity, QueuedPodGroupInfo):
+    def update_group(self, old: Group, new: Group) -> None:
+        """Replace a group in the forest by its new version."""
+        # The apiserver lets no group change its parent, but the watch may miss that a group was
+        # deleted and created anew.
+        if self._forest.parent_of(old) != self._forest.parent_of(new):
+            self.delete_group(old)
+            self.add_group(new)
             return
-        if entity.priority != root.priority:
+        self._forest.put(new)
+        root, entity = self._forest.root_of(new.key), self._entity_of(new.key)
+        if root is not None and entity is not None and entity.priority != root.priority:
             entity.priority = root.priority
-            if entity.key in self._active:
-                self._active.put(entity)
+            self._sort_anew(entity)
 
-    def group_deleted(self, group: Group) -> None:
+    def delete_group(self, group: Group) -> None:
         """Remove a group from the forest; its pods wait until it is there again."""
         root, leaves = self._forest.root_of(group.key), self._forest.leaves_of(group.key)
         self._forest.remove(group.key)
@@ -159,16 +218,12 @@ class PodGroupQueue:
         entity, strategy = self._sub_queues.take(str(root.key))
         if isinstance(entity, QueuedPodGroupInfo):
             for queued in entity.remove_groups(leaves):
-                self.incomplete[queued.key] = queued
+                self.incomplete.add(queued)
             self._put_back(entity, strategy, self._updated)
         elif self._active.last_popped_group == str(root.key):
-            for queued in _of_groups(self.pending.values(), set(leaves)):
-                self.incomplete[queued.key] = self.pending.pop(queued.key)
-
-    def popped(self, group: QueuedPodGroupInfo) -> None:
-        """Forget the pods of a group that was popped: from now on they are in flight."""
-        for queued in group.queued_pods:
-            self._pods.pop(queued.key, None)
+            for leaf in leaves:
+                for queued in self.pending.clear(leaf):
+                    self.incomplete.add(queued)
 
     def add_attempted(self, tried: QueuedPodGroupInfo, status: Status | None) -> None:
         """Requeue a group after its attempt (AddAttemptedPodGroupIfNeeded).
@@ -180,15 +235,14 @@ class PodGroupQueue:
             log.error(f"pod group {tried.key} is already present in {queue_name}")
             return
         self._active.last_popped_group = ""
-        leaves = set(self._forest.leaves_of(tried.root))
-        pods = _of_groups(self.pending.values(), leaves)
+        leaves = self._forest.leaves_of(tried.root)
+        pods = [queued for leaf in leaves for queued in self.pending.clear(leaf)]
         root = self._forest.get(tried.root)
         if not pods or root is None:
             return
         uids = {queued.uid for queued in tried.queued_pods}
         group = tried.without_pods(root.priority)
         for queued in pods:
-            del self.pending[queued.key]
             group.add_pod(queued)
         now = self._clock.monotonic()
         if status is None or status.code == Code.SUCCESS:
@@ -197,6 +251,8 @@ class PodGroupQueue:
             if uids.isdisjoint(queued.uid for queued in pods):
                 group.timestamp = now
             group.unschedulable_count = group.consecutive_errors_count = 0
+            # Without a back-off, also if it was activated before an earlier one was over.
+            strategy = QueueingStrategy.IMMEDIATELY
         else:
             if status.rejected:
                 group.unschedulable_count += 1
@@ -204,24 +260,36 @@ class PodGroupQueue:
             else:
                 group.consecutive_errors_count += 1
             group.timestamp, group.backoff_expiration = now, None
+            strategy = QueueingStrategy.AFTER_BACKOFF
         group.was_flushed_from_unschedulable, group.flush_timestamp = False, 0.0
-        # A group that succeeded has counts of 0, hence no back-off.
-        self._sub_queues.requeue(group, QueueingStrategy.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE)
+        self._sub_queues.requeue(group, strategy, SCHEDULE_ATTEMPT_FAILURE, is_new=True)
         self._notify_ready()
 
     def validate(self) -> None:
-        """Assert that each pod of a group is in one place."""
-        queues = (self._active, self._sub_queues.backoff, self._sub_queues.unschedulable)
-        groups = [one for queue in queues for one in queue.pods()]
-        waiting = [
-            queued.key
-            for group in groups
-            if isinstance(group, QueuedPodGroupInfo)
-            for queued in group.queued_pods
-        ]
-        keys = sorted([*waiting, *self.incomplete, *self.pending])
-        assert keys == sorted(self._pods), "the pods of groups are out of step"
-
-
-def _of_groups(pods: Iterable[QueuedPodInfo], groups: set[EntityKey]) -> list[QueuedPodInfo]:
-    return [queued for queued in pods if pod_group_entity_key(queued.pod) in groups]
+        """Assert that each pod of a group is in one place, and that this is the right one."""
+        queues = (self._active, self._backoff, self._unschedulable)
+        waiting = []
+        for group in (one for queue in queues for one in queue.pods()):
+            if not isinstance(group, QueuedPodGroupInfo):
+                continue
+            assert group.size, f"{group.key} is queued without pods"
+            for leaf, pods in group.pods_by_group.items():
+                assert pods, f"{group.key} keeps {leaf} without pods"
+                for queued in pods:
+                    assert pod_group_entity_key(queued.pod) == leaf, f"{queued.key} is in {leaf}"
+                    assert self.group_of(queued.pod) is group, f"{queued.key} is in {group.key}"
+                    waiting.append(queued)
+        for queued in self.incomplete:
+            root = self._forest.root_of(pod_group_entity_key(queued.pod))
+            assert root is None, f"{queued.key} is not incomplete: {root}"
+        for queued in self.pending:
+            root = self._forest.root_of(pod_group_entity_key(queued.pod))
+            assert root is not None, f"{queued.key} is incomplete"
+            assert str(root.key) == self._active.last_popped_group, f"{queued.key} is not pending"
+        self.incomplete.validate()
+        self.pending.validate()
+        waiting += [*self.incomplete, *self.pending]
+        assert sorted(queued.key for queued in waiting) == sorted(self._pods), (
+            "the pods of groups are out of step"
+        )
+        assert all(self._pods[queued.key] is queued for queued in waiting), "a pod is there twice"

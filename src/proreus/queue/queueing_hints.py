@@ -73,8 +73,12 @@ class QueueingHints:
     """The registrations of all profiles."""
 
     def __init__(self, profiles: Mapping[str, QueueProfile], recorder: QueueRecorder) -> None:
-        self._registrations = {name: tuple(p.registrations) for name, p in profiles.items()}
         self._recorder = recorder
+        self.use_profiles(profiles)
+
+    def use_profiles(self, profiles: Mapping[str, QueueProfile]) -> None:
+        """Use the registrations of other profiles."""
+        self._registrations = {name: tuple(p.registrations) for name, p in profiles.items()}
         self._matches: dict[tuple[str, int], EventMatches] = {}
 
     def matches_of(self, event: ClusterEvent) -> EventMatches:

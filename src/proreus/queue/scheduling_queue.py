@@ -8,8 +8,9 @@
 
 A state machine without I/O: every method is sync, the clock is an argument, and the only outside
 code that it calls is ``on_ready`` and plugins. Its behaviour is that of kube-scheduler's
-PriorityQueue; ``sub_queues`` has the moves themselves, ``queueing_hints`` decides which pods an
-event concerns, ``in_flight`` keeps the events that a popped pod has yet to see.
+PriorityQueue. ``sub_queues`` has the moves themselves, ``event_moves`` those by events and time,
+``queueing_hints`` decides which pods an event concerns, ``in_flight`` keeps the events that a
+popped pod has yet to see, ``pod_group_queue`` the pods of groups; ``pending_pods`` shows it all.
 """
 
 from __future__ import annotations
@@ -27,27 +28,26 @@ from proreus.framework.events import (
     BACKOFF_COMPLETE,
     FORCE_ACTIVATE,
     SCHEDULE_ATTEMPT_FAILURE,
-    UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
 )
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
-from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
+from proreus.framework.queued_pod_group import QueuedEntityInfo
 from proreus.framework.workload_forest import WorkloadForest
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.pod import Pod
 from proreus.queue.active import ActiveQueue
 from proreus.queue.backoff import BackoffQueue
+from proreus.queue.event_moves import EventMoves, Precheck
 from proreus.queue.in_flight import InFlightPods
+from proreus.queue.pending_pods import PendingPods
 from proreus.queue.pod_group_queue import PodGroupQueue
 from proreus.queue.pre_enqueue import PreEnqueuePlugins
-from proreus.queue.pre_queueing_hints import NamedPods
 from proreus.queue.queue_recorder import QueueRecorder
-from proreus.queue.queueing_hints import NO_MATCHES, QueueingHints, QueueingStrategy
+from proreus.queue.queueing_hints import QueueingHints, QueueingStrategy
 from proreus.queue.sub_queues import QueueOptions, SubQueues
 
 log = logs.logger(__name__)
 
-LEFT_OVER_FLUSH_SECONDS = 30
 PROFILES_CHANGED = ClusterEvent(ANY, ALL, label="ProfilesChanged")
 
 NO_PROFILES: Mapping[str, QueueProfile] = MappingProxyType({})
@@ -58,7 +58,7 @@ def _by_arrival(queued: QueuedPodInfo) -> float:
     return queued.timestamp
 
 
-class SchedulingQueue:
+class SchedulingQueue(PendingPods):
     """All pods of our profiles that are neither bound nor assumed.
 
     ``sort_key``: of the queueSort plugin. ``profiles``: by schedulerName. ``use_profiles`` replaces
@@ -78,64 +78,40 @@ class SchedulingQueue:
         forest: WorkloadForest | None = None,
     ) -> None:
         """``forest``: the pod groups, which are queued as a whole; None: pods are queued alone."""
+        self.on_ready: Callable[[], None] = lambda: None
         self._clock = clock
-        self._unschedulable_timeout = options.unschedulable_timeout_seconds
+        self._pod_lister = pod_lister
         self._generic_workload = options.generic_workload
         self._events = options.events
-        self._pre_queueing_hints = options.pre_queueing_hints
         self._bookkeeping_of_1_37 = options.bookkeeping_of_1_37
-        self._flushes_gated_pods = options.flushes_gated_pods
-        self._recorder = QueueRecorder(clock, metrics)
-        self._hints = QueueingHints(profiles, self._recorder)
-        self._in_flight = InFlightPods()
-        self._sub_queues = SubQueues(
-            clock,
-            sort_key,
-            self._in_flight,
-            PreEnqueuePlugins(profiles, self._recorder),
-            pod_lister,
-            self._recorder,
-            options,
+        recorder, in_flight = QueueRecorder(clock, metrics), InFlightPods()
+        self._hints = QueueingHints(profiles, recorder)
+        pre_enqueue_plugins = PreEnqueuePlugins(profiles, recorder)
+        sub_queues = SubQueues(
+            clock, sort_key, in_flight, pre_enqueue_plugins, pod_lister, recorder, options
         )
-        self._active = self._sub_queues.active
-        self._backoff = self._sub_queues.backoff
-        self._unschedulable = self._sub_queues.unschedulable
-        self.nominator = self._sub_queues.nominator
-        self.pod_groups = (
+        pod_groups = (
             None
             if forest is None
             else PodGroupQueue(
-                self._sub_queues,
+                sub_queues,
                 forest,
-                self._recorder,
+                self._hints,
+                recorder,
                 clock,
                 options.events,
                 self._notify_ready,
             )
         )
-        """The pods of groups; None: pods are queued one by one."""
-        self.on_ready: Callable[[], None] = lambda: None
-        self._next_left_over_flush = clock.monotonic()
-        self._expose_gauges()
-
-    def _expose_gauges(self) -> None:
-        metrics = self._recorder.metrics
-        # From 1.37 on, two states of pods of pod groups have a series in any case.
-        of_groups = {"incomplete": 0, "pending": 0} if metrics.counts_entities else {}
-        metrics.pending_pods.set_function(
-            lambda: {
-                (queue,): count for queue, count in (of_groups | self.pending_counts()).items()
-            }
-        )
-        metrics.queued_entities.set_function(
-            lambda: {
-                entity: count
-                for entity, count in self._sub_queues.entity_counts().items()
-                if entity in self._recorder.entered
-            }
-        )
-        metrics.inflight_events.set_function(
-            lambda: {(label,): count for label, count in self._in_flight.counts().items()}
+        super().__init__(sub_queues, in_flight, recorder, pod_groups)
+        self._moves = EventMoves(
+            sub_queues,
+            in_flight,
+            self._hints,
+            clock,
+            options,
+            # kube-scheduler cannot find the root of a named pod in a tree of groups yet.
+            names_pods=options.pre_queueing_hints and not (forest is not None and forest.composite),
         )
 
     # ---- from the watch ------------------------------------------------------------------------
@@ -171,7 +147,9 @@ class SchedulingQueue:
         if self._bookkeeping_of_1_37:
             self._forget_namesake(new)
         if self._is_group_pod(after):
-            self._update_group_pod(old, new, events)
+            assert self.pod_groups is not None
+            if not self.pod_groups.update(old, new, events):
+                self.add(new)
             return
         # A pod that is tried soon anyway is only sorted anew: its labels or priority may differ.
         queue: ActiveQueue | BackoffQueue
@@ -195,33 +173,16 @@ class SchedulingQueue:
         self._notify_ready()
 
     def _forget_namesake(self, pod: PodInfo) -> None:
-        """Forget a pod of the same name with another UID: this one starts anew."""
+        """Forget a pod of the same name with another UID, or group: this one starts anew."""
         known = self.get(pod.key)
-        if known is not None and known.uid != pod.uid:
+        # The apiserver lets no pod change its group; nor does a queue out of step repair itself.
+        if known is not None and (
+            known.uid != pod.uid or known.pod.spec.scheduling_group != pod.pod.spec.scheduling_group
+        ):
             self.delete(known.info)
 
     def _is_group_pod(self, pod: Pod) -> bool:
         return self.pod_groups is not None and pod.spec.scheduling_group is not None
-
-    def _update_group_pod(
-        self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]
-    ) -> None:
-        assert self.pod_groups is not None
-        queued = self.pod_groups.get(new.key)
-        if queued is None:
-            self.add(new)
-            return
-        queued.info = new
-        self.nominator.update(old, new)
-        group = self.pod_groups.group_of(new.pod)
-        if group is None or group.key not in self._unschedulable:
-            return
-        before = None if old is None else old.pod
-        for event in events:
-            strategy = self._hints.queueing_strategy(group, event, before, new.pod)
-            if self._sub_queues.requeue(group, strategy, event.label):
-                break
-        self._notify_ready()
 
     def delete(self, pod: PodInfo) -> None:
         """Forget a pod that is gone, or has a node now."""
@@ -248,58 +209,16 @@ class SchedulingQueue:
         event: ClusterEvent,
         old: Any,
         new: Any,
-        precheck: Callable[[QueuedPodInfo], bool] | None = None,
+        precheck: Precheck | None = None,
     ) -> None:
         """Move the pods that an event may help; ``precheck`` may exclude some.
 
         Visits only pods whose rejectors registered such an event. Hints see ``old`` and ``new``.
         """
-        # Not even pods in flight can need it: whatever rejects them did not register it.
-        if not event.wildcard and self._hints.matches_of(event) is NO_MATCHES:
-            return
-        candidates = self._hints.candidates_for(self._unschedulable, event, old, new)
-        named = self._hints.named_pods(event, old, new) if self._pre_queueing_hints else None
-        if named is not None:
-            candidates = [queued for queued in candidates if queued.key in named.candidates]
-        if precheck is not None:
-            candidates = [one for one in candidates if any(map(precheck, one.queued_pods))]
-        self._move(candidates, event, old, new, named)
-        # Replayed, it concerns any pod: what is named now may not be what is named then.
-        self._in_flight.record(event, old, new)
-        self._notify_ready()
-
-    def _move(
-        self,
-        candidates: Iterable[QueuedEntityInfo],
-        event: ClusterEvent,
-        old: Any,
-        new: Any,
-        named: NamedPods | None = None,
-    ) -> None:
-        for queued in candidates:
-            # A gated pod has not passed PreEnqueue: other plugins' events do not concern it yet.
-            if (
-                queued.gated
-                and not (event.wildcard and self._flushes_gated_pods)
-                and not self._hints.gating_plugin_registered(queued, event)
-            ):
-                continue
-            strategy = self._hints.queueing_strategy(queued, event, old, new, named)
-            if strategy is not QueueingStrategy.SKIP:
-                self._unschedulable.discard(queued.key)
-                self._sub_queues.requeue(queued, strategy, event.label)
+        if self._moves.move_all(event, old, new, precheck):
+            self._notify_ready()
 
     # ---- from the scheduling loop --------------------------------------------------------------
-
-    @property
-    def scheduling_cycle(self) -> int:
-        """How many pods have been popped."""
-        return self._active.scheduling_cycle
-
-    @property
-    def poppable(self) -> bool:
-        """Whether ``pop`` would return a pod or a group."""
-        return self._active.poppable
 
     def pop(self) -> QueuedEntityInfo | None:
         """Return the next pod and put it in flight, until ``done``; None when there is none.
@@ -308,9 +227,6 @@ class SchedulingQueue:
         """
         queued = self._active.pop()
         if queued is not None:
-            if isinstance(queued, QueuedPodGroupInfo):
-                assert self.pod_groups is not None
-                self.pod_groups.popped(queued)
             for pod in queued.queued_pods:
                 self.nominator.record_change(pod.uid)
         return queued
@@ -345,8 +261,6 @@ class SchedulingQueue:
             self._note_failure(queued)
             if self._is_group_pod(queued.pod):
                 assert self.pod_groups is not None
-                # First: its group, to which it returns, may be popped at once.
-                self._in_flight.done(queued.uid)
                 self.pod_groups.add(queued)
                 return
             self._sub_queues.requeue(queued, self._after_failure(queued), SCHEDULE_ATTEMPT_FAILURE)
@@ -384,9 +298,8 @@ class SchedulingQueue:
         """
         in_flight: Mapping[str, PodInfo] | None = None
         for key in keys:
-            if self.pod_groups is not None and (pod := self.pod_groups.get(key)) is not None:
-                group = self.pod_groups.group_of(pod.pod)
-                key = key if group is None else group.key
+            if self.pod_groups is not None and self.pod_groups.activate(self._pod_lister(key)):
+                continue
             queued = self._unschedulable.get(key)
             if queued is not None:
                 self._sub_queues.move_to_active(queued, FORCE_ACTIVATE.label)
@@ -405,9 +318,7 @@ class SchedulingQueue:
     def flush(self) -> None:
         """Flush what is due. To be called at every whole second of the clock."""
         self.flush_backoff_completed()
-        now = self._clock.monotonic()
-        if now >= self._next_left_over_flush:
-            self._next_left_over_flush = now + LEFT_OVER_FLUSH_SECONDS
+        if self._moves.flush_left_over_is_due():
             self.flush_unschedulable_left_over()
 
     def flush_backoff_completed(self) -> None:
@@ -420,26 +331,7 @@ class SchedulingQueue:
 
     def flush_unschedulable_left_over(self) -> None:
         """Move pods that have waited too long for an event. To be called every 30 seconds."""
-        # A safety net for hints that miss an event. kube-scheduler counts the pods that needed it
-        # (pod_scheduled_after_flush_total).
-        now = self._clock.monotonic()
-        latest = now - self._unschedulable_timeout
-        # A pod that stays, because it is gated again, is flushed again after the same time. Up to
-        # 1.36 such pods were not flushed.
-        left_over = [
-            queued
-            for queued in self._unschedulable.pods()
-            if max(queued.timestamp, queued.flush_timestamp) < latest
-        ]
-        for queued in left_over:
-            queued.was_flushed_from_unschedulable = True
-            for pod in queued.queued_pods:
-                pod.was_flushed_from_unschedulable = True
-            if self._flushes_gated_pods:
-                queued.flush_timestamp = now
-        if left_over:
-            self._move(left_over, UNSCHEDULABLE_TIMEOUT, None, None)
-            self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
+        if self._moves.flush_left_over():
             self._notify_ready()
 
     # ---- changed configuration -----------------------------------------------------------------
@@ -452,7 +344,7 @@ class SchedulingQueue:
         All pods are tried again, as after a restart: their rejectors may be disabled now.
         """
         self._sub_queues.pre_enqueue_plugins = PreEnqueuePlugins(profiles, self._recorder)
-        self._hints = QueueingHints(profiles, self._recorder)
+        self._hints.use_profiles(profiles)
         self._active.set_sort_key(sort_key)
         self._backoff.set_sort_key(sort_key)
         for queued in self._unschedulable.pods():
@@ -470,64 +362,3 @@ class SchedulingQueue:
     def _notify_ready(self) -> None:
         if self._active.poppable:
             self.on_ready()
-
-    # ---- inspection ----------------------------------------------------------------------------
-
-    def get(self, key: str) -> QueuedPodInfo | None:
-        """Return a waiting pod by ``namespace/name``."""
-        return self._sub_queues.get(key)
-
-    def active_pods(self) -> list[QueuedPodInfo]:
-        """Return the active pods in the order of their pops."""
-        return _pods_of(self._active.pods())
-
-    def backoff_pods(self) -> list[QueuedPodInfo]:
-        """Return the pods that back off: rejected ones by expiration, then the others."""
-        return _pods_of(self._backoff.pods())
-
-    def unschedulable_pods(self) -> list[QueuedPodInfo]:
-        """Return the pods that wait for an event, without gated ones."""
-        return _pods_of(queued for queued in self._unschedulable.pods() if not queued.gated)
-
-    def gated_pods(self) -> list[QueuedPodInfo]:
-        """Return the pods that a PreEnqueue plugin gates."""
-        return _pods_of(queued for queued in self._unschedulable.pods() if queued.gated)
-
-    def pending_counts(self) -> dict[str, int]:
-        """Return how many pods wait in each queue, by kube-scheduler's queue names."""
-        counts = self._sub_queues.counts()
-        if (groups := self.pod_groups) is not None:
-            counts |= {"incomplete": len(groups.incomplete), "pending": len(groups.pending)}
-        return counts
-
-    @property
-    def in_flight_count(self) -> int:
-        """How many pods are being scheduled, or bound."""
-        return len(self._in_flight)
-
-    def keys(self) -> list[str]:
-        """Return the ``namespace/name`` of all pods that wait: O(n)."""
-        return self._sub_queues.keys()
-
-    def is_in_flight(self, uid: str) -> bool:
-        """Return whether a pod was popped and its attempt has not ended."""
-        return uid in self._in_flight
-
-    def in_flight_keys(self) -> Iterable[str]:
-        """Return the ``namespace/name`` of each: O(n)."""
-        return self._in_flight.by_key().keys()
-
-    def history(self, key: str) -> list[str]:
-        """Return the recent history of a pod in the queue, oldest first."""
-        return self._recorder.history(key)
-
-    def validate(self) -> None:
-        """Assert all invariants; for tests."""
-        self._sub_queues.validate()
-        self._in_flight.validate()
-        if self.pod_groups is not None:
-            self.pod_groups.validate()
-
-
-def _pods_of(entities: Iterable[QueuedEntityInfo]) -> list[QueuedPodInfo]:
-    return [pod for queued in entities for pod in queued.queued_pods]

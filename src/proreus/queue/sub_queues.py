@@ -92,10 +92,10 @@ class SubQueues:
             options.pop_from_backoff,
         )
         early = self.backoff if options.pop_from_backoff else None
-        self.active = ActiveQueue(sort_key, in_flight, early, recorder)
-        self.unschedulable = UnschedulablePods()
         self.group_pods: dict[str, QueuedPodInfo] = {}
         """All pods of groups that wait, by ``namespace/name`` (kept by ``pod_group_queue``)."""
+        self.active = ActiveQueue(sort_key, in_flight, early, recorder, self.group_pods)
+        self.unschedulable = UnschedulablePods()
         self.nominator = Nominator(
             pod_lister, self.get, keeps_nowhere=not options.bookkeeping_of_1_37
         )
@@ -169,10 +169,20 @@ class SubQueues:
             for type_ in types
         }
 
-    def requeue(self, queued: QueuedEntityInfo, strategy: QueueingStrategy, label: str) -> bool:
-        """Put a pod where its strategy says; return whether it is active or backs off now."""
+    def requeue(
+        self,
+        queued: QueuedEntityInfo,
+        strategy: QueueingStrategy,
+        label: str,
+        *,
+        is_new: bool = False,
+    ) -> bool:
+        """Put a pod where its strategy says; return whether it is active or backs off now.
+
+        ``is_new``: it counts as an entity that enters the queue, wherever it goes.
+        """
         # Named before a costly pod is sent to back-off: kube-scheduler has no such pods.
-        decided = _QUEUE_OF[strategy]
+        decided = "" if is_new else _QUEUE_OF[strategy]
         if strategy is QueueingStrategy.SKIP:
             self._add_unschedulable(queued, label, decided)
             return False
@@ -225,8 +235,7 @@ class SubQueues:
         """Count a pod or group that has entered a queue."""
         self._recorder.record_entity(queue, label, decided, gated=gated, entity=queued.type)
         if isinstance(queued, QueuedPodGroupInfo):
-            count = len(queued.queued_pods)
-            self._recorder.record_incoming_group(queue, label, count, queued.key)
+            self._recorder.record_incoming_group(queue, label, queued.size, queued.key)
             return
         # A nominated pod that is queued counts with its requests, one that is not as an empty stub
         # (Nominator.nominated_pods): every move changes what Filter sees of its node.
@@ -246,7 +255,7 @@ class SubQueues:
         self.pre_enqueue_plugins.run(queued)
         if queued.gated:
             # It is not tried now, so a later attempt is not due to the flush.
-            queued.was_flushed_from_unschedulable = False
+            queued.set_was_flushed_from_unschedulable(False)
             self._add_unschedulable(queued, label, decided)
         return not queued.gated
 
@@ -278,4 +287,4 @@ def is_group_key(key: str) -> bool:
 
 def count_pods(entities: Iterable[QueuedEntityInfo]) -> int:
     """Return how many pods there are in some pods and groups."""
-    return sum(len(queued.queued_pods) for queued in entities)
+    return sum(queued.size for queued in entities)

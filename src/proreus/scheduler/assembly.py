@@ -170,9 +170,9 @@ class Assembly:
         kinds: dict[str, Resource[Any]] = {POD_GROUP: POD_GROUPS}
         if composite:
             kinds[COMPOSITE_POD_GROUP] = COMPOSITE_POD_GROUPS
-        forest, queue = self._core.cache.workload_forest, self._core.queue
+        queue = self._core.queue
         for name, resource in kinds.items():
-            handlers = PodGroupHandlers(name, forest, queue, self._environment.metrics)
+            handlers = PodGroupHandlers(name, queue, self._environment.metrics)
             self._environment.stores.add_handler(resource, handlers)
             self._handled_kinds.add(name)
 

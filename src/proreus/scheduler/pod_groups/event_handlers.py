@@ -1,4 +1,4 @@
-"""From watch events of PodGroups and CompositePodGroups to the forest and the queue."""
+"""From watch events of PodGroups and CompositePodGroups to the queue, which keeps their forest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from proreus.framework.events import (
     UPDATE,
     ClusterEvent,
 )
-from proreus.framework.workload_forest import WorkloadForest
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.scheduling import CompositePodGroup, PodGroup
 from proreus.queue.scheduling_queue import SchedulingQueue
@@ -31,14 +30,12 @@ class PodGroupHandlers:
     def __init__(
         self,
         resource: str,
-        forest: WorkloadForest,
         queue: SchedulingQueue,
         metrics: SchedulerMetrics,
     ) -> None:
         """``resource``: of the events, ``POD_GROUP`` or ``COMPOSITE_POD_GROUP``."""
         assert resource in (POD_GROUP, COMPOSITE_POD_GROUP)
         assert queue.pod_groups is not None
-        self._forest = forest
         self._queue = queue
         self._pod_groups = queue.pod_groups
         self._seconds = metrics.event_handling_duration_seconds
@@ -49,8 +46,7 @@ class PodGroupHandlers:
     def on_add(self, group: G) -> None:
         """A group appeared."""
         started = perf_counter()
-        self._forest.put(group)
-        self._pod_groups.group_added(group.key)
+        self._pod_groups.add_group(group)
         self._move(self._added, None, group, started)
 
     def on_update(self, old: G, new: G) -> None:
@@ -59,14 +55,13 @@ class PodGroupHandlers:
         if old.metadata.resource_version == new.metadata.resource_version != "":
             return
         started = perf_counter()
-        self._forest.put(new)
-        self._pod_groups.group_updated(new.key)
+        self._pod_groups.update_group(old, new)
         self._move(self._updated, old, new, started)
 
     def on_delete(self, group: G, final_state_unknown: bool = False) -> None:
         """A group is gone."""
         started = perf_counter()
-        self._pod_groups.group_deleted(group)
+        self._pod_groups.delete_group(group)
         self._move(self._deleted, group, None, started)
 
     def _move(self, event: ClusterEvent, old: G | None, new: G | None, started: float) -> None:

@@ -1,0 +1,122 @@
+"""Moves of unschedulable pods: by events of the cluster, and by the flush of those that wait long.
+
+kube-scheduler's ``moveAllToActiveOrBackoffQueue`` and ``flushUnschedulableEntitiesLeftover``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from proreus.clock import Clock
+from proreus.framework.events import UNSCHEDULABLE_TIMEOUT, ClusterEvent
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedEntityInfo
+from proreus.queue.in_flight import InFlightPods
+from proreus.queue.pre_queueing_hints import NamedPods
+from proreus.queue.queueing_hints import NO_MATCHES, QueueingHints, QueueingStrategy
+from proreus.queue.sub_queues import QueueOptions, SubQueues
+
+LEFT_OVER_FLUSH_SECONDS = 30
+
+Precheck = Callable[[QueuedPodInfo], bool]
+
+
+class EventMoves:
+    """Moves pods and groups from ``unschedulable`` to ``active`` or ``backoff``.
+
+    ``names_pods``: whether plugins may name the pods that an event concerns.
+    """
+
+    def __init__(
+        self,
+        sub_queues: SubQueues,
+        in_flight: InFlightPods,
+        hints: QueueingHints,
+        clock: Clock,
+        options: QueueOptions,
+        *,
+        names_pods: bool,
+    ) -> None:
+        self._sub_queues = sub_queues
+        self._unschedulable = sub_queues.unschedulable
+        self._in_flight = in_flight
+        self._hints = hints
+        self._clock = clock
+        self._timeout = options.unschedulable_timeout_seconds
+        self._flushes_gated_pods = options.flushes_gated_pods
+        self._names_pods = names_pods
+        self._next_left_over_flush = clock.monotonic()
+
+    def move_all(self, event: ClusterEvent, old: Any, new: Any, precheck: Precheck | None) -> bool:
+        """Move what an event may help; return whether a plugin registered it at all."""
+        # Not even pods in flight can need it: whatever rejects them did not register it.
+        if not event.wildcard and self._hints.matches_of(event) is NO_MATCHES:
+            return False
+        candidates = self._hints.candidates_for(self._unschedulable, event, old, new)
+        named = self._hints.named_pods(event, old, new) if self._names_pods else None
+        if named is not None or precheck is not None:
+            candidates = [one for one in candidates if _concerns(one, named, precheck)]
+        self._move(candidates, event, old, new, named)
+        # Replayed, it concerns any pod: what is named now may not be what is named then.
+        self._in_flight.record(event, old, new)
+        return True
+
+    def _move(
+        self,
+        candidates: Iterable[QueuedEntityInfo],
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+        named: NamedPods | None = None,
+    ) -> None:
+        for queued in candidates:
+            # A gated pod has not passed PreEnqueue: other plugins' events do not concern it yet.
+            if (
+                queued.gated
+                and not (event.wildcard and self._flushes_gated_pods)
+                and not self._hints.gating_plugin_registered(queued, event)
+            ):
+                continue
+            strategy = self._hints.queueing_strategy(queued, event, old, new, named)
+            if strategy is not QueueingStrategy.SKIP:
+                self._unschedulable.discard(queued.key)
+                self._sub_queues.requeue(queued, strategy, event.label)
+
+    def flush_left_over_is_due(self) -> bool:
+        """Return whether 30 seconds have passed since this was last true."""
+        now = self._clock.monotonic()
+        if now < self._next_left_over_flush:
+            return False
+        self._next_left_over_flush = now + LEFT_OVER_FLUSH_SECONDS
+        return True
+
+    def flush_left_over(self) -> bool:
+        """Move what has waited too long for an event; return whether there was something."""
+        # A safety net for hints that miss an event. kube-scheduler counts the pods that needed it
+        # (pod_scheduled_after_flush_total).
+        now = self._clock.monotonic()
+        latest = now - self._timeout
+        # A pod that stays, because it is gated again, is flushed again after the same time. Up to
+        # 1.36 such pods were not flushed.
+        left_over = [
+            queued
+            for queued in self._unschedulable.pods()
+            if max(queued.timestamp, queued.flush_timestamp) < latest
+        ]
+        for queued in left_over:
+            queued.set_was_flushed_from_unschedulable(True)
+            if self._flushes_gated_pods:
+                queued.flush_timestamp = now
+        if left_over:
+            self._move(left_over, UNSCHEDULABLE_TIMEOUT, None, None)
+            self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
+        return bool(left_over)
+
+
+def _concerns(queued: QueuedEntityInfo, named: NamedPods | None, precheck: Precheck | None) -> bool:
+    """Return whether an event concerns a pod, or one of a group's: a named one, if any are."""
+    return any(
+        (named is None or pod.key in named.candidates) and (precheck is None or precheck(pod))
+        for pod in queued.queued_pods
+    )
