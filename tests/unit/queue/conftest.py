@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +14,21 @@ from proreus.framework.event_registrations import EventRegistration, PreEnqueue
 from proreus.framework.events import ClusterEvent
 from proreus.framework.pod_events import PodEvents
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.framework.status import Status
+from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.kubernetes_version import DEFAULT_VERSION, V1_37, KubernetesVersion
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ObjectMeta
-from proreus.objects.pod import Pod, PodSpec, PodStatus, SchedulingGate
+from proreus.objects.pod import Pod, PodSchedulingGroup, PodSpec, PodStatus, SchedulingGate
+from proreus.objects.scheduling import (
+    CompositePodGroup,
+    CompositePodGroupSpec,
+    PodGroup,
+    PodGroupSpec,
+)
 from proreus.queue import SchedulingQueue
+from proreus.queue.pod_group_queue import PodGroupQueue
 from proreus.queue.sub_queues import QueueOptions
 
 PROFILE = "default-scheduler"
@@ -47,6 +57,7 @@ def make_pod(
     profile: str = PROFILE,
     nominated: str = "",
     node: str = "",
+    group: str = "",
 ) -> PodInfo:
     return PodInfo(
         Pod(
@@ -57,10 +68,36 @@ def make_pod(
                 scheduler_name=profile,
                 priority=priority,
                 node_name=node,
+                scheduling_group=PodSchedulingGroup(pod_group_name=group) if group else None,
                 scheduling_gates=tuple(SchedulingGate(name=gate) for gate in pre_enqueue_plugins),
             ),
             status=PodStatus(nominated_node_name=nominated),
         )
+    )
+
+
+def make_pod_group(
+    name: str = "g", *, parent: str | None = None, priority: int = 0, uid: str = "", age: int = 0
+) -> PodGroup:
+    return PodGroup(
+        metadata=_group_metadata(name, uid, age),
+        spec=PodGroupSpec(priority=priority, parent_composite_pod_group_name=parent),
+    )
+
+
+def make_composite(
+    name: str = "c", *, parent: str | None = None, priority: int = 0, uid: str = "", age: int = 0
+) -> CompositePodGroup:
+    return CompositePodGroup(
+        metadata=_group_metadata(name, uid, age),
+        spec=CompositePodGroupSpec(priority=priority, parent_composite_pod_group_name=parent),
+    )
+
+
+def _group_metadata(name: str, uid: str, age: int) -> ObjectMeta:
+    created = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) - datetime.timedelta(seconds=age)
+    return ObjectMeta(
+        name=name, namespace="default", uid=uid or f"uid-{name}", creation_timestamp=created
     )
 
 
@@ -69,7 +106,7 @@ def scheduling_gates(pod: PodInfo) -> Status | None:
 
 
 def by_priority(queued: QueuedPodInfo) -> Any:
-    return (-queued.info.priority, queued.timestamp)
+    return (-queued.priority, queued.timestamp)
 
 
 def names(pods: list[QueuedPodInfo]) -> list[str]:
@@ -81,7 +118,14 @@ class QueueHarness:
 
     pod = staticmethod(make_pod)
 
-    def __init__(self, version: KubernetesVersion = DEFAULT_VERSION, **options: Any) -> None:
+    def __init__(
+        self,
+        version: KubernetesVersion = DEFAULT_VERSION,
+        forest: WorkloadForest | None = None,
+        **options: Any,
+    ) -> None:
+        """``forest``: pods of groups wait as one."""
+        self.forest = forest
         self.clock = FakeClock(START)
         self.profile = Profile(pre_enqueue={"SchedulingGates": scheduling_gates})
         self.listed: dict[str, Pod] = {}
@@ -108,12 +152,39 @@ class QueueHarness:
                 pod_lister=self.listed.get,
                 options=self._options,
                 metrics=self.metrics,
+                forest=self.forest,
             )
             self._queue.on_ready = self._count_wake
         return self._queue
 
     def _count_wake(self) -> None:
         self.wakes += 1
+
+    @property
+    def pod_groups(self) -> PodGroupQueue:
+        """The part of the queue for pods of groups."""
+        assert self.queue.pod_groups is not None
+        return self.queue.pod_groups
+
+    def add_groups(self, *groups: Group) -> None:
+        for group in groups:
+            self.pod_groups.add_group(group)
+
+    def pop_group(self) -> QueuedPodGroupInfo:
+        group = self.queue.pop()
+        assert isinstance(group, QueuedPodGroupInfo)
+        return group
+
+    def end_attempt(self, group: QueuedPodGroupInfo, status: Status | None, *failed: str) -> None:
+        """End the attempt of a group: pods in ``failed`` were rejected, the others are bound."""
+        for queued in group.queued_pods:
+            if queued.info.name in failed:
+                queued.unschedulable_plugins = {"Fit"}
+                self.queue.add_unschedulable(queued)
+            else:
+                self.queue.done(queued.uid)
+        self.pod_groups.add_attempted(group, status)
+        self.queue.validate()
 
     def add(self, *pods: PodInfo) -> None:
         for pod in pods:
@@ -122,7 +193,7 @@ class QueueHarness:
 
     def pop(self) -> QueuedPodInfo:
         queued = self.queue.pop()
-        assert queued is not None
+        assert isinstance(queued, QueuedPodInfo)
         return queued
 
     def reject(
@@ -150,18 +221,21 @@ class QueueHarness:
             "unschedulable": names(self.queue.unschedulable_pods()),
             "gated": names(self.queue.gated_pods()),
         }
+        if (groups := self.queue.pod_groups) is not None:
+            found["incomplete"] = names([*groups.incomplete])
+            found["pending"] = names([*groups.pending])
         return {place: pods for place, pods in found.items() if pods}
 
     def incoming(self) -> dict[tuple[str, ...], float]:
         """Entries by (queue, event)."""
         return dict(self.metrics.queue_incoming_pods_total.values())
 
-    def incoming_entities(self) -> dict[tuple[str, ...], float]:
+    def incoming_entities(self, kind: str = "pod") -> dict[tuple[str, ...], float]:
         """Entries of entities by (queue, event)."""
         return {
             labels[:2]: value
             for labels, value in self.metrics.queue_incoming_entities_total.values()
-            if labels[2] == "pod"
+            if labels[2] == kind
         }
 
     def entities(self) -> dict[str, float]:
@@ -187,6 +261,22 @@ def harness() -> QueueHarness:
 @pytest.fixture
 def make_harness() -> type[QueueHarness]:
     return QueueHarness
+
+
+@pytest.fixture
+def grouped() -> QueueHarness:
+    """A queue of 1.37 with pod groups."""
+    return QueueHarness(V1_37, WorkloadForest(composite=True))
+
+
+@pytest.fixture
+def pod_group() -> Callable[..., PodGroup]:
+    return make_pod_group
+
+
+@pytest.fixture
+def composite() -> Callable[..., CompositePodGroup]:
+    return make_composite
 
 
 @pytest.fixture
