@@ -16,7 +16,7 @@ from proreus.objects.scheduling import PodGroup
 NAMES = st.sampled_from("abcdefgh")
 GROUPS = st.sampled_from(("g1", "g2", "g3"))
 COMPOSITES = st.sampled_from(("c1", "c2", "c3"))
-PARENTS = st.sampled_from((None, "c1", "c2", "c3"))
+PARENTS = st.sampled_from((None, None, None, "c1", "c2", "c3"))
 GATES_ELIMINATED = ClusterEvent(ev.TARGET_POD, ev.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
 STATUSES = (None, Status.unschedulable("no"), Status.error("broken"))
 IN_FLIGHT = "in flight"
@@ -42,12 +42,15 @@ def test_nothing_is_lost(make_harness, pod, pod_group, composite):
             self.groups = {}
             self.tried = None  # the group that was popped, whose attempt has not ended
             self.generation = 0
+            self._put(pod_group("g1"))
+            self._put(pod_group("g2", parent="c1"))
+            self._put(composite("c1"))
 
         # ---- pods ----
 
         @rule(
             name=NAMES,
-            group=st.one_of(st.just(""), GROUPS, GROUPS),
+            group=st.sampled_from(("", "g1", "g1", "g2", "g2", "g3")),
             priority=st.integers(0, 1),
             gated=st.booleans(),
         )
