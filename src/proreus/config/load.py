@@ -24,6 +24,7 @@ from proreus.config.types import (
 )
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import Change
 
 __all__ = ["PluginCatalog", "default_configuration", "load", "load_file", "parse", "read_file"]
 
@@ -43,7 +44,7 @@ def load(
     """
     gates = gates or FeatureGates()
     document = Document(source) if isinstance(source, Mapping) else read(source)
-    written = parse(document, catalog, source)
+    written = parse(document, catalog, source, gates)
     config = set_defaults(written, catalog, gates)
     if override is not None:
         config = override(config)
@@ -83,14 +84,17 @@ def default_configuration(
 
 
 def parse(
-    document: Document, catalog: PluginCatalog, body: str | bytes | Mapping[str, Any]
+    document: Document,
+    catalog: PluginCatalog,
+    body: str | bytes | Mapping[str, Any],
+    gates: FeatureGates,
 ) -> SchedulerConfiguration:
     """Decode a document, plugin arguments included; only constant defaults are filled in.
 
     ``body`` is the document's source, for error texts.
     """
     config, unknown = decode_configuration(document.data, _shown(body), catalog)
-    strict_errors = document.strict_errors + unknown
+    strict_errors = document.strict_errors + unknown + _unknown_in_version(config, gates)
     profiles = []
     for index, profile in enumerate(config.profiles):
         decoded, more = _decode_plugin_config(f".profiles[{index}]", profile, catalog)
@@ -99,6 +103,17 @@ def parse(
     if strict_errors:
         raise StrictDecodingError(strict_errors)
     return config.model_copy(update={"profiles": tuple(profiles)})
+
+
+def _unknown_in_version(config: SchedulerConfiguration, gates: FeatureGates) -> tuple[str, ...]:
+    """Return one text for each field that the emulated version does not have yet."""
+    if gates.includes(Change.POD_GROUP_ENTITIES):
+        return ()
+    return tuple(
+        f'unknown field "profiles[{index}].plugins.podGroupPostFilter"'
+        for index, profile in enumerate(config.profiles)
+        if "pod_group_post_filter" in profile.plugins.model_fields_set
+    )
 
 
 def _shown(body: str | bytes | Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from proreus.config.load import default_configuration, load, load_file
 from proreus.config.types import Extender, LeaderElection, PluginArgs
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import V1_37
 from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 
@@ -281,3 +282,20 @@ def test_files(tmp_path, catalog):
     with pytest.raises(ConfigError) as caught:
         load_file("/nope/x", catalog)
     assert str(caught.value) == "open /nope/x: no such file or directory"
+
+
+POD_GROUP_POST_FILTER = (
+    HEAD + "profiles: [{plugins: {podGroupPostFilter: {disabled: [{name: DefaultPreemption}]}}}]"
+)
+
+
+def test_1_36_does_not_know_pod_group_post_filter(catalog):
+    assert 'unknown field "profiles[0].plugins.podGroupPostFilter"' in refusal(
+        POD_GROUP_POST_FILTER, catalog
+    )
+
+
+def test_1_37_knows_pod_group_post_filter(catalog):
+    config = load(POD_GROUP_POST_FILTER, catalog, FeatureGates(emulation_version=V1_37))
+    plugins = config.profiles[0].plugins.pod_group_post_filter
+    assert [ref.name for ref in plugins.disabled] == ["DefaultPreemption"]

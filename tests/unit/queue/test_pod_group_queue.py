@@ -112,7 +112,7 @@ def test_flushed_and_gated_again(make_harness, pod, pod_group):
 
 @pytest.mark.parametrize("composite_groups", [False, True])
 def test_named_pods_move_their_group(make_harness, pod, pod_group, composite_groups):
-    """Plugins name pods, and a gated group moves for any of them; with trees, names do not count."""
+    """Plugins name pods: a gated group moves for any of them; with trees, names do not count."""
     harness = make_harness(
         V1_37, WorkloadForest(composite=composite_groups), pre_queueing_hints=True
     )

@@ -20,6 +20,7 @@ from proreus.config.types import (
 )
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import V1_37
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 from proreus.runtime.expansion import POINTS, expand, expand_all
 
@@ -33,6 +34,7 @@ PLUGINS = {
     "S": "score",
     "G1": "placementGenerate",
     "G2": "placementGenerate placementScore",
+    "P": "podGroupPostFilter filter",
     "NodeResourcesFit": "filter score",
 }
 
@@ -261,3 +263,25 @@ def test_no_warning_where_nobody_asks_for_them(caplog):
     with caplog.at_level(logging.WARNING):
         expand_all(load(source, Small()), Small(), FeatureGates())
     assert not caplog.records
+
+
+IN_1_37 = FeatureGates(emulation_version=V1_37)
+
+
+def test_pod_group_post_filter_is_a_point_of_1_37():
+    assert "podGroupPostFilter" not in expanded("Sort Bind P").points
+    result = expand(profile("Sort Bind P"), Catalog(), IN_1_37)
+    assert set(result.points) == set(POINTS)
+    assert result.points["podGroupPostFilter"] == ("P",)
+
+
+def test_pod_group_post_filter_may_be_disabled_alone():
+    disabled = profile("Sort Bind P", pod_group_post_filter=("", "P"))
+    result = expand(disabled, Catalog(), IN_1_37)
+    assert result.points["podGroupPostFilter"] == ()
+    assert result.points["filter"] == ("P",)
+
+
+def test_plugin_that_is_no_pod_group_post_filter():
+    with pytest.raises(ConfigError, match='plugin "A" does not extend PodGroupPostFilterPlugin'):
+        expand(profile("Sort Bind", pod_group_post_filter="A"), Catalog(), IN_1_37)
