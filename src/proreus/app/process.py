@@ -98,6 +98,7 @@ class Process:
             wait_until_idle=self._dispatcher.wait_until_idle,
             rate_limiter=_rate(connection),
             window=window,
+            kubernetes_version=options.feature_gates.emulation_version,
         )
         sent_whole = whole_types(config.extenders)
         self._stores = InformerFactory(

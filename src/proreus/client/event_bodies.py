@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from proreus.kubernetes_version import KubernetesVersion
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import JsonObject, Resource
 from proreus.objects.pod import Pod
@@ -47,14 +48,18 @@ class ObjectReference:
         return {key: value for key, value in fields.items() if value}
 
 
-def reference_to(obj: Pod | PodGroup | CompositePodGroup) -> ObjectReference:
-    """Return the reference to an object, with its current resourceVersion."""
+def reference_to(
+    obj: Pod | PodGroup | CompositePodGroup, kubernetes_version: KubernetesVersion
+) -> ObjectReference:
+    """Return the reference to an object as a Kubernetes version serves it, with its current
+    resourceVersion."""
     meta = obj.metadata
     kind: Resource[Any] = PODS
     if not isinstance(obj, Pod):
         kind = POD_GROUPS if isinstance(obj, PodGroup) else COMPOSITE_POD_GROUPS
     names = kind.kind, meta.name, meta.namespace, meta.uid
-    return ObjectReference(*names, kind.api_version, meta.resource_version)
+    api_version = kind.as_of(kubernetes_version).api_version
+    return ObjectReference(*names, api_version, meta.resource_version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient
 from proreus.clock import Clock, RealClock
 from proreus.errors import ApiError, Conflict, NotFound
+from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.objects.kinds import EVENTS, EVENTS_V1
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
@@ -94,7 +95,8 @@ class EventRecorder:
     """Records Events; ``run`` writes them. ``dropped`` counts those that found the queue full.
 
     ``wait_until_idle(seconds)`` returns when no write of higher priority is in flight, or after
-    that time. ``capacity`` is the length of the queue.
+    that time. ``capacity`` is the length of the queue. ``kubernetes_version``: its API
+    versions are those of the objects that Events refer to.
     """
 
     def __init__(
@@ -108,8 +110,10 @@ class EventRecorder:
         capacity: int = 50_000,
         hostname: str | None = None,
         rng: random.Random | None = None,
+        kubernetes_version: KubernetesVersion = DEFAULT_VERSION,
     ) -> None:
         self._client = client
+        self._kubernetes_version = kubernetes_version
         self._clock = clock or RealClock()
         self._idle = wait_until_idle
         self._capacity = capacity
@@ -147,8 +151,9 @@ class EventRecorder:
         related: Pod | PodGroup | CompositePodGroup | None = None,
     ) -> None:
         """Record an Event about a pod; ``controller`` is the profile's scheduler name."""
-        secondary = None if related is None else reference_to(related)
-        about = reference_to(regarding)
+        version = self._kubernetes_version
+        secondary = None if related is None else reference_to(related, version)
+        about = reference_to(regarding, version)
         self.event_about(about, event_type, reason, action, note, controller, secondary)
 
     def event_about(

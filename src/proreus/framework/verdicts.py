@@ -152,6 +152,16 @@ class Verdicts:
             part.ids = self.ids[rows]
         return part
 
+    def scatter(self, rows: Rows, size: int) -> Verdicts:
+        """Return independent verdicts of ``size`` rows: these ones at ``rows``, the others pass."""
+        whole = Verdicts(size, self.plugin)
+        whole.statuses = list(self.statuses)
+        whole._id_by_status = dict(self._id_by_status)
+        if self.ids is not None:
+            whole.ids = np.zeros(size, dtype=np.int32)
+            whole.ids[rows] = self.ids
+        return whole
+
     def copy(self) -> Verdicts:
         """Return an independent copy."""
         other = Verdicts(self.size, self.plugin)

@@ -1,6 +1,7 @@
 """findNodesThatPassFilters: the search for nodes that can take a pod.
 
     find ─► _find_in_rows                PreFilter named the nodes: run all filters on those rows
+         ├► _find_in_placement           a placement of the pod's group: cached verdicts, its rows
          └► _find_in_table
               ├► EquivalenceCache        row-local plugins: cached verdicts, merged
               ├► run_filter_plugin       columnar plugins that look across nodes: one call each
@@ -8,8 +9,7 @@
               └► _with_nominated         nodes with nominated pods: filtered again with those pods
     check_node                           one node: the pod's own nominated node, tried first
 
-Shared: the equivalence class's verdicts are the search's result as they are, unless another plugin
-rejects a node; nothing is copied then. Invalidated: see ``equivalence_cache``.
+Shared: see ``feasible_nodes``. Invalidated: see ``equivalence_cache``.
 
 Example: 5,000 nodes, a plugin of one's own with ``filter`` only, percentageOfNodesToScore 0. The
 walk starts where the last one stopped and ends at the 501st feasible node (10 % of 5,000, plus the
@@ -18,11 +18,11 @@ one that is not counted); the next pod's walk starts there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
+from proreus.errors import PluginError
 from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
@@ -31,7 +31,7 @@ from proreus.framework.plugin import FilterPlugin, Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.runtime.equivalence_cache import EquivalenceClass
+from proreus.runtime.feasible_nodes import FeasibleNodes
 from proreus.runtime.node_points import (
     filter_function,
     override_verdict,
@@ -46,97 +46,6 @@ from proreus.runtime.profile import Profile
 
 _MIN_FEASIBLE_NODES_TO_FIND = 100
 _MIN_FEASIBLE_PERCENTAGE = 5
-
-
-@dataclass(slots=True)
-class FeasibleNodes:
-    """The nodes that passed the filters, and the verdicts of the others.
-
-    ``verdicts``: by row of the whole table. ``evaluated``: the rows that were filtered; None = all.
-    ``equivalence_class``: the cached results for the pod's ``signatures``; None if they were not
-    used. ``rejected_by_extender``: HTTP extenders rejected nodes. ``without_pods``: extenders
-    returned the other nodes as objects, which kube-scheduler takes for nodes without pods.
-    """
-
-    verdicts: Verdicts
-    evaluated: Rows | None
-    equivalence_class: EquivalenceClass | None
-    signatures: PodSignatures
-    _rows: Rows | None = None
-    rejected_by_extender: bool = False
-    without_pods: bool = False
-
-    @classmethod
-    def single(cls, table: NodeTable, row: int, pod: PodInfo) -> FeasibleNodes:
-        """Return the result of a search in which one node was filtered and can take the pod."""
-        rows = np.array([row], dtype=np.intp)
-        return cls(Verdicts(table.size), rows, None, PodSignatures(pod))
-
-    @property
-    def all_from_cache(self) -> bool:
-        """Whether the equivalence class has every verdict: no other plugin rejected a node."""
-        shared = self.equivalence_class
-        return shared is not None and self.verdicts is shared.verdicts
-
-    @property
-    def all_nodes_feasible(self) -> bool:
-        """Whether all nodes can take the pod, and ``rows`` are simply those of the table."""
-        return self.all_from_cache and self.count == self.verdicts.size
-
-    @property
-    def count(self) -> int:
-        """How many nodes can take the pod."""
-        shared = self.equivalence_class
-        if shared is not None and self.verdicts is shared.verdicts:
-            return shared.feasible_count
-        return len(self.rows)
-
-    @property
-    def rows(self) -> Rows:
-        """The rows of the nodes that can take the pod."""
-        if self._rows is None:
-            if self.evaluated is None:
-                self._rows = self.verdicts.passed_rows()
-            else:
-                self._rows = self.evaluated[self.evaluated_verdicts.passed()]
-        return self._rows
-
-    @property
-    def evaluated_verdicts(self) -> Verdicts:
-        """The verdicts of the rows that were filtered."""
-        return self.verdicts if self.evaluated is None else self.verdicts.take(self.evaluated)
-
-    def add_rejection(self, row: int, status: Status) -> None:
-        """Add the rejection of a row filtered by itself, unless the search filtered it too."""
-        if self.evaluated is not None and row not in self.evaluated:
-            self.verdicts.reject_row(row, status)
-            self.evaluated = np.append(self.evaluated, row)
-            self._rows = None
-
-    def after_extenders(
-        self, rows: list[int], rejected: Mapping[int, Status], without_pods: bool
-    ) -> FeasibleNodes:
-        """Return the result after HTTP extenders: the ``rows`` they kept, ``rejected`` the others.
-
-        A row that is in neither counts as not evaluated.
-        """
-        verdicts, evaluated = self.verdicts.copy(), self.evaluated
-        for row, status in rejected.items():
-            override_verdict(verdicts, row, status)
-        gone = set(self.rows.tolist()).difference(rows)
-        # kube-scheduler keeps the statuses that an extender gave a reason for; a node that it only
-        # drops from its list is in no status map, and so not in the failure message.
-        if silent := gone - rejected.keys():
-            everything = np.arange(verdicts.size) if evaluated is None else evaluated
-            evaluated = np.setdiff1d(everything, list(silent))
-        if evaluated is not None and rejected:
-            evaluated = np.union1d(evaluated, list(rejected))
-        kept = np.array(rows, dtype=np.intp)
-        # Cached scores were computed with the pods on the nodes; ``without_pods`` needs others.
-        equivalence_class = None if without_pods else self.equivalence_class
-        return FeasibleNodes(
-            verdicts, evaluated, equivalence_class, self.signatures, kept, bool(gone), without_pods
-        )
 
 
 class NodeSearch:
@@ -163,15 +72,23 @@ class NodeSearch:
         return np.roll(self._order(), -self.start_node_index)
 
     def find(
-        self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        names: frozenset[str] | None,
+        placement: Rows | None = None,
     ) -> FeasibleNodes:
-        """Filter all nodes, or those that PreFilter named; raises ``PluginError``.
+        """Filter all nodes, or those that PreFilter named, or the rows of a ``placement``.
 
-        A columnar plugin's Error about a row is that row's verdict: see ``raise_filter_error``.
+        Raises ``PluginError``. A columnar plugin's Error about a row is that row's verdict: see
+        ``raise_filter_error``.
         """
         self.start_node_index = self.next_start_node_index
         if names is not None:
-            return self._find_in_rows(profile, state, pod, names)
+            return self._find_in_rows(profile, state, pod, profile.table.rows_of(names))
+        if placement is not None:
+            return self._find_in_placement(profile, state, pod, placement)
         return self._find_in_table(profile, state, pod)
 
     def check_node(
@@ -199,14 +116,11 @@ class NodeSearch:
 
     def _find_in_table(self, profile: Profile, state: CycleState, pod: PodInfo) -> FeasibleNodes:
         table, signatures = profile.table, PodSignatures(pod)
-        filters = [p for p in profile.filter if p.name not in state.skip_filter]
-        signatures.sign(filters)
+        filters, cached_signatures, uncached = _cached_and_uncached(profile, state, signatures)
         # Cached plugins run on every node, also on nodes that another plugin rejects: the verdict
         # of a row can then be reused for a pod that differs in what the other plugin reads.
-        cached_signatures = {p: signatures[p] for p in filters if signatures[p] is not None}
         equivalence_class = profile.equivalence_cache.equivalence_class(cached_signatures)
         equivalence_class.refresh_filter(state, pod, table)
-        uncached = [p for p in filters if p not in cached_signatures]
         rejections_of: dict[Plugin, Verdicts] = {}
         per_node: list[FilterPlugin] = []
         for plugin in uncached:
@@ -299,25 +213,59 @@ class NodeSearch:
     # ---- some rows -----------------------------------------------------------------------------
 
     def _find_in_rows(
-        self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str]
+        self, profile: Profile, state: CycleState, pod: PodInfo, rows: Rows
     ) -> FeasibleNodes:
         table = profile.table
-        rows = table.rows_of(names)
-        verdicts = Verdicts(table.size)
         part = run_filter_plugins(profile.filter, state, pod, table.take(rows), keep_errors=True)
-        for index in np.flatnonzero(~part.passed()).tolist():
-            status = part.status(index)
-            assert status is not None
-            verdicts.reject_row(int(rows[index]), status)
         self._advance(len(rows), table)
-        found = FeasibleNodes(verdicts, rows, None, PodSignatures(pod))
+        found = FeasibleNodes(part.scatter(rows, table.size), rows, None, PodSignatures(pod))
         return self._with_nominated(profile, state, pod, found)
+
+    def _find_in_placement(
+        self, profile: Profile, state: CycleState, pod: PodInfo, rows: Rows
+    ) -> FeasibleNodes:
+        """Filter the rows of a placement, with the results that all placements share.
+
+        Pods of a group are mostly alike and are tried in each placement: what is cached for all
+        nodes costs one evaluation of the row that the last pod was assumed on.
+        """
+        table, signatures = profile.table, PodSignatures(pod)
+        filters, cached_signatures, uncached = _cached_and_uncached(profile, state, signatures)
+        if not all(plugin.columnar_filter for plugin in uncached):
+            return self._find_in_rows(profile, state, pod, rows)
+        equivalence_class = profile.equivalence_cache.equivalence_class(cached_signatures)
+        try:
+            equivalence_class.refresh_filter(state, pod, table)
+        except PluginError:
+            # It may have failed at a node that is not in the placement.
+            return self._find_in_rows(profile, state, pod, rows)
+        verdicts = equivalence_class.verdicts
+        if uncached:
+            nodes, rejections_of = table.take(rows), dict[Plugin, Verdicts]()
+            for plugin in uncached:
+                part = Verdicts(len(rows), plugin.name)
+                run_filter_plugin(plugin, state, pod, nodes, part, keep_errors=True)
+                if part.ids is not None:
+                    rejections_of[plugin] = part.scatter(rows, table.size)
+            if rejections_of:
+                verdicts = equivalence_class.merged_with(rejections_of, filters)
+        found = FeasibleNodes(verdicts, rows, equivalence_class, signatures)
+        found = self._with_nominated(profile, state, pod, found)
+        if not found.count:
+            # The diagnosis is about the placement: a plugin that rejects other nodes has no part.
+            found.verdicts = found.evaluated_verdicts.scatter(rows, table.size)
+        return found
 
     def _with_nominated(
         self, profile: Profile, state: CycleState, pod: PodInfo, found: FeasibleNodes
     ) -> FeasibleNodes:
         """Filter nodes with nominated pods again, with those pods on them."""
-        among = None if found.evaluated is None else set(found.evaluated.tolist())
+        among = None
+        if found.evaluated is not None:
+            among = self.nominated.rows(profile.table)
+            if not among:
+                return found
+            among.intersection_update(found.evaluated.tolist())
         rejections = self.nominated.rejections(profile, state, pod, among)
         if not rejections:
             return found
@@ -337,6 +285,16 @@ def num_feasible_nodes_to_find(
     if percentage == 0:
         percentage = max(50 - nodes // 125, _MIN_FEASIBLE_PERCENTAGE)
     return max(nodes * percentage // 100, _MIN_FEASIBLE_NODES_TO_FIND)
+
+
+def _cached_and_uncached(
+    profile: Profile, state: CycleState, signatures: PodSignatures
+) -> tuple[list[FilterPlugin], dict[FilterPlugin, Hashable], list[FilterPlugin]]:
+    """Return the filters that run, the signatures of those that cache, and those that do not."""
+    filters = [p for p in profile.filter if p.name not in state.skip_filter]
+    signatures.sign(filters)
+    cached = {p: signatures[p] for p in filters if signatures[p] is not None}
+    return filters, cached, [p for p in filters if p not in cached]
 
 
 def _first_rejection(

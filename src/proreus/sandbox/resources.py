@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from proreus.sandbox import event_conversion
+from proreus.sandbox import event_conversion, pod_group_conversion
 from proreus.sandbox.api_errors import path_not_found
 
 JsonObject = dict[str, Any]
@@ -173,11 +173,21 @@ def _groups() -> Iterator[ServedResource]:
     )
     yield ServedResource(dra, "v1", "deviceclasses", "DeviceClass", False, (), False)
     yield ServedResource("coordination.k8s.io", "v1", "leases", "Lease", status=False)
-    scheduling = "scheduling.k8s.io"
+    scheduling = pod_group_conversion.GROUP
     yield ServedResource(
         scheduling, "v1", "priorityclasses", "PriorityClass", False, ("pc",), False
     )
-    yield ServedResource(scheduling, "v1alpha2", "podgroups", "PodGroup")
+    # Both versions, for schedulers that emulate either Kubernetes version.
+    yield ServedResource(scheduling, "v1beta1", "podgroups", "PodGroup")
+    yield ServedResource(
+        scheduling,
+        "v1alpha2",
+        "podgroups",
+        "PodGroup",
+        to_storage=pod_group_conversion.from_v1alpha2,
+        from_storage=pod_group_conversion.to_v1alpha2,
+    )
+    yield ServedResource(scheduling, "v1alpha3", "compositepodgroups", "CompositePodGroup")
     yield ServedResource(scheduling, "v1alpha2", "workloads", "Workload")
     yield ServedResource(
         "apiextensions.k8s.io",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
@@ -28,10 +28,17 @@ LONG_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class NodeSubset:
-    """The nodes that a pod must keep to: by name, and as a table of these rows alone."""
+    """The nodes that a pod must keep to: by name, by row, and as a table of these rows alone."""
 
     names: frozenset[str]
+    rows: Rows
     nodes: NodeTable
+
+    @classmethod
+    def of(cls, names: Collection[str], table: NodeTable) -> NodeSubset:
+        """Return the nodes of a table that have these names."""
+        rows = table.rows_of(names)
+        return cls(frozenset(names), rows, table.take(rows))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.node_table import NodeTable
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
-from proreus.runtime.find_nodes import FeasibleNodes
+from proreus.runtime.feasible_nodes import FeasibleNodes
 from proreus.runtime.scheduling_points import PostFilterOutcome, PreFilterOutcome, run_post_filter
 from proreus.scheduler.attempt import Attempt, Failure
 from proreus.scheduler.extender_chain import EXTENDER
@@ -50,7 +50,7 @@ async def fail_with_post_filter(
     """Run PostFilter; return why no node can take the pod, and the new nomination if any."""
     fit_error = FitError(table.size, diagnosis)
     if attempt.node_subset is not None:
-        rows = table.rows_of(attempt.node_subset.names)
+        rows = attempt.node_subset.rows
         fit_error = FitError(len(rows), diagnosis.of_rows(rows))
     failure = Failure(Status(Code.UNSCHEDULABLE), fit_error)
     profile = attempt.profile

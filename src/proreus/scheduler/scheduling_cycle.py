@@ -34,9 +34,10 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.nominated_pods import Nominator
 from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.status import ERROR, SUCCESS, Status, code_of
-from proreus.framework.verdicts import IntArray
+from proreus.framework.verdicts import IntArray, Rows
 from proreus.logs import logger
-from proreus.runtime.find_nodes import FeasibleNodes, NodeSearch
+from proreus.runtime.feasible_nodes import FeasibleNodes
+from proreus.runtime.find_nodes import NodeSearch
 from proreus.runtime.node_points import raise_filter_error
 from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.runtime.profile import Profile
@@ -210,8 +211,10 @@ class SchedulingCycle:
         row = self._cache.table.rows.get(pod.pod.status.nominated_node_name)
         names, node_subset = outcome.names, attempt.node_subset
         # A pod of a group that is tried in one placement keeps to the nodes of that placement.
+        placement = None
         if node_subset is not None:
-            names = node_subset.names if names is None else names & node_subset.names
+            placement = node_subset.rows
+            names = None if names is None else names & node_subset.names
             row = row if pod.pod.status.nominated_node_name in node_subset.names else None
         nominated = None if row is None else await self._evaluate_nominated_node(attempt, row)
         if isinstance(nominated, FeasibleNodes):
@@ -220,11 +223,11 @@ class SchedulingCycle:
                 return nominated
         with _timed(profile, "Filter", bool(profile.filter)):
             if profile.fetching:
-                rows = None if names is None else self._cache.table.rows_of(names)
+                rows = placement if names is None else self._cache.table.rows_of(names)
                 await fetch_filter(profile, state, pod, rows)
-            found = self.search(profile, state, pod, names)
+            found = self.search(profile, state, pod, names, placement)
             # A plugin's Error on any row fails the whole attempt. Shared results hold none.
-            if not found.all_from_cache:
+            if not found.shares_verdicts:
                 raise_filter_error(found.evaluated_verdicts)
         # A walk that stops early may not have reached the nominated node: its rejection counts too.
         if row is not None and nominated is not None and not found.count:
@@ -274,10 +277,15 @@ class SchedulingCycle:
         return await self.extenders.prioritize(interested, pod, found.rows, totals.scores)
 
     def search(
-        self, profile: Profile, state: CycleState, pod: PodInfo, names: frozenset[str] | None
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        names: frozenset[str] | None,
+        placement: Rows | None = None,
     ) -> FeasibleNodes:
-        """Filter all nodes, or the named ones."""
-        return self.node_search.find(profile, state, pod, names)
+        """Filter all nodes, the named ones, or the rows of a placement."""
+        return self.node_search.find(profile, state, pod, names, placement)
 
     async def _prioritize_nodes(self, attempt: Attempt, found: FeasibleNodes) -> NodeScores:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod

@@ -12,6 +12,7 @@ from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
 from proreus.client.request_window import RequestWindow
 from proreus.client.session import ApiClient
+from proreus.kubernetes_version import V1_36, V1_37
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import PodGroup
@@ -136,10 +137,11 @@ async def test_a_single_event_expires_after_six_minutes(server, client):
         assert [call.method for call in writes(server)] == ["POST", "POST"]
 
 
-async def test_an_event_has_its_related_object(server, client):
+@pytest.mark.parametrize(("version", "served"), [(V1_36, "v1alpha2"), (V1_37, "v1beta1")])
+async def test_an_event_has_its_related_object(server, client, version, served):
     server.script = accept
     meta = ObjectMeta(name="g", namespace="default", uid="u-g", resource_version="7")
-    async with recording(client) as recorder:
+    async with recording(client, kubernetes_version=version) as recorder:
         for preemptor in (POD, PodGroup(metadata=meta)):
             why = ("Normal", "Preempted", "Preempting", "x", "my-scheduler", preemptor)
             recorder.event(POD, *why)
@@ -151,7 +153,7 @@ async def test_an_event_has_its_related_object(server, client):
         "namespace": "default",
         "name": "g",
         "uid": "u-g",
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "apiVersion": f"scheduling.k8s.io/{served}",
         "resourceVersion": "7",
     }
 

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import FilterPlugin
+from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
-from proreus.runtime.node_points import run_filter_plugins
+from proreus.runtime.node_points import raise_filter_error, run_filter_plugins
 from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 
 STEPS = st.lists(
@@ -28,6 +31,8 @@ STEPS = st.lists(
                 "resize",
                 "schedule",
                 "schedule",
+                "placement",
+                "placement",
             ]
         ),
         st.integers(0, 50),
@@ -62,6 +67,8 @@ class World:
             self.check(cpu)
         elif not name:
             return
+        elif action == "placement":
+            self.check_placement(cpu, pick)
         elif action == "place":
             self.cache.assume(self.kit.make_pod(f"p{self.count}", cpu), name)
         elif action == "leave":
@@ -100,6 +107,29 @@ class World:
         assert {name: added.tolist() for name, added in scores.items()} == {
             name: added.tolist() for name, added in each.items()
         }
+
+    def check_placement(self, cpu: int, pick: int) -> None:
+        """Search some rows: the results are those of a cluster that has no others."""
+        profile, state, table = self.harness.profile, CycleState(), self.cache.table
+        rows = np.array([r for r in range(table.size) if (r * 7 + pick) % 3], dtype=np.intp)
+        pod = self.kit.make_pod("pod", cpu)
+        fresh = run_filter_plugins(profile.filter, state, pod, table.take(rows))
+        found = self.harness.search.find(profile, state, pod, None, rows)
+        assert not found.all_nodes_feasible
+        assert found.evaluated is rows
+        assert statuses(found.evaluated_verdicts) == statuses(fresh)
+        assert found.rows.tolist() == rows[fresh.passed()].tolist()
+        assert found.count == len(found.rows)
+        if not found.count:
+            # Other rows have no part in the diagnosis.
+            assert found.verdicts.counts() == fresh.counts()
+            return
+        run_pre_score(profile, state, pod, found)
+        expected = np.full(table.size, -1)
+        expected[found.rows] = sum(self.scores(pod, found.rows).values())
+        totals = prioritize_nodes(profile, state, pod, found)
+        assert totals.scores.tolist() == expected.tolist()
+        assert totals.draw(self.rng) in np.flatnonzero(expected == expected.max())
 
     def scores(self, pod, rows) -> dict[str, np.ndarray]:
         """Each plugin's weighted scores, one node at a time."""
@@ -144,6 +174,39 @@ def play(world: World, steps) -> None:
     for cpu in (100, 250, 600):
         world.check(cpu)
     world.cache.validate()
+
+
+def test_placements_share_results_and_evaluate_only_changed_rows(kit) -> None:
+    harness = kit.shared_harness()
+    for i in range(100):
+        harness.cache.add_node(kit.make_node(f"n{i}"))
+    first, second = np.arange(50), np.arange(50, 100)
+    profile, evaluations = harness.profile, harness.profile.filter[0].evaluations.filter
+    found = harness.search.find(profile, CycleState(), kit.make_pod("a"), None, first)
+    assert found.count == 50
+    before = evaluations.value
+    harness.search.find(profile, CycleState(), kit.make_pod("b"), None, second)
+    assert evaluations.value == before
+    harness.cache.assume(kit.make_pod("a"), "n42")
+    harness.search.find(profile, CycleState(), kit.make_pod("c"), None, first)
+    assert evaluations.value == before + 1
+
+
+def test_an_error_about_a_node_elsewhere_is_none_of_a_placement(kit) -> None:
+    def run_filter_all(self, state, pod, nodes, verdicts) -> None:
+        for row, node in enumerate(nodes):
+            if node.name == "n1":
+                verdicts.reject_row(row, Status.error("broken"))
+
+    extra = {"row_local": True, "sign": ()}
+    harness = kit.SearchHarness(kit.plugin("Bad", FilterPlugin, filter_all=run_filter_all, **extra))
+    harness.add_nodes("n0", "n1")
+    profile, pod = harness.profile, kit.make_pod("p")
+    found = harness.search.find(profile, CycleState(), pod, None, np.array([0]))
+    assert found.rows.tolist() == [0]
+    found = harness.search.find(profile, CycleState(), pod, None, np.array([1]))
+    with pytest.raises(PluginError, match="broken"):
+        raise_filter_error(found.evaluated_verdicts)
 
 
 def test_only_changed_rows_are_asked_again(kit) -> None:

@@ -307,8 +307,7 @@ class PodGroupAlgorithm:
     def _subset(self, placement: Placement, parent: NodeSubset | None) -> NodeSubset | None:
         if placement.node_names is None:
             return parent
-        names, table = frozenset(placement.node_names), self._profile.table
-        return NodeSubset(names, table.take(table.rows_of(names)))
+        return NodeSubset.of(placement.node_names, self._profile.table)
 
     def _observe(self, feasible: bool, seconds: float) -> None:
         labels = ("feasible" if feasible else "infeasible", self._profile.name)

@@ -214,8 +214,7 @@ class PodGroupCycleV136:
     def _node_subset(self, placement: Placement) -> NodeSubset | None:
         if placement.node_names is None:
             return None
-        names, table = frozenset(placement.node_names), self._cache.table
-        return NodeSubset(names, table.take(table.rows_of(names)))
+        return NodeSubset.of(placement.node_names, self._cache.table)
 
     def _begin_attempt(
         self, queued: QueuedPodInfo, profile: Profile, scheduled_before: int
