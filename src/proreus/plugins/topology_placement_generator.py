@@ -78,7 +78,8 @@ def domain_of(pods: Iterable[PlacedPod], key: str, nodes: NodeTable) -> str | No
         value = nodes[row].labels.get(key)
         if value is None:
             raise ValueError(f"no topology domain found for pod {pod.key}")
-        if domain is not None and domain != value:
+        # As in kube-scheduler, pods in a domain with an empty name do not count.
+        if domain and domain != value:
             raise ValueError(f"more than 1 domain found for pod group: {domain}, {value}")
         domain = value
     return domain

@@ -83,9 +83,10 @@ _ERROR_FORMATS = {
     "PreBindPreFlight": 'running PreBindPreFlight "{name}": {error}',
     "PreBind": 'running PreBind plugin "{name}": {error}',
     "Bind": 'running Bind plugin "{name}": {error}',
-    "PlacementScore": 'running PlacementScore plugin "{name}": {error}',
+    "PlacementScore": 'running PlacementScore plugins: plugin "{name}" failed with: {error}',
     "PlacementScoreExtensionNormalize": (
-        'running Normalize on PlacementScore plugins: plugin "{name}" failed with: {error}'
+        "running NormalizePlacementScore on PlacementScore plugins: "
+        'plugin "{name}" failed with: {error}'
     ),
 }
 

@@ -50,7 +50,8 @@ def run_placement_generate(
                 return result.with_plugin(plugin.name)
             placements = result
         code = Code.SUCCESS if placements else Code.UNSCHEDULABLE
-        return placements or NO_PLACEMENTS
+        # A status of its own for each group: kube-scheduler appends reasons to it.
+        return placements or NO_PLACEMENTS.with_plugin(plugin.name)
     finally:
         profile.observe_point(point, code, perf_counter() - started)
 
@@ -60,14 +61,18 @@ def run_placement_score(
     state: CycleState,
     group: PodGroupInfo,
     candidates: Sequence[PodGroupAssignments],
+    states: Sequence[CycleState] | None = None,
 ) -> IntArray:
-    """Return the weighted total of each placement; raises ``PluginError``."""
+    """Return the weighted total of each placement; raises ``PluginError``.
+
+    ``states``: what plugins keep about the try in each placement; up to 1.36 that is ``state``.
+    """
     started = perf_counter()
     totals = np.zeros(len(candidates), dtype=np.int64)
     code = Code.ERROR
     try:
         for plugin in profile.placement_score:
-            scores = _score(plugin, state, group, candidates)
+            scores = _score(plugin, state, group, candidates, states or [state] * len(candidates))
             totals += scores * profile.placement_weights[plugin.name]
         code = Code.SUCCESS
         return totals
@@ -80,12 +85,13 @@ def _score(
     state: CycleState,
     group: PodGroupInfo,
     candidates: Sequence[PodGroupAssignments],
+    states: Sequence[CycleState],
 ) -> IntArray:
     """Return one plugin's scores, normalised and checked."""
     point = "PlacementScore"
     raw: list[Any] = []
-    for candidate in candidates:
-        result = call_plugin(plugin, point, state, plugin.score_placement, state, group, candidate)
+    for candidate, own in zip(candidates, states, strict=True):
+        result = call_plugin(plugin, point, own, plugin.score_placement, own, group, candidate)
         if isinstance(result, Status):
             raise_status(plugin, point, result)
         raw.append(result)
@@ -101,7 +107,8 @@ def _score(
             raise PluginError(
                 plugin.name,
                 point,
-                f'plugin "{plugin.name}" returns an invalid placement score {score}, it should in '
-                "the range of [0, 100] after normalizing",
+                "applying score defaultWeights on PlacementScore plugins: plugin "
+                f'"{plugin.name}" returns an invalid score {score}, it should in the range of '
+                "[0, 100] after normalizing",
             )
     return scores

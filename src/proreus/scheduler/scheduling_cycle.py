@@ -160,7 +160,8 @@ class SchedulingCycle:
             return error_failure(str(error), error)
 
     async def _schedule_pod(self, attempt: Attempt) -> str | Failure:
-        if not self._cache.table.size:
+        within = attempt.node_subset
+        if not (self._cache.table.size if within is None else len(within.rows)):
             return Failure(Status.unresolvable(NO_NODES))
         trace = Trace()
         try:

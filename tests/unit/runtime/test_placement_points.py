@@ -68,7 +68,8 @@ def test_without_a_plugin_there_is_one_placement_of_all_nodes() -> None:
 def test_placements_and_rejections_are_handed_on() -> None:
     placements = [Placement("x", {"a"})]
     assert generate(placements) == placements
-    assert generate([]) == NO_PLACEMENTS
+    assert generate([]) == NO_PLACEMENTS.with_plugin("Generator")
+    assert generate([]) is not generate([])  # reasons are appended to that of one group
     status = generate(Status.unschedulable("not now"))
     assert (status.code, status.plugin) == (Code.UNSCHEDULABLE, "Generator")
 
@@ -102,8 +103,8 @@ def test_without_plugins_all_placements_are_equal() -> None:
 @pytest.mark.parametrize(
     ("plugin", "results", "text"),
     [
-        (Scorer, {"a": 101, "b": 0}, "invalid placement score 101"),
-        (Doubling, {"a": 51, "b": 0}, "invalid placement score 102"),
+        (Scorer, {"a": 101, "b": 0}, "returns an invalid score 101, it should in the range of"),
+        (Doubling, {"a": 51, "b": 0}, "returns an invalid score 102, it should in the range of"),
         (Scorer, {"a": Status.error("broken"), "b": 0}, "broken"),
         (Scorer, {"a": "many", "b": 0}, "must return an integer a placement"),
         (Scorer, {"a": 0.5, "b": 0}, "must return an integer a placement"),

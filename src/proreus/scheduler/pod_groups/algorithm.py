@@ -40,6 +40,7 @@ from proreus.framework.queued_pod_group import PodsByGroup
 from proreus.framework.status import Code, Status, code_of
 from proreus.metrics import SchedulerMetrics
 from proreus.queue.nominator import Nominator
+from proreus.runtime.calls import PluginTimer
 from proreus.runtime.placement_points import run_placement_generate, run_placement_score
 from proreus.runtime.pod_group_points import run_placement_feasible
 from proreus.runtime.profile import Profile
@@ -55,10 +56,7 @@ from proreus.scheduler.pod_groups.results import (
 )
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
-Assumed = list[PodResult]
-"""Pods that are assumed in the dry run, in the order in which they were."""
-
-Try = Callable[[NodeSubset | None], Awaitable[tuple[Results, Assumed]]]
+Try = Callable[[PodGroupInfo, CycleState, NodeSubset | None], Awaitable[Results]]
 """Tries a group on some nodes, None for all; leaves its pods assumed if it fits."""
 
 
@@ -96,7 +94,10 @@ class PodGroupAlgorithm:
         self._options = options
         self._rng = rng
         self._metrics = metrics
+        self._timer = PluginTimer(metrics)
         self._pods: PodsByGroup = {}
+        self._assumed: list[PodResult] = []
+        """The pods that are assumed now, in the order in which they were."""
 
     async def run(self, root: PodGroupInfo, pods: PodsByGroup, state: CycleState) -> Results:
         """Try a root group; undo everything and return the results.
@@ -104,11 +105,10 @@ class PodGroupAlgorithm:
         ``state``: what plugins keep about the group's cycle.
         """
         self._pods = pods
-        assumed: Assumed = []
         try:
-            results, assumed = await self._schedule_group(root, state, None)
+            results = await self._schedule_group(root, state, None)
         finally:
-            self._revert(assumed)
+            self._revert_to(0)
         result = results[root.entity_key]
         if result.status is None and not result.any_scheduled:
             result.status = Status.unschedulable(UNSCHEDULABLE)
@@ -116,89 +116,80 @@ class PodGroupAlgorithm:
 
     async def _schedule_group(
         self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None
-    ) -> tuple[Results, Assumed]:
-        if group.is_composite:
-
-            async def try_children(within: NodeSubset | None) -> tuple[Results, Assumed]:
-                return await self._schedule_children(group, state, within)
-
-            return await self._schedule_in_placements(group, state, nodes, try_children)
-
-        async def try_pods(within: NodeSubset | None) -> tuple[Results, Assumed]:
-            return await self._schedule_pods(group, state, within)
-
-        if self._options.topology_aware:
-            return await self._schedule_in_placements(group, state, nodes, try_pods)
-        return await try_pods(nodes)
+    ) -> Results:
+        try_ = self._schedule_children if group.is_composite else self._schedule_pods
+        if group.is_composite or self._options.topology_aware:
+            return await self._schedule_in_placements(group, state, nodes, try_)
+        return await try_(group, state, nodes)
 
     # ---- pods and child groups -----------------------------------------------------------------
 
     async def _schedule_pods(
         self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None
-    ) -> tuple[Results, Assumed]:
+    ) -> Results:
         """Try the pods of a PodGroup in their order; they stay assumed if the group fits."""
+        before = len(self._assumed)
         pods = self._pods.get(group.entity_key, ())
         known = self._states.get(group.key)
         scheduled = 0 if known is None else known.scheduled_count
         cycle = PodGroupSchedulingCycle(scheduled, state)
         progress = PlacementProgress(len(pods), scheduled)
-        result = PodGroupResult(group, self._feasible(state, group, progress))
+        result = PodGroupResult(group)
+        result.status = self._feasible(result, progress)
         if result.failed or code_of(result.status) == Code.UNSCHEDULABLE:
             assert result.status is not None
             if not result.failed:
                 result.status = not_scheduled(result.status)
-            return {group.entity_key: result}, []
-        assumed: Assumed = []
+            return {group.entity_key: result}
         for queued in pods:
             pod = await self._schedule_pod(queued, cycle, nodes)
             result.pods.append(pod)
-            if pod.node_name:
-                assumed.append(pod)
-            elif pod.failure is not None and not pod.failure.status.rejected:
+            result.any_scheduled = result.any_scheduled or bool(pod.node_name)
+            if pod.failure is not None and not pod.failure.status.rejected:
                 text = "failed to schedule other pod from a pod group"
                 result.status = Status.error(f"{text}: {pod.failure.message}")
                 break
             progress = PlacementProgress(
                 progress.remaining - 1, progress.scheduled + bool(pod.node_name)
             )
-            result.status = self._feasible(state, group, progress)
+            result.status = self._feasible(result, progress)
             if result.failed or code_of(result.status) == Code.UNSCHEDULABLE:
                 break
-        return self._concluded(result, assumed, bool(assumed))
+        self._conclude(result, before)
+        return {group.entity_key: result}
 
-    def _concluded(
-        self, result: PodGroupResult, assumed: Assumed, any_scheduled: bool
-    ) -> tuple[Results, Assumed]:
-        """Undo a group that does not fit."""
-        if result.status is not None and result.status.code == Code.WAIT:
+    def _conclude(self, result: PodGroupResult, before: int) -> None:
+        """Undo a group that does not fit; ``before``: how many pods were assumed before it."""
+        if result.status is None:
+            return
+        if result.status.code == Code.WAIT:
             result.status = not_scheduled(result.status)
-        if result.status is not None:
-            self._revert(assumed)
-            assumed, any_scheduled = [], False
-        result.any_scheduled = any_scheduled
-        return {result.group.entity_key: result}, assumed
+        self._revert_to(before)
+        result.any_scheduled = False
 
-    def _feasible(
-        self, state: CycleState, group: PodGroupInfo, progress: PlacementProgress
-    ) -> Status | None:
-        status = run_placement_feasible(self._profile, state, group, progress)
+    def _feasible(self, result: PodGroupResult, progress: PlacementProgress) -> Status | None:
+        group = result.group
+        status = run_placement_feasible(self._profile, result.state, group, progress)
         if status is not None and status.code == Code.ERROR and not group.is_composite:
             return Status.error(f"failed to evaluate placement feasibility: {status.message}")
         return status
 
     async def _schedule_children(
         self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None
-    ) -> tuple[Results, Assumed]:
-        """Try the child groups, the oldest first; their pods stay assumed if the group fits."""
+    ) -> Results:
+        """Try the child groups, the oldest first; their pods stay assumed if the group fits.
+
+        Each has a state of its own: ``state`` is that of this group alone.
+        """
+        before = len(self._assumed)
         progress = PlacementProgress(len(group.children))
-        result = PodGroupResult(group, self._feasible(state, group, progress))
+        result = PodGroupResult(group)
+        result.status = self._feasible(result, progress)
         results: Results = {}
-        assumed: Assumed = []
-        any_scheduled = False
         for child in group.children:
             if code_of(result.status) in (Code.UNSCHEDULABLE, Code.ERROR):
                 break
-            of_child, assumed_by_child = await self._schedule_group(child, CycleState(), nodes)
+            of_child = await self._schedule_group(child, CycleState(), nodes)
             results |= of_child
             found = of_child[child.entity_key]
             if found.failed:
@@ -206,13 +197,12 @@ class PodGroupAlgorithm:
                 text = "composite pod group evaluation failed due to child error"
                 result.status = Status.error(f"{text}: {found.status.message}")
                 break
-            any_scheduled = any_scheduled or found.any_scheduled
-            assumed += assumed_by_child
+            result.any_scheduled = result.any_scheduled or found.any_scheduled
             fits = found.status is None
             progress = PlacementProgress(progress.remaining - 1, progress.scheduled + fits)
-            result.status = self._feasible(state, group, progress)
-        own, assumed = self._concluded(result, assumed, any_scheduled)
-        return results | own, assumed
+            result.status = self._feasible(result, progress)
+        self._conclude(result, before)
+        return results | {group.entity_key: result}
 
     async def _schedule_pod(
         self, queued: QueuedPodInfo, cycle: PodGroupSchedulingCycle, nodes: NodeSubset | None
@@ -237,6 +227,7 @@ class PodGroupAlgorithm:
             failure = await self._cycle.assume_and_reserve(attempt, found)
             if failure is None:
                 result.node_name = found
+                self._assumed.append(result)
             else:
                 failure.nominating = CLEAR_NOMINATION
                 result.failure = failure
@@ -244,9 +235,11 @@ class PodGroupAlgorithm:
         result.seconds = perf_counter() - attempt.started
         return result
 
-    def _revert(self, assumed: Assumed) -> None:
+    def _revert_to(self, count: int) -> None:
+        """Undo all but the first ``count`` pods that are assumed."""
         # In reverse: what a later pod reserved may build on an earlier pod's reservation.
-        for pod in reversed(assumed):
+        while len(self._assumed) > count:
+            pod = self._assumed.pop()
             self._cycle.unreserve_and_forget(pod.attempt, pod.node_name)
             self._restore_nomination(pod.queued)
 
@@ -260,16 +253,18 @@ class PodGroupAlgorithm:
 
     async def _schedule_in_placements(
         self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None, try_: Try
-    ) -> tuple[Results, Assumed]:
+    ) -> Results:
         """Try a group in each of its placements; return the results of the best one."""
-        key = group.entity_key
+        key, before = group.entity_key, len(self._assumed)
+        # As in kube-scheduler: such calls are few, and all of them are timed.
+        state.timer = self._timer
         try:
             table = None if nodes is None else nodes.nodes
             placements = run_placement_generate(self._profile, state, group, table)
         except PluginError as error:
             placements = Status.error(str(error))
         if isinstance(placements, Status):
-            return {key: PodGroupResult(group, placements)}, []
+            return {key: PodGroupResult(group, placements)}
         if not group.is_composite:
             generated = self._metrics.generated_placements_total.labels(self._profile.name)
             generated.inc(len(placements))
@@ -277,11 +272,14 @@ class PodGroupAlgorithm:
         found: list[tuple[Placement, Results]] = []
         for placement in placements:
             started = perf_counter()
-            results, assumed = await try_(self._subset(placement, nodes))
-            self._revert(assumed)
+            within = self._subset(placement, nodes)
+            if isinstance(within, Status):
+                return {key: PodGroupResult(group, within)}
+            results = await try_(group, state, within)
+            self._revert_to(before)
             result = results[key]
             if result.failed:
-                return {key: result}, []
+                return {key: result}
             first = first or results
             if result.status is None:
                 found.append((placement, results))
@@ -296,18 +294,27 @@ class PodGroupAlgorithm:
                 f"0/{len(placements)} placements are available, first placement status: "
                 f"{error_of(status)}",
             )
-            return first, []
+            return first
         try:
             best = self._best_placement(group, state, found)
         except PluginError as error:
-            return {key: PodGroupResult(group, Status.error(str(error)))}, []
+            return {key: PodGroupResult(group, Status.error(str(error)))}
         # Siblings see the pods of the placement that was chosen.
-        return await self._assume_again(group, best) if self._options.composite else (best, [])
+        return await self._assume_again(group, best) if self._options.composite else best
 
-    def _subset(self, placement: Placement, parent: NodeSubset | None) -> NodeSubset | None:
+    def _subset(
+        self, placement: Placement, parent: NodeSubset | None
+    ) -> NodeSubset | Status | None:
+        """Return the nodes of a placement, or an error if one of them does not exist."""
         if placement.node_names is None:
             return parent
-        return NodeSubset.of(placement.node_names, self._profile.table)
+        table = self._profile.table
+        subset = NodeSubset.of(placement.node_names, table)
+        if len(subset.rows) == len(subset.names):
+            return subset
+        unknown = min(name for name in subset.names if name not in table.rows)
+        text = f"node {unknown} in placement is not present in snapshot"
+        return Status.error(f"failed to assume pod group placement: {text}")
 
     def _observe(self, feasible: bool, seconds: float) -> None:
         labels = ("feasible" if feasible else "infeasible", self._profile.name)
@@ -332,21 +339,22 @@ class PodGroupAlgorithm:
             for placement, results in found
         ]
         # Equal totals are drawn at random, as for nodes.
-        totals = run_placement_score(self._profile, state, group, candidates).tolist()
+        states = [results[group.entity_key].state for _, results in found]
+        totals = run_placement_score(self._profile, state, group, candidates, states).tolist()
         best = [index for index, total in enumerate(totals) if total == max(totals)]
         return found[self._rng.choice(best)][1]
 
-    async def _assume_again(self, group: PodGroupInfo, results: Results) -> tuple[Results, Assumed]:
+    async def _assume_again(self, group: PodGroupInfo, results: Results) -> Results:
         """Assume the pods of a group again where they fitted."""
-        assumed: Assumed = []
+        before = len(self._assumed)
         for leaf in successful_leaves(group, results):
             for pod in leaf.pods:
                 if not pod.node_name:
                     continue
                 failure = await self._cycle.assume_and_reserve(pod.attempt, pod.node_name)
                 if failure is not None:
-                    self._revert(assumed)
+                    self._revert_to(before)
                     status = Status.error(f"failed to assume the subtree: {failure.message}")
-                    return {group.entity_key: PodGroupResult(group, status)}, []
-                assumed.append(pod)
-        return results, assumed
+                    return {group.entity_key: PodGroupResult(group, status)}
+                self._assumed.append(pod)
+        return results

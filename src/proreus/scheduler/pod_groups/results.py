@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_group import PodGroupInfo, ProposedAssignment
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
@@ -36,15 +37,17 @@ class PodGroupResult:
     ``status`` None: it can be scheduled. ``pods``: of those that were tried, in their order.
     ``any_scheduled``: whether one of its pods fits, those of all groups below included.
     ``waiting_on_preemption``: whether it may fit once victims are gone; then ``nominating`` has
-    their pods' new nominations, by ``namespace/name``.
+    their pods' new nominations, by ``namespace/name``. ``state``: what plugins keep about the try
+    in one placement.
     """
 
     group: PodGroupInfo
-    status: Status | None
+    status: Status | None = None
     pods: list[PodResult] = field(default_factory=list)
     any_scheduled: bool = False
     waiting_on_preemption: bool = False
     nominating: Mapping[str, NominatingInfo] = field(default_factory=dict)
+    state: CycleState = field(default_factory=CycleState)
 
     @property
     def failed(self) -> bool:
