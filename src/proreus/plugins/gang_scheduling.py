@@ -110,14 +110,19 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
     def _pre_enqueue_in_tree(self, group: PodGroup) -> Status | None:
         root = self._forest.root_of(group.key)
         if root is None:
-            return Status.unresolvable(
-                f"failed to build hierarchy snapshot: no root of {group.key} is known"
-            )
+            return Status.unresolvable(self._no_root(group))
         if self._is_ready(root, lambda state: state.all_pods_count):
             return None
         return (
             _TOO_FEW if isinstance(root, PodGroup) else _tree_not_ready(root, Status.unresolvable)
         )
+
+    def _no_root(self, group: PodGroup) -> str:
+        """Return why the root of a group is not known: a group above it is missing."""
+        topmost = self._forest.topmost_known(group.key)
+        parent = None if topmost is None else self._forest.parent_of(topmost)
+        text = f"composite pod group object not found in state for {parent}"
+        return f"failed to build hierarchy snapshot: {text}"
 
     def _is_ready(self, group: Group, count: Callable[[PodGroupState], int]) -> bool:
         """Return whether a group has enough pods, or child groups that have."""
@@ -151,9 +156,13 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             name = key.partition("/")[2]
             text = f'podgroup.scheduling.k8s.io "{name}" not found'
             return Status.error(f"failed to get podGroup {key}: {text}")
-        root = self._forest.root_of(group.key) if self._composite else None
-        if isinstance(root, CompositePodGroup):
-            return self._permit_in_tree(root)
+        if self._composite:
+            root = self._forest.root_of(group.key)
+            if root is None:
+                # Its pods may start alone otherwise, as if nothing were above the group.
+                return Status.error(self._no_root(group))
+            if isinstance(root, CompositePodGroup):
+                return self._permit_in_tree(root)
         if group.spec.scheduling_policy.gang is None:
             return None
         gang = self._states.get(key)
