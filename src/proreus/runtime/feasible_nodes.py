@@ -55,7 +55,9 @@ class FeasibleNodes:
     @property
     def all_from_cache(self) -> bool:
         """Whether the result is that of the equivalence class, of all rows."""
-        return self.shares_verdicts and self.evaluated is None
+        # Spelled out here and in ``count``: they are read several times a pod.
+        shared = self.equivalence_class
+        return shared is not None and self.verdicts is shared.verdicts and self.evaluated is None
 
     @property
     def all_nodes_feasible(self) -> bool:
@@ -65,9 +67,9 @@ class FeasibleNodes:
     @property
     def count(self) -> int:
         """How many nodes can take the pod."""
-        if self.all_from_cache:
-            assert self.equivalence_class is not None
-            return self.equivalence_class.feasible_count
+        shared = self.equivalence_class
+        if shared is not None and self.verdicts is shared.verdicts and self.evaluated is None:
+            return shared.feasible_count
         return len(self.rows)
 
     @property

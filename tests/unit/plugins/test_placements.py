@@ -97,6 +97,14 @@ def test_scheduled_pods_without_one_common_domain(places: list[str], text: str) 
     assert generated(handle) == Status.error(prefix + text)
 
 
+def test_an_empty_domain_is_overruled_by_any_other() -> None:
+    # kube-scheduler takes the empty name for "none yet".
+    nodes = [make_node("a", labels={"zone": ""}), in_zone("b", "x")]
+    pods = [member("p", node_name="a"), member("q", node_name="b")]
+    handle = FakeHandle(nodes, pods, objects=[group("zone")], gates=GATES)
+    assert generated(handle) == [Placement("x", {"b"})]
+
+
 def assigned(*names: str, nodes: set[str] | None = None) -> PodGroupAssignments:
     pods = tuple(PlacedPod(member(name), "a") for name in names)
     return PodGroupAssignments(Placement("x", nodes), pods)
