@@ -293,7 +293,9 @@ def _cached_and_uncached(
     """Return the filters that run, the signatures of those that cache, and those that do not."""
     filters = [p for p in profile.filter if p.name not in state.skip_filter]
     signatures.sign(filters)
-    cached = {p: signatures[p] for p in filters if signatures[p] is not None}
+    cached = {p: sign for p in filters if (sign := signatures[p]) is not None}
+    if len(cached) == len(filters):  # as for most pods
+        return filters, cached, []
     return filters, cached, [p for p in filters if p not in cached]
 
 
