@@ -198,9 +198,10 @@ async def test_what_cannot_be_interrupted_ends_the_process_and_is_not_called_by_
     assert "delete this record" in err.splitlines()[-1]
 
     port = live.port()
-    process = await start(*plugin.flags(port), *limits, "--plugin-failure-policy=skip")
+    process = await start(*plugin.flags(port), "--plugin-failure-policy=skip")
     await live.until(lambda: node_of(sandbox, "bad"))
     pages = live.Pages(port, sandbox.token)
+    await pages.ready()
     body = json.loads((await pages.get("/pluginz"))[1])
     (shown,) = body["plugins"]
     assert shown["skipped"]

@@ -48,7 +48,7 @@ async def test_it_serves_schedules_and_ends_with_0(start, sandbox, kubeconfig, l
     }
     assert values["scheduler_schedule_attempts_total", "default-scheduler", "scheduled"] == 1
     assert values["scheduler_pending_pods", "active"] == 0
-    assert values["kubernetes_feature_enabled", "SchedulerQueueingHints", ""] == 1
+    assert values["kubernetes_feature_enabled", "SchedulerAsyncPreemption", "BETA"] == 1
     assert any(name == "rest_client_requests_total" for name, *_ in values)
 
     _, body = await pages.get("/configz")

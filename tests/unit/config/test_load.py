@@ -9,7 +9,7 @@ from proreus.config.load import default_configuration, load, load_file
 from proreus.config.types import Extender, LeaderElection, PluginArgs
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import V1_37
+from proreus.kubernetes_version import V1_36, V1_37
 from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 
@@ -290,9 +290,9 @@ POD_GROUP_POST_FILTER = (
 
 
 def test_1_36_does_not_know_pod_group_post_filter(catalog):
-    assert 'unknown field "profiles[0].plugins.podGroupPostFilter"' in refusal(
-        POD_GROUP_POST_FILTER, catalog
-    )
+    with pytest.raises(ConfigError) as refused:
+        load(POD_GROUP_POST_FILTER, catalog, FeatureGates(emulation_version=V1_36))
+    assert 'unknown field "profiles[0].plugins.podGroupPostFilter"' in str(refused.value)
 
 
 def test_1_37_knows_pod_group_post_filter(catalog):

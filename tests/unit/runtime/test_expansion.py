@@ -20,7 +20,7 @@ from proreus.config.types import (
 )
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import V1_37
+from proreus.kubernetes_version import V1_36, V1_37
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 from proreus.runtime.expansion import POINTS, expand, expand_all
 
@@ -269,7 +269,8 @@ IN_1_37 = FeatureGates(emulation_version=V1_37)
 
 
 def test_pod_group_post_filter_is_a_point_of_1_37():
-    assert "podGroupPostFilter" not in expanded("Sort Bind P").points
+    before = expand(profile("Sort Bind P"), Catalog(), FeatureGates(emulation_version=V1_36))
+    assert "podGroupPostFilter" not in before.points
     result = expand(profile("Sort Bind P"), Catalog(), IN_1_37)
     assert set(result.points) == set(POINTS)
     assert result.points["podGroupPostFilter"] == ("P",)

@@ -26,9 +26,10 @@ from proreus.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
-from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.framework.status import Status
 from proreus.objects.kinds import PODS
+from proreus.objects.scheduling import EntityKey
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
@@ -442,9 +443,9 @@ async def test_attempts_of_pod_groups_are_counted(kit) -> None:
         return ""
 
     world.scheduler.pod_group_cycle = SimpleNamespace(run=run)
-    pod = kit.make_pod("p", spec={"schedulingGroup": {"podGroupName": "g"}})
-    await world.scheduler.schedule_one(QueuedPodInfo(pod, 0.0))
-    assert attempts == ["default/p"]
+    group = QueuedPodGroupInfo(EntityKey("PodGroup", "default", "g"), 0, 0.0)
+    await world.scheduler.schedule_one(group)
+    assert attempts == [group.key]
     assert trial.report.describe()["notCompared"] == {
         "pod group": 1,
         "extenders": 0,
