@@ -30,6 +30,7 @@ _DEFAULT_PLUGINS = (
     _DefaultPlugin("TaintToleration", weight=3),
     _DefaultPlugin("NodeAffinity", weight=2),
     _DefaultPlugin("NodePorts"),
+    _DefaultPlugin("DeferredPodScheduling", gate="InPlacePodVerticalScalingSchedulerPreemption"),
     _DefaultPlugin("NodeResourcesFit", weight=1),
     _DefaultPlugin("VolumeRestrictions"),
     _DefaultPlugin("NodeVolumeLimits"),

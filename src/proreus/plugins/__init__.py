@@ -5,6 +5,7 @@ from __future__ import annotations
 from proreus.framework.plugin import Plugin
 from proreus.plugins.default_binder import DefaultBinder
 from proreus.plugins.default_preemption import DefaultPreemption
+from proreus.plugins.deferred_pod_scheduling import DeferredPodScheduling
 from proreus.plugins.dynamic_resources import DynamicResources
 from proreus.plugins.gang_scheduling import GangScheduling
 from proreus.plugins.image_locality import ImageLocality
@@ -35,6 +36,7 @@ IN_TREE_PLUGINS: tuple[type[Plugin], ...] = (
     TaintToleration,
     NodeAffinity,
     NodePorts,
+    DeferredPodScheduling,
     NodeResourcesFit,
     VolumeRestrictions,
     NodeVolumeLimits,

@@ -10,12 +10,10 @@ Worked example: a node with 4 CPUs allocatable, 3 requested. A pod with 2 CPUs i
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 
-from proreus.bounded_cache import cleared_with_age
 from proreus.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
@@ -26,6 +24,7 @@ from proreus.framework.events import (
     UPDATE,
     UPDATE_NODE_ALLOCATABLE,
     UPDATE_POD_SCALE_DOWN,
+    UPDATE_POD_SCALE_UP,
     ClusterEvent,
 )
 from proreus.framework.handle import Handle
@@ -41,14 +40,25 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_group import PodGroupAssignments, PodGroupInfo
 from proreus.framework.pod_info import PodInfo, PodRequests, PodResourcesOptions, amounts_of
-from proreus.framework.status import Code, Status
+from proreus.framework.status import Status
 from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
 from proreus.objects.devices import DEVICE_CLASS_RESOURCE_PREFIX, DeviceClass
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.objects.requests import is_extended_resource
+from proreus.objects.requests import is_extended_resource, is_pod_resize_deferred
 from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_dra_backed
+from proreus.plugins.insufficient_resources import (
+    TOO_MANY_PODS,
+    Need,
+    as_numbers,
+    distinct,
+    needs_of,
+    reason_of,
+    rejection,
+    resize_rejection,
+    status_of,
+)
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs, ScoringStrategy
 from proreus.plugins.resource_scoring import (
     LeastAllocated,
@@ -62,15 +72,8 @@ from proreus.plugins.resource_scoring import (
     scored_requests_of,
 )
 
-TOO_MANY_PODS = "Too many pods"
-
-_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
-_MOST_BITS = 62
-_MOST_SHARED_REASONS = 16
 # Shapes are configured with scores from 0 to 10.
 _SCALE_OF_SHAPE = 10
-
-Need = tuple[str, int]
 
 
 class NodeResourcesFit(
@@ -91,6 +94,9 @@ class NodeResourcesFit(
         self._resources = args.scoring_strategy.resources
         self._scorer = resource_scorer_of(args.scoring_strategy)
         self._resources_options = PodResourcesOptions.of(handle.feature_gates)
+        self._deferred_resizes = handle.feature_gates.enabled(
+            "InPlacePodVerticalScalingSchedulerPreemption"
+        )
         # Derived from the requests of the last pod: as a rule the next one has the same.
         self._needs_of: PodRequests | None = None
         self._last_needs: tuple[Need, ...] = ()
@@ -112,6 +118,9 @@ class NodeResourcesFit(
         if self._scored_devices is not None and self._scored_devices.affects_score(
             requests.amounts
         ):
+            return None
+        # What such a pod lacks on its node depends on what it counts with there.
+        if self._is_deferred_resize(pod):
             return None
         if pod.pod.spec.resources is None:
             return requests.key
@@ -148,7 +157,9 @@ class NodeResourcesFit(
                 for r, a in needs
                 if allocatable.get(r, 0) > 0 or r not in dra_backed_resources
             )
-        return _rejection(needs, too_many_pods, allocatable, requested)
+        if self._is_deferred_resize(pod) and pod.uid in node.pods:
+            return resize_rejection(needs, too_many_pods, node, node.pods[pod.uid])
+        return rejection(needs, too_many_pods, allocatable, requested)
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -176,6 +187,15 @@ class NodeResourcesFit(
             failing[:] = True
         if not failing.any():
             return
+        if self._is_deferred_resize(pod):
+            own = nodes.rows.get(pod.pod.spec.node_name)
+            if own is not None and failing[own]:
+                failing[own] = False
+                status = self.filter(state, pod, nodes[own])
+                if status is not None:
+                    verdicts.reject_row(own, status)
+            if not failing.any():
+                return
         rows = np.flatnonzero(failing)
         # The first bit: Unresolvable, more than is allocatable. The second: too many pods.
         bits = [np.full(len(rows), bool(nowhere)), too_many_pods[rows]]
@@ -185,17 +205,21 @@ class NodeResourcesFit(
                 bits[0] |= lacking & (allocatable[resource][rows] < amount)
                 bits.append(lacking)
         places = {resource: place for place, resource in enumerate(short, start=2)}
-        sets = _as_numbers(bits)
-        for one in _distinct(sets):
+        sets = as_numbers(bits)
+        for one in distinct(sets):
             equal = sets == one
             first = int(equal.argmax())
             reasons = [TOO_MANY_PODS] if bits[1][first] else []
             reasons += [
-                _insufficient(r)
+                reason_of(r)
                 for r, _ in needs
                 if r in nowhere or (r in places and bits[places[r]][first])
             ]
-            verdicts.reject_with(rows[equal], _status(tuple(reasons), bool(bits[0][first])))
+            verdicts.reject_with(rows[equal], status_of(tuple(reasons), bool(bits[0][first])))
+
+    def _is_deferred_resize(self, pod: PodInfo) -> bool:
+        """Return whether the pod is on its node, and waits for preemption to be resized there."""
+        return self._deferred_resizes and is_pod_resize_deferred(pod.pod)
 
     def _needs(self, requests: PodRequests) -> tuple[Need, ...]:
         """Return the requests that are not ignored by configuration."""
@@ -274,14 +298,26 @@ class NodeResourcesFit(
             events.append(
                 ClusterEvent(DEVICE_CLASS, ADD | UPDATE, _is_schedulable_after_device_class_event)
             )
+        if self._deferred_resizes:
+            scale_ups = pod_registrations(
+                self.handle.feature_gates,
+                assigned=UPDATE_POD_SCALE_UP,
+                target=UPDATE_POD_SCALE_UP,
+                hint=_is_schedulable_after_pod_scale_up,
+            )
+            events.extend(scale_ups)
         return events
 
     def _is_schedulable_after_pod_event(self, pod: PodInfo, old: Pod, new: Pod | None) -> bool:
+        if new is not None and new.metadata.uid == pod.uid:
+            return True
+        if self._is_deferred_resize(pod):
+            changed = old if new is None else new
+            if changed.spec.node_name != pod.pod.spec.node_name:
+                return False
         # A pod without a node, or nomination, held no resources.
         if new is None:
             return bool(old.spec.node_name or old.status.nominated_node_name)
-        if new.metadata.uid == pod.uid:
-            return True
         if not new.spec.node_name:
             return False
         before = PodInfo(old, self._resources_options).accounted_requests.amounts
@@ -289,6 +325,8 @@ class NodeResourcesFit(
         return any(before.get(r, 0) > after.get(r, 0) for r, _ in needs_of(pod.requests.amounts))
 
     def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+        if self._is_deferred_resize(pod) and new.metadata.name != pod.pod.spec.node_name:
+            return False
         needs = needs_of(pod.requests.amounts)
         after = amounts_of(new.status.allocatable)
         devices = {r for r in self._dra_backed_resources(pod.requests) if after.get(r, 0) <= 0}
@@ -300,12 +338,6 @@ class NodeResourcesFit(
             return True
         before = amounts_of(old.status.allocatable)
         return any(after.get(r, 0) > before.get(r, 0) for r in ("pods", *(r for r, _ in needs)))
-
-
-def needs_of(amounts: Mapping[str, int]) -> tuple[Need, ...]:
-    """Return the requests above 0; cpu, memory and ephemeral-storage first, as in messages."""
-    first = tuple((r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r, 0) > 0)
-    return first + tuple((r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES)
 
 
 def resource_scorer_of(configured: ScoringStrategy) -> ResourceScorer:
@@ -321,58 +353,9 @@ def resource_scorer_of(configured: ScoringStrategy) -> ResourceScorer:
     return LeastAllocated()
 
 
-def _rejection(
-    needs: tuple[Need, ...],
-    too_many_pods: bool,
-    allocatable: Mapping[str, int],
-    requested: Mapping[str, int],
-) -> Status | None:
-    reasons = [TOO_MANY_PODS] if too_many_pods else []
-    unresolvable = False
-    for resource, amount in needs:
-        capacity = allocatable.get(resource, 0)
-        if amount > capacity - requested.get(resource, 0):
-            reasons.append(_insufficient(resource))
-            unresolvable = unresolvable or amount > capacity
-    return _status(tuple(reasons), unresolvable) if reasons else None
-
-
-def _status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
-    # Cached statuses must be small: a pod may request thousands of resources.
-    make = _shared_status if len(reasons) <= _MOST_SHARED_REASONS else _new_status
-    return make(reasons, unresolvable)
-
-
-def _new_status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
-    code = Code.UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE
-    return Status(code, reasons, "NodeResourcesFit")
-
-
-_shared_status = cleared_with_age(lru_cache(maxsize=1024)(_new_status))
-
-
-def _insufficient(resource: str) -> str:
-    return f"Insufficient {resource}"
-
-
-def _as_numbers(bits: Sequence[BoolArray]) -> IntArray:
-    """Return a number for each row: the same for rows with the same bits."""
-    if len(bits) > _MOST_BITS:
-        packed = np.packbits(np.array(bits), axis=0)
-        return np.unique(packed, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    numbers: IntArray = bits[0].astype(np.int64)
-    for place, bit in enumerate(bits[1:], start=1):
-        numbers |= bit.astype(np.int64) << place
-    return numbers
-
-
-def _distinct(numbers: IntArray) -> list[int]:
-    """Return the distinct numbers; most often all rows fail for the same reason."""
-    first = int(numbers[0])
-    if (numbers == first).all():
-        return [first]
-    distinct: list[int] = np.unique(numbers).tolist()
-    return distinct
+def _is_schedulable_after_pod_scale_up(pod: PodInfo, old: Pod | None, new: Pod) -> bool:
+    """Return whether a deferred resize may lack room on its node now, and has to preempt."""
+    return is_pod_resize_deferred(pod.pod) and new.spec.node_name == pod.pod.spec.node_name
 
 
 def _is_schedulable_after_device_class_event(

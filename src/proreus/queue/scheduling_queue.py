@@ -35,6 +35,7 @@ from proreus.framework.queued_pod_group import QueuedEntityInfo
 from proreus.framework.workload_forest import WorkloadForest
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.pod import Pod
+from proreus.objects.requests import is_pod_resize_deferred
 from proreus.queue.active import ActiveQueue
 from proreus.queue.backoff import BackoffQueue
 from proreus.queue.event_moves import EventMoves, Precheck
@@ -59,7 +60,7 @@ def _by_arrival(queued: QueuedPodInfo) -> float:
 
 
 class SchedulingQueue(PendingPods):
-    """All pods of our profiles that are neither bound nor assumed.
+    """All pods of our profiles that are neither bound nor assumed, and deferred resizes.
 
     ``sort_key``: of the queueSort plugin. ``profiles``: by schedulerName. ``use_profiles`` replaces
     both. ``pod_lister``: returns the pod of a ``namespace/name`` as the informer knows it.
@@ -83,6 +84,7 @@ class SchedulingQueue(PendingPods):
         self._pod_lister = pod_lister
         self._generic_workload = options.generic_workload
         self._events = options.events
+        self._deferred_resizes = options.deferred_resizes
         self._bookkeeping_of_1_37 = options.bookkeeping_of_1_37
         recorder, in_flight = QueueRecorder(clock, metrics), InFlightPods()
         self._hints = QueueingHints(profiles, recorder)
@@ -182,7 +184,10 @@ class SchedulingQueue(PendingPods):
             self.delete(known.info)
 
     def _is_group_pod(self, pod: Pod) -> bool:
-        return self.pod_groups is not None and pod.spec.scheduling_group is not None
+        if self.pod_groups is None or pod.spec.scheduling_group is None:
+            return False
+        # It has its node already: whether it can grow there is no question of the group.
+        return not (self._deferred_resizes and is_pod_resize_deferred(pod))
 
     def delete(self, pod: PodInfo) -> None:
         """Forget a pod that is gone, or has a node now."""

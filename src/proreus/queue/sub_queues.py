@@ -46,7 +46,8 @@ class QueueOptions:
     ``pop_from_backoff``: gate SchedulerPopFromBackoffQ. ``generic_workload``: gate GenericWorkload.
     ``flushes_gated_pods``: see ``Change.GATED_PODS_IN_FLUSH``. ``bookkeeping_of_1_37``: see
     ``Change.QUEUE_BOOKKEEPING_OF_1_37``. ``pre_queueing_hints``: gate SchedulerPreQueueingHints.
-    ``events``: the names of pod events.
+    ``deferred_resizes``: gate InPlacePodVerticalScalingSchedulerPreemption. ``events``: the names
+    of pod events.
     """
 
     initial_backoff_seconds: float = 1
@@ -57,6 +58,7 @@ class QueueOptions:
     flushes_gated_pods: bool = False
     bookkeeping_of_1_37: bool = False
     pre_queueing_hints: bool = False
+    deferred_resizes: bool = False
     events: PodEvents = DEFAULT_POD_EVENTS
 
 

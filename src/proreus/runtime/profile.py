@@ -46,6 +46,8 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
+from proreus.objects.pod import Pod
+from proreus.objects.requests import is_pod_resize_deferred
 from proreus.runtime.calls import call_plugin
 from proreus.runtime.disabled_plugin import NeverCalled
 from proreus.runtime.equivalence_cache import EquivalenceCache
@@ -76,8 +78,11 @@ class Profile:
         percentage_of_nodes_to_score: int | None = None,
         placement_weights: Mapping[str, int] | None = None,
         optional_filter: FilterPlugin | None = None,
+        deferred_resizes: bool = False,
     ) -> None:
+        """``deferred_resizes``: gate InPlacePodVerticalScalingSchedulerPreemption."""
         self.name = name
+        self._deferred_resizes = deferred_resizes
         self.weights = dict(weights)
         self.placement_weights = dict(placement_weights or {})
         self.table = table
@@ -198,6 +203,13 @@ class Profile:
             optional = (self._optional_filter,) if enabled else ()
             self.filter = (*self._configured_filter, *optional)
             self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
+
+    def is_deferred_resize(self, pod: Pod) -> bool:
+        """Return whether a pod has a node, and preemption may make room to resize it there.
+
+        Always False while gate InPlacePodVerticalScalingSchedulerPreemption is off.
+        """
+        return self._deferred_resizes and bool(pod.spec.node_name) and is_pod_resize_deferred(pod)
 
     def observe_point(self, point: str, code: Code, seconds: float) -> None:
         """Record how long an extension point took, and how it ended."""

@@ -34,6 +34,25 @@ from proreus.runtime.calls import (
 )
 from proreus.runtime.profile import Profile
 
+SKIPPED_FOR_DEFERRED_RESIZES = frozenset(
+    {
+        "DynamicResources",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeDeclaredFeatures",
+        "NodePorts",
+        "NodeUnschedulable",
+        "NodeVolumeLimits",
+        "PodTopologySpread",
+        "TaintToleration",
+        "VolumeBinding",
+        "VolumeRestrictions",
+        "VolumeZone",
+    }
+)
+"""Plugins that have no say about a deferred resize: what they check was settled when the pod was
+bound. kube-scheduler asks each, which returns Skip in PreFilter and nothing in PostFilter."""
+
 
 @dataclass(slots=True)
 class PreFilterOutcome:
@@ -61,7 +80,11 @@ def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilt
     rejection: Status | None = None
     point, timed, budget = "PreFilter", state.timer is not None, state.budget
     plugins = profile.pre_filter
-    if not (timed or pod.pod.spec.node_name):
+    if pod.pod.spec.node_name:
+        if profile.is_deferred_resize(pod.pod):
+            plugins = tuple(p for p in plugins if p.name not in SKIPPED_FOR_DEFERRED_RESIZES)
+            skipped.extend(SKIPPED_FOR_DEFERRED_RESIZES)
+    elif not timed:
         plugins = profile.other_pre_filter
         for passing in profile.passing_pre_filter:
             passing.evaluations.pre_filter.value += 1
@@ -131,7 +154,10 @@ async def run_post_filter(
     """Run PostFilter plugins until one succeeds or returns Unresolvable."""
     reasons: list[str] = []
     nominating: NominatingInfo | None = None
+    skipped = SKIPPED_FOR_DEFERRED_RESIZES if profile.is_deferred_resize(pod.pod) else ()
     for plugin in profile.post_filter:
+        if plugin.name in skipped:
+            continue
         try:
             result = await await_plugin(
                 plugin, "PostFilter", state, plugin.post_filter, state, pod, verdicts

@@ -25,6 +25,7 @@ from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.avoided_nodes import AvoidedNodes
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.debugger.cache_comparer import CacheComparer
+from proreus.scheduler.deferred_resizes import DeferredResizeHandlers
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
 from proreus.scheduler.failure import FailureHandler
@@ -59,6 +60,7 @@ class Assembly:
         pod_groups = gates.enabled("GenericWorkload")
         whole_groups = pod_groups and gates.includes(Change.POD_GROUP_ENTITIES)
         composite = gates.enabled("CompositePodGroup")
+        deferred_resizes = gates.enabled("InPlacePodVerticalScalingSchedulerPreemption")
         events = PodEvents.of(gates)
         cache = Cache(
             environment.clock,
@@ -77,6 +79,7 @@ class Assembly:
                 flushes_gated_pods=gates.includes(Change.GATED_PODS_IN_FLUSH),
                 events=events,
                 pre_queueing_hints=gates.enabled("SchedulerPreQueueingHints"),
+                deferred_resizes=deferred_resizes,
                 bookkeeping_of_1_37=gates.includes(Change.QUEUE_BOOKKEEPING_OF_1_37),
             ),
             metrics=environment.metrics,
@@ -129,7 +132,8 @@ class Assembly:
                 self.scheduler.pod_group_cycle = PodGroupCycle(**parts)
             else:
                 self.scheduler.pod_group_cycle_v1_36 = PodGroupCycleV136(**parts)
-        self._pod_handlers = PodHandlers(
+        handlers = DeferredResizeHandlers if deferred_resizes else PodHandlers
+        self._pod_handlers = handlers(
             cache=cache,
             queue=queue,
             waiting_pods=waiting_pods,

@@ -50,10 +50,16 @@ def as_assigned(pod: Pod, node_name: str) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
 
 
-def pod_events(old: PodInfo, new: PodInfo, events_of: PodEvents) -> list[ClusterEvent]:
-    """Return what changed about a pod, at least a generic Update."""
+def pod_events(
+    old: PodInfo, new: PodInfo, events_of: PodEvents, *, queued: bool = False
+) -> list[ClusterEvent]:
+    """Return what changed about a pod, at least a generic Update.
+
+    ``queued``: the queue is told, of a pod that is in it although it has a node.
+    """
     before, after = old.pod, new.pod
-    events = events_of.assigned if after.spec.node_name else events_of.target
+    assigned = after.spec.node_name and not queued
+    events = events_of.assigned if assigned else events_of.target
     found = []
     if before.metadata.labels != after.metadata.labels:
         found.append(events[UPDATE_POD_LABEL])

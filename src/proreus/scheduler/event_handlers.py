@@ -160,6 +160,10 @@ class PodHandlers:
         """Return whether a profile of ours schedules the pod."""
         return pod.spec.scheduler_name in self._scheduler_names
 
+    def is_queued_on_node(self, pod: Pod) -> bool:
+        """Return whether a pod has a node and is in the queue all the same."""
+        return False
+
     # ---- assigned ------------------------------------------------------------------------------
 
     def _add_assigned(self, info: PodInfo) -> None:

@@ -58,8 +58,10 @@ class FailureHandler:
         queued = attempt.queued
         self._note_rejectors(queued, failure)
         _note_cost(attempt)
-        pod = self._requeue(queued)
-        if pod is None:
+        is_deferred_resize = attempt.profile.is_deferred_resize(queued.pod)
+        pod = self._requeue(attempt)
+        # The kubelet reports on a resize; for the scheduler such a pod has its node and keeps it.
+        if pod is None or is_deferred_resize:
             return
         # After the requeue: the nominator looks nominated pods up in the queue.
         self._queue.nominator.add_nominated_pod(queued.info, failure.nominating)
@@ -79,11 +81,12 @@ class FailureHandler:
         queued.unschedulable_plugins = set(fit.diagnosis.unschedulable_plugins) if fit else set()
         queued.pending_plugins = set(fit.diagnosis.pending_plugins) if fit else set()
 
-    def _requeue(self, queued: QueuedPodInfo) -> Pod | None:
+    def _requeue(self, attempt: Attempt) -> Pod | None:
         """Requeue the pod as the informer knows it; None if its name belongs to another pod now."""
+        queued = attempt.queued
         live = self._pods.get(queued.key)
         # Deleted or bound by now, perhaps by the very attempt whose response was lost.
-        if live is None or live.spec.node_name:
+        if live is None or (live.spec.node_name and not attempt.profile.is_deferred_resize(live)):
             self._queue.done(queued.uid)
             return queued.pod
         if live.metadata.uid != queued.uid:

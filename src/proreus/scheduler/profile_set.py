@@ -255,6 +255,9 @@ def _build_profile(
         optional_filter=(
             None if avoided_nodes is None else KubeletRejections(avoided_nodes, handle)
         ),
+        deferred_resizes=handle.feature_gates.enabled(
+            "InPlacePodVerticalScalingSchedulerPreemption"
+        ),
     )
     warn_of_binders_never_called(profile)
     profile.instrument_plugins(handle.health_context)

@@ -328,6 +328,8 @@ class SchedulingCycle:
         """Assume the pod on its node, then run Reserve and Permit; undo all of it if rejected."""
         failure = await self.assume_and_reserve(attempt, node_name)
         if failure is not None:
+            if attempt.profile.is_deferred_resize(attempt.pod.pod):
+                return await self._permit_resize(attempt, node_name, failure)
             return failure
         try:
             permit = await self._permit(attempt, node_name)
@@ -338,6 +340,16 @@ class SchedulingCycle:
             self.unreserve_and_forget(attempt, node_name)
             return rejected_on_node(permit.status)
         return permit
+
+    async def _permit_resize(self, attempt: Attempt, node_name: str, failure: Failure) -> Failure:
+        """Run Permit for a pod that could not be assumed, because it is on its node already."""
+        # DeferredPodScheduling rejects it, so that it waits for its kubelet. Where that plugin is
+        # disabled, the error remains: nothing must be bound.
+        try:
+            permit = await self._permit(attempt, node_name)
+        except PluginError as error:
+            return error_failure(str(error), error)
+        return failure if permit.status is None else rejected_on_node(permit.status)
 
     async def assume_and_reserve(self, attempt: Attempt, node_name: str) -> Failure | None:
         """Assume the pod on its node and run Reserve; undo both if it is rejected."""

@@ -51,7 +51,15 @@ def test_gates_append(gates, version):
 
 
 def test_the_defaults_with_all_gates_on_are_the_in_tree_plugins():
-    assert sorted(names(GROUPS)) == sorted(plugin.name for plugin in IN_TREE_PLUGINS)
+    gates = f"{GROUPS},InPlacePodVerticalScalingSchedulerPreemption=true"
+    assert sorted(names(gates)) == sorted(plugin.name for plugin in IN_TREE_PLUGINS)
+
+
+def test_deferred_pods_are_rejected_before_resources_are_looked_at():
+    # Its reason comes first where a node rejects a deferred resize for both.
+    order = names("InPlacePodVerticalScalingSchedulerPreemption=true")
+    assert order.index("DeferredPodScheduling") + 1 == order.index("NodeResourcesFit")
+    assert "DeferredPodScheduling" not in names()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ compared at a time: a caller may let the loop turn between any two.
     node    in the store  <=> row of the table; same version; every cell follows from node and pods
     pod     on a node     <=> in the cache, on that node, same version
             ours, pending <=> in the queue, same version; or popped, assumed, or being deleted
+            ours, resize deferred <=> in the queue as well
 """
 
 from __future__ import annotations
@@ -130,8 +131,9 @@ class CacheComparer:
             return None
         if pod.spec.node_name:
             structure, fault = CACHE, self._fault_of_assigned(pod)
-            queued = None if fault else self._queue.get(key)
-            if queued is not None and queued.uid == pod.metadata.uid:
+            if not fault and self._pod_handlers.is_queued_on_node(pod):
+                structure, fault = QUEUE, self._fault_of_queued(key, pod)
+            elif not fault and self._is_queued(key, pod):
                 structure, fault = QUEUE, "is queued although it has a node"
         else:
             structure, fault = self._fault_of_pending(key, pod)
@@ -154,15 +156,23 @@ class CacheComparer:
             return CACHE, "" if self._bindings.is_under_way(uid) else ABANDONED
         if self._cache.get_pod(uid) is not None:
             return CACHE, "is on a node although it is not bound"
+        ours = self._pod_handlers.responsible_for_pod(pod)
+        return QUEUE, self._fault_of_queued(key, pod) if ours else ""
+
+    def _fault_of_queued(self, key: str, pod: Pod) -> str:
+        uid = pod.metadata.uid
         # Pods that are being deleted are dropped when they are popped; those in flight are read
         # anew from the store when their attempt fails.
-        ours = self._pod_handlers.responsible_for_pod(pod)
-        if not ours or pod.metadata.deletion_timestamp or self._bindings.is_under_way(uid):
-            return QUEUE, ""
+        if pod.metadata.deletion_timestamp or self._bindings.is_under_way(uid):
+            return ""
         queued = self._queue.get(key)
         if queued is None or queued.uid != uid:
-            return QUEUE, MISSING
-        return QUEUE, "" if version_of(queued.pod) == version_of(pod) else OUTDATED
+            return MISSING
+        return "" if version_of(queued.pod) == version_of(pod) else OUTDATED
+
+    def _is_queued(self, key: str, pod: Pod) -> bool:
+        queued = self._queue.get(key)
+        return queued is not None and queued.uid == pod.metadata.uid
 
     def _compare_cached_pod(self, uid: str) -> Difference | None:
         cached = self._cache.get_pod(uid)

@@ -1,0 +1,111 @@
+"""The reasons and statuses with which NodeResourcesFit rejects nodes, for one node and by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from proreus.bounded_cache import cleared_with_age
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import BoolArray, IntArray
+
+TOO_MANY_PODS = "Too many pods"
+
+_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_MOST_BITS = 62
+_MOST_SHARED_REASONS = 16
+
+Need = tuple[str, int]
+"""A resource and the amount of it that a pod requests."""
+
+
+def needs_of(amounts: Mapping[str, int]) -> tuple[Need, ...]:
+    """Return the requests above 0; cpu, memory and ephemeral-storage first, as in messages."""
+    first = tuple((r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r, 0) > 0)
+    return first + tuple((r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES)
+
+
+def rejection(
+    needs: tuple[Need, ...],
+    too_many_pods: bool,
+    allocatable: Mapping[str, int],
+    requested: Mapping[str, int],
+) -> Status | None:
+    """Return the rejection of a pod that is not on the node; None if it fits."""
+    reasons = [TOO_MANY_PODS] if too_many_pods else []
+    unresolvable = False
+    for resource, amount in needs:
+        capacity = allocatable.get(resource, 0)
+        if amount > capacity - requested.get(resource, 0):
+            reasons.append(reason_of(resource))
+            unresolvable = unresolvable or amount > capacity
+    return status_of(tuple(reasons), unresolvable) if reasons else None
+
+
+def resize_rejection(
+    needs: tuple[Need, ...], too_many_pods: bool, node: NodeInfo, counted: PodInfo
+) -> Status | None:
+    """Return the rejection of a pod that is on the node and counts there as ``counted``.
+
+    What counts already is not needed again. Where it is more than the pod requests, the difference
+    makes no room: the kubelet has yet to free it.
+    """
+    held, allocatable = counted.accounted_requests.amounts, node.allocatable
+    reasons = [TOO_MANY_PODS] if too_many_pods else []
+    unresolvable = False
+    for resource, amount in needs:
+        missing, capacity = max(0, amount - held.get(resource, 0)), allocatable.get(resource, 0)
+        # kube-scheduler checks a base resource also where nothing is missing: the node may have
+        # less than its pods request.
+        base = resource in _BASE_RESOURCES
+        if (missing or base) and missing > capacity - node.requested.get(resource, 0):
+            reasons.append(reason_of(resource))
+            unresolvable = unresolvable or (amount if base else missing) > capacity
+    return status_of(tuple(reasons), unresolvable) if reasons else None
+
+
+def status_of(reasons: tuple[str, ...], unresolvable: bool) -> Status:
+    """Return a status, shared with other nodes and pods.
+
+    ``unresolvable``: the pod requests more than the node has for all pods.
+    """
+    # Cached statuses must be small: a pod may request thousands of resources.
+    make = _shared_status if len(reasons) <= _MOST_SHARED_REASONS else _new_status
+    return make(reasons, unresolvable)
+
+
+def _new_status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
+    code = Code.UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE
+    return Status(code, reasons, "NodeResourcesFit")
+
+
+_shared_status = cleared_with_age(lru_cache(maxsize=1024)(_new_status))
+
+
+def reason_of(resource: str) -> str:
+    """Return the reason of a node that lacks a resource."""
+    return f"Insufficient {resource}"
+
+
+def as_numbers(bits: Sequence[BoolArray]) -> IntArray:
+    """Return a number for each row: the same for rows with the same bits."""
+    if len(bits) > _MOST_BITS:
+        packed = np.packbits(np.array(bits), axis=0)
+        return np.unique(packed, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    numbers: IntArray = bits[0].astype(np.int64)
+    for place, bit in enumerate(bits[1:], start=1):
+        numbers |= bit.astype(np.int64) << place
+    return numbers
+
+
+def distinct(numbers: IntArray) -> list[int]:
+    """Return the distinct numbers; most often all rows fail for the same reason."""
+    first = int(numbers[0])
+    if (numbers == first).all():
+        return [first]
+    distinct: list[int] = np.unique(numbers).tolist()
+    return distinct
