@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from envtest import pod_groups
+from envtest.binaries import emulated_version
 from envtest.control_plane import ControlPlane
 from envtest.fake_extender import FakeExtender
 from envtest.scenario_cluster import ScenarioCluster, differences
@@ -27,6 +28,7 @@ from scenarios import (
     gangs,
     nodes,
     preemption,
+    resizes,
     spread,
     volumes,
 )
@@ -120,6 +122,21 @@ def test_both_make_the_same_decisions_with_gates(
                 assert (
                     "\n".join(differences(recorded_states[OURS], recorded_states[UPSTREAM])) == ""
                 )
+
+
+@pytest.mark.skipif(emulated_version() == "1.36", reason="the gate is new in 1.37")
+def test_both_preempt_for_the_same_resizes(
+    binaries: dict[str, Path],
+    folder: Path,
+    run_scheduler: RunScheduler,
+    under_test: Kind,
+    subtests: pytest.Subtests,
+) -> None:
+    with raised(binaries, folder, run_scheduler, under_test, resizes.GATES) as clusters:
+        for scenario in resizes.SCENARIOS:
+            with subtests.test(scenario.__name__):
+                states = play(clusters, scenario)
+                assert "\n".join(differences(states[OURS], states[UPSTREAM])) == ""
 
 
 def without_attempts(events: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -120,7 +120,7 @@ class NodeResourcesFit(
         ):
             return None
         # What such a pod lacks on its node depends on what it counts with there.
-        if self._is_deferred_resize(pod):
+        if self._deferred_resizes and is_pod_resize_deferred(pod.pod):
             return None
         if pod.pod.spec.resources is None:
             return requests.key

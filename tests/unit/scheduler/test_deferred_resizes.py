@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from proreus.config.default_plugins import default_plugins
+from proreus.feature_gates import FeatureGates
 from proreus.framework.events import NODE_ADD
 from proreus.framework.plugin import FilterPlugin, PermitPlugin, PostFilterPlugin, PreFilterPlugin
 from proreus.framework.post_filter_result import PostFilterResult
@@ -324,6 +326,37 @@ async def test_out_of_tree_plugins_are_asked(kit, make_world, emulated_gate: str
         assert asked == ["PreFilter", "n0"]
     else:
         assert not world.queue.poppable
+
+
+async def test_nothing_but_room_is_in_its_way_with_all_default_plugins(make_world) -> None:
+    gates = FeatureGates.from_list([GATE], V1_37)
+    names = [ref.name for ref in default_plugins(gates) if ref.name != "PrioritySort"]
+    world = make_world(names=names)
+    world.add_node("n0", cpu="2", unschedulable=True, taints=["dedicated=others:NoExecute"])
+    world.add_pod("low", node_name="n0", cpu="1", priority=0, host_ports=[80], labels={"a": "b"})
+    terms = [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "c"}}}
+    ]
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}
+    add_deferred(
+        world,
+        cpu="2",
+        host_ports=[80],
+        node_selector={"no": "node"},
+        affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+        spec={
+            "volumes": [claim],
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "gone", "whenUnsatisfiable": "DoNotSchedule"}
+            ],
+        },
+    )
+    await world.attempt()
+    await world.settle()
+    assert sorted(pods_of(world)) == ["p"]
+    await world.attempt()
+    assert world.queued().unschedulable_plugins == {"DeferredPodScheduling"}
+    assert world.notes() == []
 
 
 async def test_dynamic_resources_is_silent_in_post_filter(kit, make_world) -> None:
