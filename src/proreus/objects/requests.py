@@ -204,7 +204,7 @@ def _largest_sum(pod: Pod, missing: Mapping[str, int], *, pod_level: bool) -> Na
         for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses)
         if entry.resources is not None or entry.allocated_resources
     }
-    infeasible = _pending_resize(pod) == "Infeasible"
+    infeasible = _resize_is_infeasible(pod)
 
     def unless_infeasible(container: Container) -> Nano:
         return {} if infeasible else _requested(container)
@@ -238,7 +238,7 @@ def _largest_sum(pod: Pod, missing: Mapping[str, int], *, pod_level: bool) -> Na
 def _larger_of_each(pod: Pod) -> RequestsOf:
     """Return what a container takes: the larger of request and status (kube-scheduler 1.36)."""
     statuses = _statuses_by_name(pod)
-    infeasible = bool(statuses) and _pending_resize(pod) == "Infeasible"
+    infeasible = bool(statuses) and _resize_is_infeasible(pod)
     main = {container.name for container in pod.spec.containers}
 
     def requests(container: Container) -> Nano:
@@ -268,7 +268,7 @@ def _replace_by_pod_level(pod: Pod, total: Nano, parts: _Parts) -> None:
     assert resources is not None
     requested = {n: v for n, v in _parsed(resources.requests).items() if is_pod_level_resource(n)}
     if parts.use_status and parts.pod_level_resize and status.resources is not None:
-        infeasible = _pending_resize(pod) == "Infeasible"
+        infeasible = _resize_is_infeasible(pod)
         held = _held(requested, status.resources.requests, status.allocated_resources, infeasible)
         # Up to 1.36 only what the spec names.
         names = filter(is_pod_level_resource, held) if parts.resized_by_sum else requested
@@ -285,15 +285,15 @@ def _statuses_by_name(pod: Pod) -> dict[str, ContainerStatus]:
     }
 
 
+def _resize_is_infeasible(pod: Pod) -> bool:
+    condition = condition_of(pod, "PodResizePending")
+    return condition is not None and condition.reason == "Infeasible"
+
+
 def is_pod_resize_deferred(pod: Pod) -> bool:
     """Return whether the kubelet waits for room on the node to resize the pod (KEP-1287)."""
-    return _pending_resize(pod) == "Deferred"
-
-
-def _pending_resize(pod: Pod) -> str:
-    """Return why a resize has not been made; whatever the status of the condition is."""
     condition = condition_of(pod, "PodResizePending")
-    return "" if condition is None else condition.reason
+    return condition is not None and condition.reason == "Deferred"
 
 
 def _parsed(resources: ResourceList) -> Nano:
