@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from proreus.framework.plugin import FilterPlugin, Plugin, ScorePlugin
 from proreus.objects.node import LABEL_ZONE
 from proreus.plugins import IN_TREE_PLUGINS
+from proreus.plugins.deferred_pod_scheduling import DeferredPodScheduling
 from proreus.plugins.dynamic_resources import DynamicResources
 from proreus.plugins.image_locality import ImageLocality
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
@@ -83,6 +84,12 @@ CASES = (
                 ],
             }
         },
+    ),
+    # Filters deferred resizes only, which are not drawn.
+    Case(
+        DeferredPodScheduling,
+        gates=("InPlacePodVerticalScalingSchedulerPreemption=true",),
+        constant=("Filter",),
     ),
     Case(NodePorts),
     Case(NodeResourcesFit),

@@ -460,7 +460,7 @@ async def test_a_pod_of_a_group_is_tried_alone(make_world) -> None:
     add_group(world, 1)
     assert world.places() == {"active": ["p"]}
     assert world.queue.pod_groups is not None
-    assert world.queue.pod_groups.get("default/p") is None
+    assert world.queue.pod_groups.group_of(world.pod()) is None
     await world.attempt()
     await world.settle()
     assert sorted(pods_of(world)) == ["p"]
