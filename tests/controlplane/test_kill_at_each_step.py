@@ -53,7 +53,7 @@ KIND_OF_STEP = {
     steps.EVENT: "plain",
     steps.POD_STATUS: "preemptor",
     steps.EVICT: "preemptor",
-    **({steps.GROUP_STATUS: "gang"} if pod_groups.SCHEDULED else {}),
+    steps.GROUP_STATUS: "gang",
 }
 """Which kind of pod leads to a step."""
 

@@ -7,32 +7,37 @@ depends on chance in the scenario.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
-from envtest import pod_groups
+from envtest import deploy, pod_groups
 from envtest.binaries import emulated_version
 from envtest.control_plane import ControlPlane
 from envtest.fake_extender import FakeExtender
 from envtest.scenario_cluster import ScenarioCluster, differences
 from envtest.schedulers import Kind, RunScheduler, configuration
 from scenarios import (
+    Interrupted,
     Scenario,
     affinity,
     devices,
     extenders,
     gangs,
+    group_preemption,
     nodes,
+    placements,
+    pod_groups_v1_36,
     preemption,
     resizes,
     spread,
     volumes,
 )
 
+T = TypeVar("T")
 Json = dict[str, Any]
 ScenarioClusters = dict[str, ScenarioCluster]
 
@@ -44,19 +49,42 @@ ATTEMPTS_VARY = frozenset({"changes_of_nodes_wake_pods"})
 
 OURS, UPSTREAM = "ours", "upstream"
 
-WITH_GANGS = pod_groups.GATES
-WITH_PREEMPTION = f"{WITH_GANGS},WorkloadAwarePreemption=true"
-WITH_PLACEMENTS = f"{WITH_PREEMPTION},TopologyAwareWorkloadScheduling=true"
 
-WITH_DEVICES = f"{WITH_GANGS},DRAWorkloadResourceClaims=true,DRANodeAllocatableResources=true"
-WITH_DEVICES += ",DRAConsumableCapacity=true"
+class Gated(NamedTuple):
+    """Scenarios that need feature gates, ``gates`` besides those of pod groups."""
 
-GATED_FAMILIES = {
-    WITH_GANGS: gangs.SCENARIOS,
-    WITH_PREEMPTION: gangs.WITH_PREEMPTION,
-    WITH_PLACEMENTS: (*gangs.WITH_PREEMPTION, *gangs.WITH_PLACEMENTS),
-    WITH_DEVICES: devices.WITH_GATES,
+    gates: str
+    scenarios: Sequence[Scenario | Interrupted]
+
+
+_GANGS = (*gangs.BOTH_VERSIONS, gangs.gangs_bound_in_part)
+_PREEMPTION = "WorkloadAwarePreemption=true"
+_TOPOLOGY = "TopologyAwareWorkloadScheduling=true"
+_DEVICES = "DRAWorkloadResourceClaims=true"
+_NODE_DEVICES = f"{_DEVICES},DRANodeAllocatableResources=true,DRAConsumableCapacity=true"
+
+GATED_OF_VERSION = {
+    "1.36": {
+        "gangs": Gated("", (*pod_groups_v1_36.SCENARIOS, *_GANGS)),
+        "preemption": Gated(
+            _PREEMPTION, (*pod_groups_v1_36.WITH_PREEMPTION, *group_preemption.BOTH_VERSIONS)
+        ),
+        "placements": Gated(
+            f"{_PREEMPTION},{_TOPOLOGY}",
+            (*pod_groups_v1_36.WITH_PREEMPTION, *pod_groups_v1_36.WITH_PLACEMENTS),
+        ),
+        "devices": Gated(_NODE_DEVICES, devices.WITH_GATES),
+    },
+    "1.37": {
+        "gangs": Gated("", (*group_preemption.BOTH_VERSIONS, *group_preemption.SCENARIOS, *_GANGS)),
+        # DRANodeAllocatableResources in the form of 1.37 is not built
+        "placements": Gated(
+            f"{_TOPOLOGY},{_DEVICES}", (*placements.SCENARIOS, devices.groups_have_claims)
+        ),
+        "trees": Gated(f"{_TOPOLOGY},CompositePodGroup=true", placements.TREES),
+    },
 }
+GATED = GATED_OF_VERSION[emulated_version()]
 
 
 @pytest.fixture(scope="module")
@@ -69,26 +97,34 @@ def clusters(
 
 @contextmanager
 def raised(
-    binaries: dict[str, Path], folder: Path, run: RunScheduler, under_test: Kind, gates: str = ""
+    binaries: dict[str, Path], folder: Path, run: RunScheduler, under_test: Kind, family: str = ""
 ) -> Iterator[ScenarioClusters]:
-    """Start a control plane, a scheduler and an extender for each cluster."""
+    """Start a control plane, a scheduler and an extender for each cluster.
+
+    ``family``: of ``GATED``, for its gates; then proreus has the permissions of ``deploy/`` only.
+    """
     kinds: dict[str, Kind] = {OURS: under_test, UPSTREAM: "kube-scheduler"}
-    flags = [f"--feature-gates={gates}"] if gates else []
-    apis = pod_groups.APISERVER_FLAGS if gates else []
+    flags, apis = [], []
+    if family:
+        gates = [pod_groups.GATES, *filter(None, [GATED[family].gates])]
+        flags, apis = pod_groups.flags_of(",".join(gates)), pod_groups.APISERVER_FLAGS
     made: ScenarioClusters = {}
     with ExitStack() as cleanup:
         for name, kind in kinds.items():
-            where = folder / f"same-{name}-{gates.count('=')}"
+            where = folder / f"same-{name}-{family}"
             plane = ControlPlane(binaries, where, audit=False, flags=[*flags, *apis])
             cleanup.callback(plane.stop)
             plane.start()
             extender = FakeExtender(plane.client)
             cleanup.callback(extender.close)
-            config = configuration([], plane.kubeconfig)
+            kubeconfig = plane.kubeconfig
+            if family and kind == "proreus":
+                kubeconfig = deploy.service_account_kubeconfig(plane)
+            config = configuration([], kubeconfig)
             del config["profiles"]  # compare the default profile
             config["extenders"] = [extender.configuration()]
-            run(config, kind=kind, flags=flags)
-            made[name] = ScenarioCluster(plane.client)
+            scheduler = run(config, kind=kind, flags=flags)
+            made[name] = ScenarioCluster(plane.client, scheduler)
             made[name].prepare()
         yield made
 
@@ -103,21 +139,19 @@ def test_both_make_the_same_decisions(clusters: ScenarioClusters, name: str) -> 
     assert recorded_states[OURS]["at the end"]["pods"]
 
 
-@pytest.mark.skipif(
-    not pod_groups.SCHEDULED, reason="proreus does not schedule the pod groups of this version"
-)
-@pytest.mark.parametrize("gates", GATED_FAMILIES)
+@pytest.mark.parametrize("family", GATED)
 def test_both_make_the_same_decisions_with_gates(
     binaries: dict[str, Path],
     folder: Path,
     run_scheduler: RunScheduler,
     under_test: Kind,
-    gates: str,
+    family: str,
     subtests: pytest.Subtests,
 ) -> None:
-    with raised(binaries, folder, run_scheduler, under_test, gates) as clusters:
-        for scenario in GATED_FAMILIES[gates]:
-            with subtests.test(scenario.__name__):
+    with raised(binaries, folder, run_scheduler, under_test, family) as clusters:
+        for scenario in GATED[family].scenarios:
+            name = "interrupted" if isinstance(scenario, Interrupted) else scenario.__name__
+            with subtests.test(name):
                 recorded_states = play(clusters, scenario)
                 assert (
                     "\n".join(differences(recorded_states[OURS], recorded_states[UPSTREAM])) == ""
@@ -147,19 +181,34 @@ def without_attempts(events: dict[str, list[str]]) -> dict[str, list[str]]:
     }
 
 
-def play(clusters: ScenarioClusters, scenario: Scenario) -> dict[str, Json]:
+def play(clusters: ScenarioClusters, scenario: Scenario | Interrupted) -> dict[str, Json]:
     """Play a scenario on all clusters in parallel; return their recorded states."""
 
-    def one(name: str) -> Json:
-        cluster = clusters[name]
-        try:
-            scenario(cluster)
-            return cluster.recorded_state()
-        finally:
-            cluster.clear()
+    def record(cluster: ScenarioCluster) -> Json:
+        last(cluster)
+        return cluster.recorded_state()
 
+    try:
+        if isinstance(scenario, Interrupted):
+            in_parallel(clusters, scenario.before)
+            # by the main thread, which alone may start processes
+            for cluster in clusters.values():
+                cluster.scheduler.kill()
+            in_parallel(clusters, scenario.meanwhile)
+            for cluster in clusters.values():
+                cluster.scheduler.run()
+            last = scenario.after
+        else:
+            last = scenario
+        return in_parallel(clusters, record)
+    finally:
+        in_parallel(clusters, ScenarioCluster.clear)
+
+
+def in_parallel(clusters: ScenarioClusters, work: Callable[[ScenarioCluster], T]) -> dict[str, T]:
+    """Return what ``work`` returns for each cluster; raise the first error, with its cluster."""
     with ThreadPoolExecutor(len(clusters)) as threads:
-        running = {name: threads.submit(one, name) for name in clusters}
+        running = {name: threads.submit(work, cluster) for name, cluster in clusters.items()}
     failed = {name: error for name, future in running.items() if (error := future.exception())}
     for name, error in failed.items():
         error.add_note(f"on the cluster {name}; clusters that failed: {', '.join(failed)}")

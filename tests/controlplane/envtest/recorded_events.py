@@ -49,7 +49,9 @@ def _line(event: Json, names: Mapping[str, str]) -> str:
         note = note.replace(uid, f"<{name}>")
     parts = [event.get("type"), event.get("reason"), event.get("action")]
     controller = event.get("reportingController")
-    return f"{' '.join(map(str, parts))} by {controller}: {note}{_related(event, names)}"
+    regarding = event["regarding"]
+    about = f"about {regarding.get('apiVersion')} {regarding.get('kind')}"
+    return f"{' '.join(map(str, parts))} by {controller} {about}: {note}{_related(event, names)}"
 
 
 def _related(event: Json, names: Mapping[str, str]) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 
 from envtest import assertions, objects
 from envtest.kube_client import ApiFailure, KubeClient
-from envtest.pod_groups import GROUPS
+from envtest.pod_groups import COMPOSITE_GROUPS, GROUPS
 from envtest.recorded_events import recorded_events
+from envtest.schedulers import SchedulerProcess
 from envtest.waiting import eventually
 
 Json = dict[str, Any]
@@ -46,12 +47,13 @@ _NOW = {"gracePeriodSeconds": 0}
 class ScenarioCluster:
     """A cluster with one scheduler. ``clear`` removes all objects that were added through it."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, scheduler: SchedulerProcess) -> None:
         self.client = client
+        self.scheduler = scheduler
         self._added: list[str] = []
         self._pods: list[str] = []
         self._uids: dict[str, str] = {}
-        """UID -> name of pods and PodGroups, since scenarios reuse names."""
+        """UID -> name of pods and their groups, since scenarios reuse names."""
         self._notes: list[tuple[str, Json]] = []
 
     def prepare(self) -> None:
@@ -65,7 +67,7 @@ class ScenarioCluster:
         """Create an object, which ``clear`` will delete."""
         made = self.client.create(path, body)
         self._added.append(f"{path}/{made['metadata']['name']}")
-        if path == GROUPS:
+        if path in (GROUPS, COMPOSITE_GROUPS):
             self._uids[made["metadata"]["uid"]] = made["metadata"]["name"]
         return made
 
@@ -181,6 +183,26 @@ class ScenarioCluster:
 
         self._wait(name, repr(text), has_message)
 
+    def told(self, group: str, text: str) -> None:
+        """Wait until the message of a condition of a PodGroup contains ``text``."""
+        last: Json = {}
+
+        def has_message() -> bool:
+            nonlocal last
+            last = _conditions(self.client.get(f"{GROUPS}/{group}"))
+            return any(text in one["message"] for one in last.values())
+
+        try:
+            eventually(TIMEOUT_SECONDS, f"{text!r} for {group}", has_message, every=0.05)
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}: {last}") from None
+
+    def bind(self, name: str, node: str) -> None:
+        """Bind a pod, as a scheduler does."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        self.client.create(f"{_path(_full(name))}/binding", body)
+
     def leaving(self, *names: str) -> None:
         """Wait until pods are marked for deletion; without a kubelet they remain so."""
         for name in names:
@@ -204,18 +226,26 @@ class ScenarioCluster:
         """Add the present state to the recorded state, under a title."""
         self._notes.append((title, self._quiet()))
 
+    def note_pods(self, title: str) -> None:
+        """Note the present state without the conditions of pod groups."""
+        self._notes.append((title, self._quiet() | {"groups": {}}))
+
     def recorded_state(self) -> Json:
         """Return the noted states, the final state, and the Events."""
         notes = [*self._notes, ("at the end", self._quiet())]
         return dict([*notes, ("events", recorded_events(self.client, self._uids))])
 
+    def remove(self, path: str) -> None:
+        """Delete an object whatever its finalizers, as if their controllers ran."""
+        gone = self.client.delete(path)
+        if gone.get("metadata", {}).get("finalizers"):
+            self.client.patch(path, _NO_FINALIZERS)
+
     def clear(self) -> None:
         """Delete the added objects, in reverse order."""
         self.client.in_parallel(lambda name: self.client.delete(_path(name), _NOW), self._pods)
         for path in reversed(self._added):
-            gone = self.client.delete(path)
-            if gone.get("metadata", {}).get("finalizers"):
-                self.client.patch(path, _NO_FINALIZERS)
+            self.remove(path)
         self._added, self._pods, self._uids, self._notes = [], [], {}, []
 
     def _wait(self, name: str, what: str, probe: Any) -> Json:
@@ -259,9 +289,12 @@ class ScenarioCluster:
             }
             for one in self.client.list(VOLUMES)
         }
-        groups = {}
-        if any(path.startswith(GROUPS) for path in self._added):
-            groups = {one["metadata"]["name"]: _conditions(one) for one in self.client.list(GROUPS)}
+        groups = {
+            f"{one['metadata']['name']} of {path.rpartition('/')[2]}": _conditions(one)
+            for path in (GROUPS, COMPOSITE_GROUPS)
+            if any(added.startswith(path) for added in self._added)
+            for one in self.client.list(path)
+        }
         every = {"pods": pods, "claims": claims, "volumes": volumes, "groups": groups}
         now: Json = json.loads(json.dumps(every))
         return now

@@ -161,7 +161,7 @@ POD_KINDS: dict[str, PodKind] = {
     "volume": PodKind(7, 30, _volume),
     "provisioned": PodKind(4, 30, _provisioned),
     "device": PodKind(7, 30, _device),
-    **({"gang": PodKind(2, 20 * GANG_SIZE, _gang)} if pod_groups.SCHEDULED else {}),
+    "gang": PodKind(2, 20 * GANG_SIZE, _gang),
     "extender": PodKind(5, 40, _extender),
     "plugin": PodKind(5, 60, _plugin),
     "filler": PodKind(8, FILLERS, _filler),

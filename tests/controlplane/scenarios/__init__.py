@@ -8,7 +8,17 @@ that no decision depends on a random choice among equal scores.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from envtest.scenario_cluster import ScenarioCluster
 
 Scenario = Callable[[ScenarioCluster], None]
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """A scenario in three parts, with no scheduler ``meanwhile``: each starts anew afterwards."""
+
+    before: Scenario
+    meanwhile: Scenario
+    after: Scenario

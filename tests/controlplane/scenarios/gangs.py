@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from envtest.pod_groups import GROUPS
 from envtest.scenario_cluster import HOST, ZONE, ScenarioCluster
 
-Json = dict[str, Any]
-
-RACK = "example.com/rack"
-
-
-def _group(
-    cluster: ScenarioCluster, name: str, count: int, priority: str = "", **spec: Any
-) -> None:
-    policy = {"gang": {"minCount": count}} if count else {"basic": {}}
-    if priority:
-        spec["priorityClassName"] = priority
-    cluster.add(GROUPS, {"metadata": {"name": name}, "spec": {"schedulingPolicy": policy, **spec}})
-
-
-def _member(
-    cluster: ScenarioCluster, group: str, number: int, cpu: str = "2", **options: Any
-) -> None:
-    options = {"priority": "top"} | options
-    cluster.pod(f"{group}-{number}", cpu, schedulingGroup={"podGroupName": group}, **options)
+from scenarios import Interrupted
+from scenarios.group import Group
 
 
 def gangs_are_placed_whole(cluster: ScenarioCluster) -> None:
-    """Pods wait for other members, for their PodGroup, and for capacity for enough of them.
-
-    Members of one priority take turns as chance has it, so they differ in priority or selector.
-    """
+    """Pods wait for other members, for their PodGroup, and for capacity for enough of them."""
     cluster.node("big", 10)
     cluster.node("small", 5)
     cluster.settle()
-    _group(cluster, "three", 3)
-    _member(cluster, "three", 0, nodeSelector={HOST: "big"})
-    _member(cluster, "three", 1, nodeSelector={HOST: "small"})
+    three = Group(cluster, "three", 3).create()
+    three.member(nodeSelector={HOST: "big"})
+    three.member(nodeSelector={HOST: "small"})
     cluster.settle()
     cluster.note("one member is missing")
-    _member(cluster, "three", 2, nodeSelector={HOST: "big"})
+    three.member(nodeSelector={HOST: "big"})
     cluster.bound(**{"three-0": "big", "three-1": "small", "three-2": "big"})
-    _member(cluster, "late", 0, "1")
+    late = Group(cluster, "late", 1)
+    late.member("1")
     cluster.settle()
     cluster.note("a group is missing")
-    _group(cluster, "late", 1)
+    late.create()
     cluster.decided("late-0")
-    _group(cluster, "loose", 0)
-    _member(cluster, "loose", 0, "1")
+    loose = Group(cluster, "loose", 0).create()
+    loose.member("1")
     cluster.decided("loose-0")
-    _group(cluster, "wide", 3)
-    for number, priority in enumerate(("low", "middle", "high")):
-        _member(cluster, "wide", number, "3", priority=priority)
+    wide = Group(cluster, "wide", 3).create()
+    for rank in ("high", "middle", "low"):
+        wide.member("3", rank)
     cluster.decided("wide-0", "wide-1", "wide-2")
     cluster.settle()
     cluster.note("there is no capacity for three wide ones")
@@ -66,182 +44,95 @@ def members_that_fit_nowhere_hold_back_the_others(cluster: ScenarioCluster) -> N
     """Conditions of members that fit and of those that do not; a basic group is bound in part."""
     cluster.node("only", 6)
     cluster.settle()
-    _group(cluster, "gang", 2)
-    _member(cluster, "gang", 0, "2", priority="high")
-    _member(cluster, "gang", 1, "2", priority="low", nodeSelector={ZONE: "nowhere"})
+    gang = Group(cluster, "gang", 2).create()
+    gang.member("2", "high")
+    gang.member("2", "low", nodeSelector={ZONE: "nowhere"})
     cluster.decided("gang-0", "gang-1")
     cluster.settle()
     cluster.note("one of two fits")
-    _group(cluster, "loose", 0)
-    _member(cluster, "loose", 0, "2", priority="high")
+    loose = Group(cluster, "loose", 0).create()
+    loose.member("2", "high")
     cluster.bound(**{"loose-0": "only"})
     cluster.settle()
-    _member(cluster, "loose", 1, "2", priority="low", nodeSelector={ZONE: "nowhere"})
+    loose.member("2", "low", nodeSelector={ZONE: "nowhere"})
     cluster.decided("loose-1")
-    _member(cluster, "gang", 2, "2", priority="middle")
+    gang.member("2", "middle")
     cluster.bound(**{"gang-0": "only", "gang-2": "only"})
     cluster.decided("gang-1")
 
 
-def one_pod_of_a_gang_preempts_for_itself(cluster: ScenarioCluster) -> None:
-    """Without preemption for whole groups, each pod selects victims, and the gang waits.
-
-    Its conditions meanwhile are not compared: kube-scheduler tries it again thousands of times.
-    """
-    cluster.node("left", 4)
-    cluster.node("right", 5)
-    cluster.pod("left-low", "4", on="left", priority="low")
-    cluster.pod("right-low", "5", on="right", priority="low")
+def gangs_have_more_members_than_they_need(cluster: ScenarioCluster) -> None:
+    """Those beyond the minimum are bound as far as they fit, the others when there is capacity."""
+    cluster.node("only", 6)
     cluster.settle()
-    _group(cluster, "pair", 2)
-    _member(cluster, "pair", 0, "4", priority="top", nodeSelector={HOST: "left"})
-    _member(cluster, "pair", 1, "4", priority="high", nodeSelector={HOST: "right"})
-    cluster.leaving("left-low", "right-low")
+    gang = Group(cluster, "gang", 2)
+    for rank in ("top", "high", "middle", "low"):
+        gang.member("2", rank)
     cluster.settle()
-    cluster.end("left-low")
-    # Each removal wakes the gang. The attempt is waited for: otherwise chance would decide whether
-    # there is one between the two removals.
-    cluster.refused("pair-1", "a terminating pod on the nominated node")
-    cluster.end("right-low")
-    cluster.bound(**{"pair-0": "left", "pair-1": "right"})
-
-
-SCENARIOS = (
-    gangs_are_placed_whole,
-    members_that_fit_nowhere_hold_back_the_others,
-    one_pod_of_a_gang_preempts_for_itself,
-)
-
-
-# ---- preemption for whole groups -----------------------------------------------------------------
-
-
-def a_group_preempts_as_a_whole(cluster: ScenarioCluster) -> None:
-    """Only as many victims as the group needs, those of least importance first."""
-    cluster.node("left", 4)
-    cluster.node("right", 6)
-    cluster.pod("left-low", "4", on="left", priority="low")
-    cluster.pod("right-low", "3", on="right", priority="low")
-    cluster.pod("right-middle", "3", on="right", priority="middle")
+    gang.create()
+    cluster.bound(**{f"gang-{number}": "only" for number in range(3)})
+    cluster.decided("gang-3")
     cluster.settle()
-    _group(cluster, "pair", 2, "high")
-    _member(cluster, "pair", 0, "3", priority="high", nodeSelector={HOST: "left"})
-    _member(cluster, "pair", 1, "3", priority="middle", nodeSelector={HOST: "right"})
-    cluster.leaving("left-low", "right-low")
+    cluster.note("one is left")
+    cluster.node("late", 2)
+    cluster.bound(**{"gang-3": "late"})
+
+
+def pods_survive_their_group(cluster: ScenarioCluster) -> None:
+    """Pods whose group is deleted wait for another one of that name, whatever capacity there is."""
+    cluster.node("small", 1)
+    cluster.settle()
+    pair = Group(cluster, "pair", 2).create()
+    pair.member("2", "high")
+    pair.member("2", "low")
     cluster.decided("pair-0", "pair-1")
     cluster.settle()
-    cluster.note("the victims are leaving")
-    cluster.end("left-low")
-    cluster.note("one victim is gone")  # with the attempt that its removal leads to
-    cluster.end("right-low")
-    cluster.bound(**{"pair-0": "left", "pair-1": "right"})
-
-
-def groups_leave_as_a_whole_or_stay(cluster: ScenarioCluster) -> None:
-    """A group with disruption mode PodGroup is one victim; of others, single pods are victims."""
-    cluster.node("a", 4)
-    cluster.node("b", 5)
+    cluster.note("no pod fits")
+    cluster.remove(pair.path)
     cluster.settle()
-    _group(cluster, "whole", 2, "low", disruptionMode="PodGroup")
-    _member(cluster, "whole", 0, "4", priority="low", nodeSelector={HOST: "a"})
-    _member(cluster, "whole", 1, "2", priority="low", nodeSelector={HOST: "b"})
-    cluster.bound(**{"whole-0": "a", "whole-1": "b"})
-    cluster.pod("single", "3", on="b", priority="low")
+    cluster.node("large", 4)
     cluster.settle()
-    _group(cluster, "one", 1, "high")
-    _member(cluster, "one", 0, "4", priority="high", nodeSelector={HOST: "a"})
-    cluster.leaving("whole-0", "whole-1")
-    cluster.decided("one-0")
-    cluster.settle()
-    cluster.note("the whole group is leaving")
-    cluster.end("whole-0", "whole-1")
-    cluster.bound(**{"one-0": "a"})
+    cluster.note("the group is gone")
+    Group(cluster, "pair", 2).create()
+    cluster.bound(**{"pair-0": "large", "pair-1": "large"})
 
 
-def groups_that_cannot_preempt_have_their_reasons(cluster: ScenarioCluster) -> None:
-    """There are no less important pods, removing them would not help, or preemption is off."""
-    cluster.node("only", 4)
-    cluster.pod("middle", "4", on="only", priority="middle")
-    cluster.settle()
-    _group(cluster, "humble", 1, "low")
-    _member(cluster, "humble", 0, "2", priority="low")
-    cluster.decided("humble-0")
-    _group(cluster, "vain", 1, "high")
-    _member(cluster, "vain", 0, "9", priority="high")
-    cluster.decided("vain-0")
-    _group(cluster, "polite", 1, "high")
-    _member(cluster, "polite", 0, "2", priority="polite")
-    cluster.decided("polite-0")
-    cluster.settle()
-    assert not cluster.remains("middle")["metadata"].get("deletionTimestamp")
-
-
-WITH_PREEMPTION = (
-    a_group_preempts_as_a_whole,
-    groups_leave_as_a_whole_or_stay,
-    groups_that_cannot_preempt_have_their_reasons,
+BOTH_VERSIONS = (
+    gangs_are_placed_whole,
+    members_that_fit_nowhere_hold_back_the_others,
+    gangs_have_more_members_than_they_need,
+    pods_survive_their_group,
 )
 
 
-# ---- placements ----------------------------------------------------------------------------------
+# ---- a scheduler that ends while a gang is bound -------------------------------------------------
 
 
-def groups_stay_within_a_domain(cluster: ScenarioCluster) -> None:
-    """All members are bound in one rack, the one that fits most of them; later ones follow."""
-    for name, cpu, rack in (("a", 3, "1"), ("b", 6, "1"), ("c", 3, "2"), ("d", 4, "2")):
-        cluster.node(name, cpu, labels={RACK: rack})
-    cluster.node("nowhere", 20)
+def _wait_for_a_member(cluster: ScenarioCluster) -> None:
+    cluster.node("left", 4)
+    cluster.node("right", 5)
+    trio = Group(cluster, "trio", 3).create()
+    trio.member(nodeSelector={HOST: "left"})
+    trio.member(nodeSelector={HOST: "right"})
+    pair = Group(cluster, "pair", 2).create()
+    pair.member("2", nodeSelector={HOST: "right"})
     cluster.settle()
-    constraints = {"topology": [{"key": RACK}]}
-    for number, (cpu, priority) in enumerate((("4", "high"), ("3", "middle"), ("2", "low"))):
-        _member(cluster, "near", number, cpu, priority=priority)
-    cluster.settle()
-    _group(cluster, "near", 2, schedulingConstraints=constraints)
-    cluster.bound(**{"near-0": "b", "near-1": "a", "near-2": "b"})
-    _member(cluster, "near", 3, "2")
-    cluster.refused("near-3", "Insufficient cpu")
-    cluster.settle()
-    cluster.note("another one does not fit there")
-    cluster.node("e", 4, labels={RACK: "2"})
-    cluster.settle()
-    cluster.node("f", 4, labels={RACK: "1"})
-    cluster.bound(**{"near-3": "f"})
+    cluster.note("members are missing")
 
 
-def groups_with_a_domain_do_not_preempt(cluster: ScenarioCluster) -> None:
-    """Neither for the whole group nor pod by pod."""
-    cluster.node("only", 4, labels={RACK: "1"})
-    cluster.pod("low", "4", on="only", priority="low")
-    cluster.settle()
-    constraints = {"topology": [{"key": RACK}]}
-    _group(cluster, "near", 1, "high", schedulingConstraints=constraints)
-    _member(cluster, "near", 0, "2", priority="high")
-    cluster.decided("near-0")
-    cluster.settle()
-    assert not cluster.remains("low")["metadata"].get("deletionTimestamp")
+def _bind_in_part(cluster: ScenarioCluster) -> None:
+    options = {"schedulingGroup": {"podGroupName": "trio"}, "priority": "top"}
+    cluster.pod("trio-2", "2", nodeSelector={HOST: "left"}, **options)
+    cluster.bind("trio-0", "left")
+    options["schedulingGroup"] = {"podGroupName": "pair"}
+    cluster.pod("pair-1", "9", nodeSelector={HOST: "right"}, **options)
+    cluster.bind("pair-0", "right")
 
 
-def groups_that_no_domain_can_take_wait(cluster: ScenarioCluster) -> None:
-    """The group fits in no rack, then in one; the case without racks has its reason too."""
-    cluster.node("one", 3, labels={RACK: "1"})
-    cluster.node("two", 4)
+def _bind_the_others(cluster: ScenarioCluster) -> None:
+    cluster.bound(**{"trio-0": "left", "trio-1": "right", "trio-2": "left"})
+    cluster.decided("pair-1")
     cluster.settle()
-    constraints = {"topology": [{"key": RACK}]}
-    _group(cluster, "near", 2, schedulingConstraints=constraints)
-    for number, priority in enumerate(("high", "low")):
-        _member(cluster, "near", number, "2", priority=priority)
-    cluster.decided("near-0", "near-1")
-    cluster.settle()
-    cluster.note("the rack is too small")
-    _group(cluster, "lost", 1, schedulingConstraints={"topology": [{"key": "example.com/none"}]})
-    _member(cluster, "lost", 0, "1")
-    cluster.decided("lost-0")
-    cluster.node("three", 4, labels={RACK: "3"})
-    cluster.bound(**{"near-0": "three", "near-1": "three"})
 
 
-WITH_PLACEMENTS = (
-    groups_stay_within_a_domain,
-    groups_with_a_domain_do_not_preempt,
-    groups_that_no_domain_can_take_wait,
-)
+gangs_bound_in_part = Interrupted(_wait_for_a_member, _bind_in_part, _bind_the_others)
