@@ -161,7 +161,7 @@ def trees_leave_as_a_whole_and_preempt(cluster: ScenarioCluster) -> None:
     cluster.leaving("first-0", "second-0")
     cluster.settle()
     cluster.note("the tree is leaving")
-    cluster.end("second-0", "first-0")
+    cluster.end("first-0")
     cluster.bound(high="a")
 
 
