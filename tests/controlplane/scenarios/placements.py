@@ -30,6 +30,7 @@ def groups_stay_within_a_domain(cluster: ScenarioCluster) -> None:
     cluster.settle()
     near.create()
     cluster.bound(**{"near-0": "b", "near-1": "a", "near-2": "b"})
+    cluster.settle()
     near.member("2")
     cluster.refused("near-3", "Insufficient cpu")
     cluster.settle()
@@ -123,7 +124,8 @@ def trees_are_placed_whole(cluster: ScenarioCluster) -> None:
     second.member("2", nodeSelector={HOST: "left"})
     cluster.bound(**{"first-0": "left", "first-1": "right", "second-1": "left"})
     cluster.decided("second-0")
-    cluster.settle()
+    cluster.change_node("right", {"status": {"allocatable": {"cpu": "9"}}}, status=True)
+    cluster.bound(**{"second-0": "right"})
 
 
 def trees_stay_within_a_domain(cluster: ScenarioCluster) -> None:
