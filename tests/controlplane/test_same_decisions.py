@@ -79,9 +79,9 @@ GATED_OF_VERSION = {
         "gangs": Gated("", (*group_preemption.BOTH_VERSIONS, *group_preemption.SCENARIOS, *_GANGS)),
         # DRANodeAllocatableResources in the form of 1.37 is not built
         "placements": Gated(
-            f"{_TOPOLOGY},{_DEVICES}", (*placements.SCENARIOS, devices.groups_have_claims)
+            f"{_TOPOLOGY},CompositePodGroup=true,{_DEVICES}",
+            (*placements.SCENARIOS, *placements.TREES, devices.groups_have_claims),
         ),
-        "trees": Gated(f"{_TOPOLOGY},CompositePodGroup=true", placements.TREES),
     },
 }
 GATED = GATED_OF_VERSION[emulated_version()]

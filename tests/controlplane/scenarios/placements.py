@@ -1,6 +1,7 @@
 """Pod groups with topology constraints, and trees of groups.
 
-All pods go to nodes of one rack: the one that takes most of them.
+All pods go to nodes of one rack: the one that takes most of them. The reasons of a group that fits
+nowhere are those of one rack, of which chance decides: so they are the same in each.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def groups_that_no_domain_can_take_wait(cluster: ScenarioCluster) -> None:
 def groups_preempt_within_a_domain(cluster: ScenarioCluster) -> None:
     """Victims leave in the rack where the group goes, and nowhere else."""
     cluster.node("one", 4, labels={RACK: "1"})
+    cluster.node("one-more", 1, labels={RACK: "1"})
     cluster.node("two", 3, labels={RACK: "2"})
     cluster.node("two-more", 1, labels={RACK: "2"})
     cluster.pod("one", "4", on="one", priority="low")
@@ -130,7 +132,7 @@ def trees_are_placed_whole(cluster: ScenarioCluster) -> None:
 
 def trees_stay_within_a_domain(cluster: ScenarioCluster) -> None:
     """All groups of a tree go to one rack."""
-    for name, cpu, rack in (("a", 3, "1"), ("b", 4, "1"), ("c", 5, "2")):
+    for name, cpu, rack in (("a", 3, "1"), ("b", 4, "1"), ("c", 5, "2"), ("d", 1, "2")):
         cluster.node(name, cpu, labels={RACK: rack})
     cluster.node("nowhere", 20)
     cluster.settle()
