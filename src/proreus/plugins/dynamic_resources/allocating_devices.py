@@ -7,7 +7,7 @@ reproduced on purpose (``Change.ALLOCATOR_OF_1_37``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from proreus.plugins.dynamic_resources.allocated import Consumed
@@ -15,6 +15,7 @@ from proreus.plugins.dynamic_resources.availability_index import DeviceAvailabil
 from proreus.plugins.dynamic_resources.capacity import has_capacity
 from proreus.plugins.dynamic_resources.compatibility_groups import JoinedGroups
 from proreus.plugins.dynamic_resources.consumed_counters import ConsumedCounters
+from proreus.plugins.dynamic_resources.derived_attributes import DerivedAttributes
 from proreus.plugins.dynamic_resources.devices import DeviceKind
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.prepared_claims import (
@@ -45,14 +46,20 @@ class DeviceAssignment:
 class AllocatingDevices:
     """Devices in the process of being allocated; claims are counted by their position.
 
-    ``assignments``: the devices of each claim, in the order in which they were placed.
+    ``assignments``: the devices of each claim, in the order in which they were placed. ``check`` is
+    called before expressions are evaluated, and may raise.
     """
 
     def __init__(
-        self, prepared: PreparedClaims, availability: DeviceAvailability, features: Features
+        self,
+        prepared: PreparedClaims,
+        availability: DeviceAvailability,
+        features: Features,
+        check: Callable[[], None],
     ) -> None:
         self.assignments: list[list[DeviceAssignment]] = [[] for _ in prepared.claims]
         self._features = features
+        self._check = check
         self._views = availability.views
         self._taken = [state.taken for state in availability.states]
         self._consumed_capacity: dict[DevicePosition, Consumed] = {
@@ -115,7 +122,8 @@ class AllocatingDevices:
     def allocate(self, claim: int, one: Alternative, device: DevicePosition) -> bool:
         """Place a device; return whether that was possible. A refused device is not placed.
 
-        Raises ``AllocationError`` if a constraint refuses a device to a request for all devices.
+        Raises ``AllocationError`` if a constraint refuses a device to a request for all devices, or
+        an attribute cannot be derived.
         """
         pool, place = device
         kind = self._views[pool].devices[place].kind
@@ -193,9 +201,13 @@ class AllocatingDevices:
         self, claim: int, one: Alternative, device: DevicePosition, kind: DeviceKind
     ) -> bool:
         constraints = self._constraints[claim]
+        attributes = DerivedAttributes(one, kind, self._check) if one.derived else kind
         for place, constraint in enumerate(constraints):
-            if constraint.add(one.request, one.subrequest, kind):
-                continue
+            try:
+                if constraint.add(one.request, one.subrequest, attributes):
+                    continue
+            except AllocationError as error:  # of a derived attribute; it ends the attempt
+                raise error.at(*device) from None
             # The device is not placed, so those that accepted it must not remember it: a
             # matchAttribute would go on insisting on its value. The one that refused it, and those
             # behind, have not added it; removing it there would remove an earlier device.

@@ -106,7 +106,7 @@ class _Search:
         self._steps = 0
         self._all_devices: dict[int, list[DevicePosition]] = {}
         self._choices = [[0] * len(claim.requests) for claim in prepared.claims]
-        self._allocating = AllocatingDevices(prepared, availability, features)
+        self._allocating = AllocatingDevices(prepared, availability, features, self._check_deadline)
 
     def run(self) -> AllocatorResult:
         # Requests are validated before devices are counted: an error ends the whole attempt

@@ -1,4 +1,4 @@
-"""Device selectors: CEL expressions over ``device``, compiled once, evaluated by cel-cpp.
+"""CEL expressions over ``device``, selectors above all: compiled once, evaluated by cel-cpp.
 
 Compiled by the checker of ``cel_environments``, evaluated by its evaluator. The reasons are in
 docs/adr/0010, the differences from Kubernetes in docs/plugins/dynamic-resources.md: cel-cpp ends an
@@ -14,7 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache
 from proreus.errors import ProreusError
@@ -29,6 +31,8 @@ from proreus.plugins.dynamic_resources.cel_cost import (
     is_surely_small,
 )
 from proreus.plugins.dynamic_resources.cel_process import EvaluationFailed, evaluate_in_child
+
+T = TypeVar("T")
 
 Attribute = bool | int | str | bytes | list[Any]
 Domains = dict[str, dict[str, Any]]
@@ -108,10 +112,17 @@ def _size_of(value: Any) -> int:
     return 8 + (len(text) if isinstance(text, bytes) else 0)
 
 
-class CELSelector:
-    """One compiled expression; made by ``compile_selector``."""
+class CELExpression(Generic[T]):
+    """One compiled expression, and what becomes of its results, by subclass.
+
+    ``result_type``: what ``converted`` returns, which msgspec can pass between processes.
+    ``compile_error_prefix``: how the text begins for what does not compile.
+    """
 
     __slots__ = ("_bounded", "_program", "_serialized", "error", "expression")
+
+    result_type: type[T]
+    compile_error_prefix = ""
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
@@ -120,32 +131,36 @@ class CELSelector:
         self._program: Any = None
         self._serialized: bytes | None = None
         self._bounded: dict[Bound, bool] = {}
-        from cel_expr_python import cel
-
         try:
             checked = _checked(expression)
-            # Attributes have any type until they are looked up, hence dyn. The text is upstream's.
-            if checked.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
-                self.error = "must evaluate to bool or the unknown type, not " + str(
-                    checked.return_type().name().lower()
-                )
+            self.error = self.type_error(checked.return_type().name())
+            if self.error:
                 return
             serialized = checked.serialize()
             self._program = _environments().evaluator().deserialize(with_optionals(serialized))
             if not is_surely_small(expression):
                 self._serialized = serialized
         except RuntimeError as error:
-            self.error = str(error)
+            self.error = f"{self.compile_error_prefix}{error}"
 
-    def matches(self, device: DeviceView) -> bool:
-        """Return whether a device is selected; raises ``CelError`` if evaluation fails."""
+    def type_error(self, returned: str) -> str:
+        """Return what is wrong with an expression of this type, empty if nothing is."""
+        raise NotImplementedError
+
+    def converted(self, result: Any) -> T:
+        """Convert a ``cel.Value`` that is no error; raises ``CelError``."""
+        raise NotImplementedError
+
+    def evaluate(self, device: DeviceView) -> T:
+        """Return the result for a device; raises ``CelError`` if evaluation fails."""
         if self._is_bounded_for(device):
             return self._evaluate(device)
         device.activation()  # once here, not in each child
         try:
-            return evaluate_in_child(lambda: self._evaluate(device))
+            result = evaluate_in_child(lambda: self._evaluate(device))
         except EvaluationFailed as error:
             raise CelError(str(error)) from None
+        return msgspec.convert(result, self.result_type)
 
     def _is_bounded_for(self, device: DeviceView) -> bool:
         if self._serialized is None:
@@ -155,7 +170,7 @@ class CELSelector:
             bounded = self._bounded[device.bound] = is_bounded(self._serialized, device.bound)
         return bounded
 
-    def _evaluate(self, device: DeviceView) -> bool:
+    def _evaluate(self, device: DeviceView) -> T:
         from cel_expr_python import cel
 
         domains: set[str] = set()
@@ -165,41 +180,75 @@ class CELSelector:
                 result = self._program.eval(activation)
             except RuntimeError as error:  # the limit of macro steps
                 raise CelError(str(error)) from None
-            value = result.value()
-            if result.type() == cel.Type.BOOL:
-                return bool(value)
             if result.type() != cel.Type.ERROR:
-                raise CelError(f"expression returned {result.type().name()}, expected bool")
+                return self.converted(result)
             # In Kubernetes a domain without attributes is an empty map, not an error. cel-cpp takes
             # no maps with defaults from Python, so the missing domain is added and the expression
             # evaluated again; each round adds one domain, so it ends.
-            missed = _MISSING_KEY.search(str(value))
+            try:
+                text = str(result.value())
+            except TypeError:  # an optional, which Python cannot hold
+                raise CelError("unsupported CEL return type: optional") from None
+            missed = _MISSING_KEY.search(text)
             if missed is None or missed[1] in domains or missed[1] in device.attributes:
-                raise CelError(_error_message(str(value), missed))
+                raise CelError(_error_message(text, missed))
             domains.add(missed[1])
             activation = device.activation_with(domains)
+
+
+class CELSelector(CELExpression[bool]):
+    """A compiled selector; made by ``compile_selector``."""
+
+    __slots__ = ()
+
+    result_type = bool
+
+    def matches(self, device: DeviceView) -> bool:
+        """Return whether a device is selected; raises ``CelError`` if evaluation fails."""
+        return self.evaluate(device)
+
+    def type_error(self, returned: str) -> str:
+        """Return kube-scheduler's text for an expression that cannot select devices."""
+        # Attributes have any type until they are looked up, hence dyn.
+        if returned in ("BOOL", "DYN"):
+            return ""
+        return f"must evaluate to bool or the unknown type, not {returned.lower()}"
+
+    def converted(self, result: Any) -> bool:
+        """Return whether the device is selected."""
+        if result.type().name() != "BOOL":
+            raise CelError(f"expression returned {result.type().name()}, expected bool")
+        return bool(result.value())
 
 
 def _error_message(error: str, missed: re.Match[str] | None) -> str:
     return error.partition(": ")[2] or error if missed is None else f"no such key: {missed[1]}"
 
 
-_compiled: BoundedCache[str, CELSelector] = BoundedCache(32 * 2**20)
+_compiled: BoundedCache[tuple[type[CELExpression[Any]], str], Any] = BoundedCache(32 * 2**20)
 _BYTES_A_CHARACTER = 110
 """What a compiled expression takes in C++ at most: ``true || true || …`` has the most operators."""
 
+E = TypeVar("E", bound=CELExpression[Any])
+
 
 def compile_selector(expression: str) -> CELSelector:
+    """Compile a selector; ``error`` of the result says whether that succeeded."""
+    return compile_expression(CELSelector, expression)
+
+
+def compile_expression(kind: type[E], expression: str) -> E:
     """Compile an expression; ``error`` of the result says whether that succeeded."""
     # No feature gate matters: the expression is stored, so an API server has accepted it once, and
     # kube-scheduler compiles it as a stored expression, too. Errors are cached like programs, since
     # the same claim comes back with each attempt.
-    selector = _compiled.get(expression)
-    if selector is None:
-        selector = CELSelector(expression)
+    key = kind, expression
+    compiled: E | None = _compiled.get(key)
+    if compiled is None:
+        compiled = kind(expression)
         size_bytes = BYTES_AN_ENTRY + _BYTES_A_CHARACTER * len(expression)
-        _compiled.put(expression, selector, size_bytes)
-    return selector
+        _compiled.put(key, compiled, size_bytes)
+    return compiled
 
 
 def _checked(expression: str) -> Any:

@@ -4,7 +4,7 @@ For the few expressions that may take too much (``cel_cost``): a forked child in
 expression and the device, so nothing is sent to it, and it is gone with all that it took.
 
     parent ── fork ──► child: limits, evaluation
-           ◄── pipe ── True, False or an error       no answer: the limits ended it
+           ◄── pipe ── the result or an error        no answer: the limits ended it
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import os
 import resource
 import select
 import signal
+import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -29,16 +31,16 @@ MAX_MORE_BYTES = 64 * 2**20
 LIMIT_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 """cel-go's text."""
 
-_Answer = tuple[bool, str]
-_decode = msgspec.msgpack.Decoder(_Answer).decode
+MAX_ANSWER_BYTES = 2**20
+"""What the limits of an evaluation in this process leave to its result (``cel_cost``)."""
 
 
 class EvaluationFailed(Exception):
     """The evaluation ended with an error, or was ended for its cost."""
 
 
-def evaluate_in_child(evaluate: Callable[[], bool]) -> bool:
-    """Return the result of a function that runs in a forked child.
+def evaluate_in_child(evaluate: Callable[[], object]) -> Any:
+    """Return the result of a function that runs in a forked child, as plain data.
 
     Raises ``EvaluationFailed`` with the text of what the function raised, or ``LIMIT_EXCEEDED``.
     """
@@ -63,24 +65,33 @@ def evaluate_in_child(evaluate: Callable[[], bool]) -> bool:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    if answer is None:
-        raise EvaluationFailed(LIMIT_EXCEEDED)
-    matched, error_text = answer
+    try:
+        result, error_text = msgspec.msgpack.decode(answer)
+    except msgspec.DecodeError:  # nothing, or not all of it
+        raise EvaluationFailed(LIMIT_EXCEEDED) from None
     if error_text:
         raise EvaluationFailed(error_text)
-    return matched
+    return result
 
 
-def _answer(reader: int) -> _Answer | None:
+def _answer(reader: int) -> bytes:
+    """Return what the child writes; nothing if it was ended, takes too long or writes too much."""
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    if not poll.poll(MAX_WALL_SECONDS * 1000):
-        return None
-    data = os.read(reader, select.PIPE_BUF)
-    return _decode(data) if data else None  # nothing: the child was ended
+    deadline = time.monotonic() + MAX_WALL_SECONDS
+    answer = b""
+    while len(answer) <= MAX_ANSWER_BYTES:
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            return b""
+        data = os.read(reader, 2**16)
+        if not data:
+            return answer
+        answer += data
+    return b""
 
 
-def _run_child(evaluate: Callable[[], bool], writer: int) -> None:
+def _run_child(evaluate: Callable[[], object], writer: int) -> None:
     """Evaluate, write the answer and end the process."""
     try:
         # Signals that arrive now are not for the parent's event loop, and what C++ says when memory
@@ -90,12 +101,14 @@ def _run_child(evaluate: Callable[[], bool], writer: int) -> None:
         gc.disable()
         _set_limits()
         try:
-            answer: _Answer = (evaluate(), "")
+            answer = msgspec.msgpack.encode((evaluate(), ""))
         except MemoryError:
-            answer = (False, LIMIT_EXCEEDED)
+            answer = msgspec.msgpack.encode((None, LIMIT_EXCEEDED))
         except Exception as error:
-            answer = (False, str(error)[: select.PIPE_BUF // 8] or type(error).__name__)
-        os.write(writer, msgspec.msgpack.encode(answer))
+            text = str(error)[: select.PIPE_BUF // 8] or type(error).__name__
+            answer = msgspec.msgpack.encode((None, text))
+        while answer:
+            answer = answer[os.write(writer, answer) :]
     finally:
         os._exit(0)
 

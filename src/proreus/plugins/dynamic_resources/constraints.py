@@ -10,16 +10,25 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from proreus.plugins.dynamic_resources.devices import DeviceKind
+from proreus.plugins.dynamic_resources.devices import NOT_COMPARABLE, Value
 
-Value = tuple[str, object]
-"""Type and value of an attribute: the integer 1 and the version "1" do not match."""
+
+class Attributes(Protocol):
+    """The attributes of a device: a ``DeviceKind``, or what a request derives of one."""
+
+    def attribute(self, name: str) -> Value | None:
+        """Return type and value of an attribute; None: not there."""
+        ...
+
+    def attribute_values(self, name: str) -> frozenset[Value]:
+        """Return type and value of all values of an attribute; empty: none."""
+        ...
 
 
 class Constraint(Protocol):
     """Remembers what it needs of the devices placed so far."""
 
-    def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
+    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
         """Place a device; return whether that is allowed. A refused device is not placed."""
         ...
 
@@ -54,12 +63,15 @@ class MatchAttribute(_OverRequests):
         self._value: Value | None = None
         self._count = 0
 
-    def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
+    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
         """Place a device; the first sets the value for all."""
         if not self.applies(request, subrequest):
             return True
-        value = kind.attribute(self.attribute)
-        if value is None or (self._count and value != self._value):
+        value = device.attribute(self.attribute)
+        if value is None:
+            return False
+        # A list is accepted as the first value, but nothing matches it, not even itself.
+        if self._count and (value != self._value or value == NOT_COMPARABLE):
             return False
         self._value = value
         self._count += 1
@@ -80,11 +92,11 @@ class DistinctAttribute(_OverRequests):
         super().__init__(attribute, requests)
         self._values: list[Value] = []
 
-    def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
+    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
         """Place a device, if none that was placed has its value."""
         if not self.applies(request, subrequest):
             return True
-        value = kind.attribute(self.attribute)
+        value = device.attribute(self.attribute)
         if value is None or value in self._values:
             return False
         self._values.append(value)
@@ -107,11 +119,11 @@ class DistinctAttributeOf136(_OverRequests):
         super().__init__(attribute, requests)
         self._values: dict[str, Value] = {}
 
-    def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
+    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
         """Place a device, if no remembered one has its value."""
         if not self.applies(request, subrequest):
             return True
-        value = kind.attribute(self.attribute)
+        value = device.attribute(self.attribute)
         if value is None or value in self._values.values():
             return False
         # distinctAttributeConstraint of 1.36 keys values by request, so a later device of a request
@@ -138,11 +150,11 @@ class MatchAttributeLists(_OverRequests):
         self._common: list[frozenset[Value]] = []
         """The values that the first one, two … devices have in common."""
 
-    def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
+    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
         """Place a device, if it has a value that all others have."""
         if not self.applies(request, subrequest):
             return True
-        common = kind.attribute_values(self.attribute)
+        common = device.attribute_values(self.attribute)
         if self._common:
             common &= self._common[-1]
         if not common:
@@ -163,11 +175,11 @@ class DistinctAttributeLists(_OverRequests):
         super().__init__(attribute, requests)
         self._values: list[frozenset[Value]] = []
 
-    def add(self, request: str, subrequest: str, kind: DeviceKind) -> bool:
+    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
         """Place a device, if none that was placed has one of its values."""
         if not self.applies(request, subrequest):
             return True
-        values = kind.attribute_values(self.attribute)
+        values = device.attribute_values(self.attribute)
         if not values or not all(map(values.isdisjoint, self._values)):
             return False
         self._values.append(values)

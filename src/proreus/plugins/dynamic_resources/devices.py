@@ -28,12 +28,20 @@ from proreus.plugins.dynamic_resources.cel import (
     Domains,
     compile_selector,
 )
+from proreus.plugins.dynamic_resources.cel_attributes import compile_derived_attribute
 from proreus.plugins.dynamic_resources.cel_values import quantity_value, semver
 from proreus.plugins.dynamic_resources.features import Features
 
 _matches: BoundedCache[tuple[int, str], bool | CelError] = BoundedCache(16 * 2**20)
 """Whether an expression selects a kind of device, by ``DeviceKind.serial`` and expression."""
+_derived: BoundedCache[tuple[int, str], DeviceAttribute | CelError] = BoundedCache(16 * 2**20)
+"""What an expression derives of a kind of device, likewise."""
 _serials = count()
+
+Value = tuple[str, object]
+"""Type and value of an attribute: the integer 1 and the version "1" do not match."""
+NOT_COMPARABLE: Value = ("list", None)
+"""What a list counts as where only single values are compared."""
 
 RUNTIME_ERROR = "CEL runtime error: "
 """How the text of a ``CelError`` begins that depends on the device."""
@@ -112,21 +120,46 @@ class DeviceKind:
         selector = compile_selector(expression)
         if selector.error:
             return CelError(f"CEL compile error: {selector.error}")
-        # Built with the first selector, not with the kind: an attribute that CEL cannot represent
-        # is an error only for devices that a selector looks at, and it is one each time.
         try:
-            if self._view is None:
-                self._view = self._cel_device()
-            return selector.matches(self._view)
+            return selector.matches(self._cel_view())
         except CelError as error:
             return CelError(f"{RUNTIME_ERROR}{error}")
+
+    def derive(self, expression: str) -> DeviceAttribute:
+        """Return the attribute that an expression derives of the device; raises ``CelError``.
+
+        The expression must compile (``compile_derived_attribute``). Cached like ``matches``.
+        """
+        key = self._serial, expression
+        derived = _derived.get(key)
+        if derived is None:
+            try:
+                derived = compile_derived_attribute(expression).evaluate(self._cel_view())
+            except CelError as error:
+                derived = error.with_traceback(None)
+            content = (
+                str(derived) if isinstance(derived, CelError) else msgspec.json.encode(derived)
+            )
+            _derived.put(key, derived, BYTES_AN_ENTRY + approximate_size((expression, content)))
+        if isinstance(derived, CelError):
+            raise derived.with_traceback(None)
+        return derived
+
+    def _cel_view(self) -> DeviceView:
+        # Built with the first expression, not with the kind: an attribute that CEL cannot represent
+        # is an error only for devices that an expression looks at, and it is one each time.
+        if self._view is None:
+            self._view = self._cel_device()
+        return self._view
 
     def _cel_device(self) -> DeviceView:
         attributes: Domains = {}
         for name, attribute in self.device.attributes.items():
             domain, _, identifier = name.rpartition("/")
             # Names without a domain are the driver's own (KEP-4381).
-            value = _value(name, attribute, self._features.list_attributes)
+            features = self._features
+            lists = features.list_attributes or features.allocator_of_1_37
+            value = _value(name, attribute, lists)
             attributes.setdefault(domain or self.driver, {})[identifier] = value
         capacity: Domains = {}
         for name, amount in self.capacity.items():
@@ -138,40 +171,18 @@ class DeviceKind:
             self.driver, attributes, capacity, bool(self.device.allow_multiple_allocations)
         )
 
-    def attribute(self, name: str) -> tuple[str, object] | None:
+    def attribute(self, name: str) -> Value | None:
         """Return type and value of an attribute, as constraints compare them; None: not there.
 
         ``name`` has a domain; the driver may publish its own attributes without it.
         """
         found = self._attribute(name)
-        if found is None:
-            return None
-        if found.string_value is not None:
-            return "string", found.string_value
-        if found.int_value is not None:
-            return "int", found.int_value
-        if found.bool_value is not None:
-            return "bool", found.bool_value
-        if found.version_value is not None:
-            return "version", found.version_value
-        return None
+        return None if found is None else value_of(found)
 
-    def attribute_values(self, name: str) -> frozenset[tuple[str, object]]:
+    def attribute_values(self, name: str) -> frozenset[Value]:
         """Return type and value of all values of an attribute, which may be a list; empty: none."""
         found = self._attribute(name)
-        if found is None:
-            return frozenset()
-        lists: tuple[tuple[str, Sequence[object] | None], ...] = (
-            ("int", found.int_values),
-            ("bool", found.bool_values),
-            ("string", found.string_values),
-            ("version", found.version_values),
-        )
-        for kind, values in lists:
-            if values:
-                return frozenset((kind, value) for value in values)
-        scalar = self.attribute(name)
-        return frozenset() if scalar is None else frozenset((scalar,))
+        return frozenset() if found is None else values_of(found)
 
     def _attribute(self, name: str) -> DeviceAttribute | None:
         # The full name first, then the bare one in the driver's own domain (lookupAttribute).
@@ -183,8 +194,39 @@ class DeviceKind:
         return found
 
 
+def value_of(attribute: DeviceAttribute) -> Value:
+    """Return type and value of an attribute; ``NOT_COMPARABLE`` for a list."""
+    if attribute.string_value is not None:
+        return "string", attribute.string_value
+    if attribute.int_value is not None:
+        return "int", attribute.int_value
+    if attribute.bool_value is not None:
+        return "bool", attribute.bool_value
+    if attribute.version_value is not None:
+        return "version", attribute.version_value
+    return NOT_COMPARABLE
+
+
+def values_of(attribute: DeviceAttribute) -> frozenset[Value]:
+    """Return type and value of all values of an attribute, which may be a list; empty: none."""
+    lists: tuple[tuple[str, Sequence[object] | None], ...] = (
+        ("int", attribute.int_values),
+        ("bool", attribute.bool_values),
+        ("string", attribute.string_values),
+        ("version", attribute.version_values),
+    )
+    for kind, values in lists:
+        if values:
+            return frozenset((kind, value) for value in values)
+    value = value_of(attribute)
+    return frozenset() if value == NOT_COMPARABLE else frozenset((value,))
+
+
 def _value(name: str, attribute: DeviceAttribute, lists: bool) -> Attribute:
-    """Return an attribute for CEL; ``lists``: gate DRAListTypeAttributes. Raises ``CelError``."""
+    """Return an attribute for CEL; raises ``CelError``.
+
+    ``lists``: it may be a list, up to 1.36 with gate DRAListTypeAttributes only.
+    """
     if attribute.int_value is not None:
         return attribute.int_value
     if attribute.bool_value is not None:

@@ -19,6 +19,7 @@ class Features:
     binding_conditions: bool = True
     compatibility_groups: bool = False
     consumable_capacity: bool = True
+    derived_attributes: bool = False
     device_taint_rules: bool = False
     device_taints: bool = True
     extended_resources: bool = True
@@ -44,6 +45,7 @@ class Features:
             and on("DRAResourceClaimDeviceStatus"),
             compatibility_groups=on("DRADeviceCompatibilityGroups"),
             consumable_capacity=on("DRAConsumableCapacity"),
+            derived_attributes=on("DRADerivedAttributes"),
             device_taint_rules=on("DRADeviceTaintRules") and on("DRADeviceTaints"),
             device_taints=on("DRADeviceTaints"),
             extended_resources=on("DRAExtendedResource"),

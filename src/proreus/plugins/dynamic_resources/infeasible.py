@@ -91,8 +91,11 @@ def _is_unsure(
         one for claim in prepared.claims for request in claim.requests for one in request
     ]
     # A constraint that refuses one of "all" devices is an error, not a missing solution.
-    # An amount of capacity that cannot be represented is an error as well.
-    if any(one.all_devices or one.wanted.capacity is not None for one in alternatives):
+    # An amount of capacity that cannot be represented is an error as well, and an attribute that
+    # cannot be derived; those that can, each request may derive in another way.
+    if any(
+        one.all_devices or one.wanted.capacity is not None or one.derived for one in alternatives
+    ):
         return True
     try:
         for view in views:

@@ -124,6 +124,11 @@ class Alternative:
         self.count = wanted.count
         self.admin_access = bool(getattr(wanted, "admin_access", None))
         self.tolerations: tuple[Toleration, ...] = wanted.tolerations
+        self.derived = {
+            one.name: one.expression
+            for one in (wanted.derived_attributes if features.derived_attributes else ())
+        }
+        """The expressions of derived attributes, by name."""
         self._features = features
         self.requested = wanted.capacity.requests if wanted.capacity is not None else {}
         """The amounts of capacities that are requested, by name, as written."""
@@ -323,7 +328,8 @@ def _check(one: Alternative, features: Features) -> None:
     # The API drops fields of disabled gates, but a claim may be older than the gate's setting.
     # Whoever wrote it relies on these fields, so they are not ignored.
     name = one.own_name
-    if one.wanted.derived_attributes and features.allocator_of_1_37:
+    refuses = features.allocator_of_1_37 and not features.derived_attributes
+    if one.wanted.derived_attributes and refuses:
         raise AllocationError(
             f"claim {{claim}}, request {name}: cannot handle request with derived attributes, the "
             "feature is disabled",
