@@ -111,6 +111,11 @@ class Change(Enum):
         V1_37,
         "a DeviceTaintRule without deviceSelector applies to no device, instead of all",
     )
+    NODE_ALLOCATABLE_OVERHEAD = (
+        V1_37,
+        "DynamicResources reads nodeAllocatableResources of devices, with mapping and overhead, "
+        "instead of nodeAllocatableResourceMappings, and counts claims that are allocated already",
+    )
     NODE_CHECKS_IN_PRE_FILTER = (
         V1_37,
         "NodeName, NodeUnschedulable and TaintToleration have the extension point PreFilter, where "

@@ -100,11 +100,33 @@ class DeviceTaint(ApiStruct, frozen=True):
     effect: str = ""
 
 
-class NodeAllocatableMapping(ApiStruct, frozen=True):
-    """How an allocated device adds to a pod's requests (gate DRANodeAllocatableResources)."""
+class NodeAllocatableResourceMapping(ApiStruct, frozen=True):
+    """How an allocated device adds to a pod's requests (gate DRANodeAllocatableResources, 1.36)."""
 
     capacity_key: str | None = None
     allocation_multiplier: QuantityText | None = None
+
+
+class NodeAllocatableMapping(ApiStruct, frozen=True):
+    """The amount of a node's resource that an allocated device is, once for each claim."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: QuantityText | None = None
+    device_multiplier: QuantityText | None = None
+
+
+class NodeAllocatableOverhead(ApiStruct, frozen=True):
+    """What the use of a device takes of a node's resource, for each pod and each container."""
+
+    per_pod: QuantityText | None = None
+    per_container: QuantityText | None = None
+
+
+class NodeAllocatableResource(ApiStruct, frozen=True):
+    """How an allocated device adds to a pod's requests (gate DRANodeAllocatableResources, 1.37)."""
+
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
 
 
 class Device(ApiStruct, frozen=True):
@@ -122,7 +144,8 @@ class Device(ApiStruct, frozen=True):
     binding_conditions: tuple[str, ...] | None = None
     binding_failure_conditions: tuple[str, ...] | None = None
     allow_multiple_allocations: bool | None = None
-    node_allocatable_resource_mappings: dict[str, NodeAllocatableMapping] = {}
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = {}
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
 
 
 class ResourcePool(ApiStruct, frozen=True):

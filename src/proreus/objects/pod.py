@@ -328,12 +328,32 @@ class PodExtendedResourceClaimStatus(ApiStruct, frozen=True):
     resource_claim_name: str = ""
 
 
+class NodeAllocatableMappedResources(ApiStruct, frozen=True):
+    """The amount of a node's resource that a claim's devices are."""
+
+    name: str = ""
+    quantity: str | int | float | None = None
+
+
+class NodeAllocatableOverheadResources(ApiStruct, frozen=True):
+    """What the use of a claim's devices takes of a node's resource."""
+
+    name: str = ""
+    per_pod: str | int | float | None = None
+    per_container: str | int | float | None = None
+
+
 class NodeAllocatableResourceClaimStatus(ApiStruct, frozen=True):
-    """Node resources such as cpu and memory that a claim's devices use (KEP-5517)."""
+    """Node resources such as cpu and memory that a claim's devices use (KEP-5517).
+
+    ``resources``: up to 1.36; ``mapping`` and ``overhead``: since 1.37.
+    """
 
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()
     resources: ResourceList = {}
+    mapping: tuple[NodeAllocatableMappedResources, ...] = ()
+    overhead: tuple[NodeAllocatableOverheadResources, ...] = ()
 
 
 class PodStatus(ApiStruct, frozen=True):

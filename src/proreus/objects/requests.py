@@ -143,15 +143,13 @@ def may_count_with_status(pod: Pod, *, resized_by_sum: bool) -> bool:
 
 
 def _pod_requests_nano(pod: Pod, parts: _Parts, missing: Mapping[str, int]) -> Nano:
-    if not parts.use_status:
-        total = _sum(pod, _requested, missing)
-    elif parts.resized_by_sum:
-        total = _largest_sum(pod, missing, pod_level=parts.pod_level_resize)
+    taken = resources_of_devices(pod) if parts.devices else {}
+    if parts.use_status and parts.resized_by_sum:
+        total = _largest_sum(pod, missing, taken, pod_level=parts.pod_level_resize)
     else:
-        total = _sum(pod, _larger_of_each(pod), missing)
-    if parts.devices:
-        for claim in pod.status.node_allocatable_resource_claim_statuses:
-            _add(total, _parsed(claim.resources))
+        requests_of = _larger_of_each(pod) if parts.use_status else _requested
+        total = _sum(pod, requests_of, missing)
+        _add(total, taken)
     if parts.pod_level and has_pod_level_requests(pod):
         _replace_by_pod_level(pod, total, parts)
     if pod.spec.overhead:
@@ -193,12 +191,56 @@ def _sum(pod: Pod, requests_of: RequestsOf, missing: Mapping[str, int]) -> Nano:
     return total
 
 
+def requests_of_containers(pod: Pod) -> Nano:
+    """Return the containers' requests together in nano-units (``AggregateContainerRequests``)."""
+    return _sum(pod, _requested, {})
+
+
+def limits_of_containers(pod: Pod) -> Nano:
+    """Return the containers' limits together in nano-units (``AggregateContainerLimits``)."""
+    return _sum(pod, lambda container: _parsed(container.resources.limits), {})
+
+
+def resources_of_devices(pod: Pod) -> Nano:
+    """Return what a pod's devices take of its node in nano-units, as its status says."""
+    total: Nano = {}
+    for claim in pod.status.node_allocatable_resource_claim_statuses:
+        _add(total, _parsed(claim.resources))
+        for mapped in claim.mapping:
+            _add(total, {mapped.name: parse_quantity(mapped.quantity or 0)})
+        for overhead in claim.overhead:
+            per_container = parse_quantity(overhead.per_container or 0)
+            nano = parse_quantity(overhead.per_pod or 0) + per_container * len(claim.containers)
+            _add(total, {overhead.name: nano})
+    return total
+
+
+def resources_of_devices_in(pod: Pod, container: str) -> Nano:
+    """Return what the devices of one container take, in nano-units; 1.37's form only.
+
+    Each container may use the overhead of the whole pod (``GetContainerDRAAllocations``).
+    """
+    total: Nano = {}
+    for claim in pod.status.node_allocatable_resource_claim_statuses:
+        if container in claim.containers:
+            for mapped in claim.mapping:
+                _add(total, {mapped.name: parse_quantity(mapped.quantity or 0)})
+            for overhead in claim.overhead:
+                for amount in (overhead.per_pod, overhead.per_container):
+                    _add(total, {overhead.name: parse_quantity(amount or 0)})
+    return total
+
+
 def _requested(container: Container) -> Nano:
     return _parsed(container.resources.requests)
 
 
-def _largest_sum(pod: Pod, missing: Mapping[str, int], *, pod_level: bool) -> Nano:
-    """Return the largest of what is requested, allocated and actuated (kube-scheduler 1.37)."""
+def _largest_sum(pod: Pod, missing: Mapping[str, int], taken: Nano, *, pod_level: bool) -> Nano:
+    """Return the largest of what is requested, allocated and actuated (kube-scheduler 1.37).
+
+    ``taken``: what the pod's devices take. A kubelet includes it in what it says of the pod as a
+    whole, and in what is actuated.
+    """
     statuses = {
         entry.name: entry
         for entry in (*pod.status.init_container_statuses, *pod.status.container_statuses)
@@ -229,9 +271,12 @@ def _largest_sum(pod: Pod, missing: Mapping[str, int], *, pod_level: bool) -> Na
         _max(total, _parsed(whole))
     else:
         total = _sum(pod, allocated, missing)
+        _add(total, taken)
         _max(total, _sum(pod, actuated, missing))
     if not infeasible:
-        _max(total, _sum(pod, _requested, missing))
+        requested = _sum(pod, _requested, missing)
+        _add(requested, taken)
+        _max(total, requested)
     return total
 
 

@@ -95,15 +95,15 @@ def consumed_amount(capacity: Capacity, requested: QuantityText | None, features
 
     May be more than the policy allows. ``calculateConsumedCapacity`` upstream.
     """
-    return _consumed(capacity, requested, features)[0]
+    return consumed_as_written(capacity, requested, features)[0]
 
 
 def consumed_text(capacity: Capacity, requested: QuantityText | None, features: Features) -> str:
     """Return ``consumed_amount`` as it is written to a claim's status."""
-    return quantity_text(*_consumed(capacity, requested, features))
+    return quantity_text(*consumed_as_written(capacity, requested, features))
 
 
-def _consumed(
+def consumed_as_written(
     capacity: Capacity, requested: QuantityText | None, features: Features
 ) -> tuple[int, QuantityText]:
     """Return the amount that is consumed, and a quantity in whose format it is written."""

@@ -18,6 +18,7 @@ from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import BoolArray, Verdicts
+from proreus.objects.kinds import PODS
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import (
@@ -63,6 +64,8 @@ class ClaimBinder:
         self._handle = handle
         self._manager = manager
         self._timeout_seconds = timeout_seconds
+        self._clearing: dict[str, asyncio.Event] = {}
+        """By uid of the pod, set when its status has been cleared."""
         self.writer = ClaimWriter(handle, manager.features.binding_conditions)
 
     async def bind_claim(
@@ -202,16 +205,39 @@ class ClaimBinder:
     # ---- what devices take of the node ---------------------------------------------------------
 
     async def write_statuses(self, pod: Pod, statuses: Statuses) -> None:
-        """Write to a pod's status what its devices take of the node."""
+        """Write to a pod's status what its devices take of the node; raises ``ClaimWriteError``."""
+        # What an earlier attempt still has to clear must not be this one's.
+        clearing = self._clearing.get(pod.metadata.uid)
+        if clearing is not None:
+            await clearing.wait()
         status = {_STATUSES: msgspec.to_builtins(statuses)}
-        await self._handle.api.patch_pod_status(pod, {"status": status})
+        try:
+            await self._handle.api.patch_pod_status(pod, {"status": status})
+        except ApiError as error:
+            raise ClaimWriteError(
+                f"updating pod {key_of(pod)} NodeAllocatableResourceClaimStatuses: {error}"
+            ) from error
 
     async def clear_statuses(self, pod: Pod) -> None:
         """Remove from a pod's status what its devices take of the node."""
+        uid = pod.metadata.uid
+        cleared = self._clearing[uid] = asyncio.Event()
         try:
-            await self._handle.api.patch_pod_status(pod, {"status": {_STATUSES: None}})
+            if self._manager.features.node_allocatable_overhead:
+                # An empty list, since an apiserver of 1.37 takes a missing field for that of a
+                # client that does not know it; and with the uid, so that a pod of the same name
+                # that was created since keeps its own.
+                patch = {"metadata": {"uid": uid}, "status": {_STATUSES: []}}
+                meta = pod.metadata
+                await self._handle.api.patch(PODS, meta.namespace, meta.name, patch, "status")
+            else:
+                await self._handle.api.patch_pod_status(pod, {"status": {_STATUSES: None}})
         except ApiError:
             return  # the next attempt overwrites it
+        finally:
+            cleared.set()
+            if self._clearing.get(uid) is cleared:
+                del self._clearing[uid]
 
     # ---- binding conditions --------------------------------------------------------------------
 

@@ -28,7 +28,6 @@ from proreus.objects.devices import (
     ResourceSlice,
 )
 from proreus.objects.meta import key_of
-from proreus.objects.quantity import parse_quantity
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, AllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices
 from proreus.plugins.dynamic_resources.allocator import (
@@ -220,9 +219,7 @@ class DRAManager:
                     k for d, k in zip(spec.devices, kinds, strict=True) if d.name == result.device
                 ]
                 if found:
-                    consumed = result.consumed_capacity
-                    nano = {name: parse_quantity(text) for name, text in consumed.items()}
-                    yield ClaimDevice(result.device, found[0], nano if consumed else None)
+                    yield ClaimDevice.of(result, found[0])
                     break
 
     # ---- results -------------------------------------------------------------------------------

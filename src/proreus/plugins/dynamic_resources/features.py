@@ -10,7 +10,7 @@ from proreus.kubernetes_version import Change
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """One attribute a gate, and ``allocator_of_1_37`` for the ``Change`` of that name.
+    """One attribute a gate, and two for the ``Change`` of their names.
 
     See ``docs/plugins/dynamic-resources.md`` for what each adds.
     """
@@ -32,6 +32,7 @@ class Features:
     prioritized_list: bool = True
     workload_claims: bool = False
     allocator_of_1_37: bool = True
+    node_allocatable_overhead: bool = True
 
     @classmethod
     def of(cls, gates: FeatureGates) -> Features:
@@ -58,6 +59,7 @@ class Features:
             prioritized_list=on("DRAPrioritizedList"),
             workload_claims=on("DRAWorkloadResourceClaims"),
             allocator_of_1_37=since_1_37,
+            node_allocatable_overhead=gates.includes(Change.NODE_ALLOCATABLE_OVERHEAD),
         )
 
     @property

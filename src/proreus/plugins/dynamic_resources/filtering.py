@@ -23,11 +23,9 @@ from proreus.objects.resource_claims import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from proreus.plugins.dynamic_resources.allocating_devices import DeviceAssignment
 from proreus.plugins.dynamic_resources.allocator import (
     AllocationTimeout,
     AllocatorResult,
-    Solution,
 )
 from proreus.plugins.dynamic_resources.availability_index import (
     DeviceAvailability,
@@ -45,16 +43,10 @@ from proreus.plugins.dynamic_resources.extended_resources import (
     SPECIAL_CLAIM_NAME,
     requests_for,
 )
-from proreus.plugins.dynamic_resources.node_allocatable import (
-    ClaimDevice,
-    EffectiveRequest,
-    MappingError,
-    effective_request_of,
-    reject_in_use,
-    reject_insufficient,
-)
+from proreus.plugins.dynamic_resources.node_allocatable import EffectiveRequest
+from proreus.plugins.dynamic_resources.node_allocatable_filter import NodeAllocatableFilter
+from proreus.plugins.dynamic_resources.node_allocatable_mappings import NodeAllocatableFilterOf136
 from proreus.plugins.dynamic_resources.node_matching import matching_nodes
-from proreus.plugins.dynamic_resources.pools import PoolView
 from proreus.plugins.dynamic_resources.prepared_claims import AllocationError
 from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
 from proreus.plugins.extended_resources import may_be_dra_backed
@@ -89,6 +81,15 @@ class ClaimFilter:
         self._pod = pod
         self._nodes = nodes
         self._deadline = deadline
+        features = manager.features
+        by_version = (
+            NodeAllocatableFilter
+            if features.node_allocatable_overhead
+            else NodeAllocatableFilterOf136
+        )
+        self._node_allocatable = (
+            by_version(manager, state_data, pod) if features.node_allocatable else None
+        )
 
     # ---- filter --------------------------------------------------------------------------------
 
@@ -100,8 +101,8 @@ class ClaimFilter:
         if state_data.extended is not None and state_data.extended.spec.devices.requests:
             verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), _EXTENDED_CLAIM_LEFT_OVER)
             return
-        if self._manager.features.node_allocatable:
-            self._reject_in_use(nodes, verdicts)
+        if self._node_allocatable is not None:
+            self._node_allocatable.reject_shared(nodes, verdicts)
         for to_allocate, rows in self._claims_to_allocate_by_rows(nodes, verdicts):
             self._allocate(nodes, to_allocate, rows, verdicts)
         for place, cannot in self._cannot_skip(nodes):
@@ -144,9 +145,11 @@ class ClaimFilter:
     ) -> None:
         allocation_cache = to_allocate.allocation_cache
         if allocation_cache is None:
-            if self._manager.features.node_allocatable and self._state_data.shared_in_group:
+            if self._node_allocatable is not None:
                 all_rows = np.arange(len(nodes)) if rows is None else rows
-                self._reject_insufficient(nodes, to_allocate, None, all_rows, verdicts)
+                self._node_allocatable.reject_insufficient(
+                    nodes, to_allocate, None, all_rows, verdicts
+                )
             return
         numbers = self._manager.availability_index.column(self._nodes, nodes)
         if rows is not None:
@@ -157,11 +160,13 @@ class ClaimFilter:
             outcome = self._manager.outcomes_for(allocation_cache, numbers, self._deadline())
         except AllocationTimeout:
             outcome = self._allocate_one_by_one(nodes, allocation_cache, numbers, rows, verdicts)
-        if self._manager.features.node_allocatable:
+        if self._node_allocatable is not None:
             for number in np.unique(numbers[outcome == FITS]).tolist():
                 fitting = np.flatnonzero((outcome == FITS) & (numbers == number))
                 where = fitting if rows is None else rows[fitting]
-                self._reject_insufficient(nodes, to_allocate, number, where, verdicts)
+                self._node_allocatable.reject_insufficient(
+                    nodes, to_allocate, number, where, verdicts
+                )
         if not outcome.any():  # FITS is 0
             return
         for code, status in (
@@ -215,68 +220,18 @@ class ClaimFilter:
             views = self._manager.availability_index.views_of(self._nodes, nodes[row].name)
         return allocation_error.message(to_allocate.claims, views)  # type: ignore[arg-type]
 
-    # ---- devices that consume of the node ------------------------------------------------------
-
-    def _reject_in_use(self, nodes: NodeTable, verdicts: Verdicts) -> None:
-        state_data = self._state_data
-        for place, selector in state_data.available_on_nodes.items():
-            # A claim in flight within the group is in no pod's status yet.
-            if place not in state_data.shared_in_group:
-                mask = matching_nodes(selector, nodes) if selector is not None else None
-                rows = np.arange(len(nodes)) if mask is None else np.flatnonzero(mask)
-                reject_in_use(nodes, rows, self._pod, state_data.claims[place], verdicts)
-
-    def _reject_insufficient(
-        self,
-        nodes: NodeTable,
-        to_allocate: ClaimsToAllocate,
-        number: int | None,
-        rows: Rows,
-        verdicts: Verdicts,
-    ) -> None:
-        """Reject rows of one availability whose node has too little left for pod and devices."""
-        try:
-            effective_request = effective_request_of(self._pod, self._given(to_allocate, number))
-        except MappingError as error:
-            verdicts.reject_with(rows, Status.error(str(error)))
-            return
-        if isinstance(effective_request, Status):
-            verdicts.reject_with(rows, effective_request)
-        elif effective_request is not None:
-            reject_insufficient(nodes, rows, effective_request, verdicts)
-
-    def _given(
-        self, to_allocate: ClaimsToAllocate, number: int | None
-    ) -> Iterator[tuple[ResourceClaim, Sequence[ClaimDevice]]]:
-        """Yield the devices that the pod's claims would get, claim by claim.
-
-        ``number``: of the availability; None if nothing is to be allocated.
-        """
-        if number is not None:
-            assert to_allocate.allocation_cache is not None
-            result = to_allocate.allocation_cache.results[number]
-            views = self._manager.availability_index.all[number].views
-            assert isinstance(result, Solution)
-            for claim, device_assignments in zip(
-                to_allocate.claims, result.device_assignments, strict=True
-            ):
-                yield claim, [_claim_device(one, views) for one in device_assignments]
-        for place in self._state_data.shared_in_group:
-            claim = self._state_data.claims[place]
-            allocation = self._manager.allocation_of(claim)
-            if allocation is not None:
-                yield claim, list(self._manager.devices_of(allocation))
-
     def effective_request_at(self, name: str) -> EffectiveRequest | None:
         """Return what pod and devices request of a node; None: no more than the pod's requests."""
+        if self._node_allocatable is None:
+            return None
         to_allocate = self.claims_to_allocate_at(name)
         number = None
         if to_allocate.allocation_cache is not None:
             availability = self._manager.availability_index.of_node(self._nodes, name)
             assert availability is not None
             number = availability.number
-        effective_request = effective_request_of(self._pod, self._given(to_allocate, number))
-        return effective_request if isinstance(effective_request, EffectiveRequest) else None
+        row = self._nodes.rows[name]
+        return self._node_allocatable.effective_request_at(self._nodes, to_allocate, number, row)
 
     # ---- extended resources --------------------------------------------------------------------
 
@@ -381,11 +336,6 @@ class ClaimFilter:
             else:
                 scores[rows] += found
         return scores
-
-
-def _claim_device(device_assignment: DeviceAssignment, views: Sequence[PoolView]) -> ClaimDevice:
-    device = views[device_assignment.pool].devices[device_assignment.device]
-    return ClaimDevice(device.name, device.kind, device_assignment.consumed)
 
 
 def _has_alternatives(to_allocate: ClaimsToAllocate) -> bool:

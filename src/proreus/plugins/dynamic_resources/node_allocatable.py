@@ -1,13 +1,14 @@
 """Devices that consume cpu, memory or huge pages of their node (KEP-5517).
 
 What a claim's devices consume is added to what the pod requests: here, while nodes are filtered,
-and on the node, once the pod's status says it. Gate DRANodeAllocatableResources.
+and on the node, once the pod's status says it. Gate DRANodeAllocatableResources; with how much
+a device counts is in ``node_allocatable_resources``, of 1.36 in ``node_allocatable_mappings``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -17,17 +18,19 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.objects.devices import QuantityText
-from proreus.objects.meta import key_of
+from proreus.objects.devices import Device, QuantityText
 from proreus.objects.pod import NodeAllocatableResourceClaimStatus, Pod
-from proreus.objects.quantity import NANO, parse_quantity
-from proreus.objects.requests import has_pod_level_requests, pod_requests
-from proreus.objects.resource_claims import ResourceClaim
+from proreus.objects.quantity import parse_quantity
+from proreus.objects.requests import pod_requests
+from proreus.objects.resource_claims import DeviceRequestAllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.capacity import quantity_text
 from proreus.plugins.dynamic_resources.claims import claim_name
 from proreus.plugins.dynamic_resources.devices import DeviceKind
 
 Statuses = tuple[NodeAllocatableResourceClaimStatus, ...]
+
+Amount = tuple[int, QuantityText]
+"""Nano-units, and a quantity in whose format they are written."""
 
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
@@ -39,12 +42,22 @@ class MappingError(ProreusError):
 class ClaimDevice(NamedTuple):
     """A device that a claim has, or would get.
 
-    ``consumed``: nano-units by capacity, of a device that allows multiple allocations.
+    ``consumed``: amounts by capacity, of a device that allows multiple allocations.
     """
 
     name: str
     kind: DeviceKind
-    consumed: Mapping[str, int] | None
+    consumed: Mapping[str, Amount] | None
+
+    @classmethod
+    def of(cls, result: DeviceRequestAllocationResult, kind: DeviceKind) -> Self:
+        """Return a device as an allocation has it."""
+        consumed = result.consumed_capacity.items()
+        amounts = {name: (parse_quantity(text), text) for name, text in consumed}
+        return cls(result.device, kind, amounts or None)
+
+
+ClaimDevices = tuple[ResourceClaim, Sequence[ClaimDevice]]
 
 
 class EffectiveRequest(NamedTuple):
@@ -57,38 +70,67 @@ class EffectiveRequest(NamedTuple):
 # ---- effective requests ------------------------------------------------------------------------
 
 
-def effective_request_of(
-    pod: PodInfo, allocated_devices: Iterable[tuple[ResourceClaim, Sequence[ClaimDevice]]]
-) -> EffectiveRequest | Status | None:
-    """Return what a pod requests with its devices; None if none of them consumes of the node.
+class NodeAllocatableForm:
+    """How devices say what they consume of their node, and how that is added to requests."""
 
-    A status says why the pod cannot have the devices. Raises ``MappingError``.
-    """
-    # Most devices have no mappings, and the pod's requests need not be added up again.
-    mapped = [
-        (claim, devices)
-        for claim, devices in allocated_devices
-        if any(one.kind.device.node_allocatable_resource_mappings for one in devices)
-    ]
-    if not mapped:
-        return None
-    statuses = _statuses(pod.pod, mapped)
-    for status in statuses:
-        if not status.containers:
-            return Status.unresolvable(
-                f"claim {status.resource_claim_name}: node-allocatable resource claim not "
-                "referenced by any container within the pod"
-            )
-    amounts = pod_requests(
-        with_statuses(pod.pod, statuses), pod_level=pod.resources_options.pod_level, devices=True
-    )
-    uncovered = _uncovered(pod, statuses, amounts)
-    if uncovered is not None:
-        return Status.unresolvable(
-            f"pod level request for {uncovered} is insufficient to cover the aggregated container "
-            "and node-allocatable DRA requests"
+    def consumes(self, device: Device) -> bool:
+        """Return whether a device consumes of its node."""
+        raise NotImplementedError
+
+    def status_of(
+        self, claim: ResourceClaim, devices: Sequence[ClaimDevice], containers: tuple[str, ...]
+    ) -> NodeAllocatableResourceClaimStatus | None:
+        """Return what a claim's devices consume; None for nothing. Raises ``MappingError``."""
+        raise NotImplementedError
+
+    def refusal(self, pod: PodInfo, with_devices: Pod, amounts: Mapping[str, int]) -> Status | None:
+        """Return why a pod cannot have its devices; None if it can."""
+        raise NotImplementedError
+
+    def effective_request_of(
+        self, pod: PodInfo, allocated_devices: Iterable[ClaimDevices]
+    ) -> EffectiveRequest | Status | None:
+        """Return what a pod requests with its devices; None if none of them consumes of the node.
+
+        A status says why the pod cannot have the devices. Raises ``MappingError``.
+        """
+        # Most devices consume nothing, and the pod's requests need not be added up again.
+        consuming = [
+            (claim, devices)
+            for claim, devices in allocated_devices
+            if any(self.consumes(one.kind.device) for one in devices)
+        ]
+        if not consuming:
+            return None
+        statuses = tuple(
+            status
+            for claim, devices in sorted(consuming, key=lambda one: one[0].metadata.name)
+            if (status := self.status_of(claim, devices, containers_of(pod.pod, claim))) is not None
         )
-    return EffectiveRequest(amounts, statuses)
+        pod_level = pod.resources_options.pod_level
+        with_devices = with_statuses(pod.pod, statuses)
+        amounts = pod_requests(with_devices, pod_level=pod_level, devices=True)
+        refusal = self.refusal(pod, with_devices, amounts)
+        return refusal or EffectiveRequest(amounts, statuses)
+
+
+class Sums:
+    """Sums of quantities by name, in the format of the first that is not 0, as Quantity.Add's."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Amount] = {}
+
+    def add(self, name: str, amount: Amount) -> None:
+        """Add an amount."""
+        known, like = self._sums.get(name, amount)
+        if name in self._sums:
+            self._sums[name] = known + amount[0], like if known else amount[1]
+        else:
+            self._sums[name] = amount
+
+    def texts(self) -> dict[str, QuantityText]:
+        """Return the sums as texts, sorted by name."""
+        return {name: quantity_text(*self._sums[name]) for name in sorted(self._sums)}
 
 
 def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
@@ -102,72 +144,12 @@ def as_assumed(pod: PodInfo, statuses: Statuses) -> PodInfo:
     return PodInfo(with_statuses(pod.pod, statuses), pod.resources_options._replace(devices=True))
 
 
-def _uncovered(pod: PodInfo, statuses: Statuses, amounts: Mapping[str, int]) -> str | None:
-    """Return a resource whose pod-level request is less than its containers and devices need."""
-    # Pod-level requests replace the sum of the parts (KEP-2837), so devices would go uncounted.
-    if not pod.resources_options.pod_level or not has_pod_level_requests(pod.pod):
-        return None
-    parts = pod_requests(with_statuses(pod.pod, statuses), pod_level=False, devices=True)
-    return next((r for r in sorted(amounts) if parts.get(r, 0) > amounts[r]), None)
-
-
-def _statuses(
-    pod: Pod, allocated_devices: Sequence[tuple[ResourceClaim, Sequence[ClaimDevice]]]
-) -> Statuses:
-    """Return what each claim consumes of the node, sorted by name of the claim."""
-    found = []
-    for claim, devices in allocated_devices:
-        resources = _resources(claim, devices)
-        if resources is not None:
-            name = claim.metadata.name
-            containers = tuple(_containers(pod, name))
-            found.append(NodeAllocatableResourceClaimStatus(name, containers, resources))
-    return tuple(sorted(found, key=lambda status: status.resource_claim_name))
-
-
-def _resources(
-    claim: ResourceClaim, devices: Sequence[ClaimDevice]
-) -> dict[str, QuantityText] | None:
-    """Return what a claim's devices consume together; None if they consume nothing."""
-    sums: dict[str, tuple[int, QuantityText]] = {}
-    for device in devices:
-        # The first device decides how the sum is formatted, as Quantity.Add upstream.
-        for resource, (nano, like) in _taken(claim, device):
-            known, like = sums.get(resource, (0, like))
-            sums[resource] = known + nano, like
-    if not sums:
-        return None
-    return {resource: quantity_text(nano, like) for resource, (nano, like) in sums.items()}
-
-
-def _taken(
-    claim: ResourceClaim, device: ClaimDevice
-) -> Iterator[tuple[str, tuple[int, QuantityText]]]:
-    """Yield what one device consumes of each resource: nano-units, and a text of equal format."""
-    for resource, mapping in sorted(device.kind.device.node_allocatable_resource_mappings.items()):
-        multiplier = mapping.allocation_multiplier
-        key = mapping.capacity_key
-        if not key:
-            text = "0" if multiplier is None else multiplier
-            yield resource, (parse_quantity(text), text)
-        # Upstream ends the attempt here as well: ``capacityKey`` refers to consumed capacity, which
-        # only a device that allows multiple allocations has.
-        elif device.consumed is None:
-            raise MappingError(
-                f"claim {key_of(claim)}, device {device.name}: ConsumedCapacity is nil, but "
-                f"Capacity key '{key}' is set in NodeAllocatableResourceMappings for resource "
-                f"{resource}"
-            )
-        elif key in device.consumed:
-            nano = device.consumed[key]
-            # Rounded up to a nano-unit, so that the node is never short of what devices use.
-            if multiplier is not None:
-                nano = -(-nano * parse_quantity(multiplier) // NANO)
-            yield resource, (nano, device.kind.capacity[key].text)
+def containers_of(pod: Pod, claim: ResourceClaim) -> tuple[str, ...]:
+    """Return the names of the containers that use a claim of the pod, once for each use."""
+    return tuple(_containers(pod, claim.metadata.name))
 
 
 def _containers(pod: Pod, name: str) -> Iterator[str]:
-    """Yield the containers that use a claim of the pod."""
     entries = {entry.name for entry in pod.spec.resource_claims if claim_name(pod, entry) == name}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         for used in container.resources.claims:
@@ -207,29 +189,3 @@ def _resources_to_check(amounts: Mapping[str, int]) -> list[str]:
     """Return the resources that devices may consume; NodeResourcesFit checks the others."""
     pages = sorted(name for name in amounts if name.startswith("hugepages-"))
     return [r for r in (*_BASE_RESOURCES, *pages) if amounts.get(r, 0) > 0]
-
-
-def reject_in_use(
-    nodes: NodeTable, rows: Rows, pod: PodInfo, claim: ResourceClaim, verdicts: Verdicts
-) -> None:
-    """Reject the rows on which another pod uses an allocated claim that consumes of the node."""
-    # What the claim consumes is counted with one pod. Shared by a second one, it would be counted
-    # again, or not at all once the first is gone.
-    name = claim.metadata.name
-    for row in rows.tolist():
-        users = {
-            other.uid
-            for other in nodes[row].pods.values()
-            if other.namespace == pod.namespace
-            and any(
-                status.resource_claim_name == name
-                for status in other.pod.status.node_allocatable_resource_claim_statuses
-            )
-        }
-        message = f"node allocatable resource claim {name}"
-        if len(users) > 1:
-            verdicts.reject_row(row, Status.unresolvable(f"{message} shared by multiple pods"))
-        elif users and pod.uid not in users:
-            verdicts.reject_row(
-                row, Status.unresolvable(f"{message} is already used by another pod")
-            )

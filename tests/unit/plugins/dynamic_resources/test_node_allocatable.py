@@ -1,6 +1,7 @@
 """Devices that consume cpu or memory of their node (gate DRANodeAllocatableResources).
 
-``node_allocatable_answers.jsonl.gz`` has results of kube-scheduler 1.36.2 for random clusters.
+``node_allocatable_answers.jsonl.gz`` has results of kube-scheduler 1.36.2 for random clusters,
+``node_allocatable_answers_1.37.jsonl.gz`` of 1.37.1.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from proreus.config.load import default_configuration
 from proreus.errors import ApiError
 from proreus.feature_gates import FeatureGates
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions
+from proreus.kubernetes_version import V1_36, V1_37, KubernetesVersion
+from proreus.objects.codec import to_plain
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.offline.cluster import OfflineCluster
@@ -34,10 +37,16 @@ compare = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(compare)
 
 RESULTS = {
-    case["id"]: case
-    for case in read_cases(Path(__file__).with_name("node_allocatable_answers.jsonl.gz"))
+    f"{version} {case['id']}": case
+    for version, name in (
+        ("1.36", "node_allocatable_answers.jsonl.gz"),
+        ("1.37", "node_allocatable_answers_1.37.jsonl.gz"),
+    )
+    for case in read_cases(Path(__file__).with_name(name))
 }
 DRIVER = "cpu.example.com"
+MAPPED = {"deviceMultiplier": "3"}
+OVERHEAD = {"overhead": {"perPod": "1", "perContainer": "500m"}}
 
 
 @pytest.mark.parametrize("case_id", RESULTS)
@@ -48,15 +57,24 @@ def test_a_node_is_filtered_as_upstream(case_id: str) -> None:
 
 
 class Cluster(OfflineCluster):
-    """One node, each of whose devices consumes two cpus."""
+    """One node, each of whose devices consumes two cpus, or what ``consumed`` says (1.37)."""
 
-    def __init__(self, *gates: str, cpu: str = "8", devices: int = 4) -> None:
+    def __init__(
+        self,
+        *gates: str,
+        cpu: str = "8",
+        devices: int = 4,
+        version: KubernetesVersion = V1_36,
+        consumed: dict[str, Any] | None = None,
+    ) -> None:
         registry = Registry(IN_TREE_PLUGINS)
-        parsed = FeatureGates.from_list(gates or ["DRANodeAllocatableResources=true"])
+        on = gates or ["DRANodeAllocatableResources=true"]
+        parsed = FeatureGates.from_list(on, emulation_version=version)
         super().__init__(default_configuration(registry, parsed), registry, parsed)
         self.add("DeviceClass", "cpus", {"selectors": []})
         self.api.put(NODES, make_node("n1", cpu))
-        mapped = {"cpu": {"allocationMultiplier": "2"}}
+        both = {"nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}}}
+        both["nodeAllocatableResources"] = {"cpu": consumed or {"mapping": MAPPED}}
         self.add(
             "ResourceSlice",
             "slice",
@@ -64,10 +82,7 @@ class Cluster(OfflineCluster):
                 "driver": DRIVER,
                 "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
                 "nodeName": "n1",
-                "devices": [
-                    {"name": f"cpus-{n}", "nodeAllocatableResourceMappings": mapped}
-                    for n in range(devices)
-                ],
+                "devices": [{"name": f"cpus-{n}", **both} for n in range(devices)],
             },
         )
 
@@ -217,3 +232,147 @@ def test_devices_count_on_nodes_only() -> None:
     assert counted.requests.amounts == {"cpu": 1000}
     assert counted.accounted_requests.amounts == {"cpu": 3000}
     assert counted.accounted_requests.nonzero[0] == 3000
+
+
+# ---- the form that 1.37 gave it ------------------------------------------------------------------
+
+
+async def test_each_version_reads_its_own_field() -> None:
+    for version, taken in ((V1_36, 3000), (V1_37, 4000)):
+        cluster = Cluster(version=version)
+        cluster.pod("p", "1")
+        assert await cluster.cycle() == "n1"
+        assert cluster.taken == taken
+
+
+async def test_mapping_and_overhead_are_written_to_the_pod() -> None:
+    cluster = Cluster(version=V1_37, consumed={"mapping": MAPPED, **OVERHEAD})
+    cluster.pod("p", "100m", count=1)
+
+    assert await cluster.cycle() == "n1"
+    (status,) = cluster.now("p").status.node_allocatable_resource_claim_statuses
+    assert json.loads(json.dumps(to_plain(status))) == {
+        "resourceClaimName": "claim-of-p",
+        "containers": ["main"],
+        "mapping": [{"name": "cpu", "quantity": "3"}],
+        "overhead": [{"name": "cpu", "perPod": "1", "perContainer": "500m"}],
+    }
+    assert cluster.taken == 100 + 3000 + 1000 + 500
+
+
+async def test_a_mapped_claim_is_not_shared_and_an_overhead_counts_for_each_pod() -> None:
+    cluster = Cluster(version=V1_37)
+    cluster.pod("p")
+    await cluster.cycle()
+    cluster.pod("q", claims=["claim-of-p"])
+    assert await cluster.cycle() == ""
+    assert cluster.message("q").startswith(
+        "0/1 nodes are available: 1 node allocatable resource claim claim-of-p has a mapped device "
+        "and cannot be shared across pods."
+    )
+
+    cluster = Cluster(version=V1_37, consumed=OVERHEAD)
+    cluster.pod("p")
+    await cluster.cycle()
+    assert cluster.taken == 2500
+    cluster.pod("q", claims=["claim-of-p"])
+    assert await cluster.cycle() == "n1"
+    assert cluster.taken == 5000
+
+
+async def test_a_claim_allocated_before_counts() -> None:
+    cluster = Cluster(version=V1_37, cpu="4", consumed=OVERHEAD)
+    cluster.pod("p")
+    await cluster.cycle()
+    cluster.pod("q", claims=["claim-of-p"])
+
+    assert await cluster.cycle() == ""
+    assert cluster.message("q").startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+async def test_a_failed_attempt_clears_the_status_of_the_same_pod_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(version=V1_37)
+    patches = []
+    patch = cluster.api.patch
+
+    async def refuse(pod: Pod, node_name: str) -> None:
+        raise ApiError(500, "InternalError", "no")
+
+    async def recorded(*args: Any, **kwargs: Any) -> Any:
+        patches.append(args[3:])
+        return await patch(*args, **kwargs)
+
+    monkeypatch.setattr(cluster.api, "bind", refuse)
+    monkeypatch.setattr(cluster.api, "patch", recorded)
+    cluster.pod("p")
+    await cluster.cycle()
+    uid = cluster.now("p").metadata.uid
+    cleared = {
+        "metadata": {"uid": uid},
+        "status": {"nodeAllocatableResourceClaimStatuses": []},
+    }
+    assert (cleared, "status") in patches
+    assert cluster.now("p").status.node_allocatable_resource_claim_statuses == ()
+    assert cluster.taken == 0
+
+
+async def test_a_status_that_cannot_be_written_fails_the_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(version=V1_37)
+    write = cluster.api.patch_pod_status
+
+    async def refuse(pod: Pod, patch: dict[str, Any]) -> None:
+        if "nodeAllocatableResourceClaimStatuses" in patch["status"]:
+            raise ApiError(403, "Forbidden", "no")
+        await write(pod, patch)
+
+    monkeypatch.setattr(cluster.api, "patch_pod_status", refuse)
+    cluster.pod("p")
+    await cluster.cycle()
+    assert "updating pod default/p NodeAllocatableResourceClaimStatuses: no" in cluster.message("p")
+
+
+RESIZED = {
+    "containerStatuses": [
+        {
+            "name": "main",
+            "allocatedResources": {"cpu": "2"},
+            "resources": {"requests": {"cpu": "4"}},
+        }
+    ],
+    "nodeAllocatableResourceClaimStatuses": [
+        {
+            "resourceClaimName": "c",
+            "containers": ["main"],
+            "mapping": [{"name": "cpu", "quantity": "1"}],
+            "overhead": [{"name": "cpu", "perPod": "100m", "perContainer": "400m"}],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "taken"),
+    [
+        # Devices count with what is requested and allocated, not with what is actuated.
+        (RESIZED, 4000),
+        ({**RESIZED, "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}]}, 4000),
+        ({**RESIZED, "containerStatuses": []}, 2500),
+        (
+            {
+                **RESIZED,
+                "allocatedResources": {"cpu": "1500m"},
+                "resources": {"requests": {"cpu": "1"}},
+            },
+            2500,
+        ),
+    ],
+)
+def test_devices_count_with_resizes(status: dict[str, Any], taken: int) -> None:
+    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+    pod = make_pod("p", spec=spec, status=status).pod
+    counted = PodInfo(pod, PodResourcesOptions(devices=True, resized_by_sum=True))
+    assert counted.accounted_requests.amounts == {"cpu": taken}
