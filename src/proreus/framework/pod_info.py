@@ -207,13 +207,13 @@ class PodInfo:
         # A pod that is being resized down still holds what it had. Only pods with resources in
         # their status can be in a resize, and most have none: they keep the shared value.
         if self._resized is None:
-            options = self.resources_options
-            may_differ = may_count_with_status(self.pod, resized_by_sum=options.resized_by_sum)
-            self._resized = (
-                PodRequests(self.pod, True, *options._replace(devices=False))
-                if may_differ
-                else self.requests
-            )
+            options, status = self.resources_options, self.pod.status
+            containers = status.container_statuses or status.init_container_statuses
+            reported = status.conditions or containers or status.resources
+            if reported and may_count_with_status(self.pod, resized_by_sum=options.resized_by_sum):
+                self._resized = PodRequests(self.pod, True, *options._replace(devices=False))
+            else:
+                self._resized = self.requests
         return self._resized
 
     @property

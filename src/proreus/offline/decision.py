@@ -16,7 +16,7 @@ from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.offline.api import JsonObject
 from proreus.offline.cluster import OfflineCluster
-from proreus.runtime.feasible_nodes import FeasibleNodes
+from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.runtime.profile import Profile
 from proreus.runtime.scheduling_points import run_post_filter, run_pre_filter

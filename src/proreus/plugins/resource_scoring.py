@@ -224,7 +224,7 @@ class LeastAllocated(ResourceScorer):
             if free > 0:
                 total += _percent(free, capacity) * weight
             weights += weight
-        return divide(total, weights) if weights else 0
+        return _average(total, weights)
 
     def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
         """Score rows."""
@@ -247,7 +247,7 @@ class MostAllocated(ResourceScorer):
             taken = min(accounted_requests + wanted, capacity)
             total += _percent(taken, capacity) * weight
             weights += weight
-        return divide(total, weights) if weights else 0
+        return _average(total, weights)
 
     def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
         """Score rows."""
@@ -314,6 +314,12 @@ def taken_of(accounted_requests: IntArray, wanted: int, capacity: IntArray) -> I
     # requests, and with them this sum, may exceed int64.
     np.minimum(taken.view(np.uint64), capacity.view(np.uint64), out=taken.view(np.uint64))
     return taken
+
+
+def _average(total: int, weights: int) -> int:
+    if total < 0:  # after an overflow
+        return divide(total, weights)
+    return total // weights if weights else 0
 
 
 def _percent(part: int, capacity: int) -> int:

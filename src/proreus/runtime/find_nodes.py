@@ -5,11 +5,13 @@
          └► _find_in_table
               ├► EquivalenceCache        row-local plugins: cached verdicts, merged
               ├► run_filter_plugin       columnar plugins that look across nodes: one call each
-              ├► _filter_one_by_one      per-node plugins, node by node, until enough are found
+              ├► find_one_by_one         per-node plugins, node by node, until enough are found
               └► _with_nominated         nodes with nominated pods: filtered again with those pods
     check_node                           one node: the pod's own nominated node, tried first
 
-Shared: see ``feasible_nodes``. Invalidated: see ``equivalence_cache``.
+Shared: ``FeasibleNodes`` may have the verdicts of the pod's ``EquivalenceClass``, so nothing is
+copied unless another plugin, a nominated pod or an extender rejects a node. Invalidated: see
+``equivalence_cache``.
 
 Example: 5,000 nodes, a plugin of one's own with ``filter`` only, percentageOfNodesToScore 0. The
 walk starts where the last one stopped and ends at the 501st feasible node (10 % of 5,000, plus the
@@ -18,12 +20,12 @@ one that is not counted); the next pod's walk starts there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from proreus.errors import PluginError
-from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import Nominator
@@ -31,9 +33,8 @@ from proreus.framework.plugin import FilterPlugin, Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.runtime.feasible_nodes import FeasibleNodes
+from proreus.runtime.equivalence_cache import EquivalenceClass
 from proreus.runtime.node_points import (
-    filter_function,
     override_verdict,
     override_verdicts,
     run_filter_plugin,
@@ -41,11 +42,112 @@ from proreus.runtime.node_points import (
     run_filter_plugins_on_node,
 )
 from proreus.runtime.nominated_pods_filter import NominatedPodsFilter
+from proreus.runtime.num_nodes_to_find import find_one_by_one, num_feasible_nodes_to_find
 from proreus.runtime.plugin_results import PodSignatures
 from proreus.runtime.profile import Profile
 
-_MIN_FEASIBLE_NODES_TO_FIND = 100
-_MIN_FEASIBLE_PERCENTAGE = 5
+
+@dataclass(slots=True)
+class FeasibleNodes:
+    """The nodes that passed the filters, and the verdicts of the others.
+
+    ``verdicts``: by row of the whole table. ``evaluated``: the rows that were filtered; None = all.
+    ``equivalence_class``: the cached results for the pod's ``signatures``, of all rows; None if
+    they were not used. ``rejected_by_extender``: HTTP extenders rejected nodes. ``without_pods``:
+    extenders returned the other nodes as objects, which kube-scheduler takes for nodes without
+    pods.
+    """
+
+    verdicts: Verdicts
+    evaluated: Rows | None
+    equivalence_class: EquivalenceClass | None
+    signatures: PodSignatures
+    _rows: Rows | None = None
+    rejected_by_extender: bool = False
+    without_pods: bool = False
+
+    @classmethod
+    def single(cls, table: NodeTable, row: int, pod: PodInfo) -> FeasibleNodes:
+        """Return the result of a search in which one node was filtered and can take the pod."""
+        rows = np.array([row], dtype=np.intp)
+        return cls(Verdicts(table.size), rows, None, PodSignatures(pod))
+
+    @property
+    def shares_verdicts(self) -> bool:
+        """Whether ``verdicts`` are those of the equivalence class: no other plugin rejected a
+        node."""
+        shared = self.equivalence_class
+        return shared is not None and self.verdicts is shared.verdicts
+
+    @property
+    def all_from_cache(self) -> bool:
+        """Whether the result is that of the equivalence class, of all rows."""
+        # Spelled out here and in ``count``: they are read several times a pod.
+        shared = self.equivalence_class
+        return shared is not None and self.verdicts is shared.verdicts and self.evaluated is None
+
+    @property
+    def all_nodes_feasible(self) -> bool:
+        """Whether all nodes can take the pod, and ``rows`` are simply those of the table."""
+        return self.all_from_cache and self.count == self.verdicts.size
+
+    @property
+    def count(self) -> int:
+        """How many nodes can take the pod."""
+        shared = self.equivalence_class
+        if shared is not None and self.verdicts is shared.verdicts and self.evaluated is None:
+            return shared.feasible_count
+        return len(self.rows)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the nodes that can take the pod."""
+        if self._rows is None:
+            if self.evaluated is None:
+                self._rows = self.verdicts.passed_rows()
+            elif self.shares_verdicts:
+                assert self.equivalence_class is not None
+                self._rows = self.evaluated[self.equivalence_class.feasible[self.evaluated]]
+            else:
+                self._rows = self.evaluated[self.evaluated_verdicts.passed()]
+        return self._rows
+
+    @property
+    def evaluated_verdicts(self) -> Verdicts:
+        """The verdicts of the rows that were filtered."""
+        return self.verdicts if self.evaluated is None else self.verdicts.take(self.evaluated)
+
+    def add_rejection(self, row: int, status: Status) -> None:
+        """Add the rejection of a row filtered by itself, unless the search filtered it too."""
+        if self.evaluated is not None and row not in self.evaluated:
+            self.verdicts.reject_row(row, status)
+            self.evaluated = np.append(self.evaluated, row)
+            self._rows = None
+
+    def after_extenders(
+        self, rows: list[int], rejected: Mapping[int, Status], without_pods: bool
+    ) -> FeasibleNodes:
+        """Return the result after HTTP extenders: the ``rows`` they kept, ``rejected`` the others.
+
+        A row that is in neither counts as not evaluated.
+        """
+        verdicts, evaluated = self.verdicts.copy(), self.evaluated
+        for row, status in rejected.items():
+            override_verdict(verdicts, row, status)
+        gone = set(self.rows.tolist()).difference(rows)
+        # kube-scheduler keeps the statuses that an extender gave a reason for; a node that it only
+        # drops from its list is in no status map, and so not in the failure message.
+        if silent := gone - rejected.keys():
+            everything = np.arange(verdicts.size) if evaluated is None else evaluated
+            evaluated = np.setdiff1d(everything, list(silent))
+        if evaluated is not None and rejected:
+            evaluated = np.union1d(evaluated, list(rejected))
+        kept = np.array(rows, dtype=np.intp)
+        # Cached scores were computed with the pods on the nodes; ``without_pods`` needs others.
+        equivalence_class = None if without_pods else self.equivalence_class
+        return FeasibleNodes(
+            verdicts, evaluated, equivalence_class, self.signatures, kept, bool(gone), without_pods
+        )
 
 
 class NodeSearch:
@@ -144,58 +246,19 @@ class NodeSearch:
             return self._with_nominated(profile, state, pod, found)
         # The walk writes its rejections; the cached verdicts belong to all pods of the class.
         verdicts = verdicts.copy()
-        visited = self._filter_one_by_one(profile, state, pod, verdicts, per_node)
-        return FeasibleNodes(verdicts, visited, equivalence_class, signatures)
-
-    def _filter_one_by_one(
-        self,
-        profile: Profile,
-        state: CycleState,
-        pod: PodInfo,
-        verdicts: Verdicts,
-        plugins: list[FilterPlugin],
-    ) -> Rows:
-        """Run per-node plugins until enough nodes are found; return the rows visited.
-
-        Where a columnar plugin rejected a row already, only the per-node plugins that come before
-        it in the profile run: kube-scheduler would have stopped at it.
-        """
-        table, num_nodes_to_find, order = (
-            profile.table,
-            self._num_nodes_to_find(profile),
-            profile.order_of_filter,
+        visited = find_one_by_one(
+            per_node,
+            profile,
+            state,
+            pod,
+            verdicts,
+            rows=self.order(),
+            nominated=self.nominated,
+            num_nodes_to_find=self._num_nodes_to_find(profile),
         )
-        filters = [(order[p.name], filter_function(p, state, pod, table)) for p in plugins]
-        nominated = self.nominated.rows(table)
-        # A list, because reading single cells of an array is slow; a row is visited once, so its
-        # verdict from before the walk is the one that counts.
-        before = None if verdicts.ids is None else verdicts.ids.tolist()
-        visited: list[int] = []
-        found = 0
-        for number, row in enumerate(self.order().tolist()):
-            if number % ROWS_BETWEEN_CHECKS == 0:
-                state.check_budget(plugins[0].name, "Filter")
-            rejected = None if before is None else verdicts.statuses[before[row]]
-            limit = len(order) if rejected is None else order[rejected.plugin]
-            status = None
-            # The second pass is made here, not afterwards: a node that fails it must not count as
-            # found, since the count ends the walk.
-            if row in nominated:
-                status = self.nominated.run_filters_on_row(profile, state, pod, row, table)
-            if status is None:
-                status = _first_rejection(filters, row, limit)
-            if status is not None:
-                override_verdict(verdicts, row, status)
-            elif rejected is None:
-                # kube-scheduler cancels its workers once it has found one node more than it needs.
-                # That node is not used, but rejections on the way to it are in the message.
-                if found == num_nodes_to_find:
-                    break
-                found += 1
-            visited.append(row)
         # processedNodes = feasible + rejected ones: the next walk starts after them.
         self._advance(len(visited), table)
-        return np.array(visited, dtype=np.intp)
+        return FeasibleNodes(verdicts, visited, equivalence_class, signatures)
 
     def _num_nodes_to_find(self, profile: Profile) -> int:
         """Return how many feasible nodes end a walk."""
@@ -275,18 +338,6 @@ class NodeSearch:
         return FeasibleNodes(verdicts, found.evaluated, found.equivalence_class, found.signatures)
 
 
-def num_feasible_nodes_to_find(
-    nodes: int, profile_percentage: int | None, global_percentage: int
-) -> int:
-    """Return how many feasible nodes end a walk (kube-scheduler's ``numFeasibleNodesToFind``)."""
-    if nodes < _MIN_FEASIBLE_NODES_TO_FIND:
-        return nodes
-    percentage = global_percentage if profile_percentage is None else profile_percentage
-    if percentage == 0:
-        percentage = max(50 - nodes // 125, _MIN_FEASIBLE_PERCENTAGE)
-    return max(nodes * percentage // 100, _MIN_FEASIBLE_NODES_TO_FIND)
-
-
 def _cached_and_uncached(
     profile: Profile, state: CycleState, signatures: PodSignatures
 ) -> tuple[list[FilterPlugin], dict[FilterPlugin, Hashable], list[FilterPlugin]]:
@@ -297,16 +348,3 @@ def _cached_and_uncached(
     if len(cached) == len(filters):  # as for most pods
         return filters, cached, []
     return filters, cached, [p for p in filters if p not in cached]
-
-
-def _first_rejection(
-    filters: list[tuple[int, Callable[[int], Status | None]]], row: int, limit: int
-) -> Status | None:
-    """Return the first rejection of a row by the plugins whose place is before ``limit``."""
-    for place, run_filter in filters:
-        if place >= limit:
-            return None
-        status = run_filter(row)
-        if status is not None:
-            return status
-    return None

@@ -27,7 +27,7 @@ from proreus.framework.status import SKIP, Status
 from proreus.framework.verdicts import IntArray
 from proreus.runtime.calls import as_status, call_plugin, plugin_error, raise_status
 from proreus.runtime.equivalence_cache import EquivalenceClass, Scorer
-from proreus.runtime.feasible_nodes import FeasibleNodes
+from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.node_points import check_range, run_normalize_score, run_score_plugin
 from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import AttemptTotals, CachedTotals, NodeScores

@@ -32,7 +32,7 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.runtime.feasible_nodes import FeasibleNodes
+from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.select_host import AttemptTotals
 from proreus.scheduler import score_log
 from proreus.scheduler.extender import HTTPExtender

@@ -11,7 +11,7 @@ from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.node_table import NodeTable
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
-from proreus.runtime.feasible_nodes import FeasibleNodes
+from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.scheduling_points import PostFilterOutcome, PreFilterOutcome, run_post_filter
 from proreus.scheduler.attempt import Attempt, Failure
 from proreus.scheduler.extender_chain import EXTENDER

@@ -36,8 +36,7 @@ from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.status import ERROR, SUCCESS, Status, code_of
 from proreus.framework.verdicts import IntArray, Rows
 from proreus.logs import logger
-from proreus.runtime.feasible_nodes import FeasibleNodes
-from proreus.runtime.find_nodes import NodeSearch
+from proreus.runtime.find_nodes import FeasibleNodes, NodeSearch
 from proreus.runtime.node_points import raise_filter_error
 from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.runtime.profile import Profile

@@ -26,8 +26,7 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.codec import decoder_for
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.runtime.feasible_nodes import FeasibleNodes
-from proreus.runtime.find_nodes import NodeSearch
+from proreus.runtime.find_nodes import FeasibleNodes, NodeSearch
 from proreus.runtime.profile import Profile
 
 from ..plugin_factory import plugin

@@ -5,7 +5,7 @@ import numpy as np
 from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
-from proreus.runtime.feasible_nodes import FeasibleNodes
+from proreus.runtime.find_nodes import FeasibleNodes
 
 FULL = Status(Code.UNSCHEDULABLE, ("full",), "Fit")
 BUSY = Status.unschedulable("busy")

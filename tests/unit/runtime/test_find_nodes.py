@@ -8,8 +8,8 @@ from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, ScorePlugin
 from proreus.framework.status import Code, Status
-from proreus.runtime.find_nodes import num_feasible_nodes_to_find
 from proreus.runtime.node_points import raise_filter_error
+from proreus.runtime.num_nodes_to_find import num_feasible_nodes_to_find
 
 NO = Status.unschedulable("no")
 

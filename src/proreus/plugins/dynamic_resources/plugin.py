@@ -199,7 +199,8 @@ class DynamicResources(
         try:
             claims = self._claims_of(pod.pod) if pod.pod.spec.resource_claims else ()
             dra_backed = self._dra_backed(pod)
-            group_consumers = self._groups.consumers(pod.pod)
+            in_group = pod.pod.spec.scheduling_group is not None
+            group_consumers = self._groups.consumers(pod.pod) if in_group else {}
             if not claims and not dra_backed:
                 return Status.skip()
             found = StateData(claims=claims, dra_backed=dra_backed, group_consumers=group_consumers)

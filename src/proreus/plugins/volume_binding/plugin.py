@@ -72,6 +72,7 @@ class VolumeBinding(
 
     Args = VolumeBindingArgs
     row_local = True
+    looks_at_pods = False
     allow_parallel = True
 
     args: VolumeBindingArgs
