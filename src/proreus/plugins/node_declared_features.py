@@ -96,15 +96,18 @@ def required_features(pod: Pod, bind_mount_options: bool = False) -> frozenset[s
     """
     spec = pod.spec
     required = []
-    if _restarts_all(spec.containers) or _restarts_all(spec.init_containers):
+    # Each part is looked at only if there is one: this runs for every pod.
+    if _restarts_all(spec.containers) or (
+        spec.init_containers and _restarts_all(spec.init_containers)
+    ):
         required.append(RESTART_ALL_CONTAINERS)
     # Not `not`: None leaves the user namespace to the kubelet's default, the host's.
     if spec.host_network and spec.host_users is False:
         required.append(USER_NAMESPACES_HOST_NETWORK)
     if bind_mount_options and (
         _mounts_with_options(spec.containers)
-        or _mounts_with_options(spec.init_containers)
-        or _mounts_with_options(spec.ephemeral_containers)
+        or (spec.init_containers and _mounts_with_options(spec.init_containers))
+        or (spec.ephemeral_containers and _mounts_with_options(spec.ephemeral_containers))
     ):
         required.append(VOLUME_BIND_MOUNT_OPTIONS)
     return frozenset(required) if required else _NOTHING

@@ -109,8 +109,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             # Go divides floats: a quotient of integers beyond 2^53 would be rounded differently.
             # Pods that were bound by others may request more than there is.
             limit = float(capacity)
-            before.append(float(min(accounted_requests, capacity)) / limit)
-            after.append(float(min(accounted_requests + wanted, capacity)) / limit)
+            taken = accounted_requests + wanted
+            before.append(1.0 if accounted_requests > capacity else accounted_requests / limit)
+            after.append(1.0 if taken > capacity else taken / limit)
         return 50 + (50 + _balance(after) - _balance(before)) // 2
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:

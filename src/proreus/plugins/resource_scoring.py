@@ -221,7 +221,9 @@ class LeastAllocated(ResourceScorer):
         total = weights = 0
         for accounted_requests, wanted, capacity, weight in loads:
             free = capacity - accounted_requests - wanted
-            if free > 0:
+            if 0 < free <= _MOST_IN_PERCENT:  # inlined ``_percent``: this runs for every pod
+                total += free * 100 // capacity * weight
+            elif free > 0:
                 total += _percent(free, capacity) * weight
             weights += weight
         return _average(total, weights)
