@@ -77,11 +77,11 @@ GATED_OF_VERSION = {
     },
     "1.37": {
         "gangs": Gated("", (*group_preemption.BOTH_VERSIONS, *group_preemption.SCENARIOS, *_GANGS)),
-        # DRANodeAllocatableResources in the form of 1.37 is not built
         "placements": Gated(
             f"{_TOPOLOGY},CompositePodGroup=true,{_DEVICES}",
             (*placements.SCENARIOS, *placements.TREES, devices.groups_have_claims),
         ),
+        "resizes": Gated(resizes.GATES, resizes.SCENARIOS),
     },
 }
 GATED = GATED_OF_VERSION[emulated_version()]
@@ -156,21 +156,6 @@ def test_both_make_the_same_decisions_with_gates(
                 assert (
                     "\n".join(differences(recorded_states[OURS], recorded_states[UPSTREAM])) == ""
                 )
-
-
-@pytest.mark.skipif(emulated_version() == "1.36", reason="the gate is new in 1.37")
-def test_both_preempt_for_the_same_resizes(
-    binaries: dict[str, Path],
-    folder: Path,
-    run_scheduler: RunScheduler,
-    under_test: Kind,
-    subtests: pytest.Subtests,
-) -> None:
-    with raised(binaries, folder, run_scheduler, under_test, resizes.GATES) as clusters:
-        for scenario in resizes.SCENARIOS:
-            with subtests.test(scenario.__name__):
-                states = play(clusters, scenario)
-                assert "\n".join(differences(states[OURS], states[UPSTREAM])) == ""
 
 
 def without_attempts(events: dict[str, list[str]]) -> dict[str, list[str]]:
