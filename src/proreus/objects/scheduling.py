@@ -36,6 +36,11 @@ class EntityKey(NamedTuple):
         return f"{self.type}/{self.namespace}/{self.name}"
 
     @property
+    def namespaced_name(self) -> str:
+        """``namespace/name``"""
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def is_composite(self) -> bool:
         """Whether it is a CompositePodGroup."""
         return self.type == COMPOSITE_POD_GROUP_TYPE

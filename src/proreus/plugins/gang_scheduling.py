@@ -181,7 +181,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         return None
 
     def _permit_in_tree(self, root: CompositePodGroup) -> Status | None:
-        keys = (f"{leaf.namespace}/{leaf.name}" for leaf in self._forest.leaves_of(root.key))
+        keys = (leaf.namespaced_name for leaf in self._forest.leaves_of(root.key))
         states = [state for key in keys if (state := self._states.get(key)) is not None]
         if not self._is_ready(root, lambda state: state.scheduled_count):
             return _tree_not_ready(root, partial(Status.wait, WAIT_SECONDS))

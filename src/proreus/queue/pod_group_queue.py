@@ -74,6 +74,9 @@ class PodGroupQueue:
         """Return the group that a pod waits in, or would wait in."""
         return self._entity_of(pod_group_entity_key(pod))
 
+    def _root_of(self, pod: Pod) -> Group | None:
+        return self._forest.root_of(pod_group_entity_key(pod))
+
     def _entity_of(self, group: EntityKey | None) -> QueuedPodGroupInfo | None:
         root = self._forest.root_of(group)
         entity = None if root is None else self._sub_queues.get_entity(str(root.key))
@@ -90,7 +93,7 @@ class PodGroupQueue:
 
     def _place(self, queued: QueuedPodInfo) -> None:
         """Put a pod into the entity of its root group, or where it waits for that."""
-        root = self._forest.root_of(pod_group_entity_key(queued.pod))
+        root = self._root_of(queued.pod)
         if root is None:
             self.incomplete.add(queued)
             self._recorder.note(queued.key, "incomplete")
@@ -167,7 +170,7 @@ class PodGroupQueue:
                 return
             # A namesake may have been of another group.
             pod = queued.pod
-        root = self._forest.root_of(pod_group_entity_key(pod))
+        root = self._root_of(pod)
         entity, strategy = (None, None) if root is None else self._sub_queues.take(str(root.key))
         if isinstance(entity, QueuedPodGroupInfo):
             entity.remove_pod(key)
@@ -280,10 +283,10 @@ class PodGroupQueue:
                     assert self.group_of(queued.pod) is group, f"{queued.key} is in {group.key}"
                     waiting.append(queued)
         for queued in self.incomplete:
-            root = self._forest.root_of(pod_group_entity_key(queued.pod))
+            root = self._root_of(queued.pod)
             assert root is None, f"{queued.key} is not incomplete: {root}"
         for queued in self.pending:
-            root = self._forest.root_of(pod_group_entity_key(queued.pod))
+            root = self._root_of(queued.pod)
             assert root is not None, f"{queued.key} is incomplete"
             assert str(root.key) == self._active.last_popped_group, f"{queued.key} is not pending"
         self.incomplete.validate()

@@ -25,7 +25,7 @@ class DeferredResizeHandlers(PodHandlers):
     def on_add(self, pod: Pod) -> None:
         """A pod appeared."""
         if self.is_queued_on_node(pod):
-            self._add_to_queue(pod)
+            self._add_deferred(pod)
         super().on_add(pod)
 
     def on_update(self, old: Pod, new: Pod) -> None:
@@ -36,10 +36,10 @@ class DeferredResizeHandlers(PodHandlers):
             was, waits = self.is_queued_on_node(old), self.is_queued_on_node(new)
             # Before the cache, as in kube-scheduler.
             if waits and not was:
-                self._add_to_queue(new)
+                self._add_deferred(new)
             elif was and not waits:
                 # The old version: as a pod of a group the new one would be looked for elsewhere.
-                self._delete_from_queue(old)
+                self._delete_deferred(old)
             elif waits:
                 before = PodInfo(old, self._resources_options)
                 after = PodInfo(new, self._resources_options)
@@ -51,7 +51,7 @@ class DeferredResizeHandlers(PodHandlers):
         """A pod is gone, or has finished."""
         super().on_delete(pod, final_state_unknown)
         if self.is_queued_on_node(pod):
-            self._delete_from_queue(pod)
+            self._delete_deferred(pod)
 
     def use_scheduler_names(self, names: Collection[str], pods: Iterable[Pod]) -> None:
         """Schedule the pods of other schedulerNames from now on. ``pods``: all pods."""
@@ -61,9 +61,9 @@ class DeferredResizeHandlers(PodHandlers):
         for pod in pods:
             was, waits = pod.metadata.uid in before, self.is_queued_on_node(pod)
             if waits and not was:
-                self._add_to_queue(pod)
+                self._add_deferred(pod)
             elif was and not waits:
-                self._delete_from_queue(pod)
+                self._delete_deferred(pod)
 
     def is_queued_on_node(self, pod: Pod) -> bool:
         """Return whether a pod has a node and is in the queue all the same."""
@@ -73,14 +73,11 @@ class DeferredResizeHandlers(PodHandlers):
             and self.responsible_for_pod(pod)
         )
 
-    def _add_to_queue(self, pod: Pod) -> None:
+    def _add_deferred(self, pod: Pod) -> None:
         started = perf_counter()
-        self._queue.add(PodInfo(pod, self._resources_options))
-        if self._announces_group_pods:
-            self._move(self._events.unscheduled_add, None, pod)
-        self._timed.observe(self._events.unscheduled_add, started)
+        self._add_to_queue(PodInfo(pod, self._resources_options), started)
 
-    def _delete_from_queue(self, pod: Pod) -> None:
+    def _delete_deferred(self, pod: Pod) -> None:
         started = perf_counter()
         self._queue.delete(PodInfo(pod, self._resources_options))
         self._timed.observe(self._events.unscheduled_delete, started)

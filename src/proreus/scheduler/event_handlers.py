@@ -99,11 +99,7 @@ class PodHandlers:
         elif self.responsible_for_pod(pod):
             if self._groups is not None:
                 self._groups.add(info)
-            self._queue.add(info)
-            # A new member may complete a gang whose other members were rejected for its lack.
-            if self._announces_group_pods:
-                self._move(self._events.unscheduled_add, None, pod)
-            self._timed.observe(self._events.unscheduled_add, started)
+            self._add_to_queue(info, started)
 
     def on_update(self, old: Pod, new: Pod) -> None:
         """A pod changed."""
@@ -200,6 +196,14 @@ class PodHandlers:
         self._move(ASSIGNED_POD_DELETE, pod, None)
 
     # ---- pending -------------------------------------------------------------------------------
+
+    def _add_to_queue(self, info: PodInfo, started: float) -> None:
+        event = self._events.unscheduled_add
+        self._queue.add(info)
+        # A new member may complete a gang whose other members were rejected for its lack.
+        if self._announces_group_pods:
+            self._move(event, None, info.pod)
+        self._timed.observe(event, started)
 
     def _update_pending(self, old: Pod, info: PodInfo) -> None:
         new = info.pod

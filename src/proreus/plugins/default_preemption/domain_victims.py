@@ -116,5 +116,5 @@ class DomainVictims:
 
     def _scheduled(self, key: EntityKey) -> Iterator[PlacedPod]:
         for leaf in self._forest.leaves_of(key):
-            state = self._states.get(f"{leaf.namespace}/{leaf.name}")
+            state = self._states.get(leaf.namespaced_name)
             yield from () if state is None else state.scheduled()

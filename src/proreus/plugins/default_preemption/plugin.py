@@ -99,8 +99,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         if gates.enabled("GenericWorkload") and whole:
             policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
             self._evaluator = PodGroupEvaluator(handle, policy_of_group=policy_of_group)
-            states = handle.pod_group_states
-            self._victims = DomainVictims(handle.workload_forest, states, handle.nodes)
+            self._victims = self._evaluator.victims
         self._pods_by_priority = PodsByPriority(
             handle.nodes, self._sampled_once, finds_groups=self._victims is not None
         )

@@ -53,12 +53,13 @@ class PodGroupEvaluator:
     """Finds the victims of a preemption by a group.
 
     ``policy_of_group``: gate PodGroupPreemptionPolicy, the policy is that of the root group.
+    ``victims``: finds the units that pods belong to.
     """
 
     def __init__(self, handle: Handle, *, policy_of_group: bool) -> None:
         self._handle = handle
         self._policy_of_group = policy_of_group
-        self._victims = DomainVictims(handle.workload_forest, handle.pod_group_states, handle.nodes)
+        self.victims = DomainVictims(handle.workload_forest, handle.pod_group_states, handle.nodes)
 
     async def evaluate(
         self, group: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup
@@ -70,7 +71,7 @@ class PodGroupEvaluator:
         # In the order of kube-scheduler's snapshot: it decides between victims that are equal.
         infos = (nodes[row] for row in self._handle.node_order().tolist())
         try:
-            units = self._victims.of_nodes(infos)
+            units = self.victims.of_nodes(infos)
         except NodeNotFound as error:
             return Status.error(f"failed to create domain: {error}")
         pods, priority = group.unscheduled_pods, group.group.priority
@@ -101,7 +102,7 @@ class PodGroupEvaluator:
         nodes = self._handle.nodes
         rows = {nodes.rows.get(pod.pod.status.nominated_node_name) for pod in pods} - {None}
         return any(
-            is_being_preempted(other.pod) and self._victims.priority_of(other) < priority
+            is_being_preempted(other.pod) and self.victims.priority_of(other) < priority
             for row in rows
             if row is not None
             for other in nodes[row].pods.values()
