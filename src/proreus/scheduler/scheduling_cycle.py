@@ -137,11 +137,9 @@ class SchedulingCycle:
 
     async def _run(self, attempt: Attempt) -> ScheduleResult | Failure:
         found = await self.schedule_pod(attempt)
-        seconds = perf_counter() - attempt.started
-        self._metrics.scheduling_algorithm_duration_seconds.observe(seconds)
         # Before assume: a candidate has decided on the nodes as they still are.
         if attempt.shadow is not None:
-            attempt.shadow.complete(attempt, found, seconds)
+            attempt.shadow.complete(attempt, found, perf_counter() - attempt.started)
         if isinstance(found, Failure):
             return found
         return await self.prepare_for_binding_cycle(attempt, found)
@@ -151,12 +149,15 @@ class SchedulingCycle:
     async def schedule_pod(self, attempt: Attempt) -> str | Failure:
         """Return the name of the best node; the pod is not assumed there yet."""
         budget = attempt.state.budget
-        if budget is None:
-            return await self._schedule_pod(attempt)
         try:
+            if budget is None:
+                return await self._schedule_pod(attempt)
             return await budget.measure(self._schedule_pod(attempt))
         except BudgetExceeded as error:
             return error_failure(str(error), error)
+        finally:
+            seconds = perf_counter() - attempt.started
+            self._metrics.scheduling_algorithm_duration_seconds.observe(seconds)
 
     async def _schedule_pod(self, attempt: Attempt) -> str | Failure:
         within = attempt.node_subset
