@@ -2,9 +2,9 @@
 
     python -m proreus.bench.bare KUBECONFIG [LEASE]
 
-It starts when the Lease, if one is named, has no holder. It neither checks whether a pod fits nor
-writes Events or conditions: it measures how fast the apiserver takes Bindings from a Python client
-under the same workload.
+It starts when the Lease, if one is named, has no holder, and takes it. It neither checks whether a
+pod fits nor writes Events or conditions: it measures how fast the apiserver takes Bindings from a
+Python client under the same workload.
 """
 
 from __future__ import annotations
@@ -90,11 +90,13 @@ class Binder:
                 self.on_add(pod)
 
     async def _wait_for(self, lease: str) -> None:
-        """Wait until a Lease, given by its path, has no holder."""
+        """Wait until a Lease, given by its path, has no holder, and take it."""
         held = bool(lease)
         while held:
             held = bool((await self._api.get(lease))["spec"].get("holderIdentity"))
             await asyncio.sleep(0.2 * held)
+        if lease:
+            await self._api.patch(lease, {"spec": {"holderIdentity": "bare"}})
 
     def _on_nodes(self) -> None:
         self._names = list(self._nodes.store)

@@ -29,6 +29,7 @@ from proreus.bench.schedulers import (
     hold_lease,
     release_lease,
     settable_gates,
+    wait_for_leader,
     wait_until_idle,
 )
 from proreus.bench.workloads import ResolvedWorkload
@@ -130,7 +131,7 @@ async def _pass(
         connected(environment.kubeconfig) as watch_api,
     ):
         pods = PodTracker(watch_api.client)
-        collector = PeriodCollector(pods, environment.children, from_first_binding=options.backlog)
+        collector = PeriodCollector(pods, environment.children)
         runner = _Runner(plan, under_test, gates, options.version, environment, api, collector)
         executor = Executor(
             plan,
@@ -211,10 +212,11 @@ class _Runner:
         await wait_until_idle(self._started[-1], _STAND_BY_SECONDS)
 
     async def release(self) -> None:
-        """Let the standby scheduler become the leader."""
+        """Let the standby scheduler become the leader, and wait until it is."""
         for child in self._environment.children.values():
             await wait_until_idle(child, _STAND_BY_SECONDS)
         await release_lease(self._api)
+        await wait_for_leader(self._api)
 
     def check(self) -> None:
         """Raise ``ChildFailed`` if the scheduler has exited by itself."""

@@ -35,7 +35,7 @@ class Backlog(Protocol):
         ...
 
     async def release(self) -> None:
-        """Let the scheduler start."""
+        """Let the scheduler start, and return once it leads."""
         ...
 
 
@@ -196,6 +196,7 @@ class Executor:
             )
         if backlog:
             await backlog.release()
+            self._collector.restart_clock()
         elif operation.steady_state:
             await self._create_steadily(operation, namespace)
         else:

@@ -79,24 +79,21 @@ class Collector(Protocol):
         ``at_once``: do not wait for the scheduler to become idle.
         """
 
+    def restart_clock(self) -> None:
+        """Count the time of the period from now on."""
+
     async def stop(self) -> None:
         """End the period."""
 
 
 class PeriodCollector:
-    """Measures periods: the bindings that a watch saw, and the CPU that the processes used.
+    """Measures periods: the bindings that a watch saw, and the CPU that the processes used."""
 
-    ``from_first_binding``: the period starts with the first binding, not with ``start``.
-    """
-
-    def __init__(
-        self, pods: PodTracker, children: Mapping[str, Child], *, from_first_binding: bool = False
-    ) -> None:
+    def __init__(self, pods: PodTracker, children: Mapping[str, Child]) -> None:
         self.periods: list[Period] = []
         self.scheduler: SchedulerProcess | None = None
         self._pods = pods
         self._children = dict(children)
-        self._from_first_binding = from_first_binding
 
     async def start(
         self, name: str, namespaces: list[str], labels: dict[str, str], *, at_once: bool
@@ -109,6 +106,10 @@ class PeriodCollector:
         self._metrics = await self.scheduler.metrics()
         self._cpu, self._machine_cpu = self._cpu_seconds(), machine_cpu_seconds()
         self._first = len(self._pods.bindings)
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """Count the time of the period from now on: the scheduler may begin with its backlog."""
         self._began = time.perf_counter()
 
     async def stop(self) -> None:
@@ -138,7 +139,8 @@ class PeriodCollector:
         other_cpus_busy: float,
     ) -> Period:
         times = sorted(binding.bound for binding in bindings)
-        began = times[0] if times and self._from_first_binding else self._began
+        # a leader may bind before the bench has seen that it leads
+        began = min([self._began, *times[:1]])
         seconds = max((times[-1] if times else ended) - began, 1e-3)
         each_second = [0] * math.ceil(seconds)
         for moment in times:

@@ -13,6 +13,7 @@ import datetime
 import re
 import ssl
 import sys
+import time
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ _ELECTION = {
     "retryPeriod": "1s",
 }
 _START_SECONDS = 120.0
+_LEADER_SECONDS = 60.0
+_LEADER_POLL_SECONDS = 0.01
 _IDLE_CPU_SHARE = 0.05
 """A process that uses less than this share of a CPU counts as idle."""
 
@@ -249,3 +252,12 @@ async def hold_lease(api: Api) -> None:
 async def release_lease(api: Api) -> None:
     """Give the Lease up, so that the standby scheduler becomes the leader."""
     await api.patch(f"{LEASES}/{LEASE}", {"spec": {"holderIdentity": ""}})
+
+
+async def wait_for_leader(api: Api) -> None:
+    """Wait until a scheduler holds the Lease; raises ``ChildFailed`` if none has taken it."""
+    deadline = time.perf_counter() + _LEADER_SECONDS
+    while not (await api.get(f"{LEASES}/{LEASE}"))["spec"].get("holderIdentity"):
+        if time.perf_counter() > deadline:
+            raise ChildFailed(f"no scheduler took the Lease within {_LEADER_SECONDS:.0f} s")
+        await asyncio.sleep(_LEADER_POLL_SECONDS)

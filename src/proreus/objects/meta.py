@@ -40,6 +40,7 @@ class ObjectMeta(ApiStruct, frozen=True):
     generation: int = 0
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()

@@ -28,7 +28,7 @@ class RunningPreemptions:
     """The running preemptions of one profile. ``pods``: the informer's store.
 
     A preemption ends when the watch reports the last victim as terminating or deleted, and not when
-    the apiserver has accepted the request.
+    the apiserver has accepted the request. Without a grace period it has to be deleted.
     """
 
     # Ended earlier, the preemptor might be scheduled before that watch event: it would find its
@@ -94,7 +94,12 @@ class RunningPreemptions:
         live = self._pods.get(key_of(victim))
         if live is None or live.metadata.uid != victim.metadata.uid:
             return True
-        return live.metadata.deletion_timestamp is not None
+        metadata = live.metadata
+        if metadata.deletion_grace_period_seconds == 0 and not metadata.finalizers:
+            # It is deleted at once. Until then the node is full, and the preemptor would only be
+            # rejected again, and have to back off.
+            return False
+        return metadata.deletion_timestamp is not None
 
     # ---- for Evictor -----------------------------------------------------------------------------
 

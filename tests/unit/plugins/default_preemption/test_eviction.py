@@ -71,10 +71,22 @@ async def test_a_preemptor_is_gated_until_the_watch_reports_the_last_victim() ->
 
 async def test_a_terminating_victim_gates_no_longer() -> None:
     evictor, store, preemptor = await _evictor(LateWatch())
-    going = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
 
     store["default/v1"] = make_pod("v1", node_name="n", metadata=going).pod
 
+    assert not evictor.running.is_running(preemptor.uid)
+
+
+async def test_a_victim_without_grace_period_gates_until_it_is_deleted() -> None:
+    evictor, store, preemptor = await _evictor(LateWatch())
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+
+    store["default/v1"] = make_pod("v1", node_name="n", metadata=going).pod
+    assert evictor.running.is_running(preemptor.uid)
+    # Somebody's finalizer may keep it for hours.
+    kept = going | {"finalizers": ["example.com/keep"]}
+    store["default/v1"] = make_pod("v1", node_name="n", metadata=kept).pod
     assert not evictor.running.is_running(preemptor.uid)
 
 
