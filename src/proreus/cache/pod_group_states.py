@@ -15,11 +15,15 @@ from proreus.objects.scheduling import pod_group_key
 
 
 class PodGroupState:
-    """The pods of one group by UID, each in one of three dicts."""
+    """The pods of one group by UID, each in one of three dicts.
 
-    __slots__ = ("assigned", "assumed", "unscheduled")
+    ``generation`` grows with every change of the pods that have a node.
+    """
+
+    __slots__ = ("assigned", "assumed", "generation", "unscheduled")
 
     def __init__(self) -> None:
+        self.generation = 0
         self.unscheduled: dict[str, PodInfo] = {}
         """Without a node; only pods of this scheduler's profiles."""
         self.assumed: dict[str, PlacedPod] = {}
@@ -43,6 +47,7 @@ class PodGroupState:
 
     def discard(self, uid: str) -> None:
         """Forget a pod, wherever it is."""
+        self.generation += 1
         self.unscheduled.pop(uid, None)
         self.assumed.pop(uid, None)
         self.assigned.pop(uid, None)
@@ -75,6 +80,7 @@ class PodGroupStates:
         if placed is None:
             state.unscheduled[pod.uid] = pod
         else:
+            state.generation += 1
             state.assumed[pod.uid] = PlacedPod(pod, placed.node_name)
 
     def assign(self, pod: PodInfo) -> None:
@@ -88,6 +94,7 @@ class PodGroupStates:
         """Record that a pod was assumed on a node."""
         state = self._of(pod.pod)
         if state is not None:
+            state.generation += 1
             state.unscheduled.pop(pod.uid, None)
             state.assumed[pod.uid] = PlacedPod(pod, node_name)
 
@@ -95,6 +102,7 @@ class PodGroupStates:
         """Record that an assumption was undone, unless the pod was deleted meanwhile."""
         state = self._groups.get(pod_group_key(pod.pod))
         if state is not None and state.assumed.pop(pod.uid, None) is not None:
+            state.generation += 1
             state.unscheduled[pod.uid] = pod
 
     def remove(self, pod: Pod) -> None:

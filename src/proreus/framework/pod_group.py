@@ -47,6 +47,11 @@ class PodGroupState(Protocol):
     """The known pods of a group by UID, with and without a node."""
 
     @property
+    def generation(self) -> int:
+        """A number that grows with every change of the pods that have a node."""
+        ...
+
+    @property
     def unscheduled(self) -> Mapping[str, PodInfo]:
         """Pods without a node."""
         ...

@@ -31,19 +31,28 @@ finds no root, so that their pods stay gated (``cacheImpl.BuildHierarchySnapshot
 
 
 class WorkloadForest:
-    """All groups by key. ``composite``: gate CompositePodGroup; else no group has a parent."""
+    """All groups by key. ``composite``: gate CompositePodGroup; else no group has a parent.
+
+    ``position``: the number of changes to groups, those of their status left out.
+    """
 
     # Invariant: _children[parent] has exactly the keys of _groups that name this parent, and no
     # entry is empty.
 
     def __init__(self, composite: bool = False) -> None:
         self.composite = composite
+        self.position = 0
         self._groups: dict[EntityKey, Group] = {}
         self._children: dict[EntityKey, dict[EntityKey, None]] = {}
 
     def put(self, group: Group) -> None:
         """Add a group, or its new version."""
+        before = self._groups.get(group.key)
+        if before is not None and _is_same(before, group):
+            self._groups[group.key] = group
+            return
         self.remove(group.key)
+        self.position += 1
         self._groups[group.key] = group
         parent = self.parent_of(group)
         if parent is not None:
@@ -51,6 +60,7 @@ class WorkloadForest:
 
     def remove(self, key: EntityKey) -> None:
         """Forget a group that is gone; its children stay linked to its name."""
+        self.position += key in self._groups
         group = self._groups.pop(key, None)
         parent = None if group is None else self.parent_of(group)
         if parent is not None:
@@ -146,6 +156,11 @@ class WorkloadForest:
             if parent is not None:
                 links.setdefault(parent, {})[key] = None
         assert links == self._children, "the links between groups are out of step"
+
+
+def _is_same(before: Group, after: Group) -> bool:
+    """Return whether all but the status of a group has stayed."""
+    return before.spec == after.spec and before.metadata.uid == after.metadata.uid
 
 
 def _by_age(group: Group) -> tuple[float, str]:

@@ -19,7 +19,7 @@ from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle, PreemptionDryRun
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Code
+from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
 from proreus.plugins.default_preemption.domain_victims import DomainVictims, NodeNotFound
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCache
@@ -163,12 +163,11 @@ class DryRun:
         except (NodeNotFound, PluginError) as error:
             self.errors.append(str(error))
             return
-        if isinstance(found, Candidate):
-            self._dry_run_cache.note_candidate(row, found)
-        elif found.code == Code.ERROR:
+        if isinstance(found, Status) and found.code == Code.ERROR:
             self.errors.append(found.message)
-        else:
-            self._dry_run_cache.note_failures(np.array([row], dtype=np.intp), found)
+            return
+        groups = tuple(group for unit in units for group in unit.groups)
+        self._dry_run_cache.note_with_groups(row, found, groups)
 
     def _by_importance(self, victims: list[PodInfo], row: int) -> list[PodInfo]:
         if not self._pods_by_priority.sampled_once:

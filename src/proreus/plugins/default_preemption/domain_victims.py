@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from proreus.errors import ProreusError
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_group import PlacedPod, PodGroupStates
+from proreus.framework.pod_group import PlacedPod, PodGroupState, PodGroupStates
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.objects.scheduling import EntityKey, PodGroup, pod_group_entity_key, pod_group_key
@@ -29,13 +29,18 @@ class NodeNotFound(ProreusError):
     """A pod of a unit is on a node that the scheduler does not know."""
 
 
+GroupGenerations = tuple[tuple[PodGroupState, int], ...]
+"""PodGroups, each with its generation at a certain time."""
+
+
 @dataclass(slots=True)
 class DomainVictim:
-    """A unit of eviction: ``placed`` are its pods and their nodes."""
+    """A unit of eviction: ``placed`` are its pods and their nodes, ``groups`` their PodGroups."""
 
     priority: int
     rank: int
     placed: list[PlacedPod]
+    groups: GroupGenerations = ()
 
     @property
     def pods(self) -> list[PodInfo]:
@@ -96,11 +101,13 @@ class DomainVictims:
         return DomainVictim(self.priority_of(pod), rank, [PlacedPod(pod, node_name)])
 
     def _group(self, group: Group, pod: PodInfo, node_name: str) -> DomainVictim:
-        placed = [self._as_counted(one) for one in self._scheduled(group.key)]
+        states = list(self._states_of(group.key))
+        placed = [self._as_counted(one) for state in states for one in state.scheduled()]
         if not placed:
             return self._single(pod, node_name)
         rank = _POD_GROUP if isinstance(group, PodGroup) else _COMPOSITE_POD_GROUP
-        return DomainVictim(self.priority_of(pod), rank, placed)
+        generations = tuple((state, state.generation) for state in states)
+        return DomainVictim(self.priority_of(pod), rank, placed, generations)
 
     def _as_counted(self, placed: PlacedPod) -> PlacedPod:
         """Return a pod of a group as its node has it; raises ``NodeNotFound``."""
@@ -114,7 +121,8 @@ class DomainVictims:
         # A dry run puts it back: a node counts an assumed pod with devices otherwise than listed.
         return PlacedPod(self._nodes[row].pods.get(placed.pod.uid, placed.pod), placed.node_name)
 
-    def _scheduled(self, key: EntityKey) -> Iterator[PlacedPod]:
+    def _states_of(self, key: EntityKey) -> Iterator[PodGroupState]:
         for leaf in self._forest.leaves_of(key):
             state = self._states.get(leaf.namespaced_name)
-            yield from () if state is None else state.scheduled()
+            if state is not None:
+                yield state

@@ -1,8 +1,9 @@
 """The results of dry runs by row, kept from one preemption to the next.
 
 A result holds for every preemptor with the same ``DryRunKey`` and priority, as long as the node,
-its pods, the pods nominated to it and the budgets stay as they are. A preemption changes one node,
-so that of many equivalent preemptors each dry-runs little more than one row.
+its pods, the pods nominated to it and the budgets stay as they are, and the groups whose pods are
+evicted as a whole. A preemption changes one node, so that of many equivalent preemptors each
+dry-runs little more than one row.
 
 A row that the pod does not fit even without its lower-priority pods stays rejected whichever of
 these it has: it is not dry-run again while they are deleted one by one.
@@ -25,8 +26,10 @@ from proreus.framework.nominated_pods import NominatedPodsByRow
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
+from proreus.framework.workload_forest import WorkloadForest
 from proreus.objects.node import Node
 from proreus.objects.policy import PodDisruptionBudget
+from proreus.plugins.default_preemption.domain_victims import GroupGenerations
 from proreus.plugins.default_preemption.select_candidate import Candidate
 
 # In `DryRunCache._result_ids`; greater ones are indices into its statuses.
@@ -47,7 +50,9 @@ class DryRunCache:
     ``reusable``: further preemptors will read it, so that rows are worth being dry-run ahead.
     """
 
-    # Invariant: _remaining has exactly the rows that were rejected, with what was on them then.
+    # Invariant: each row that was rejected is in _remaining, with what was on it then, or, if it
+    # has pods of groups, whose own priority does not count, in _groups. Candidates that evict pods
+    # of groups are in _groups too.
 
     def __init__(self, nodes: NodeTable, priority: int, *, reusable: bool = False) -> None:
         self.reusable = reusable
@@ -64,6 +69,7 @@ class DryRunCache:
         self._status_ids: dict[Status, int] = {}
         self._candidates: dict[int, Candidate] = {}
         self._remaining: dict[int, RemainingPods] = {}
+        self._groups: dict[int, GroupGenerations] = {}
 
     def refresh(self, nominated: NominatedPodsByRow) -> None:
         """Drop the rows that have changed, or that have other pods nominated to them, since."""
@@ -83,6 +89,7 @@ class DryRunCache:
                 [row for row in rows if self._remaining.get(row) != self._remaining_at(row)]
             )
             self._invalidate(others)
+            self._invalidate([row for row, groups in self._groups.items() if _have_changed(groups)])
         self._nominated, self._nominated_position = nominated, nominated.changes.position
 
     def _invalidate(self, rows: list[int]) -> None:
@@ -90,6 +97,7 @@ class DryRunCache:
         for row in rows:
             self._candidates.pop(row, None)
             self._remaining.pop(row, None)
+            self._groups.pop(row, None)
 
     def _remaining_at(self, row: int) -> RemainingPods:
         info, priority = self._nodes[row], self._priority
@@ -102,12 +110,25 @@ class DryRunCache:
 
     def note_failures(self, rows: Rows, status: Status) -> None:
         """Cache rows as rejected with a status, all lower-priority pods removed."""
+        self._reject(rows, status)
+        self._remaining.update((row, self._remaining_at(row)) for row in rows.tolist())
+
+    def note_with_groups(
+        self, row: int, found: Candidate | Status, groups: GroupGenerations
+    ) -> None:
+        """Cache a row with pods of groups; ``groups``: those that are evicted as a whole."""
+        if isinstance(found, Candidate):
+            self.note_candidate(row, found)
+        else:
+            self._reject(np.array([row], dtype=np.intp), found)
+        self._groups[row] = groups
+
+    def _reject(self, rows: Rows, status: Status) -> None:
         status_id = self._status_ids.get(status)
         if status_id is None:
             status_id = self._status_ids[status] = len(self._statuses)
             self._statuses.append(status)
         self._result_ids[rows] = status_id
-        self._remaining.update((row, self._remaining_at(row)) for row in rows.tolist())
 
     def rows_to_try(self, rows: Rows) -> Rows:
         """Return those of the rows that are not cached."""
@@ -130,10 +151,15 @@ class DryRunCache:
 
 
 class DryRunCaches:
-    """The ``DryRunCache`` of each key and priority; the least recently used are dropped."""
+    """The ``DryRunCache`` of each key and priority; the least recently used are dropped.
 
-    def __init__(self, nodes: NodeTable) -> None:
+    ``forest``: the pod groups, where pods are evicted with others of theirs.
+    """
+
+    def __init__(self, nodes: NodeTable, forest: WorkloadForest | None = None) -> None:
         self._nodes = nodes
+        self._forest = forest
+        self._forest_position = 0
         self._budgets: list[PodDisruptionBudget] = []
         self._by_key: BoundedCache[object, DryRunCache] = BoundedCache(_BUDGET_BYTES)
 
@@ -143,6 +169,9 @@ class DryRunCaches:
         """Return the cache for a pod, brought up to date; without a key (None), an empty one."""
         if dry_run_key is None:
             return DryRunCache(self._nodes, pod.priority)
+        if self._forest is not None and self._forest.position != self._forest_position:
+            self._by_key.clear()
+            self._forest_position = self._forest.position
         budgets = list(budgets)
         # The disruption controller updates a budget after every eviction that it covers. Which rows
         # that concerns is not recorded; in most clusters few evictions are covered.
@@ -158,3 +187,7 @@ class DryRunCaches:
             self._by_key.put(key, dry_run_cache, max(size_bytes, _MIN_BYTES))
         dry_run_cache.refresh(dry_run_key.nominated_by_row)
         return dry_run_cache
+
+
+def _have_changed(groups: GroupGenerations) -> bool:
+    return any(state.generation != generation for state, generation in groups)

@@ -87,7 +87,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
         gates = handle.feature_gates
         self._sampled_once = gates.includes(Change.START_TIME_SAMPLED_ONCE)
-        self._dry_run_caches = DryRunCaches(handle.nodes)
         self._evictor = Evictor(handle, self._pods, self.name)
         self._async = gates.enabled("SchedulerAsyncPreemption")
         whole = gates.includes(Change.POD_GROUP_ENTITIES)
@@ -100,6 +99,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
             self._evaluator = PodGroupEvaluator(handle, policy_of_group=policy_of_group)
             self._victims = self._evaluator.victims
+        forest = None if self._victims is None else handle.workload_forest
+        self._dry_run_caches = DryRunCaches(handle.nodes, forest)
         self._pods_by_priority = PodsByPriority(
             handle.nodes, self._sampled_once, finds_groups=self._victims is not None
         )
@@ -168,15 +169,12 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         if reason:
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
         dry_run_key = self.handle.dry_run_key(state, pod)
-        self._pods_by_priority.refresh()
-        rows_with_groups = self._pods_by_priority.rows_with_groups()
-        # What a unit with pods on several nodes decides is not of one row.
-        dry_run_key = None if rows_with_groups else dry_run_key
         dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
         budgets = self._disruption_budgets()
         dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
         if self._victims is not None:
-            dry_run.use_units(self._victims, rows_with_groups)
+            self._pods_by_priority.refresh()
+            dry_run.use_units(self._victims, self._pods_by_priority.rows_with_groups())
         candidates = self._find_candidates(dry_run, verdicts)
         if not candidates:
             # With candidates left, errors on other nodes are not reported at all.

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proreus.config.load import default_configuration
@@ -18,11 +18,14 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
+from proreus.kubernetes_version import V1_37
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.objects.scheduling import POD_GROUPS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.plugins.default_preemption.candidates import DryRun
+from proreus.plugins.default_preemption.domain_victims import DomainVictims
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCache, DryRunCaches
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets, PodsByPriority
 from proreus.plugins.default_preemption.select_candidate import Candidate
@@ -31,7 +34,10 @@ from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod
 
 _NODES = 4
+_MODES = ("single", "all")
+_MEMBERS_OF_G, _MEMBERS_OF_H = 50, 60
 _GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE_PLUGINS)
+_GATES_OF_GROUPS = FeatureGates.from_list(["GenericWorkload=true"], V1_37)
 _CONFIGURATION = default_configuration(_REGISTRY, _GATES)
 
 _where = st.integers(0, _NODES - 1)
@@ -44,6 +50,16 @@ _changes = st.one_of(
     st.tuples(st.just("nominated"), _where, st.sampled_from((5, 200))),
     st.tuples(st.just("not nominated"), _earlier),
     st.tuples(st.just("budget"), st.sampled_from("ab"), st.integers(0, 2)),
+)
+_groups = st.sampled_from("gh")
+_changes_with_groups = st.one_of(
+    _changes,
+    st.tuples(st.just("member"), _where, st.sampled_from((0, 5, 200)), _groups),
+    st.tuples(st.just("group"), _groups, st.sampled_from((5, 60, 200)), st.sampled_from(_MODES)),
+    st.tuples(st.just("no group"), _groups),
+    st.tuples(
+        st.just("no pod"), st.sampled_from((_MEMBERS_OF_G, _MEMBERS_OF_G + 1, _MEMBERS_OF_H))
+    ),
 )
 _preemptors = st.tuples(st.sampled_from((50, 100)), st.sampled_from(("500m", "1", "2")))
 
@@ -58,6 +74,22 @@ def _change(cluster: OfflineCluster, number: int, change: tuple[Any, ...]) -> No
                 f"p{number}", cpu="500m", priority=priority, labels=labels, node_name=f"n{where}"
             )
             cluster.api.put(PODS, pod.pod)
+        case "member", where, priority, group if f"n{where}" in nodes:
+            spec = {"schedulingGroup": {"podGroupName": group}}
+            pod = make_pod(
+                f"p{number}", cpu="500m", priority=priority, spec=spec, node_name=f"n{where}"
+            )
+            cluster.api.put(PODS, pod.pod)
+        case "group", name, priority, mode:
+            cluster.api.add(
+                {
+                    "kind": POD_GROUPS.kind,
+                    "metadata": {"name": name, "namespace": "default"},
+                    "spec": {"priority": priority, "disruptionMode": {mode: {}}},
+                }
+            )
+        case "no group", name:
+            cluster.api.remove(POD_GROUPS.kind, f"default/{name}")
         case "no pod", which:
             cluster.api.remove(PODS.kind, f"default/p{which}")
         case "node", where, cpu:
@@ -86,25 +118,54 @@ def _found(dry_run: DryRun) -> tuple[list[Candidate], Verdicts]:
     return dry_run.candidates(rows, len(rows)), dry_run.verdicts
 
 
+_Round = tuple[list[tuple[Any, ...]], tuple[int, str], bool]
+
+
+def _rounds(changes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[list[_Round]]:
+    one = st.tuples(st.lists(changes, max_size=4), _preemptors, st.booleans())
+    return st.lists(one, min_size=2, max_size=5)
+
+
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.lists(_changes, max_size=4), _preemptors, st.booleans()),
-        min_size=2,
-        max_size=5,
-    )
-)
-def test_cached_results_are_those_of_another_dry_run(
-    rounds: list[tuple[list[tuple[Any, ...]], tuple[int, str], bool]],
-) -> None:
-    cluster = OfflineCluster(_CONFIGURATION, _REGISTRY, _GATES)
+@given(_rounds(_changes))
+def test_cached_results_are_those_of_another_dry_run(rounds: list[_Round]) -> None:
+    _assert_cached_results_hold(rounds, _GATES)
+
+
+def _twice(change: tuple[Any, ...]) -> list[_Round]:
+    """Return two rounds with equivalent preemptors, and one change between them."""
+    return [([], (50, "2"), False), ([change], (50, "2"), False)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(_rounds(_changes_with_groups))
+@example(_twice(("no pod", _MEMBERS_OF_G)))
+@example(_twice(("member", 0, 5, "g")))
+@example(_twice(("group", "g", 5, "single")))
+@example(_twice(("group", "g", 200, "all")))
+@example(_twice(("no group", "g")))
+def test_cached_results_hold_where_pods_are_evicted_with_their_group(rounds: list[_Round]) -> None:
+    _assert_cached_results_hold(rounds, _GATES_OF_GROUPS)
+
+
+def _assert_cached_results_hold(rounds: list[_Round], gates: FeatureGates) -> None:
+    cluster = OfflineCluster(_CONFIGURATION, _REGISTRY, gates)
     for number in range(_NODES):
         cluster.api.put(NODES, make_node(f"n{number}", "2"))
         for which in range(number):
             _change(cluster, 10 * number + which, ("pod", number, 5, "a"))
     (profile,) = cluster.scheduler.profiles.values()
     handle = profile.post_filter[0].handle
-    pods_by_priority, caches = PodsByPriority(handle.nodes), DryRunCaches(handle.nodes)
+    forest = handle.workload_forest
+    with_groups = gates.enabled("GenericWorkload")
+    pods_by_priority = PodsByPriority(handle.nodes, finds_groups=with_groups)
+    caches = DryRunCaches(handle.nodes, forest if with_groups else None)
+    units = DomainVictims(forest, handle.pod_group_states, handle.nodes)
+    if with_groups:
+        for name, first in (("g", _MEMBERS_OF_G), ("h", _MEMBERS_OF_H)):
+            _change(cluster, 0, ("group", name, 5, "all" if name == "g" else "single"))
+            for where in range(_NODES):
+                _change(cluster, first + where, ("member", where, 5, name))
     for turn, (changes, (priority, cpu), spread) in enumerate(rounds):
         for number, change in enumerate(changes):
             _change(cluster, 100 * turn + number, change)
@@ -122,21 +183,16 @@ def test_cached_results_are_those_of_another_dry_run(
         dry_run_key = handle.dry_run_key(state, pod)
         known = caches.of(dry_run_key, pod, budgets)
 
-        found, verdicts = _found(
-            DryRun(handle, state, pod, DisruptionBudgets(budgets), pods_by_priority, known)
-        )
-
-        fresh_cache = DryRunCache(handle.nodes, priority)
-        expected, why = _found(
-            DryRun(
-                handle,
-                state,
-                pod,
-                DisruptionBudgets(budgets),
-                PodsByPriority(handle.nodes),
-                fresh_cache,
-            )
-        )
+        preemptor = (handle, state, pod, DisruptionBudgets(budgets))
+        dry_run = DryRun(*preemptor, pods_by_priority, known)
+        expected_pods = PodsByPriority(handle.nodes, finds_groups=with_groups)
+        expected_run = DryRun(*preemptor, expected_pods, DryRunCache(handle.nodes, priority))
+        if with_groups:
+            for one, pods in ((dry_run, pods_by_priority), (expected_run, expected_pods)):
+                pods.refresh()
+                one.use_units(units, pods.rows_with_groups())
+        found, verdicts = _found(dry_run)
+        expected, why = _found(expected_run)
         assert found == expected
         assert [verdicts.status(row) for row in range(why.size)] == [
             why.status(row) for row in range(why.size)
