@@ -230,6 +230,8 @@ class EquivalenceClass:
         """Bring the total scores up to date and return them; call ``refresh_filter`` first."""
         rows = few_rows(table.changes, self._score_position, len(self.totals.scores), table.size)
         rebuild = rows is None
+        # Should a plugin raise half-way, the others' new scores are in no total yet.
+        self._score_position = -1
         same_nodes = table.nodes_generation == self._score_generation
         for scorer in self._scorers:
             if not (same_nodes and scorer.is_constant):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.plugin import FilterPlugin
+from proreus.framework.plugin import FilterPlugin, ScorePlugin
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
 from proreus.runtime.node_points import raise_filter_error, run_filter_plugins
@@ -174,6 +174,37 @@ def play(world: World, steps) -> None:
     for cpu in (100, 250, 600):
         world.check(cpu)
     world.cache.validate()
+
+
+def test_a_plugin_that_raises_leaves_no_stale_totals(kit) -> None:
+    failing: set[str] = set()
+
+    def run_score(self, state, pod, node) -> int:
+        if node.name in failing:
+            raise RuntimeError("no answer")
+        return 0
+
+    fragile = kit.plugin("Fragile", ScorePlugin, score=run_score, row_local=True, sign=())
+    harness = kit.SearchHarness(kit.FitsCpu, kit.Fewest, fragile)
+    harness.add_nodes("n0", "n1", "n2")
+    for number, name in enumerate(("n0", "n1", "n1")):
+        harness.cache.assume(kit.make_pod(f"placed-{number}"), name)
+
+    def total_scores() -> list[int]:
+        state, pod = CycleState(), kit.make_pod("pod")
+        found = harness.search.find(harness.profile, state, pod, None)
+        run_pre_score(harness.profile, state, pod, found)
+        return prioritize_nodes(harness.profile, state, pod, found).scores.tolist()
+
+    assert total_scores() == [90 + 50, 80 + 0, 100 + 100]
+    for number in range(4):
+        harness.cache.assume(kit.make_pod(f"more-{number}"), "n2")
+    failing.add("n2")
+    with pytest.raises(PluginError, match="no answer"):
+        total_scores()
+    failing.clear()
+    # By then Fewest has normalised the scores of n0 and n1 too, which did not change.
+    assert total_scores() == [90 + 75, 80 + 50, 60 + 0]
 
 
 def test_placements_share_results_and_evaluate_only_changed_rows(kit) -> None:
