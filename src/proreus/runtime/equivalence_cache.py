@@ -109,12 +109,6 @@ class Scorer:
     that is feasible in the end, which other plugins still decide."""
 
     @property
-    def is_constant(self) -> bool:
-        """Whether ``weighted_scores`` holds until a node is added, removed or updated, whatever
-        pods do."""
-        return self.results.depends_on_nodes_only and isinstance(self.weighted_scores, int)
-
-    @property
     def depends_on_others(self) -> bool:
         """Whether a row's score depends on which other rows are feasible (NormalizeScore)."""
         return self.plugin.normalizes and not isinstance(self.weighted_scores, int)
@@ -133,6 +127,10 @@ class EquivalenceClass:
         self._scorers: Sequence[Scorer] = ()
         self.scorer_signatures: Sequence[Hashable] = ()
         """The signatures that ``set_scorers`` was last called with."""
+        self._variable_scorers: Sequence[Scorer] = ()
+        """Those with a score for each row, or one that pods may change. The others, most of them,
+        give every row the same until a node is added, removed or updated: ``_constant_total``."""
+        self._constant_total = 0
         self.verdicts = Verdicts(0)
         self.feasible: BoolArray = np.zeros(0, dtype=np.bool_)
         self.feasible_count = 0
@@ -233,16 +231,12 @@ class EquivalenceClass:
         # Should a plugin raise half-way, the others' new scores are in no total yet.
         self._score_position = -1
         same_nodes = table.nodes_generation == self._score_generation
-        for scorer in self._scorers:
-            if not (same_nodes and scorer.is_constant):
-                # Every scorer is refreshed, also once a rebuild is certain: hence no short-circuit.
-                rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
+        for scorer in self._variable_scorers if same_nodes else self._scorers:
+            # Every scorer is refreshed, also once a rebuild is certain: hence no short-circuit.
+            rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
         if rebuild:
             # NormalizeScore moved the scores of rows that did not change themselves: sum up all.
-            total: IntArray = np.zeros(table.size, dtype=np.int64)
-            for scorer in self._scorers:
-                total += scorer.weighted_scores
-            self.totals = CachedTotals(np.where(self.feasible, total, INFEASIBLE))
+            self._total_all(table)
         else:
             assert rows is not None
             self._total_rows(rows)
@@ -255,7 +249,7 @@ class EquivalenceClass:
 
         ``where``: the rows to check; None: all that are feasible in this class.
         """
-        for scorer in self._scorers:
+        for scorer in self._variable_scorers:
             scorer.check_range(self.feasible if where is None else where)
 
     def total(
@@ -367,12 +361,26 @@ class EquivalenceClass:
         check_range(scorer.plugin, one)
         return int(one[0])
 
+    def _total_all(self, table: NodeTable) -> None:
+        total: IntArray = np.zeros(table.size, dtype=np.int64)
+        variable, constant_total = [], 0
+        for scorer in self._scorers:
+            weighted_scores = scorer.weighted_scores
+            if isinstance(weighted_scores, int) and scorer.results.depends_on_nodes_only:
+                constant_total += weighted_scores
+            else:
+                variable.append(scorer)
+                total += weighted_scores
+        total += constant_total
+        self._variable_scorers, self._constant_total = variable, constant_total
+        self.totals = CachedTotals(np.where(self.feasible, total, INFEASIBLE))
+
     def _total_rows(self, rows: list[int]) -> None:
         for row in rows:
             total = INFEASIBLE
             if self.feasible[row]:
-                total = 0
-                for scorer in self._scorers:
+                total = self._constant_total
+                for scorer in self._variable_scorers:
                     weighted_scores = scorer.weighted_scores
                     total += (
                         weighted_scores
