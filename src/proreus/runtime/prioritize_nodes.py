@@ -70,10 +70,12 @@ def prioritize_nodes(
     each plugin, in the order of ``found.rows``. Raises ``PluginError``.
     """
     equivalence_class, subset = found.equivalence_class, not found.all_from_cache
-    unshared = [plugin for plugin in profile.score if plugin.name not in state.skip_score]
+    scoring = [plugin for plugin in profile.score if plugin.name not in state.skip_score]
+    unshared = scoring
     if equivalence_class is not None:
+        found.signatures.sign(scoring)
         shared = _shared_totals(profile, state, pod, found, equivalence_class)
-        unshared = [plugin for plugin in unshared if found.signatures[plugin] is None]
+        unshared = [plugin for plugin in scoring if found.signatures[plugin] is None]
         # The usual end: every score came from the cache, and the totals are used as they are. A
         # subset cannot use them, since they were normalised over rows that are no longer feasible.
         if not (unshared or subset or scores is not None):
@@ -107,7 +109,6 @@ def _shared_totals(
 ) -> CachedTotals:
     """Return the summed scores of the cached plugins, by row of the table."""
     cache, skipped, signatures = profile.equivalence_cache, state.skip_score, found.signatures
-    signatures.sign([plugin for plugin in profile.score if plugin.name not in skipped])
     # The class's key has the signatures of Filter plugins alone. Plugins that only score may sign
     # two of its pods differently, and PreScore may skip a plugin for one of them.
     scorer_signatures = [None if p.name in skipped else signatures[p] for p in profile.score]

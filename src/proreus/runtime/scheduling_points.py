@@ -96,7 +96,7 @@ def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilt
                 result = plugin.pre_filter(state, pod, nodes)
             except BaseException as error:
                 raise plugin_error(plugin, point, error) from error
-        if isinstance(result, Status) and result.code == SKIP:
+        if isinstance(result, Status) and result.code is SKIP:
             skipped.append(plugin.name)
             continue
         plugin.evaluations.pre_filter.value += 1

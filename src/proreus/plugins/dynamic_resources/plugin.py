@@ -191,7 +191,10 @@ class DynamicResources(
         # Written first, so that PostFilter finds a state after a rejection here; without one it
         # returns the Error "not found", as upstream.
         state.write(self.name, _NOTHING)
-        cycle: PodGroupSchedulingCycle | None = state.get(POD_GROUP_SCHEDULING_CYCLE)
+        in_group = pod.pod.spec.scheduling_group is not None
+        cycle: PodGroupSchedulingCycle | None = (
+            state.get(POD_GROUP_SCHEDULING_CYCLE) if in_group else None
+        )
         if cycle is not None:
             states: dict[str, CycleState] = cycle.state.get(self.name) or {}
             states[pod.key] = state
@@ -199,7 +202,6 @@ class DynamicResources(
         try:
             claims = self._claims_of(pod.pod) if pod.pod.spec.resource_claims else ()
             dra_backed = self._dra_backed(pod)
-            in_group = pod.pod.spec.scheduling_group is not None
             group_consumers = self._groups.consumers(pod.pod) if in_group else {}
             if not claims and not dra_backed:
                 return Status.skip()
