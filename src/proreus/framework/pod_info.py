@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from proreus.bounded_cache import BoundedCache
 from proreus.framework.queueing_params import QueueingParams
@@ -286,13 +286,13 @@ class QueuedPodInfo(QueueingParams):
     ``Clock.monotonic``. The rest: see ``QueueingParams``.
     """
 
+    type: ClassVar[str] = "pod"
+    """In metrics; a group is a ``podgroup``."""
+    size: ClassVar[int] = 1
+    """How many pods it is."""
+
     info: PodInfo
     timestamp: float
-
-    @property
-    def type(self) -> str:
-        """``pod``, in metrics; a group is a ``podgroup``."""
-        return "pod"
 
     @property
     def pod(self) -> Pod:
@@ -313,11 +313,6 @@ class QueuedPodInfo(QueueingParams):
     def priority(self) -> int:
         """Priority of the pod."""
         return self.info.priority
-
-    @property
-    def size(self) -> int:
-        """How many pods it is: 1."""
-        return 1
 
     @property
     def queued_pods(self) -> Sequence[QueuedPodInfo]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.queueing_params import QueueingParams
@@ -24,16 +25,14 @@ class QueuedPodGroupInfo(QueueingParams):
     ``QueueingParams``. Its pods keep rejecting plugins of their own.
     """
 
+    type: ClassVar[str] = POD_GROUP_TYPE
+    """In metrics; also of a CompositePodGroup."""
+
     root: EntityKey
     priority: int
     timestamp: float
     pods_by_group: dict[EntityKey, list[QueuedPodInfo]] = field(default_factory=dict)
     """By PodGroup, in the order in which they are tried; no list is empty."""
-
-    @property
-    def type(self) -> str:
-        """``podgroup``, in metrics; also of a CompositePodGroup."""
-        return POD_GROUP_TYPE
 
     @property
     def key(self) -> str:

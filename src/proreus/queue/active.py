@@ -124,9 +124,7 @@ class ActiveQueue:
         if queued is None and self._backoff is not None:
             queued = self._backoff.pop()
             if queued is not None:
-                for pod in queued.queued_pods:
-                    self._recorder.record_incoming("active", POP_FROM_BACKOFF, pod.key)
-                self._recorder.record_entity("active", POP_FROM_BACKOFF, entity=queued.type)
+                self._recorder.record_incoming(queued, "active", POP_FROM_BACKOFF)
         return queued
 
     def keys(self) -> Iterable[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from proreus.clock import Clock
 from proreus.framework.events import UNSCHEDULABLE_TIMEOUT, ClusterEvent
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.framework.queued_pod_group import QueuedEntityInfo
+from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.queue.in_flight import InFlightPods
 from proreus.queue.pre_queueing_hints import NamedPods
 from proreus.queue.queueing_hints import NO_MATCHES, QueueingHints, QueueingStrategy
@@ -53,11 +53,13 @@ class EventMoves:
         # Not even pods in flight can need it: whatever rejects them did not register it.
         if not event.wildcard and self._hints.matches_of(event) is NO_MATCHES:
             return False
-        candidates = self._hints.candidates_for(self._unschedulable, event, old, new)
         named = self._hints.named_pods(event, old, new) if self._names_pods else None
-        if named is not None or precheck is not None:
-            candidates = [one for one in candidates if _concerns(one, named, precheck)]
-        self._move(candidates, event, old, new, named)
+        # With room for all pods none is here, and every one that is bound is an event.
+        if len(self._unschedulable):
+            candidates = self._hints.candidates_for(self._unschedulable, event, old, new)
+            if named is not None or precheck is not None:
+                candidates = [one for one in candidates if _concerns(one, named, precheck)]
+            self._move(candidates, event, old, new, named)
         # Replayed, it concerns any pod: what is named now may not be what is named then.
         self._in_flight.record(event, old, new)
         return True
@@ -78,7 +80,10 @@ class EventMoves:
                 and not self._hints.gating_plugin_registered(queued, event)
             ):
                 continue
-            strategy = self._hints.queueing_strategy(queued, event, old, new, named)
+            if isinstance(queued, QueuedPodGroupInfo):
+                strategy = self._hints.group_queueing_strategy(queued, event, old, new, named)
+            else:
+                strategy = self._hints.queueing_strategy(queued, event, old, new, named)
             if strategy is not QueueingStrategy.SKIP:
                 self._unschedulable.discard(queued.key)
                 self._sub_queues.requeue(queued, strategy, event.label)

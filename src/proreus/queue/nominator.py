@@ -100,13 +100,14 @@ class Nominator:
 
     def delete_nominated_pod(self, uid: str) -> None:
         """Forget a nomination, if there is one."""
+        if uid not in self._node_of:
+            return
         self.record_change(uid)
-        node = self._node_of.pop(uid, None)
-        if node is not None:
-            pods = self._by_node[node]
-            del pods[uid]
-            if not pods:
-                del self._by_node[node]
+        node = self._node_of.pop(uid)
+        pods = self._by_node[node]
+        del pods[uid]
+        if not pods:
+            del self._by_node[node]
 
     def update(self, old: PodInfo | None, new: PodInfo) -> None:
         """Apply an update of a pod."""

@@ -106,7 +106,7 @@ class PodGroupQueue:
             entity.add_pod(queued)
             self._unschedulable.pod_joined(entity, queued)
             # kube-scheduler takes the group out and puts it back, which counts all of its pods.
-            self._recorder.record_incoming_group("unschedulable", self._added, entity.size, key)
+            self._recorder.record_incoming_pods("unschedulable", self._added, entity)
             return
         taken, strategy = self._sub_queues.take(key)
         if isinstance(taken, QueuedPodGroupInfo):
@@ -137,7 +137,7 @@ class PodGroupQueue:
             return True
         before = None if old is None else old.pod
         for event in events:
-            strategy = self._hints.queueing_strategy(group, event, before, new.pod)
+            strategy = self._hints.group_queueing_strategy(group, event, before, new.pod)
             if self._sub_queues.requeue(group, strategy, event.label):
                 break
         self._notify_ready()

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from proreus.bounded_cache import register
 from proreus.clock import Clock
+from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
 
 HISTORY_LENGTH = 10_000
@@ -30,6 +32,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Move]).decode
 
 
+class _Incoming(NamedTuple):
+    """What counts the entries of one kind: pods, and entities where the version counts them."""
+
+    pods: Counter
+    entities: Counter
+
+
 class QueueRecorder:
     """Counts moves and hints, and keeps the last ``HISTORY_LENGTH`` moves."""
 
@@ -39,58 +48,50 @@ class QueueRecorder:
         self._moves: list[Move] = []
         self._earlier: deque[tuple[int, bytes]] = deque()
         self._earlier_count = 0
-        self._incoming: dict[tuple[str, str], Counter] = {}
-        self._incoming_entities: dict[tuple[str, str, str, bool, str], Counter] = {}
-        self.counts_entities = self.metrics.counts_entities
+        self._incoming: dict[tuple[str, str, str, bool, str], _Incoming] = {}
         self.entered: set[tuple[str, str]] = set()
         """Queue and type of what has ever been queued, where the version counts entities."""
         self._hint_seconds: dict[tuple[str, str, str], Histogram] = {}
         self._pre_enqueue_seconds: dict[str, Histogram] = {}
         register(self)
 
-    def record_incoming(self, queue: str, label: str, key: str) -> None:
-        """Record that a pod entered a queue, and by which event."""
-        # A slot, not ``inc()``: this runs for each of thousands of pods that one event moves.
-        self._incoming_counter(queue, label).value += 1
-        self.note(key, queue, label)
-
-    def record_incoming_group(self, queue: str, label: str, pods: int, key: str) -> None:
-        """Record that a pod group with some pods entered a queue, and by which event."""
-        self._incoming_counter(queue, label).value += pods
-        self.note(key, queue, label)
-
-    def _incoming_counter(self, queue: str, label: str) -> Counter:
-        counter = self._incoming.get((queue, label))
-        if counter is None:
-            counter = self.metrics.queue_incoming_pods_total.labels(queue, label)
-            self._incoming[queue, label] = counter
-        return counter
-
-    def record_entity(
+    def record_incoming(
         self,
+        queued: QueuedEntityInfo,
         queue: str,
         label: str,
         decided_queue: str = "",
         *,
         gated: bool = False,
-        entity: str = "pod",
     ) -> None:
-        """Count a pod, or pod group, that entered a queue: once, however many pods it has.
+        """Record that a pod or group entered a queue, and by which event.
 
-        ``decided_queue``: where the decision to requeue it sent it; only another queue counts.
-        Does nothing for a version that does not count entities.
+        ``decided_queue``: where the decision to requeue it sent it; as an entity, it only counts if
+        that was another queue.
         """
-        if not self.counts_entities:
-            return
-        key = (queue, label, decided_queue, gated, entity)
-        counter = self._incoming_entities.get(key)
-        if counter is None:
+        kind = (queue, label, decided_queue, gated, queued.type)
+        incoming = self._incoming.get(kind)
+        if incoming is None:
+            incoming = self._incoming[kind] = self._counters_of(*kind)
+        # Slots, not ``inc()``: this runs for each of thousands of pods that one event moves.
+        incoming.pods.value += queued.size
+        incoming.entities.value += 1
+        self.note(queued.key, queue, label)
+
+    def _counters_of(
+        self, queue: str, label: str, decided_queue: str, gated: bool, entity: str
+    ) -> _Incoming:
+        metrics, entities = self.metrics, Counter()
+        if metrics.counts_entities:
             self.entered.add(("gated" if gated else queue, entity))
-            counter = Counter()
             if queue != decided_queue:
-                counter = self.metrics.queue_incoming_entities_total.labels(queue, label, entity)
-            self._incoming_entities[key] = counter
-        counter.value += 1
+                entities = metrics.queue_incoming_entities_total.labels(queue, label, entity)
+        return _Incoming(metrics.queue_incoming_pods_total.labels(queue, label), entities)
+
+    def record_incoming_pods(self, queue: str, label: str, group: QueuedPodGroupInfo) -> None:
+        """Record that the pods of a group entered a queue that their group is in already."""
+        self.metrics.queue_incoming_pods_total.labels(queue, label).value += group.size
+        self.note(group.key, queue, label)
 
     def note(self, key: str, what: str, detail: str = "") -> None:
         """Record another step of a pod, e.g. its pop."""

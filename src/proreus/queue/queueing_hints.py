@@ -2,6 +2,7 @@
 
     candidates_for(event)          the pods whose rejectors registered such an event
     queueing_strategy(pod, event)  the hints of those rejectors: SKIP, AFTER_BACKOFF, IMMEDIATELY
+    group_queueing_strategy(group) the same for the pods of a group
     strategy_after_failure(pod)    the same for the events that a pod missed in flight
 
 Registrations are matched once for each kind of event. kube-scheduler's ``isPodWorthRequeuing``
@@ -154,7 +155,7 @@ class QueueingHints:
 
     def queueing_strategy(
         self,
-        queued: QueuedEntityInfo,
+        queued: QueuedPodInfo,
         event: ClusterEvent,
         old: Any,
         new: Any,
@@ -163,17 +164,8 @@ class QueueingHints:
         """Return what an event means for a pod; hints are called with the pod, ``old`` and ``new``.
 
         A wildcard event helps every pod, or only the one that it carries as ``new``. ``named``: the
-        pods that plugins named; the hint of such a plugin is called for them only. Of the pods of a
-        group, the one that it helps most counts.
+        pods that plugins named; the hint of such a plugin is called for them only.
         """
-        if isinstance(queued, QueuedPodGroupInfo):
-            pods = queued.queued_pods
-            best, enough = QueueingStrategy.SKIP, _enough(any(pod.pending_plugins for pod in pods))
-            for pod in pods:
-                best = max(best, self.queueing_strategy(pod, event, old, new, named))
-                if best >= enough:
-                    break
-            return best
         unschedulable, pending = queued.unschedulable_plugins, queued.pending_plugins
         if not (unschedulable or pending):
             return QueueingStrategy.AFTER_BACKOFF
@@ -203,6 +195,23 @@ class QueueingHints:
             if not pending:
                 break
         return strategy
+
+    def group_queueing_strategy(
+        self,
+        group: QueuedPodGroupInfo,
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+        named: NamedPods | None = None,
+    ) -> QueueingStrategy:
+        """Return what an event means for a group: what it means for the pod that it helps most."""
+        pods = group.queued_pods
+        best, enough = QueueingStrategy.SKIP, _enough(any(pod.pending_plugins for pod in pods))
+        for pod in pods:
+            best = max(best, self.queueing_strategy(pod, event, old, new, named))
+            if best >= enough:
+                break
+        return best
 
     def strategy_after_failure(
         self, queued: QueuedPodInfo, events: Iterable[InFlightEvent]

@@ -234,15 +234,12 @@ class SubQueues:
         *,
         gated: bool = False,
     ) -> None:
-        """Count a pod or group that has entered a queue."""
-        self._recorder.record_entity(queue, label, decided, gated=gated, entity=queued.type)
-        if isinstance(queued, QueuedPodGroupInfo):
-            self._recorder.record_incoming_group(queue, label, queued.size, queued.key)
-            return
+        """Record that a pod or group has entered a queue."""
+        self._recorder.record_incoming(queued, queue, label, decided, gated=gated)
         # A nominated pod that is queued counts with its requests, one that is not as an empty stub
         # (Nominator.nominated_pods): every move changes what Filter sees of its node.
-        self.nominator.record_change(queued.uid)
-        self._recorder.record_incoming(queue, label, queued.key)
+        if not isinstance(queued, QueuedPodGroupInfo):
+            self.nominator.record_change(queued.uid)
 
     def _move_to_backoff(self, queued: QueuedEntityInfo, label: str, decided: str) -> bool:
         if self._pop_from_backoff and not self._run_pre_enqueue(queued, label, decided):
@@ -255,20 +252,21 @@ class SubQueues:
     def _run_pre_enqueue(self, queued: QueuedEntityInfo, label: str, decided: str) -> bool:
         """Run PreEnqueue; a pod that it gates goes to the unschedulable pods."""
         self.pre_enqueue_plugins.run(queued)
-        if queued.gated:
-            # It is not tried now, so a later attempt is not due to the flush.
-            queued.set_was_flushed_from_unschedulable(False)
-            self._add_unschedulable(queued, label, decided)
-        return not queued.gated
+        if not queued.gated:
+            return True
+        # It is not tried now, so a later attempt is not due to the flush.
+        queued.set_was_flushed_from_unschedulable(False)
+        self._add_unschedulable(queued, label, decided)
+        return False
 
     def _add_unschedulable(self, queued: QueuedEntityInfo, label: str, decided: str) -> None:
         """Put a pod among the unschedulable ones unless it is active or backs off."""
-        key = queued.key
+        key, gated = queued.key, queued.gated
         if key in self.active or key in self.backoff:
             return
         if key not in self.unschedulable:
-            self._moved(queued, "unschedulable", label, decided, gated=queued.gated)
-        if queued.gated:
+            self._moved(queued, "unschedulable", label, decided, gated=gated)
+        if gated:
             self._recorder.note(key, "gated", queued.gating_plugin)
             self._recorder.entered.add(("gated", queued.type))
         self.unschedulable.put(queued)

@@ -104,9 +104,6 @@ class UnschedulablePods:
 
     def rejected_by(self, rejector_keys: Iterable[RejectorKey]) -> list[QueuedEntityInfo]:
         """Return the pods of any of these rejectors, each once, rejector by rejector."""
-        # A start reports every node as an event, with nothing here.
-        if not self._by_rejector:
-            return []
         found = [pods for rejector in rejector_keys if (pods := self._by_rejector.get(rejector))]
         # The usual case needs no merge by key.
         if len(found) == 1:
