@@ -40,7 +40,7 @@ from proreus.plugins.volume_binding.claims import (
 )
 from proreus.plugins.volume_binding.hints import EVENTS
 from proreus.plugins.volume_binding.pod_volumes import PodVolumeFinder
-from proreus.plugins.volume_binding.scoring import volume_score
+from proreus.plugins.volume_binding.scoring import score_nodes, volume_score
 from proreus.plugins.volume_binding.storage import Storage
 
 REASON_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
@@ -140,13 +140,15 @@ class VolumeBinding(
         result = None if pod_volume_finder is None else pod_volume_finder.find_pod_volumes(node)
         if result is None or isinstance(result, Status):
             return 0
-        return volume_score(result, lambda percent: broken_linear(self._shape, percent))
+        return volume_score(result, self._rate)
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Score all nodes: 0 for pods without claims, at no cost."""
-        if self._state_data(state).pod_volume_finder is None:
-            return 0
-        return super().score_all(state, pod, nodes)
+        """Score all nodes: 0 at no cost where no volume of a known capacity is to be bound."""
+        pod_volume_finder = self._state_data(state).pod_volume_finder
+        return 0 if pod_volume_finder is None else score_nodes(pod_volume_finder, nodes, self._rate)
+
+    def _rate(self, percent: int) -> int:
+        return broken_linear(self._shape, percent)
 
     def _state_data(self, state: CycleState) -> _StateData:
         state_data = state.get(self.name)

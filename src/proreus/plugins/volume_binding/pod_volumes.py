@@ -68,6 +68,20 @@ NO_VOLUMES = PodVolumes()
 
 
 @dataclass(frozen=True, slots=True)
+class VolumesOfNodes:
+    """Where a pod fits, and the volumes that it would get: columns, shape (nodes,).
+
+    ``bits``: why not, 0 if it fits. ``one_by_one``: the nodes whose result columns cannot express,
+    such as an error or one volume for two claims; as a rule there are none. ``places``: for each
+    open claim the index of the volume that it would get; the number of its volumes means none.
+    """
+
+    bits: IntArray
+    one_by_one: BoolArray
+    places: Sequence[IntArray] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BoundVolume:
     """The volume of a bound claim; None if it does not exist.
 
@@ -120,8 +134,16 @@ class PodVolumeFinder:
         self._selected = [provisioning_for(claim, storage) for claim in selected]
         # The smallest first, so that each leaves the larger volumes to the other claims.
         open_claims.sort(key=lambda claim: requested_storage(claim) or 0)
-        self._open = [find_matching_volumes(claim, storage) for claim in open_claims]
-        self._open_provisionings = [provisioning_for(claim, storage) for claim in open_claims]
+        self.open = [find_matching_volumes(claim, storage) for claim in open_claims]
+        self.open_provisionings = [provisioning_for(claim, storage) for claim in open_claims]
+
+    @property
+    def gets_known_capacities(self) -> bool:
+        """Whether there may be a node where the capacity of what the pod would get is known."""
+        provisionings = (*self._selected, *self.open_provisionings)
+        return any(candidates.volumes for candidates in self.open) or any(
+            provisioning.storage_capacities is not None for provisioning in provisionings
+        )
 
     # ---- one node ------------------------------------------------------------------------------
 
@@ -157,7 +179,7 @@ class PodVolumeFinder:
         to_provision = list(self._selected)
         static_bindings = []
         chosen: set[str] = set()
-        for candidates, provisioning in zip(self._open, self._open_provisionings, strict=True):
+        for candidates, provisioning in zip(self.open, self.open_provisionings, strict=True):
             volume = _first_at(candidates, labels, chosen)
             if volume is None:
                 to_provision.append(provisioning)
@@ -180,16 +202,8 @@ class PodVolumeFinder:
 
     def filter_all(self, nodes: NodeTable, verdicts: Verdicts) -> None:
         """Filter every node of a table."""
-        # `one_by_one`: nodes whose result columns cannot express, such as an error or one volume
-        # for two claims. As a rule there are none.
-        bits: IntArray = np.zeros(len(nodes), dtype=np.int64)
-        one_by_one: BoolArray = np.zeros(len(nodes), dtype=np.bool_)
-        self._check_bound_claims_all(nodes, bits, one_by_one)
-        if self._selected_nodes:
-            self._find_selected(nodes, bits, one_by_one)
-        elif self._open:
-            self._find_volumes_all(nodes, bits, one_by_one)
-        bits[one_by_one] = 0
+        found = self.find_all(nodes)
+        bits, one_by_one = found.bits, found.one_by_one
         if bits.any():
             for present in np.flatnonzero(np.bincount(bits)).tolist():
                 if present:
@@ -198,6 +212,19 @@ class PodVolumeFinder:
             status = self.find_pod_volumes(nodes[row])
             if isinstance(status, Status):
                 verdicts.reject_row(row, status)
+
+    def find_all(self, nodes: NodeTable) -> VolumesOfNodes:
+        """Return on which nodes of a table the pod fits, and what it would get there."""
+        bits: IntArray = np.zeros(len(nodes), dtype=np.int64)
+        one_by_one: BoolArray = np.zeros(len(nodes), dtype=np.bool_)
+        places: Sequence[IntArray] = ()
+        self._check_bound_claims_all(nodes, bits, one_by_one)
+        if self._selected_nodes:
+            self._find_selected(nodes, bits, one_by_one)
+        elif self.open:
+            places = self._find_volumes_all(nodes, bits, one_by_one)
+        bits[one_by_one] = 0
+        return VolumesOfNodes(bits, one_by_one, places)
 
     def _check_bound_claims_all(
         self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray
@@ -238,12 +265,14 @@ class PodVolumeFinder:
         if len(self._selected_nodes) == 1:
             one_by_one[nodes.rows_of(self._selected_nodes)] = True
 
-    def _find_volumes_all(self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray) -> None:
-        found = [self._match_all(nodes, candidates, one_by_one) for candidates in self._open]
+    def _find_volumes_all(
+        self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray
+    ) -> Sequence[IntArray]:
+        found = [self._match_all(nodes, candidates, one_by_one) for candidates in self.open]
         self._find_conflicts(found, one_by_one)
         undecided: BoolArray = np.ones(len(nodes), dtype=np.bool_)
         for candidates, provisioning, places in zip(
-            self._open, self._open_provisionings, found, strict=True
+            self.open, self.open_provisionings, found, strict=True
         ):
             unmatched = undecided & (places == len(candidates.volumes))
             if not unmatched.any():
@@ -264,6 +293,7 @@ class PodVolumeFinder:
                 failing = unmatched & undecided & (storage_capacity == len(storage_capacities))
                 bits[failing] |= _NO_SPACE
                 undecided &= ~failing
+        return found
 
     def _match_all(
         self, nodes: NodeTable, candidates: MatchingVolumes, one_by_one: BoolArray
@@ -277,7 +307,7 @@ class PodVolumeFinder:
         """Mark nodes where two claims would get one volume, to be filtered one by one."""
         numbers: dict[str, int] = {}
         taken: list[IntArray] = []
-        for candidates, places in zip(self._open, found, strict=True):
+        for candidates, places in zip(self.open, found, strict=True):
             names = [volume.metadata.name for volume in candidates.volumes]
             codes = [numbers.setdefault(name, len(numbers)) for name in names]
             volume = np.array([*codes, -1], dtype=np.int64)[places]

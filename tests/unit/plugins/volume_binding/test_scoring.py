@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from proreus.framework.status import Status
+from proreus.plugins.volume_binding import scoring
 from proreus.plugins.volume_binding.scoring import Usage, usage_score
+from proreus.testing import make_node
 from proreus.testing.agreement import assert_agreement
 from proreus.testing.volumes import (
     DRIVER,
@@ -91,7 +93,44 @@ def test_volumes_to_provision(attempt: Make) -> None:
 
 
 def test_volumes_that_do_not_count(attempt: Make) -> None:
-    one = attempt([make_storage_class(), make_claim("c")], "c", gates=GATE)
-    assert scores(one) == {"a1": 0, "a2": 0, "b1": 0}
-    one = attempt([make_claim("c", volume="pv"), make_volume("pv")], "c", gates=GATE)
-    assert scores(one) == {"a1": 0, "a2": 0, "b1": 0}
+    for objects in (
+        [make_storage_class(), make_claim("c")],
+        [make_claim("c", volume="pv"), make_volume("pv")],
+    ):
+        one = attempt(objects, "c", gates=GATE)
+        assert scores(one) == {"a1": 0, "a2": 0, "b1": 0}
+        assert one.plugin.score_all(one.state, one.pod, one.handle.nodes) == 0, "not node by node"
+
+
+def test_a_volume_where_there_is_one_else_capacity(attempt: Make) -> None:
+    driver = {"kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}
+    objects = [
+        make_storage_class(),
+        driver,
+        make_volume("disk", "20Gi", where=ON_A1),
+        make_capacity("a", "40Gi", {"zone": "a"}),
+    ]
+    one = attempt([*objects, make_claim("c")], "c", gates=GATE)
+    assert scores(one) == {"a1": 50, "a2": 75, "b1": 0}
+
+
+def test_one_node_of_each_kind_is_scored(attempt: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = tuple(
+        make_node(f"n{number}", labels={"kubernetes.io/hostname": f"n{number}"})
+        for number in range(12)
+    )
+    disks = [
+        make_volume(
+            f"disk-{number}",
+            "20Gi" if number % 3 else "40Gi",
+            where={"kubernetes.io/hostname": [f"n{number}"]},
+        )
+        for number in range(10)
+    ]
+    one = attempt([make_storage_class(), *disks, make_claim("c")], "c", nodes=nodes, gates=GATE)
+    expected = {f"n{number}": 50 if number % 3 else 75 for number in range(10)}
+    assert scores(one) == expected | {"n10": 0, "n11": 0}
+    scored = []
+    monkeypatch.setattr(scoring, "volume_score", lambda volumes, rate: scored.append(volumes) or 0)
+    one.plugin.score_all(one.state, one.pod, one.handle.nodes)
+    assert len(scored) == 3
