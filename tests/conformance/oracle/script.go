@@ -164,16 +164,13 @@ func (p *player) advance(by time.Duration) {
 }
 
 func (p *player) schedule(ctx context.Context, times int) (popped [][2]string) {
-	queue := p.scheduler.SchedulingQueue
 	for turn := range times {
-		if len(queue.PodsInActiveQ())+len(queue.PodsInBackoffQ()) == 0 {
+		// Before the clock moves, as in the recorded scripts: no time passes once nothing can be popped.
+		if !p.canPop() {
 			break
 		}
 		if turn > 0 {
 			p.advance(stepTime)
-		}
-		if !p.canPop() {
-			break
 		}
 		var pod *v1.Pod
 		watchPops(p.scheduler, func(popped *v1.Pod) { pod = popped })
