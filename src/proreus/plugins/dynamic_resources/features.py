@@ -62,8 +62,20 @@ class Features:
             node_allocatable_overhead=gates.includes(Change.NODE_ALLOCATABLE_OVERHEAD),
         )
 
+    # kube-scheduler picks the first of its three allocators that supports all enabled features.
+
     @property
     def stable_allocator(self) -> bool:
         """Whether kube-scheduler would use its stable allocator, which knows fewer features."""
-        # It picks the first of its allocators that supports all enabled features.
-        return not (self.consumable_capacity or self.binding_conditions)
+        incubating = self.consumable_capacity or self.binding_conditions
+        return not (incubating or self.experimental_allocator)
+
+    @property
+    def experimental_allocator(self) -> bool:
+        """Whether kube-scheduler would use the allocator that knows all features."""
+        return (
+            self.compatibility_groups
+            or self.derived_attributes
+            or self.list_attributes
+            or self.optional_node_operations
+        )

@@ -321,13 +321,17 @@ class Pools:
     ) -> tuple[DeviceOnNode, ...]:
         # bindsToNode came with binding conditions; the stable allocator does not read it.
         binds = not self.features.stable_allocator
+        # Only that allocator reads the field, and gives such devices to nobody while the gate
+        # DRAOptionalNodeOperations is off.
+        features = self.features
+        reads_skips = features.experimental_allocator and features.allocator_of_1_37
         devices = []
         for one in slices:
             spec = one.spec
             if spec.shared_counters:
                 continue
             each = bool(spec.per_device_node_selection)
-            skips = spec.skip_node_operations if self.features.optional_node_operations else ()
+            skips = spec.skip_node_operations if reads_skips else ()
             for device, kind in zip(spec.devices, pool.kinds[one.metadata.name], strict=True):
                 local = bool(device.node_name if each else spec.node_name)
                 selector = device.node_selector if each else spec.node_selector

@@ -12,6 +12,7 @@ from conformance.oracle.grammar import scripts
 from conformance.oracle.grammar.bad_configurations import flawed
 from conformance.oracle.grammar.claims import devices_wanted
 from conformance.oracle.grammar.configurations import configured, overfull
+from conformance.oracle.grammar.device_gates import device_gates
 from conformance.oracle.grammar.draw import Draw, JsonObject
 from conformance.oracle.grammar.mixture import mixture
 from conformance.oracle.grammar.placement import placement
@@ -26,20 +27,25 @@ _GATES = (
     "DRANodeAllocatableResources",
     "DRAPartitionableDevices",
     "DRAPrioritizedList",
+    "GenericWorkload",
     "InPlacePodLevelResourcesVerticalScaling",
+    "InterPodAffinityHostnameFastPath",
     "MatchLabelKeysInPodTopologySpreadSelectorMerge",
     "NominatedNodeNameForExpectation",
     "SchedulerPopFromBackoffQ",
+    "SchedulerPreQueueingHints",
     "StorageCapacityScoring",
     "TaintTolerationComparisonOperators",
     "VolumeLimitScaling",
 )
-"""Feature gates that change decisions, and may be set on their own."""
+"""Feature gates that change decisions or how they are made, and may be set on their own."""
+
+_WITH_OWN_GATES = ("gated", "device-gates", "flawed")
 
 
 def gated(draw: Draw) -> JsonObject:
     """Return a case of another grammar under other feature gates."""
-    other = draw.choice([name for name in GRAMMARS if name not in ("gated", "flawed")])
+    other = draw.choice([name for name in GRAMMARS if name not in _WITH_OWN_GATES])
     gates = [f"{gate}={str(draw.chance(0.5)).lower()}" for gate in draw.sample(_GATES, 2)]
     return GRAMMARS[other](draw) | {"features": gates[: draw.choice((1, 1, 2))]}
 
@@ -52,6 +58,7 @@ GRAMMARS: Mapping[str, Callable[[Draw], JsonObject]] = {
     "preemption": preemption,
     "volumes": volumes_wanted,
     "devices": devices_wanted,
+    "device-gates": device_gates,
     "mixture": mixture,
     "gated": gated,
     "script-plain": scripts.script_of(scripts.Theme),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+
+from proreus.plugins.dynamic_resources.features import Features
 
 NO = "cannot allocate all claims"
 ADVICE = (
@@ -228,6 +231,22 @@ def test_availability_follows_the_declared_features(cluster: Any) -> None:
     assert one.filter(one.pod("x")) == {"n1": NO}
     declare(one)
     assert one.filter(one.pod("x")) == {"n1": NO, "n2": NO}
+
+
+def test_without_the_gate_the_allocator_of_other_new_gates_does_not_give_such_devices(
+    cluster: Any,
+) -> None:
+    one = skipping_cluster(cluster, "DRAListTypeAttributes=true")
+    assert one.filter(one.pod("x")) == {"n1": NO, "n2": NO}
+    one = skipping_cluster(cluster, "DRAListTypeAttributes=true", version="1.36")
+    assert one.filter(one.pod("x")) == {}
+
+
+def test_the_stable_allocator_is_chosen_if_it_supports_all_features() -> None:
+    few = Features(consumable_capacity=False, binding_conditions=False)
+    assert few.stable_allocator
+    assert not replace(few, list_attributes=True).stable_allocator
+    assert not replace(few, consumable_capacity=True).stable_allocator
 
 
 @pytest.mark.parametrize("version", ["1.36", "1.37"])
