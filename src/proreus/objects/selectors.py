@@ -207,18 +207,23 @@ class ParsedNodeTerm(msgspec.Struct, frozen=True, gc=False):
         return all((name == value) == (operator == "In") for _, operator, value in self.fields)
 
 
+_NAME_FIELD = "metadata.name"
+
+
 def _parse_node_term(term: NodeSelectorTerm) -> ParsedNodeTerm:
     try:
         labels = tuple(parse_requirement(e, numeric=True) for e in term.match_expressions)
         fields = tuple(_parse_field(e) for e in term.match_fields)
     except SelectorError as error:
         return ParsedNodeTerm(NOTHING, error=str(error))
-    return ParsedNodeTerm(Selector(labels), fields)
+    # An apiserver refuses other fields. Nodes have none, so their value is empty.
+    others = [(operator, value) for key, operator, value in fields if key != _NAME_FIELD]
+    if not all((value == "") == (operator == "In") for operator, value in others):
+        return ParsedNodeTerm(NOTHING)
+    return ParsedNodeTerm(Selector(labels), tuple(one for one in fields if one[0] == _NAME_FIELD))
 
 
 def _parse_field(expression: LabelSelectorRequirement) -> tuple[str, str, str]:
-    if expression.key != "metadata.name":
-        raise SelectorError(f'"{expression.key}" is not a valid field selector key')
     if expression.operator not in ("In", "NotIn"):
         raise SelectorError(f'"{expression.operator}" is not a valid node selector operator')
     if len(expression.values) != 1:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance import compare
+from proreus.errors import ProreusError
 from proreus.offline.evaluate import evaluate
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
@@ -52,11 +53,13 @@ def ask(oracle: Path, cases: Sequence[JsonObject]) -> dict[str, JsonObject]:
 
 
 def own(case: JsonObject) -> JsonObject:
-    """Return proreus's answer."""
+    """Return proreus's answer; ``raised`` in it: an exception that is none of its own errors."""
     try:
         (answer,) = evaluate([case], Registry(IN_TREE_PLUGINS))
-    except Exception as error:  # any error is an answer: it is compared
+    except ProreusError as error:
         return {"error": f"{type(error).__name__}: {error}"}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}", "raised": True}
     expect: JsonObject = json.loads(json.dumps(answer["expect"]))
     return expect
 
@@ -64,8 +67,10 @@ def own(case: JsonObject) -> JsonObject:
 def differences(want: JsonObject, got: JsonObject) -> JsonObject:
     """Return the aspects in which answers differ, apart from the texts of internal errors."""
     fault = want.get("error", "")
+    unanswerable = fault.startswith((*_NOT_ASKED, "crash", "panic"))
+    if got.get("raised") and not unanswerable:
+        return {"error": (fault, got)}
     if fault:
-        unanswerable = fault.startswith((*_NOT_ASKED, "crash", "panic"))
         equal = unanswerable or got.get("error") or _failed_in_pre_filter(got)
         return {} if equal else {"error": (fault, got)}
     if got.get("error") and any(v["code"] == "Error" for v in want.get("filter", {}).values()):

@@ -159,7 +159,7 @@ def test_node_selectors(
 @pytest.mark.parametrize(
     "field",
     [
-        expression("metadata.namespace", "In", "n1"),
+        expression("metadata.namespace", "In", "n1", "n2"),
         expression("metadata.name", "Exists"),
         expression("metadata.name", "In"),
     ],
@@ -170,6 +170,21 @@ def test_fields_that_do_not_parse(field: LabelSelectorRequirement) -> None:
     assert parsed is not None
     assert parsed.error is not None
     assert not parsed.matches(LABELS, "n1")
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "matching"),
+    [("In", "n1", False), ("In", "", True), ("NotIn", "n1", True), ("NotIn", "", False)],
+)
+def test_other_fields_are_empty(operator: str, value: str, matching: bool) -> None:
+    other = expression("metadata.namespace", operator, value)
+    named = expression("metadata.name", "In", "n1")
+    parsed = parse_node_term(NodeSelectorTerm(match_fields=(other, named)))
+
+    assert parsed is not None
+    assert parsed.error is None
+    assert parsed.matches(LABELS, "n1") is matching
+    assert not parsed.matches(LABELS, "n2")
 
 
 def test_fields_of_objects_without_a_name_are_not_looked_at() -> None:
