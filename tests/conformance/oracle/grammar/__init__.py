@@ -57,7 +57,7 @@ GRAMMARS: Mapping[str, Callable[[Draw], JsonObject]] = {
     "flawed": flawed,
     "preemption": preemption,
     "volumes": volumes_wanted,
-    "devices": devices_wanted,
+    "device-claims": devices_wanted,
     "device-gates": device_gates,
     "mixture": mixture,
     "gated": gated,
