@@ -30,6 +30,12 @@ def claim_name_of(pod: Pod, volume: Volume) -> str | None:
     return None
 
 
+def is_ephemeral(volume: Volume) -> bool:
+    """Return whether the claim of a volume is created for its pod."""
+    # An apiserver refuses a volume with both; the first is the one that counts.
+    return volume.ephemeral is not None and volume.persistent_volume_claim is None
+
+
 def claim_names_of(pod: Pod) -> Iterator[str]:
     """Yield the names of all claims of a pod, including those of ephemeral volumes."""
     for volume in pod.spec.volumes:

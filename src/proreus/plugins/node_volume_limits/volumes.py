@@ -22,7 +22,12 @@ from proreus.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from proreus.objects.volume_claims import claim_name_of, class_of_claim, ownership_error
+from proreus.objects.volume_claims import (
+    claim_name_of,
+    class_of_claim,
+    is_ephemeral,
+    ownership_error,
+)
 from proreus.plugins.csi_migration import BY_NAME, in_tree_plugin_of, inline_handle, volume_handle
 
 VolumeId = tuple[str, str, str]
@@ -91,7 +96,7 @@ class VolumeLookup:
             # Not a problem: a pod on a node may outlive its claim, and is then skipped.
             found.missing = found.missing or key
             return
-        if volume.ephemeral is not None:
+        if is_ephemeral(volume):
             found.problem = ownership_error(pod, claim) or ""
             if found.problem:
                 return

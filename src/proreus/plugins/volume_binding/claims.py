@@ -10,6 +10,7 @@ from proreus.objects.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeCla
 from proreus.objects.volume_claims import (
     claim_name_of,
     class_of_claim,
+    is_ephemeral,
     is_fully_bound,
     ownership_error,
 )
@@ -57,7 +58,7 @@ def check_claims(pod: Pod, storage: Storage) -> None:
         # As the apiserver has it: an assumed copy may be older than a deletion.
         claim = storage.watched_claims.get(f"{namespace}/{name}")
         if claim is None:
-            if volume.ephemeral is not None:
+            if is_ephemeral(volume):
                 raise ClaimsUnusable(
                     "waiting for ephemeral volume controller to create the "
                     f'persistentvolumeclaim "{name}"'
@@ -70,7 +71,7 @@ def check_claims(pod: Pod, storage: Storage) -> None:
             )
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimsUnusable(f'persistentvolumeclaim "{name}" is being deleted')
-        if volume.ephemeral is not None:
+        if is_ephemeral(volume):
             problem = ownership_error(pod, claim)
             if problem is not None:
                 raise ClaimsUnusable(problem)

@@ -108,6 +108,14 @@ def test_ephemeral_volumes(attempt: Make) -> None:
     assert mine.filter() == {"a1": [], "a2": [], "b1": []}
 
 
+def test_of_two_sources_the_claim_counts(attempt: Make) -> None:
+    both = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}, "ephemeral": {}}]
+    missing = 'persistentvolumeclaim "c" not found'
+    assert attempt([], volumes=both).pre_filter() == Status.unresolvable(missing)
+    one = attempt([make_claim("c"), make_storage_class()], volumes=both)
+    assert one.filter() == {"a1": [], "a2": [], "b1": []}
+
+
 # ---- bound claims --------------------------------------------------------------------------------
 
 
