@@ -259,7 +259,7 @@ def _largest_sum(pod: Pod, missing: Mapping[str, int], taken: Nano, *, pod_level
 
     def actuated(container: Container) -> Nano:
         status = statuses.get(container.name)
-        if status is None or status.resources is None:
+        if status is None or status.resources is None or not status.resources.requests:
             return allocated(container)
         return _parsed(status.resources.requests)
 

@@ -14,6 +14,7 @@ from proreus.objects.requests import (
     is_native_resource,
     is_scalar_resource,
     is_tracked_resource,
+    non_zero_requests,
 )
 
 MI, GI = 2**20, 2**30
@@ -251,6 +252,14 @@ def test_since_1_37_init_containers_and_allocations_alone_count() -> None:
     )
     assert info.accounted_requests.amounts == {"cpu": 1000}
     assert since_1_37(info).accounted_requests.amounts == {"cpu": 3000}
+
+
+def test_since_1_37_a_status_without_requests_says_nothing() -> None:
+    limits = {"limits": {"cpu": "1"}}
+    status = {"name": "c", "resources": limits, "allocatedResources": {"cpu": "10m"}}
+    info = pod(container("c", cpu="10m"), status={"containerStatuses": [status]})
+    # With a sum for what is actuated, the 100m for a container without requests would count.
+    assert non_zero_requests(info.pod, use_status=True, resized_by_sum=True)[0] == 10
 
 
 def test_since_1_37_the_status_of_the_pod_may_name_more_than_its_spec() -> None:

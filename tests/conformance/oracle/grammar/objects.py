@@ -162,10 +162,12 @@ def container_statuses(draw: Draw, spec: JsonObject) -> JsonObject:
     for container in spec["containers"]:
         if draw.chance(0.8):
             status: JsonObject = {"name": container["name"]}
+            # No empty maps: an API server stores none, and kube-scheduler tells them from none.
+            if draw.chance(0.8) and (amounts := requests(draw, small=True)["requests"]):
+                status["allocatedResources"] = amounts
             if draw.chance(0.8):
-                status["allocatedResources"] = requests(draw, small=True)["requests"]
-            if draw.chance(0.8):
-                status["resources"] = requests(draw, small=True)
+                resources = requests(draw, small=True)
+                status["resources"] = {side: some for side, some in resources.items() if some}
             statuses.append(status)
     found: JsonObject = {"containerStatuses": statuses}
     if draw.chance(0.4):
