@@ -126,6 +126,9 @@ class DistinctAttributeOf136(_OverRequests):
         value = device.attribute(self.attribute)
         if value is None or value in self._values.values():
             return False
+        # A list is accepted as the first value; later it is distinct from none.
+        if self._values and value == NOT_COMPARABLE:
+            return False
         # distinctAttributeConstraint of 1.36 keys values by request, so a later device of a request
         # replaces the value of the one before. A stricter check would reject what it accepts.
         self._values[request] = value

@@ -76,6 +76,17 @@ def test_distinct_devices_share_no_value() -> None:
     assert constraint.add("r", "", kind({"string": "c"}, bare))
 
 
+def test_in_1_36_a_list_is_distinct_from_nothing_but_may_come_first() -> None:
+    constraint = DistinctAttributeOf136("x.com/m", ())
+    kinds = DeviceKinds(Features())
+    raw = {"name": "d", "attributes": {"x.com/m": AB}}
+    listed = kinds.kind_of("drv.com", decoder_for(Device).convert(raw))
+    assert constraint.add("r", "", listed)
+    assert not constraint.add("s", "", listed)
+    constraint.remove("r", "")
+    assert constraint.add("s", "", listed)
+
+
 @pytest.mark.parametrize(
     ("features", "match", "distinct"),
     [
