@@ -19,6 +19,7 @@ _COMMANDS = {
     "demo": "proreus.cli.demo",
     "sandbox": "proreus.cli.sandbox",
     "evaluate": "proreus.cli.evaluate",
+    "snapshot": "proreus.cli.snapshot",
     "bench": "proreus.cli.bench",
     "plugins": "proreus.cli.plugins",
     "new-plugin": "proreus.cli.new_plugin",

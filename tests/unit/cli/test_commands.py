@@ -16,7 +16,7 @@ def run(*arguments):
 def test_help_names_every_command(capsys):
     assert run("--help") == 0
     out = capsys.readouterr().out
-    for name in ("run", "demo", "sandbox", "evaluate", "plugins", "new-plugin", "version"):
+    for name in ("run", "demo", "sandbox", "evaluate", "snapshot", "plugins", "new-plugin"):
         assert f"\n  {name} " in out
 
 
@@ -47,7 +47,9 @@ def test_without_a_checkout_bench_needs_a_config(tmp_path, monkeypatch, capsys):
     assert "--config: name a file of workloads" in printed.err
 
 
-@pytest.mark.parametrize("name", ["bench", "demo", "evaluate", "new-plugin", "plugins", "sandbox"])
+@pytest.mark.parametrize(
+    "name", ["bench", "demo", "evaluate", "new-plugin", "plugins", "sandbox", "snapshot"]
+)
 def test_every_option_has_a_help_text(name):
     command = proreus_command.get_command(click.Context(proreus_command), name)
     silent = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]

@@ -1,0 +1,293 @@
+"""Reads API objects from files: snapshots, and what ``kubectl get -o json`` or ``-o yaml`` prints.
+
+A file is a List, one object, or several YAML documents; gzip is recognised by its first bytes. Each
+error names the file, the object and the field.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from proreus.errors import ConfigError, ProreusError
+from proreus.kubernetes_version import KubernetesVersion
+from proreus.objects.codec import DecodeError, Decoder, decoder_for, without_nulls
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod, ResourceList
+from proreus.objects.quantity import parse_quantity
+from proreus.simulation.cluster_objects import READ_KINDS, ClusterObjects
+
+JsonObject = dict[str, Any]
+
+_GZIP = b"\x1f\x8b"
+_AT = re.compile(r"(?P<text>.*) - at `\$\.?(?P<field>.*)`$", re.DOTALL)
+
+
+class SnapshotInfo(ApiStruct, frozen=True):
+    """What ``proreus snapshot`` notes in the List that it writes.
+
+    ``unavailable``: kinds that the apiserver does not serve, or not to this user.
+    """
+
+    kubernetes_version: str = ""
+    taken_at: str = ""
+    redacted: bool = False
+    unavailable: tuple[str, ...] = ()
+
+
+class _TypeMeta(ApiStruct, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+
+
+class _File(ApiStruct, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    items: list[msgspec.Raw] | None = None
+    snapshot: SnapshotInfo | None = None
+
+
+class _Item(NamedTuple):
+    """One object of a file. ``place``: where it stands there; ``kind`` of its list, or ""."""
+
+    place: str
+    data: bytes | msgspec.Raw | JsonObject
+    list_kind: str = ""
+    list_version: str = ""
+
+
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_SafeLoader):  # type: ignore[misc]
+    """YAML as the API reads it: times stay text."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in _SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_TYPE_META: Decoder[_TypeMeta] = decoder_for(_TypeMeta)
+_FILE: Decoder[_File] = decoder_for(_File)
+
+
+def read_cluster(paths: Iterable[Path]) -> ClusterObjects:
+    """Return the objects of files, ``-`` being standard input; raises ``ConfigError``.
+
+    Objects of kinds that no scheduler reads are counted in ``ignored``.
+    """
+    objects = ClusterObjects()
+    for path in paths:
+        items, info = _items(path)
+        if info is not None and info.kubernetes_version:
+            objects.version = _version(path, info.kubernetes_version)
+        for item in items:
+            kind, version, data = _typed(path, item)
+            resource = _resource(kind, version)
+            if resource is None:
+                objects.ignored[kind] += 1
+                continue
+            objects.put(resource, decode_checked(resource, data, f"{path}, {item.place}"))
+    return objects
+
+
+def read_documents(path: Path) -> list[tuple[str, JsonObject]]:
+    """Return the objects of a file as plain data, each with its place in the file.
+
+    Raises ``ConfigError`` also for an object without a kind.
+    """
+    items, _ = _items(path)
+    found = []
+    for item in items:
+        kind, version, data = _typed(path, item)
+        plain = data if isinstance(data, dict) else msgspec.json.decode(data)
+        plain = {"apiVersion": version, **plain, "kind": kind}
+        found.append((f"{path}, {item.place}", plain))
+    return found
+
+
+def resource_of(obj: JsonObject) -> Resource[Any] | None:
+    """Return the resource of an object as plain data; None for a kind that is not read."""
+    return _resource(str(obj.get("kind", "")), str(obj.get("apiVersion", "")))
+
+
+def decode_checked(resource: Resource[Any], data: Any, place: str) -> Any:
+    """Return a typed object; raises ``ConfigError`` that names the place and the field."""
+    decoder = decoder_for(resource.type)
+    try:
+        obj = decoder.convert(data) if isinstance(data, dict) else decoder.decode(data)
+    except DecodeError as error:
+        raise ConfigError(f"{place} ({_title(resource, data)}): {_described(error)}") from None
+    meta: ObjectMeta = obj.metadata
+    if not meta.name:
+        raise ConfigError(f"{place} ({resource.kind}): metadata.name: a name is required")
+    if resource.namespaced and not meta.namespace:
+        meta = msgspec.structs.replace(meta, namespace="default")
+        obj = msgspec.structs.replace(obj, metadata=meta)
+    try:
+        if resource is PODS:
+            _check_pod(obj)
+        elif resource is NODES:
+            _check_node(obj)
+    except ConfigError as error:
+        raise ConfigError(f"{place} ({_title(resource, data)}): {error}") from None
+    return obj
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+
+def _items(path: Path) -> tuple[list[_Item], SnapshotInfo | None]:
+    content = _content(path)
+    if content.lstrip()[:1] != b"{":
+        return _yaml_items(path, content), None
+    try:
+        file = _FILE.decode(content)
+    except DecodeError as error:
+        raise ConfigError(f"{path}: {_described(error)}") from None
+    if file.items is None:
+        return [_Item("the object", content)], None
+    kind = file.kind.removesuffix("List")
+    items = [
+        _Item(f"items[{number}]", item, kind, file.api_version)
+        for number, item in enumerate(file.items)
+    ]
+    return items, file.snapshot
+
+
+def _content(path: Path) -> bytes:
+    try:
+        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        content = gzip.decompress(content) if content[:2] == _GZIP else content
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ConfigError(f"{path}: the gzip data is damaged: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
+    if not content.strip():
+        raise ConfigError(f"{path}: the file is empty")
+    return content
+
+
+def _yaml_items(path: Path, content: bytes) -> list[_Item]:
+    items: list[_Item] = []
+    try:
+        for number, document in enumerate(yaml.load_all(content, Loader=_Loader), 1):
+            if document is not None:
+                items += _of_document(f"document {number}", document)
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: neither JSON nor YAML: {_one_line(error)}") from None
+    return items
+
+
+def _of_document(place: str, document: Any) -> Iterator[_Item]:
+    if not isinstance(document, dict):
+        raise ValueError(f"{place} is not an object with fields")
+    if "items" not in document:
+        yield _Item(place, document)
+        return
+    kind = str(document.get("kind", "")).removesuffix("List")
+    for number, item in enumerate(document.get("items") or ()):
+        if not isinstance(item, dict):
+            raise ValueError(f"{place}: items[{number}] is not an object with fields")
+        yield _Item(f"items[{number}]", item, kind, str(document.get("apiVersion", "")))
+
+
+def _version(path: Path, text: str) -> KubernetesVersion:
+    try:
+        return KubernetesVersion.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{path}: snapshot.kubernetesVersion: {error}") from None
+
+
+# ---- objects -----------------------------------------------------------------------------------
+
+
+def _typed(path: Path, item: _Item) -> tuple[str, str, Any]:
+    """Return kind, apiVersion and data of an item; raises ``ConfigError``."""
+    data = item.data
+    try:
+        if isinstance(data, dict):
+            data = without_nulls(data)
+            meta = msgspec.convert(
+                {key: data[key] for key in ("kind", "apiVersion") if key in data}, _TypeMeta
+            )
+        else:
+            meta = _TYPE_META.decode(data)
+    except (DecodeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path}, {item.place}: {_described(error)}") from None
+    # The items of a typed list (PodList) do not state their kind.
+    kind = meta.kind or item.list_kind
+    if not kind:
+        raise ConfigError(f"{path}, {item.place}: kind: a kind is required")
+    return kind, meta.api_version or item.list_version, data
+
+
+def _resource(kind: str, api_version: str) -> Resource[Any] | None:
+    """Return the resource that is read; None for other kinds, such as another group's Service."""
+    resource = READ_KINDS.get(kind)
+    group = api_version.rpartition("/")[0]
+    return resource if resource is not None and resource.group == group else None
+
+
+def _title(resource: Resource[Any], data: Any) -> str:
+    """Return ``Pod shop/web`` for an error, as far as the object has a name."""
+    try:
+        plain = data if isinstance(data, dict) else msgspec.json.decode(data)
+        meta = plain.get("metadata") or {}
+        name = "/".join(filter(None, (meta.get("namespace"), meta.get("name"))))
+    except (DecodeError, AttributeError, TypeError):
+        name = ""
+    return f"{resource.kind} {name}".strip()
+
+
+def _described(error: Exception) -> str:
+    """Return the text of a decoding error with the field in front."""
+    match = _AT.match(str(error))
+    if match is None:
+        return _one_line(error)
+    text = match["text"]
+    return f"{match['field']}: {text}" if match["field"] else text
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _check_pod(pod: Pod) -> None:
+    """Raise ``ConfigError`` for an amount that is none."""
+    spec = pod.spec
+    for field, containers in (
+        ("containers", spec.containers),
+        ("initContainers", spec.init_containers),
+    ):
+        for number, container in enumerate(containers):
+            where = f"spec.{field}[{number}].resources"
+            _check_amounts(f"{where}.requests", container.resources.requests)
+            _check_amounts(f"{where}.limits", container.resources.limits)
+    _check_amounts("spec.overhead", spec.overhead)
+    if spec.resources is not None:
+        _check_amounts("spec.resources.requests", spec.resources.requests)
+
+
+def _check_node(node: Node) -> None:
+    _check_amounts("status.allocatable", node.status.allocatable)
+    _check_amounts("status.capacity", node.status.capacity)
+
+
+def _check_amounts(field: str, amounts: ResourceList) -> None:
+    for name, amount in amounts.items():
+        try:
+            parse_quantity(amount)
+        except (ProreusError, ValueError) as error:
+            raise ConfigError(f"{field}.{name}: {error}") from None
