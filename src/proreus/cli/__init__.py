@@ -20,6 +20,7 @@ _COMMANDS = {
     "sandbox": "proreus.cli.sandbox",
     "evaluate": "proreus.cli.evaluate",
     "snapshot": "proreus.cli.snapshot",
+    "simulate": "proreus.cli.simulate",
     "bench": "proreus.cli.bench",
     "plugins": "proreus.cli.plugins",
     "new-plugin": "proreus.cli.new_plugin",

@@ -117,7 +117,15 @@ class Comparison(Protocol):
         ...
 
 
-class AttemptObserver(Protocol):
+class FailureObserver(Protocol):
+    """Receives every attempt that failed."""
+
+    def on_failure(self, attempt: Attempt, failure: Failure) -> None:
+        """The attempt has ended without a bound pod, which is not requeued yet."""
+        ...
+
+
+class AttemptObserver(FailureObserver, Protocol):
     """Receives the intermediate results of every attempt, which are otherwise not kept."""
 
     def after_filter(self, attempt: Attempt, diagnosis: Diagnosis, feasible: Rows) -> None:
@@ -126,10 +134,6 @@ class AttemptObserver(Protocol):
 
     def after_score(self, attempt: Attempt, feasible: Rows, scores: Mapping[str, IntArray]) -> None:
         """Score is done: each plugin's weighted scores, in the order of ``feasible``."""
-        ...
-
-    def on_failure(self, attempt: Attempt, failure: Failure) -> None:
-        """The attempt has ended without a bound pod, which is not requeued yet."""
         ...
 
 

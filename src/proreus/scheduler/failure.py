@@ -21,7 +21,7 @@ from proreus.logs import logger
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, PodCondition, condition_of
 from proreus.queue.scheduling_queue import SchedulingQueue
-from proreus.scheduler.attempt import Attempt, AttemptObserver, Failure
+from proreus.scheduler.attempt import Attempt, Failure, FailureObserver
 from proreus.scheduler.environment import Environment
 
 log = logger(__name__)
@@ -44,7 +44,7 @@ class FailureHandler:
         self._metrics = environment.metrics
         self._clock = environment.clock
         self._spawn = environment.spawn
-        self.observer: AttemptObserver | None = None
+        self.observer: FailureObserver | None = None
 
     def handle(self, attempt: Attempt, failure: Failure) -> None:
         """Requeue the pod, register its nomination, write Event and condition."""

@@ -33,7 +33,13 @@ from proreus.runtime.calls import PluginTimer
 from proreus.runtime.plugin_health import DEFAULT_RULES
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.attempt import Attempt, AttemptObserver, Failure, ScheduleResult
+from proreus.scheduler.attempt import (
+    Attempt,
+    AttemptObserver,
+    Failure,
+    FailureObserver,
+    ScheduleResult,
+)
 from proreus.scheduler.avoided_nodes import AvoidedNodes
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.cluster_events import as_assigned
@@ -213,6 +219,10 @@ class Scheduler:
     def observe(self, observer: AttemptObserver) -> None:
         """Report the intermediate results of every attempt to an observer."""
         self.scheduling_cycle.observer = self._failures.observer = observer
+
+    def observe_failures(self, observer: FailureObserver) -> None:
+        """Report failed attempts to an observer; others are as fast as without one."""
+        self._failures.observer = observer
 
     def pods_in_flight(self) -> list[str]:
         """Return the keys of pods that were popped and whose attempt or binding has not ended."""

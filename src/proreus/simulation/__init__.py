@@ -1,7 +1,7 @@
 """What if: the scheduler's own engine on the objects of a cluster, without touching the cluster.
 
-    snapshot, object_files ─► ClusterObjects ─► changes ─► placement: the scheduler, virtual time
-                                                             ─► results ─► comparison, picture
+    snapshot, object_files ─► ClusterObjects ─► Scenario ─► SimulatedCluster, in virtual time
+                                  scenario_run ─► ScenarioResult ─► comparison, picture
 
 ``ClusterObjects`` is a cluster at one instant. Nothing below here knows of files, tables or
 terminals: a command, an endpoint and a test make the same ``Scenario`` of it and read the same

@@ -48,7 +48,8 @@ def test_without_a_checkout_bench_needs_a_config(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["bench", "demo", "evaluate", "new-plugin", "plugins", "sandbox", "snapshot"]
+    "name",
+    ["bench", "demo", "evaluate", "new-plugin", "plugins", "sandbox", "simulate", "snapshot"],
 )
 def test_every_option_has_a_help_text(name):
     command = proreus_command.get_command(click.Context(proreus_command), name)

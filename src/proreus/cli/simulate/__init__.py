@@ -1,0 +1,331 @@
+"""``proreus simulate``: what would the scheduler do, on a file of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from proreus.cli.plugin_options import load_plugins, plugin_options
+from proreus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from proreus.cli.simulate.output import Output
+    from proreus.simulation.cluster_objects import ClusterObjects
+    from proreus.simulation.scenario import Scenario
+    from proreus.simulation.simulated_cluster import Settings
+
+NOT_ALL_PLACED = 3
+"""The exit code where ``--require-all-placed`` is not fulfilled; 1 is bad input, 2 a bad option."""
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("simulate", short_help="Try changes on a snapshot of a cluster.")
+@click.argument("cluster", nargs=-1, type=_PATH, metavar="CLUSTER...")
+@click.option(
+    "--add",
+    "added",
+    multiple=True,
+    type=_PATH,
+    metavar="FILE",
+    help="Add pods, or the pods of workloads, and what they need; may be repeated.",
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(0),
+    help="Number of each pod of --add. Default: 1, and of a workload what it says.",
+)
+@click.option(
+    "--remove",
+    "removed",
+    multiple=True,
+    metavar="REFERENCE",
+    help="Remove node/NAME, pod/NAMESPACE/NAME or workload/NAMESPACE/NAME; may be repeated.",
+)
+@click.option(
+    "--add-nodes",
+    multiple=True,
+    nargs=2,
+    metavar="FILE|node/NAME xN",
+    help="Add N nodes like that of a file or of the cluster; may be repeated.",
+)
+@click.option(
+    "--drain",
+    "drained",
+    multiple=True,
+    metavar="NODE",
+    help="Cordon a node and evict its pods; may be repeated.",
+)
+@click.option("--evict-all", is_flag=True, help="Place all pods anew, the oldest first.")
+@click.option(
+    "--capacity",
+    "references",
+    multiple=True,
+    metavar="FILE|pod/NAMESPACE/NAME",
+    help="Report how many more pods like this one fit, and what runs out; may be repeated.",
+)
+@click.option(
+    "--capacity-limit",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Number of pods after which --capacity stops.",
+)
+@click.option("--config", type=_PATH, help="KubeSchedulerConfiguration. Default: the built-in one.")
+@click.option(
+    "--compare",
+    nargs=2,
+    type=_PATH,
+    metavar="FILE FILE",
+    help="Run everything under two configurations, and compare them.",
+)
+@click.option(
+    "--picture",
+    type=_PATH,
+    metavar="FILE",
+    help="With --compare, draw the result to an .svg or .png file.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of every random choice: equal runs give equal results.",
+)
+@click.option(
+    "--require-all-placed",
+    is_flag=True,
+    help=f"Exit with {NOT_ALL_PLACED} if a pod has no node at the end.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="Form of the report; json and yaml list every pod.",
+)
+@click.option(
+    "--timings",
+    is_flag=True,
+    help="Report wall-clock times too, which differ from run to run. Default: on standard error.",
+)
+@click.option(
+    "--emulated-version",
+    metavar="VERSION",
+    help="Kubernetes version to emulate. Default: that of the snapshot, or else the latest.",
+)
+@click.option(
+    "--feature-gates", "gates", multiple=True, metavar="NAME=BOOL,...", help="Feature gates."
+)
+@plugin_options
+def command(
+    cluster: tuple[Path, ...],
+    added: tuple[Path, ...],
+    replicas: int | None,
+    removed: tuple[str, ...],
+    add_nodes: tuple[tuple[str, str], ...],
+    drained: tuple[str, ...],
+    evict_all: bool,
+    references: tuple[str, ...],
+    capacity_limit: int,
+    config: Path | None,
+    compare: tuple[Path, Path] | None,
+    picture: Path | None,
+    seed: int,
+    require_all_placed: bool,
+    form: str,
+    timings: bool,
+    emulated_version: str | None,
+    gates: tuple[str, ...],
+    plugin: tuple[str, ...],
+    plugin_dir: tuple[str, ...],
+) -> int:
+    """Try changes on a snapshot of a cluster, with the engine of `proreus run`.
+
+    CLUSTER: files of `proreus snapshot`, or of `kubectl get ... -o json` or `-o yaml`; - is
+    standard input. Nothing is sent anywhere: the cluster itself stays as it is.
+    """
+    from proreus import gc_tuning
+    from proreus.cli.simulate.output import Output
+
+    # Almost nothing here is garbage, and each collection would walk the whole cluster.
+    gc_tuning.collect_rarely_at_start()
+    _check(cluster, config, compare, picture, references)
+    with Output(form, timings) as output:
+        scenario = _scenario(
+            output.reading(cluster), added, replicas, removed, add_nodes, drained, evict_all
+        )
+        configurations = _Configurations(
+            scenario.before, emulated_version, gates, plugin, plugin_dir, seed
+        )
+        if references:
+            settings = configurations.settings(config, output, "placing")
+            return _capacity(scenario, settings, references, capacity_limit, output)
+        if compare:
+            return _compare(scenario, configurations, compare, picture, output, require_all_placed)
+        from proreus.simulation.scenario_run import run_scenario
+
+        settings = configurations.settings(config, output, "scheduling")
+        result, measured = run_scenario(scenario, settings)
+        output.show_result(result, measured)
+        return NOT_ALL_PLACED if require_all_placed and result.unplaced else 0
+
+
+def _check(
+    cluster: tuple[Path, ...],
+    config: Path | None,
+    compare: tuple[Path, Path] | None,
+    picture: Path | None,
+    references: tuple[str, ...],
+) -> None:
+    """Raise for options that do not go together, before anything is read."""
+    if not cluster:
+        raise click.UsageError("name a file with a cluster: one of proreus snapshot, for instance")
+    if compare and config:
+        raise click.UsageError("--compare names the configurations; --config does not go with it")
+    if compare and references:
+        raise click.UsageError("--capacity and --compare do not go together")
+    if picture:
+        from proreus.simulation.picture import check_picture
+
+        if not compare:
+            raise click.UsageError("--picture needs --compare")
+        check_picture(picture)
+
+
+def _scenario(
+    objects: ClusterObjects,
+    added: tuple[Path, ...],
+    replicas: int | None,
+    removed: tuple[str, ...],
+    add_nodes: tuple[tuple[str, str], ...],
+    drained: tuple[str, ...],
+    evict_all: bool,
+) -> Scenario:
+    """Return the scenario: nodes come first, then what goes, then pods that come."""
+    from proreus.simulation.scenario import Scenario
+
+    scenario = Scenario(objects)
+    for template, times in add_nodes:
+        scenario.add_nodes(template, _count(times))
+    for reference in removed:
+        scenario.remove(reference)
+    for name in drained:
+        scenario.drain(name)
+    if evict_all:
+        scenario.evict_all()
+    for path in added:
+        scenario.add_file(path, replicas)
+    return scenario
+
+
+def _count(text: str) -> int:
+    """Return the number in ``x3`` or ``3``."""
+    digits = text.removeprefix("x")
+    if not digits.isdecimal():
+        raise ConfigError(f"--add-nodes: {text!r} is not a number of nodes such as x3")
+    return int(digits)
+
+
+class _Configurations:
+    """Loads configurations for one version of Kubernetes, with the plugins of the options."""
+
+    def __init__(
+        self,
+        objects: ClusterObjects,
+        emulated_version: str | None,
+        gates: tuple[str, ...],
+        plugin: tuple[str, ...],
+        plugin_dir: tuple[str, ...],
+        seed: int,
+    ) -> None:
+        from proreus.feature_gates import FeatureGates
+        from proreus.kubernetes_version import DEFAULT_VERSION, parse_emulated_version
+
+        version = objects.version or DEFAULT_VERSION
+        if emulated_version:
+            text = emulated_version.removeprefix("kube=")
+            version = parse_emulated_version(text, "--emulated-version")
+        settings = [one for text in gates for one in text.split(",") if one]
+        self._gates = FeatureGates.from_list(settings, version)
+        self._loaded = load_plugins(plugin, plugin_dir)
+        self._seed = seed
+
+    def settings(self, path: Path | None, output: Output, task: str) -> Settings:
+        """Return the settings of a configuration; raises ``ConfigError`` if it is invalid."""
+        from proreus.config.load import default_configuration, load_file
+        from proreus.simulation.simulated_cluster import Settings
+
+        loaded, registry = self._loaded, self._loaded.registry
+        if path is None:
+            problems = loaded.problems_with(loaded.requested_names)
+            if problems:
+                raise ConfigError(*problems)
+            plugins = loaded.default_plugins()
+            configuration = default_configuration(registry, self._gates, plugins)
+        else:
+            with loaded.attributing_errors_to_plugins():
+                try:
+                    configuration = load_file(str(path), registry, self._gates)
+                except ConfigError as error:
+                    raise ConfigError(*(f"{path}: {one}" for one in error.problems)) from None
+            if problems := loaded.problems(configuration):
+                raise ConfigError(*problems)
+        if configuration.extenders:
+            output.note("extenders are not called: a simulation asks nobody")
+        return Settings(configuration, registry, self._gates, self._seed, output.progress(task))
+
+
+def _capacity(
+    scenario: Scenario,
+    settings: Settings,
+    references: tuple[str, ...],
+    limit: int,
+    output: Output,
+) -> int:
+    from proreus.simulation.capacity import measure_capacity
+
+    output.show_capacity(measure_capacity(scenario, settings, list(references), limit))
+    return 0
+
+
+def _compare(
+    scenario: Scenario,
+    configurations: _Configurations,
+    paths: tuple[Path, Path],
+    picture: Path | None,
+    output: Output,
+    require_all_placed: bool,
+) -> int:
+    from proreus.simulation.comparison import compare_results
+    from proreus.simulation.picture import draw_comparison
+    from proreus.simulation.scenario_run import run_scenario
+
+    if not scenario.pending():
+        raise ConfigError(
+            "no pod waits for a node, so there is nothing to compare: --evict-all places all pods "
+            "of the cluster anew, --add adds some"
+        )
+    names = _names(paths)
+    settings = [
+        configurations.settings(path, output, name) for path, name in zip(paths, names, strict=True)
+    ]
+    runs = [run_scenario(scenario, one) for one in settings]
+    (first, first_timings), (second, second_timings) = runs
+    comparison = compare_results(names, first, second)
+    output.show_comparison(comparison, (first_timings, second_timings))
+    if picture:
+        draw_comparison(picture, comparison)
+    return NOT_ALL_PLACED if require_all_placed and (first.unplaced or second.unplaced) else 0
+
+
+def _names(paths: tuple[Path, Path]) -> tuple[str, str]:
+    """Return short names of two files, different ones."""
+    first, second = paths
+    if first.stem != second.stem:
+        return first.stem, second.stem
+    return str(first), str(second)

@@ -1,0 +1,286 @@
+"""A cluster and what is to be changed in it, before the scheduler is asked what happens.
+
+    scenario = Scenario(objects)
+    scenario.drain("node-7")
+    result, timings = run_scenario(scenario, settings)
+
+Pods that lose their node come back as their controllers would create them: pending, with the same
+name (so that a report can say where each went) and another uid. Pods without a controller do not
+come back, and pods of DaemonSets go with their node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from proreus.errors import ConfigError
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.meta import key_of
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod, PodStatus
+from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.objects.resource_claims import RESOURCE_CLAIMS
+from proreus.objects.selectors import SelectorError, parse_label_selector
+from proreus.simulation.cluster_objects import PRIORITY_CLASSES, ClusterObjects, is_finished
+from proreus.simulation.controllers import Controllers, WorkloadKey, is_daemon_pod
+from proreus.simulation.templates import (
+    Admission,
+    copies_of_node,
+    other_object,
+    read_node,
+    read_templates,
+)
+
+_replace = msgspec.structs.replace
+
+
+class Scenario:
+    """Objects as they are (``before``), and as they are to be when the scheduler starts.
+
+    ``evicted``: the node that each evicted pod was on, by key. ``lost``: evicted pods that nobody
+    creates anew. ``removed``: pods that were taken away. ``notes``: sentences about what a reader
+    of the result should know. All methods raise ``ConfigError``.
+    """
+
+    def __init__(self, before: ClusterObjects) -> None:
+        self.before = before
+        self.objects = before.copy()
+        self.evicted: dict[str, str] = {}
+        self.lost: list[str] = []
+        self.removed: list[str] = []
+        self.added_nodes: list[str] = []
+        self.notes: list[str] = []
+        self.controllers = Controllers(self.objects)
+        self._admission: Admission | None = None
+        if before.ignored:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(before.ignored.items()))
+            self.notes.append(f"not read, since no scheduler does: {kinds}")
+
+    @property
+    def admission(self) -> Admission:
+        """What stores added pods as an apiserver would."""
+        if self._admission is None:
+            self._admission = Admission(self.objects)
+        return self._admission
+
+    # ---- pods and nodes that are added ---------------------------------------------------------
+
+    def add_file(self, path: Path, replicas: int | None = None) -> list[str]:
+        """Add the objects of a file, ``replicas`` of each pod; return the keys of the pods.
+
+        ``replicas`` None: one of each pod, and of a workload as many as it says.
+        """
+        templates, others = read_templates(path)
+        for place, obj in others:
+            found = other_object(place, obj)
+            if found is None:
+                self.notes.append(f"{place}: ignored, since no scheduler reads a {obj['kind']}")
+                continue
+            if found[0] is PRIORITY_CLASSES:
+                self.admission.add_class(place, obj)
+            self.objects.put(*found)
+        if not templates and not others:
+            raise ConfigError(f"{path}: there is no object in it")
+        added = []
+        for template in templates:
+            for pod in template.pods(replicas):
+                added.append(self.add_pod(template.place, pod))
+        return added
+
+    def add_pod(self, place: str, pod: dict[str, Any]) -> str:
+        """Add a pending pod as plain data; ``place``: for errors. Returns its key."""
+        admitted = self.admission.admit(place, pod)
+        self.objects.put(PODS, admitted)
+        return key_of(admitted)
+
+    def add_nodes(self, template: str, count: int) -> list[str]:
+        """Add nodes like that of a file, or ``node/NAME``: those get its DaemonSet pods too."""
+        if count < 1:
+            raise ConfigError(f"--add-nodes {template}: at least one node is needed")
+        nodes = self.objects.of(NODES)
+        daemon_pods: list[Pod] = []
+        if template.startswith("node/"):
+            model = self._node(template.removeprefix("node/"))
+            daemon_pods = [
+                pod for pod in self._pods_on({model.metadata.name}) if is_daemon_pod(pod)
+            ]
+        else:
+            model = read_node(Path(template))
+        names = []
+        for node in copies_of_node(model, count, nodes):
+            name = node.metadata.name
+            self.objects.put(NODES, node)
+            names.append(name)
+            for pod in daemon_pods:
+                self.objects.put(PODS, _on_node(pod, name))
+        self.added_nodes += names
+        return names
+
+    # ---- what is taken away --------------------------------------------------------------------
+
+    def remove(self, reference: str) -> None:
+        """Remove ``node/NAME``, ``pod/NAMESPACE/NAME`` or ``workload/NAMESPACE/NAME``.
+
+        Instead of ``workload`` a kind may stand (``deployment``); without a namespace it is
+        "default". Pods of a removed node are evicted; removed pods do not come back.
+        """
+        kind, _, name = reference.partition("/")
+        if not name:
+            raise ConfigError(f"--remove {reference}: must be node/…, pod/… or workload/…")
+        if kind == "node":
+            node = self._node(name)
+            self._evict(self._pods_on({node.metadata.name}))
+            del self.objects.of(NODES)[name]
+            return
+        if "/" not in name:
+            name = f"default/{name}"
+        if kind == "pod":
+            if name not in self.objects.of(PODS):
+                raise ConfigError(f"--remove {reference}: there is no pod {name}")
+            self._delete(name)
+            self.removed.append(name)
+            return
+        found = [
+            key for key, pod in self.objects.of(PODS).items() if self._belongs(pod, kind, name)
+        ]
+        if not found:
+            raise ConfigError(f"--remove {reference}: no pod belongs to a {kind} {name}")
+        for key in found:
+            self._delete(key)
+        self.removed += found
+
+    def drain(self, name: str) -> None:
+        """Cordon a node and evict its pods, as ``kubectl drain --force --ignore-daemonsets``."""
+        node = self._node(name)
+        self.objects.put(NODES, _replace(node, spec=_replace(node.spec, unschedulable=True)))
+        pods = [pod for pod in self._pods_on({name}) if not is_daemon_pod(pod)]
+        self._note_budgets(name, pods)
+        self._evict(pods)
+
+    def evict_all(self) -> None:
+        """Evict every pod but those of DaemonSets; the oldest are scheduled first."""
+        pods = [
+            pod
+            for pod in self.objects.of(PODS).values()
+            if pod.spec.node_name and not is_daemon_pod(pod) and not is_finished(pod)
+        ]
+        pods.sort(key=_age)
+        # Pods without a controller too: the question is how all of them would fit.
+        self._evict(pods, force=True)
+
+    def pending(self) -> list[Pod]:
+        """Return the pods that wait for a node, in the order in which they arrive."""
+        return [
+            pod
+            for pod in self.objects.of(PODS).values()
+            if not pod.spec.node_name
+            and not is_finished(pod)
+            and pod.metadata.deletion_timestamp is None
+        ]
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes as they are to be."""
+        return list(self.objects.of(NODES).values())
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _node(self, name: str) -> Node:
+        node = self.objects.of(NODES).get(name)
+        if node is None:
+            raise ConfigError(f"there is no node {name}")
+        return node
+
+    def _pods_on(self, names: set[str]) -> list[Pod]:
+        return [
+            pod
+            for pod in self.objects.of(PODS).values()
+            if pod.spec.node_name in names and not is_finished(pod)
+        ]
+
+    def _belongs(self, pod: Pod, kind: str, name: str) -> bool:
+        workload = self.controllers.workload_of(pod)
+        if workload is None:
+            return False
+        owners = [workload]
+        meta = pod.metadata
+        owners += [
+            WorkloadKey(one.kind.lower(), meta.namespace, one.name) for one in meta.owner_references
+        ]
+        return any(
+            f"{one.namespace}/{one.name}" == name and kind in ("workload", one.kind)
+            for one in owners
+        )
+
+    def _evict(self, pods: Iterable[Pod], force: bool = False) -> None:
+        for pod in pods:
+            key = key_of(pod)
+            self._delete(key)
+            if force or self.controllers.workload_of(pod) is not None:
+                if is_daemon_pod(pod):
+                    continue
+                self.evicted[key] = pod.spec.node_name
+                self.objects.put(PODS, recreated(pod))
+            elif not is_daemon_pod(pod):
+                self.lost.append(key)
+
+    def _delete(self, key: str) -> None:
+        pod = self.objects.of(PODS).pop(key)
+        release_claims(self.objects, pod)
+
+    def _note_budgets(self, node: str, pods: list[Pod]) -> None:
+        for key, budget in self.objects.of(POD_DISRUPTION_BUDGETS).items():
+            try:
+                selector = parse_label_selector(budget.spec.selector)
+            except SelectorError:
+                continue
+            protected = sum(
+                pod.metadata.namespace == budget.metadata.namespace
+                and selector.matches(pod.metadata.labels)
+                for pod in pods
+            )
+            allowed = budget.status.disruptions_allowed
+            if protected > allowed:
+                self.notes.append(
+                    f"node {node}: PodDisruptionBudget {key} allows {allowed} of {protected} "
+                    "evictions at once; kubectl drain would wait for the others"
+                )
+
+
+def recreated(pod: Pod) -> Pod:
+    """Return a pod as its controller creates it anew: pending, with another uid."""
+    # Pods that were written by hand have no uid; the API in memory takes their key for it.
+    uid = f"{pod.metadata.uid or key_of(pod)}+"
+    meta = _replace(pod.metadata, uid=uid, resource_version="", deletion_timestamp=None)
+    status = PodStatus(phase="Pending", resource_claim_statuses=pod.status.resource_claim_statuses)
+    return _replace(pod, metadata=meta, spec=_replace(pod.spec, node_name=""), status=status)
+
+
+def release_claims(objects: ClusterObjects, pod: Pod) -> None:
+    """Release what a pod has reserved; a claim that nobody else uses loses its allocation."""
+    if not pod.spec.resource_claims:
+        return
+    claims = objects.of(RESOURCE_CLAIMS)
+    for key, claim in list(claims.items()):
+        users = claim.status.reserved_for
+        others = tuple(user for user in users if user.uid != pod.metadata.uid)
+        if len(others) == len(users):
+            continue
+        status = _replace(claim.status, reserved_for=others)
+        if not others:
+            status = _replace(status, allocation=None, devices=())
+        claims[key] = _replace(claim, status=status)
+
+
+def _on_node(pod: Pod, node_name: str) -> Pod:
+    name = f"{pod.metadata.generate_name or pod.metadata.name + '-'}{node_name}"
+    meta = _replace(pod.metadata, name=name, uid=f"simulated/{pod.metadata.namespace}/{name}")
+    return _replace(pod, metadata=meta, spec=_replace(pod.spec, node_name=node_name))
+
+
+def _age(pod: Pod) -> tuple[float, str]:
+    created = pod.metadata.creation_timestamp
+    return (created.timestamp() if created is not None else 0.0), key_of(pod)
