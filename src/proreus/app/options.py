@@ -54,7 +54,7 @@ class RunOptions:
     file. ``flags``: every flag as text, for /flagz. ``assumed_pod_expiration_seconds``: None for
     never. ``version`` is the reported git version without its v. ``plugin_endpoints``: addresses of
     plugins in processes of their own; ``plugin_slots``: names of plugins that may register later.
-    ``shadow``: None without a candidate.
+    ``shadow``: None without a candidate. ``record_arrivals``: the file to record in, "" for none.
     """
 
     config: str = ""
@@ -93,3 +93,4 @@ class RunOptions:
     avoidance_rules: AvoidanceRules = field(default_factory=AvoidanceRules)
     delete_overcommitting_pods: bool = False
     shadow: ShadowOptions | None = None
+    record_arrivals: str = ""

@@ -205,6 +205,11 @@ class Process:
         """Return once every informer has handled its first list."""
         await self._stores.group.wait_for_sync()
 
+    @property
+    def stores(self) -> InformerFactory:
+        """The informers, each with its objects."""
+        return self._stores
+
     async def close(self) -> None:
         """Close connections that outlive ``run``; to be called also where ``run`` failed."""
         await self._scheduler.close()

@@ -89,9 +89,16 @@ async def _run_until(
             await process.run(stopping, reloading)
 
 
-async def _follow(reloader: Reloader, trials: ShadowTrials | None) -> None:
-    """Reload what changes, and try a candidate if there is one."""
+async def _follow(
+    options: RunOptions, process: Process, reloader: Reloader, trials: ShadowTrials | None
+) -> None:
+    """Reload what changes; try a candidate, and record arrivals, if asked to."""
     async with asyncio.TaskGroup() as tasks:
+        if options.record_arrivals:
+            from proreus.app.arrival_recording import record_arrivals
+
+            work = record_arrivals(options, process)
+            tasks.create_task(work, name="recording of arrivals")
         tasks.create_task(reloader.run(), name="reloading")
         if trials is not None:
             tasks.create_task(trials.run(), name="shadow trials")
@@ -151,7 +158,7 @@ async def _start(
     if options.shadow is not None:
         trials = ShadowTrials(options, process, remote_plugins, metrics, reloader)
         process.state.shadow = trials.describe
-    return process, partial(_follow, reloader, trials)
+    return process, partial(_follow, options, process, reloader, trials)
 
 
 def _set_versions(metrics: SchedulerMetrics, options: RunOptions) -> None:

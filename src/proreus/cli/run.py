@@ -149,6 +149,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],
         shadow=shadow_options(values),
+        record_arrivals=values["record-arrivals"],
     )
 
 

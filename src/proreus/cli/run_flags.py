@@ -342,6 +342,13 @@ FLAGS: tuple[Flag, ...] = (
             "Name of an out-of-process plugin that may register at run time; may be repeated.",
         ),
         (
+            "record-arrivals",
+            "string",
+            "",
+            "File to record in which pods arrive and depart, and when, for proreus simulate "
+            "--replay; an existing one is replaced. Without env and Secrets, at most 1 GiB.",
+        ),
+        (
             "assumed-pod-expiration",
             "duration",
             "0s",

@@ -69,12 +69,14 @@ class Settings:
 class SimulatedCluster:
     """A scheduler over objects in memory, and what it has done.
 
-    Needs a running ``VirtualTimeLoop``. Raises ``ConfigError`` for a configuration that no
+    ``recreates_victims``: whether controllers create preempted pods anew. Needs a running
+    ``VirtualTimeLoop``. Raises ``ConfigError`` for a configuration that no
     scheduler can be built from.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, recreates_victims: bool = True) -> None:
         self._settings = settings
+        self._recreates_victims = recreates_victims
         self._cluster = OfflineCluster(
             settings.configuration,
             settings.registry,
@@ -180,6 +182,11 @@ class SimulatedCluster:
         """How much time has passed on the simulated clock."""
         return self._cluster.clock.now() - self._started
 
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass on the simulated clock, and all that happens meanwhile but scheduling."""
+        await self._cluster.pass_time(seconds)
+        await self._after_bindings()
+
     # ---- scheduling ----------------------------------------------------------------------------
 
     async def schedule(self) -> None:
@@ -193,8 +200,7 @@ class SimulatedCluster:
             progress = done
             if not self._anything_pending() or quiet > self._patience():
                 return
-            await self._cluster.pass_time(1.0)
-            await self._after_bindings()
+            await self.pass_time(1.0)
 
     async def schedule_now(self) -> None:
         """Schedule until no pod can be tried without time passing."""
@@ -224,7 +230,7 @@ class SimulatedCluster:
             deleted, self._deleted = self._deleted, []
             for pod in deleted:
                 self.victims.append((pod, preemptors.get(key_of(pod), "")))
-                if controller_of(pod.metadata) is not None:
+                if self._recreates_victims and controller_of(pod.metadata) is not None:
                     self.put_pod(recreated(pod))
             self._volumes.reconcile()
             await self._cluster.settle()

@@ -155,6 +155,11 @@ def test_how_long_a_plugin_may_block():
         parse("--plugin-blocked-timeout=-1s")
 
 
+def test_where_arrivals_are_recorded():
+    assert parse().record_arrivals == RunOptions().record_arrivals == ""
+    assert parse("--record-arrivals=/x/y").record_arrivals == "/x/y"
+
+
 def test_feature_gates():
     options = parse("--feature-gates=GenericWorkload=true,kube:GangScheduling=true")
     assert options.feature_gates.enabled("GangScheduling")

@@ -252,3 +252,65 @@ def test_what_was_not_read_is_noted(folder: Path, capsys: Any) -> None:
     (folder / "cluster.json").write_text(json.dumps({"items": [node("n0", "z"), secret]}))
     assert run(folder) == 0
     assert "not read, since no scheduler does: 1 Secret" in capsys.readouterr().err
+
+
+# ---- replays -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recording(folder: Path) -> Path:
+    pending = running(9, "")
+    del pending["spec"]["nodeName"]
+    events = [
+        {"t": 0, "type": "ADDED", "object": node("n0", "z0")},
+        {"t": 0, "type": "ADDED", "object": node("n1", "z0")},
+        {"t": 3, "type": "ADDED", "object": pending},
+        {"t": 3.5, "type": "BOUND", "kind": "Pod", "key": "shop/old-9", "node": "n0"},
+        {"t": 9, "type": "DELETED", "kind": "Pod", "key": "shop/old-9"},
+    ]
+    header = {"recording": 1, "kubernetesVersion": "1.37"}
+    path = folder / "recording.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (header, *events)))
+    return path
+
+
+def run_replay(recording: Path, *arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "--replay", str(recording), *arguments])
+    return int(ended.value.code or 0)
+
+
+def test_a_replay_as_a_table_and_as_a_document(recording: Path, capsys: Any) -> None:
+    assert run_replay(recording) == 0
+    out = capsys.readouterr().out
+    assert "recorded" in out
+    assert "seconds waited, p99" in out
+    assert run_replay(recording, "-o", "json", "--timings") == 0
+    made = json.loads(capsys.readouterr().out)
+    (found,) = made["replays"]
+    assert (found["name"], found["arrivals"], found["departures"]) == ("replayed", 1, 1)
+    assert found["recorded"]["most"] == 0.5
+    assert made["timings"][0]["decisions"] == 1
+
+
+def test_a_replay_under_two_configurations(folder: Path, recording: Path, capsys: Any) -> None:
+    files = [str(folder / f"{name}.yaml") for name in ("least", "most")]
+    assert run_replay(recording, "--compare", *files) == 0
+    out = capsys.readouterr().out
+    assert "least" in out
+    assert "most" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--evict-all",), "has a cluster of its own"),
+        (("cluster.json",), "has a cluster of its own"),
+        (("--picture", "a.svg"), "does not go with --replay"),
+    ],
+)
+def test_what_a_replay_has_itself(
+    recording: Path, capsys: Any, arguments: tuple[str, ...], error: str
+) -> None:
+    assert run_replay(recording, *arguments) == 2
+    assert error in capsys.readouterr().err

@@ -12,6 +12,7 @@ from proreus.errors import ConfigError
 
 if TYPE_CHECKING:
     from proreus.cli.simulate.output import Output
+    from proreus.kubernetes_version import KubernetesVersion
     from proreus.simulation.cluster_objects import ClusterObjects
     from proreus.simulation.scenario import Scenario
     from proreus.simulation.simulated_cluster import Settings
@@ -82,6 +83,13 @@ _PATH = click.Path(path_type=Path)
     help="Run everything under two configurations, and compare them.",
 )
 @click.option(
+    "--replay",
+    "recording",
+    type=_PATH,
+    metavar="FILE",
+    help="Replay what proreus run --record-arrivals has recorded, instead of CLUSTER.",
+)
+@click.option(
     "--picture",
     type=_PATH,
     metavar="FILE",
@@ -134,6 +142,7 @@ def command(
     capacity_limit: int,
     config: Path | None,
     compare: tuple[Path, Path] | None,
+    recording: Path | None,
     picture: Path | None,
     seed: int,
     require_all_placed: bool,
@@ -154,13 +163,26 @@ def command(
 
     # Almost nothing here is garbage, and each collection would walk the whole cluster.
     gc_tuning.collect_rarely_at_start()
-    _check(cluster, config, compare, picture, references)
+    changes = (added, removed, add_nodes, drained, evict_all, references)
+    _check(cluster, config, compare, picture, references, recording, any(changes))
     with Output(form, timings) as output:
+        if recording:
+            from proreus.cli.simulate.replays import run_replay
+
+            return run_replay(
+                recording,
+                lambda version: Configurations(
+                    version, emulated_version, gates, plugin, plugin_dir, seed
+                ),
+                compare or (config,),
+                output,
+                require_all_placed,
+            )
         scenario = _scenario(
             output.reading(cluster), added, replicas, removed, add_nodes, drained, evict_all
         )
-        configurations = _Configurations(
-            scenario.before, emulated_version, gates, plugin, plugin_dir, seed
+        configurations = Configurations(
+            scenario.before.version, emulated_version, gates, plugin, plugin_dir, seed
         )
         if references:
             settings = configurations.settings(config, output, "placing")
@@ -181,14 +203,20 @@ def _check(
     compare: tuple[Path, Path] | None,
     picture: Path | None,
     references: tuple[str, ...],
+    recording: Path | None,
+    changes: bool,
 ) -> None:
     """Raise for options that do not go together, before anything is read."""
-    if not cluster:
+    if recording and (cluster or changes):
+        raise click.UsageError("--replay has a cluster of its own, and what happens in it")
+    if not cluster and not recording:
         raise click.UsageError("name a file with a cluster: one of proreus snapshot, for instance")
     if compare and config:
         raise click.UsageError("--compare names the configurations; --config does not go with it")
     if compare and references:
         raise click.UsageError("--capacity and --compare do not go together")
+    if picture and recording:
+        raise click.UsageError("--picture does not go with --replay")
     if picture:
         from proreus.simulation.picture import check_picture
 
@@ -231,12 +259,12 @@ def _count(text: str) -> int:
     return int(digits)
 
 
-class _Configurations:
+class Configurations:
     """Loads configurations for one version of Kubernetes, with the plugins of the options."""
 
     def __init__(
         self,
-        objects: ClusterObjects,
+        version: KubernetesVersion | None,
         emulated_version: str | None,
         gates: tuple[str, ...],
         plugin: tuple[str, ...],
@@ -246,7 +274,7 @@ class _Configurations:
         from proreus.feature_gates import FeatureGates
         from proreus.kubernetes_version import DEFAULT_VERSION, parse_emulated_version
 
-        version = objects.version or DEFAULT_VERSION
+        version = version or DEFAULT_VERSION
         if emulated_version:
             text = emulated_version.removeprefix("kube=")
             version = parse_emulated_version(text, "--emulated-version")
@@ -295,7 +323,7 @@ def _capacity(
 
 def _compare(
     scenario: Scenario,
-    configurations: _Configurations,
+    configurations: Configurations,
     paths: tuple[Path, Path],
     picture: Path | None,
     output: Output,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from proreus.cli.simulate import tables
 from proreus.simulation.capacity import PodCapacity
 from proreus.simulation.comparison import ComparisonResult
+from proreus.simulation.replay import ReplayResult
 from proreus.simulation.results import ScenarioResult, Timings
 
 if TYPE_CHECKING:
@@ -74,10 +76,17 @@ class Output:
         """Read the objects of files, with a sign of life."""
         from proreus.simulation.object_files import read_cluster
 
-        task = self._progress.add_task("reading", total=None)
-        objects = read_cluster(paths)
-        self._progress.remove_task(task)
-        return objects
+        with self.busy("reading"):
+            return read_cluster(paths)
+
+    @contextmanager
+    def busy(self, name: str) -> Iterator[None]:
+        """Show that something is being done, for the length of a ``with`` block."""
+        task = self._progress.add_task(name, total=None)
+        try:
+            yield
+        finally:
+            self._progress.remove_task(task)
 
     def progress(self, name: str) -> Callable[[int, int], None]:
         """Return what shows how many of how many pods are done."""
@@ -110,6 +119,23 @@ class Output:
             return
         self._print(tables.of_comparison(comparison, timings if self._timings else None))
         self._show_timings(dict(zip(comparison.names, timings, strict=True)))
+
+    def show_replays(
+        self, names: list[str], results: list[ReplayResult], timings: list[Timings]
+    ) -> None:
+        """Print one replay or two, next to what was recorded."""
+        self._finish(results[0].result.notes)
+        if self._form != "table":
+            replays = [{"name": n, **self._plain(r)} for n, r in zip(names, results, strict=True)]
+            self._write({"replays": replays, **self._measured(*timings)})
+            return
+        for table in tables.of_replays(names, results):
+            self._print(table)
+        self._show_timings(dict(zip(names, timings, strict=True)))
+
+    def _plain(self, result: ReplayResult) -> dict[str, Any]:
+        plain: dict[str, Any] = msgspec.to_builtins(result)
+        return plain
 
     def show_capacity(self, capacities: list[PodCapacity]) -> None:
         """Print how many pods fit."""

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from proreus.simulation.capacity import PodCapacity
 from proreus.simulation.comparison import ComparisonResult
+from proreus.simulation.replay import ReplayResult
 from proreus.simulation.results import (
     NodesRejected,
     ResourceUse,
@@ -85,6 +86,47 @@ def of_capacity(capacity: PodCapacity) -> Iterator[Printable]:
             _share(one_use.fragmentation),
         )
     yield use
+
+
+def of_replays(names: list[str], results: list[ReplayResult]) -> Iterator[Printable]:
+    """Yield the tables of replays of one recording, next to what was recorded."""
+    first = results[0]
+    table = _table("", "recorded", *names)
+    for column in table.columns[1:]:
+        column.justify = "right"
+
+    def add(title: str, values: Iterable[str], recorded: str = "") -> None:
+        table.add_row(title, recorded, *values)
+
+    add("pods that arrived", (f"{one.arrivals:,}" for one in results))
+    found = (f"{one.scheduled:,}" for one in results)
+    add("pods that got a node", found, f"{first.recorded.pods:,}")
+    add("… the recorded one", (f"{one.same_node:,}" for one in results))
+    add("pods that departed", (f"{one.departures:,}" for one in results))
+    add("pods preempted", (f"{len(one.result.victims):,}" for one in results))
+    add("without a node at the end", (f"{len(one.result.unplaced):,}" for one in results))
+    for field in ("mean", "p50", "p99", "most"):
+        waited = [_figure(getattr(one.replayed, field), "") for one in results]
+        recorded = _figure(getattr(first.recorded, field), "")
+        add(f"seconds waited, {field}", waited, recorded)
+    names_of = {name for one in results for sample in one.samples for name in sample.shares}
+    for name in sorted(names_of):
+        add(f"{name} requested, mean", (_share(_mean_share(one, name)) for one in results))
+        add(f"{name} requested, peak", (_share(_peak_share(one, name)) for one in results))
+    yield table
+    for one, name in zip(results, names, strict=True):
+        if one.result.unplaced:
+            yield f"[bold]{escape(name)}[/]"
+            yield _unplaced(one.result.unplaced)
+
+
+def _mean_share(one: ReplayResult, name: str) -> float:
+    shares = [sample.shares.get(name, 0.0) for sample in one.samples]
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def _peak_share(one: ReplayResult, name: str) -> float:
+    return max((sample.shares.get(name, 0.0) for sample in one.samples), default=0.0)
 
 
 # ---- parts -------------------------------------------------------------------------------------
