@@ -48,6 +48,7 @@ class Output:
             TimeElapsedColumn(),
             console=self._aside,
             transient=True,
+            disable=not self._aside.is_terminal,
         )
 
     def __enter__(self) -> Self:

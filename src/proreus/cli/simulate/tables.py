@@ -143,7 +143,7 @@ def _summary(result: ScenarioResult) -> str:
         (len(result.removed), "removed"),
         (len(result.lost), "lost, since no controller creates them anew"),
         (result.other_schedulers, "of other schedulers"),
-        (len(result.added_nodes), "nodes added"),
+        (len(result.added_nodes), "added nodes"),
     ):
         if count:
             parts.append(f"{count:,} {text}")
