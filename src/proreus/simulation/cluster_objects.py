@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from proreus.kubernetes_version import KubernetesVersion
+from proreus.objects.devices import DEVICE_GROUP
 from proreus.objects.kinds import BY_KIND
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, key_of
+from proreus.objects.resource_claims import ResourceClaimSpec
 
 T = TypeVar("T")
 
@@ -26,8 +28,36 @@ PRIORITY_CLASSES = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PriorityClass
 )
 
-READ_KINDS: dict[str, Resource[Any]] = {**BY_KIND, PRIORITY_CLASSES.kind: PRIORITY_CLASSES}
-"""Every resource that a simulation reads, by its kind: a scheduler's, and PriorityClasses."""
+
+class ResourceClaimTemplateSpec(ApiStruct, frozen=True):
+    """The spec of the claims that are made of a template."""
+
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(ApiStruct, frozen=True):
+    """resource.k8s.io/v1 ResourceClaimTemplate: a controller makes a claim of it for each pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
+RESOURCE_CLAIM_TEMPLATES = Resource(
+    DEVICE_GROUP,
+    "v1",
+    "resourceclaimtemplates",
+    "ResourceClaimTemplate",
+    True,
+    ResourceClaimTemplate,
+)
+
+READ_KINDS: dict[str, Resource[Any]] = {
+    **BY_KIND,
+    PRIORITY_CLASSES.kind: PRIORITY_CLASSES,
+    RESOURCE_CLAIM_TEMPLATES.kind: RESOURCE_CLAIM_TEMPLATES,
+}
+"""Every resource that a simulation reads, by its kind: a scheduler's, and what controllers and
+admission make pods and claims of."""
 
 _FINISHED = ("Succeeded", "Failed")
 

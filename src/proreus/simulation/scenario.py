@@ -23,12 +23,14 @@ from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod, PodStatus
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
-from proreus.objects.resource_claims import RESOURCE_CLAIMS
 from proreus.objects.selectors import SelectorError, parse_label_selector
+from proreus.objects.storage import PERSISTENT_VOLUME_CLAIMS
 from proreus.simulation.cluster_objects import PRIORITY_CLASSES, ClusterObjects, is_finished
 from proreus.simulation.controllers import Controllers, WorkloadKey, is_daemon_pod
+from proreus.simulation.object_files import decode_checked
 from proreus.simulation.templates import (
     Admission,
+    PodTemplate,
     copies_of_node,
     other_object,
     read_node,
@@ -89,6 +91,7 @@ class Scenario:
         for template in templates:
             for pod in template.pods(replicas):
                 added.append(self.add_pod(template.place, pod))
+                self._add_claims(template, pod["metadata"]["name"])
         return added
 
     def add_pod(self, place: str, pod: dict[str, Any]) -> str:
@@ -96,6 +99,13 @@ class Scenario:
         admitted = self.admission.admit(place, pod)
         self.objects.put(PODS, admitted)
         return key_of(admitted)
+
+    def _add_claims(self, template: PodTemplate, pod_name: str) -> None:
+        present = self.objects.of(PERSISTENT_VOLUME_CLAIMS)
+        for claim in template.claims_of(pod_name):
+            typed = decode_checked(PERSISTENT_VOLUME_CLAIMS, claim, template.place)
+            if key_of(typed) not in present:  # as a StatefulSet's next pod finds its volume
+                self.objects.put(PERSISTENT_VOLUME_CLAIMS, typed)
 
     def add_nodes(self, template: str, count: int) -> list[str]:
         """Add nodes like that of a file, or ``node/NAME``: those get its DaemonSet pods too."""
@@ -228,8 +238,7 @@ class Scenario:
                 self.lost.append(key)
 
     def _delete(self, key: str) -> None:
-        pod = self.objects.of(PODS).pop(key)
-        release_claims(self.objects, pod)
+        del self.objects.of(PODS)[key]
 
     def _note_budgets(self, node: str, pods: list[Pod]) -> None:
         for key, budget in self.objects.of(POD_DISRUPTION_BUDGETS).items():
@@ -257,22 +266,6 @@ def recreated(pod: Pod) -> Pod:
     meta = _replace(pod.metadata, uid=uid, resource_version="", deletion_timestamp=None)
     status = PodStatus(phase="Pending", resource_claim_statuses=pod.status.resource_claim_statuses)
     return _replace(pod, metadata=meta, spec=_replace(pod.spec, node_name=""), status=status)
-
-
-def release_claims(objects: ClusterObjects, pod: Pod) -> None:
-    """Release what a pod has reserved; a claim that nobody else uses loses its allocation."""
-    if not pod.spec.resource_claims:
-        return
-    claims = objects.of(RESOURCE_CLAIMS)
-    for key, claim in list(claims.items()):
-        users = claim.status.reserved_for
-        others = tuple(user for user in users if user.uid != pod.metadata.uid)
-        if len(others) == len(users):
-            continue
-        status = _replace(claim.status, reserved_for=others)
-        if not others:
-            status = _replace(status, allocation=None, devices=())
-        claims[key] = _replace(claim, status=status)
 
 
 def _on_node(pod: Pod, node_name: str) -> Pod:

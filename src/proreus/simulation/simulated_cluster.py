@@ -4,8 +4,8 @@
 
 The scheduler is the live one, with its queue, back-offs, preemption and Permit, over an API in
 memory. Only what would drive it is simulated: the clock moves on when no pod can be tried now,
-controllers create preempted pods anew (``Scenario``), and volumes are provisioned as soon as a node
-is chosen for them (``volumes``).
+controllers create preempted pods anew (``Scenario``), claims are made for pods (``claims``), and
+volumes are provisioned as soon as a node is chosen for them (``volumes``).
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from proreus.config.types import SchedulerConfiguration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions
 from proreus.framework.verdicts import Verdicts
-from proreus.objects.kinds import BY_KIND, PODS
+from proreus.objects.kinds import PODS
 from proreus.objects.meta import Resource, controller_of, key_of
 from proreus.objects.pod import Pod, condition_of
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.runtime.registry import Registry
 from proreus.scheduler.attempt import Attempt, Failure
+from proreus.simulation.claims import ClaimController
 from proreus.simulation.cluster_objects import ClusterObjects, is_finished
 from proreus.simulation.results import (
     NodesRejected,
@@ -93,6 +94,7 @@ class SimulatedCluster:
         self._failures = _FailureLog()
         self.scheduler.observe_failures(self._failures)
         self._volumes = VolumeController(self.api)
+        self._claims = ClaimController(self.api)
         self._deleted: list[Pod] = []
         self._ignores_deletions = False
         self.victims: list[tuple[Pod, str]] = []
@@ -115,7 +117,7 @@ class SimulatedCluster:
         for resource, obj in objects:
             if resource is PODS:
                 pods.append(obj)
-            elif resource.kind in BY_KIND:
+            else:
                 self.api.put(resource, obj)
         for pod in pods:
             self.put_pod(pod)
@@ -124,14 +126,15 @@ class SimulatedCluster:
     async def change(self, before: ClusterObjects, after: ClusterObjects) -> None:
         """Deliver the difference as watch events would: removed pods first, new ones last."""
         removed, written = _difference(before, after)
-        self._ignores_deletions = True
         for resource, key in removed:
-            self.api.remove(resource.kind, key)
-        self._ignores_deletions = False
+            if resource is PODS:
+                self.remove_pod(key)
+            else:
+                self.api.remove(resource.kind, key)
         for resource, obj in written:
             if resource is PODS:
                 self.put_pod(obj)
-            elif resource.kind in BY_KIND:
+            else:
                 self.api.put(resource, obj)
         await self._cluster.settle()
 
@@ -142,13 +145,18 @@ class SimulatedCluster:
         if not pod.spec.node_name and pod.metadata.deletion_timestamp is None:
             self.arrivals[key_of(pod)] = None
             self._keys_by_uid[pod.metadata.uid] = key_of(pod)
+            pod = self._claims.prepare(pod)
         self.api.put(PODS, pod)
 
     def remove_pod(self, key: str) -> None:
         """Delete a pod, as a user would: nobody creates it anew."""
+        pod = self.pods.get(key)
+        if pod is None:
+            return
         self._ignores_deletions = True
         self.api.remove(PODS.kind, key)
         self._ignores_deletions = False
+        self._claims.release(pod)
         self.arrivals.pop(key, None)
 
     def node_of(self, key: str) -> str:
@@ -230,6 +238,7 @@ class SimulatedCluster:
             deleted, self._deleted = self._deleted, []
             for pod in deleted:
                 self.victims.append((pod, preemptors.get(key_of(pod), "")))
+                self._claims.release(pod)
                 if self._recreates_victims and controller_of(pod.metadata) is not None:
                     self.put_pod(recreated(pod))
             self._volumes.reconcile()

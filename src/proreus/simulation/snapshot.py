@@ -33,7 +33,11 @@ from proreus.objects.storage import (
     SELECTED_NODE_ANNOTATION,
     STORAGE_CLASS_ANNOTATION,
 )
-from proreus.simulation.cluster_objects import READ_KINDS, ClusterObjects
+from proreus.simulation.cluster_objects import (
+    READ_KINDS,
+    ClusterObjects,
+    ResourceClaimTemplate,
+)
 from proreus.simulation.object_files import SnapshotInfo
 
 MIRROR_POD_ANNOTATION = "kubernetes.io/config.mirror"
@@ -135,6 +139,10 @@ def without_secrets(obj: Any, kept_annotations: frozenset[str] = KEPT_ANNOTATION
         obj = msgspec.structs.replace(obj, spec=class_spec)
     elif isinstance(obj, ResourceClaim):
         obj = _without_parameters(obj)
+    elif isinstance(obj, ResourceClaimTemplate):
+        made = _without_parameters(ResourceClaim(spec=obj.spec.spec))
+        template_spec = msgspec.structs.replace(obj.spec, spec=made.spec)
+        obj = msgspec.structs.replace(obj, spec=template_spec)
     return obj
 
 

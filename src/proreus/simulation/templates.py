@@ -100,9 +100,16 @@ class PodTemplate:
     """A pod of a file, to be created any number of times."""
 
     def __init__(
-        self, place: str, pod: JsonObject, replicas: int, owner: JsonObject | None
+        self,
+        place: str,
+        pod: JsonObject,
+        replicas: int,
+        owner: JsonObject | None,
+        claims: tuple[JsonObject, ...] = (),
     ) -> None:
+        """``claims``: templates of the claims that each pod gets (StatefulSet)."""
         self.place = place
+        self._claims = claims
         self.replicas = replicas
         self._pod = pod
         self._owner = owner
@@ -128,7 +135,29 @@ class PodTemplate:
         meta |= {"name": name or f"{self.name}-{number}", "namespace": self.namespace}
         if self._owner:
             meta["ownerReferences"] = [self._owner]
-        return {**self._pod, "metadata": meta}
+        if not self._claims:
+            return {**self._pod, "metadata": meta}
+        spec = self._pod["spec"]
+        volumes = [
+            {
+                "name": claim["metadata"]["name"],
+                "persistentVolumeClaim": {"claimName": self._claim_name(claim, meta["name"])},
+            }
+            for claim in self._claims
+        ]
+        spec = {**spec, "volumes": [*(spec.get("volumes") or ()), *volumes]}
+        return {**self._pod, "metadata": meta, "spec": spec}
+
+    def claims_of(self, pod_name: str) -> Iterator[JsonObject]:
+        """Yield the claims that a pod of this name gets."""
+        for claim in self._claims:
+            name = self._claim_name(claim, pod_name)
+            meta = {"name": name, "namespace": self.namespace, "uid": f"simulated/{name}"}
+            kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+            yield {**claim, **kind, "metadata": meta, "status": {"phase": "Pending"}}
+
+    def _claim_name(self, claim: JsonObject, pod_name: str) -> str:
+        return f"{claim['metadata']['name']}-{pod_name}"
 
 
 def read_templates(path: Path) -> tuple[list[PodTemplate], list[tuple[str, JsonObject]]]:
@@ -178,7 +207,13 @@ def _of_workload(place: str, obj: JsonObject) -> PodTemplate:
         "uid": f"simulated/{kind}/{namespace}/{name}",
         "controller": True,
     }
-    return PodTemplate(place, {**template, "metadata": inner}, replicas, owner)
+    claims = spec.get("volumeClaimTemplates") or ()
+    for number, claim in enumerate(claims):
+        field = f"{place}: spec.volumeClaimTemplates[{number}]"
+        if not isinstance(claim, dict) or not (claim.get("metadata") or {}).get("name"):
+            raise ConfigError(f"{field}.metadata.name: a name is required")
+    pod = {**template, "metadata": inner}
+    return PodTemplate(place, pod, replicas, owner, tuple(claims))
 
 
 # ---- nodes -------------------------------------------------------------------------------------

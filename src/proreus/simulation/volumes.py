@@ -30,7 +30,7 @@ from proreus.objects.storage import (
     PersistentVolumeStatus,
     VolumeNodeAffinity,
 )
-from proreus.objects.volume_claims import class_of_claim
+from proreus.objects.volume_claims import class_of_claim, is_volume_bound_to_claim
 from proreus.offline.api import InMemoryApi
 
 _replace = msgspec.structs.replace
@@ -71,13 +71,8 @@ class VolumeController:
                 self._bind(claim, volume)
 
     def _reserved_for(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        meta = claim.metadata
         for volume in self._api.store(PERSISTENT_VOLUMES).values():
-            reference = volume.spec.claim_ref
-            if reference is not None and (reference.namespace, reference.name) == (
-                meta.namespace,
-                meta.name,
-            ):
+            if is_volume_bound_to_claim(volume, claim):
                 return volume
         return None
 
