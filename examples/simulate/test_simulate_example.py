@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-
-from proreus.cli import main
 
 HERE = Path(__file__).parent
 COMMANDS = re.findall(r"^proreus (.*)$", (HERE / "README.md").read_text(), flags=re.MULTILINE)
@@ -22,11 +22,8 @@ SAID = (
 
 
 @pytest.mark.parametrize(("command", "said"), list(zip(COMMANDS, SAID, strict=True)))
-def test_a_command_of_the_readme(
-    command: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(HERE.parents[1])
-    with pytest.raises(SystemExit) as ended:
-        main(shlex.split(command))
-    assert ended.value.code == 0
-    assert said in capsys.readouterr().out
+def test_a_command_of_the_readme(command: str, said: str) -> None:
+    arguments = [sys.executable, "-m", "proreus", *shlex.split(command)]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=HERE.parents[1])
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout

@@ -58,6 +58,8 @@ class Scenario:
         self.notes: list[str] = []
         self.controllers = Controllers(self.objects)
         self._admission: Admission | None = None
+        if not before.of(NODES):
+            self.notes.append("the cluster has no nodes: is that file the right one?")
         if before.ignored:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(before.ignored.items()))
             self.notes.append(f"not read, since no scheduler does: {kinds}")

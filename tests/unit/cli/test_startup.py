@@ -19,6 +19,7 @@ _LATER = (
     "watchfiles",
     "proreus.bench",
     "proreus.sandbox",
+    "proreus.simulation",
     "proreus.testing",
 )
 """Modules that take long to import and that not every process needs, or not at once."""

@@ -330,3 +330,7 @@ def test_node_templates_that_are_none(tmp_path: Path) -> None:
         scenario.add_nodes(str(written(tmp_path, "pod", pod("web"))), 1)
     with pytest.raises(ConfigError, match="at least one node is needed"):
         scenario.add_nodes("node/n0", 0)
+
+
+def test_a_cluster_without_nodes_is_noted() -> None:
+    assert "no nodes" in Scenario(cluster(pod("web"))).notes[0]
