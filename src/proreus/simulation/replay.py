@@ -51,6 +51,7 @@ class UtilisationSample(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
     seconds: float
     nodes: int
+    empty_nodes: int
     pods: int
     waiting: int
     shares: dict[str, float]
@@ -240,6 +241,7 @@ class _Replay:
             UtilisationSample(
                 seconds=round(self._cluster.virtual_seconds, 3),
                 nodes=use.nodes,
+                empty_nodes=use.empty_nodes,
                 pods=use.pods,
                 waiting=len(self._arrived) - len(self._bound) - self._left_waiting,
                 shares={name: one.share for name, one in use.resources.items() if one.requested},

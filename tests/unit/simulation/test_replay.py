@@ -176,6 +176,7 @@ def test_samples_show_the_cluster_over_time(tmp_path: Path) -> None:
     samples = replayed(path).samples
     at = {round(one.seconds): one for one in samples}
     assert at[50].shares.get("cpu", 0) == 0
+    assert [at[second].empty_nodes for second in (50, 200)] == [1, 0]
     assert (at[200].shares["cpu"], at[200].waiting) == (0.5, 1)
     assert at[350].shares["cpu"] == 1.0
 

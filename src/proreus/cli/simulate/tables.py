@@ -101,7 +101,7 @@ def of_replays(names: list[str], results: list[ReplayResult]) -> Iterator[Printa
     add("pods that arrived", (f"{one.arrivals:,}" for one in results))
     found = (f"{one.scheduled:,}" for one in results)
     add("pods that got a node", found, f"{first.recorded.pods:,}")
-    add("… the recorded one", (f"{one.same_node:,}" for one in results))
+    add("… the recorded node", (f"{one.same_node:,}" for one in results))
     add("pods that departed", (f"{one.departures:,}" for one in results))
     add("pods preempted", (f"{len(one.result.victims):,}" for one in results))
     add("without a node at the end", (f"{len(one.result.unplaced):,}" for one in results))
@@ -109,6 +109,7 @@ def of_replays(names: list[str], results: list[ReplayResult]) -> Iterator[Printa
         waited = [_figure(getattr(one.replayed, field), "") for one in results]
         recorded = _figure(getattr(first.recorded, field), "")
         add(f"seconds waited, {field}", waited, recorded)
+    add("nodes without a pod, mean", (_figure(_mean_empty(one), "") for one in results))
     names_of = {name for one in results for sample in one.samples for name in sample.shares}
     for name in sorted(names_of):
         add(f"{name} requested, mean", (_share(_mean_share(one, name)) for one in results))
@@ -118,6 +119,10 @@ def of_replays(names: list[str], results: list[ReplayResult]) -> Iterator[Printa
         if one.result.unplaced:
             yield f"[bold]{escape(name)}[/]"
             yield _unplaced(one.result.unplaced)
+
+
+def _mean_empty(one: ReplayResult) -> float:
+    return sum(sample.empty_nodes for sample in one.samples) / max(len(one.samples), 1)
 
 
 def _mean_share(one: ReplayResult, name: str) -> float:
