@@ -28,7 +28,7 @@ Replace = Callable[[str], str]
 _TEXT_FIELDS = frozenset(
     {
         # names of objects, and references to them
-        *("name", "generateName", "namespace", "nodeName", "nominatedNodeName", "claimName"),
+        *("uid", "name", "generateName", "namespace", "nodeName", "nominatedNodeName", "claimName"),
         *("volumeName", "storageClassName", "volumeAttributesClassName", "priorityClassName"),
         *("resourceClaimName", "resourceClaimTemplateName", "podGroupName"),
         *("parentCompositePodGroupName", "persistentVolumeName", "containerName", "pool"),

@@ -120,7 +120,7 @@ def _texts(value: Any) -> list[str]:
         return [
             text
             for key, one in value.items()
-            if key != "uid" and key not in ("ports", "requests", "limits")
+            if key not in ("ports", "requests", "limits")
             for text in (key, *_texts(one))
         ]
     if isinstance(value, list | tuple):
