@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proreus.app.call_watchdog import CallLimits
+from proreus.client.early_lists import EarlyList
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import DEFAULT_VERSION
 from proreus.loading import PluginSources
@@ -55,6 +56,7 @@ class RunOptions:
     never. ``version`` is the reported git version without its v. ``plugin_endpoints``: addresses of
     plugins in processes of their own; ``plugin_slots``: names of plugins that may register later.
     ``shadow``: None without a candidate. ``record_arrivals``: the file to record in, "" for none.
+    ``early_lists``: by kind, lists that have been requested already.
     """
 
     config: str = ""
@@ -94,3 +96,4 @@ class RunOptions:
     delete_overcommitting_pods: bool = False
     shadow: ShadowOptions | None = None
     record_arrivals: str = ""
+    early_lists: Mapping[str, EarlyList] = field(default_factory=dict)

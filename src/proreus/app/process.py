@@ -1,18 +1,20 @@
 """The parts of a running scheduler, and the order in which they start and end.
 
-    start   watchdog, Events, reloading, server
-            informers synced ─► Lease ─► ticks, scheduling
+    start   watchdog, Events, reloading
+            informers synced ─► Lease ─► ticks, scheduling; server
             (with delayCacheUntilActive: Lease ─► informers)
     end     /readyz fails ─► no more pops ─► bindings end ─► Events written ─► fence closed ─►
             Lease released ─► server, and everything else at once
 
-The server starts while the informers fill, so that /healthz responds meanwhile. The Lease is
-released after the last write: until then no other process may lead (``winding_down``).
+The server starts with the scheduling, or after a second if that has to wait: its import would take
+longer than the first binding. The Lease is released after the last write: until then no other
+process may lead (``winding_down``).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Coroutine
 from importlib import import_module
@@ -58,6 +60,8 @@ log = logs.logger(__name__)
 
 _EVENTS_SECONDS = 3.0
 _RELEASE_SECONDS = 5.0
+_SERVER_WAITS_SECONDS = 1.0
+"""How long the server may wait for the scheduling to begin; nobody probes a container earlier."""
 
 
 class Process:
@@ -79,6 +83,7 @@ class Process:
         call_watchdog.release = self._give_up
         self.state = ProcessState(config)
         self.synced = asyncio.Event()
+        self._scheduling_began = asyncio.Event()
         self._metrics = metrics
         self._clients = clients
         self._clock = RealClock()
@@ -107,6 +112,7 @@ class Process:
             sent_whole,
             metrics,
             options.feature_gates.emulation_version,
+            options.early_lists,
         )
         self._informer_sync = InformerSync(self._stores)
         self._tasks = ProcessTasks()
@@ -186,8 +192,10 @@ class Process:
             self._tasks.cancel()
 
     async def _new_server(self) -> Server:
-        # The HTTP server and its X.509 library take 60 ms to import. In a thread, so that the first
-        # lists are requested meanwhile, and wait for the apiserver anyway.
+        # The HTTP server and its X.509 library take 60 ms to import; in a thread, so that pods are
+        # scheduled meanwhile.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._scheduling_began.wait(), _SERVER_WAITS_SECONDS)
         endpoints = await asyncio.to_thread(import_module, "proreus.app.endpoints")
         server: Server = endpoints.make_server(
             self._options,
@@ -239,6 +247,7 @@ class Process:
         if not warm:
             await self._fill_stores()
         self.state.leads = True
+        self._scheduling_began.set()
         self._tasks.start("ticks", self._tick())
         await self._scheduler.run()
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +15,7 @@ import click
 
 import proreus
 from proreus import gc_tuning
+from proreus.cli.early_start import request_lists
 from proreus.cli.go_flags import FlagError, GoCommand, ParsedFlags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
@@ -43,8 +45,9 @@ def _run(values: ParsedFlags) -> int:
         click.echo(version_text(raw=values["version"] == "raw"))
         return 0
     gc_tuning.collect_rarely_at_start()
+    early_lists = request_lists(values)
     _import_in_a_thread("aiohttp")
-    options = run_options(values)
+    options = replace(run_options(values), early_lists=early_lists)
 
     import uvloop
 

@@ -43,12 +43,10 @@ async def load(
     With neither, the service account of the pod we run in, then KUBERNETES_MASTER. Raises
     ``ConfigError`` with a one-sentence message.
     """
+    if plain := await load_plain(kubeconfig, master, context=context, environ=environ):
+        return plain
     if kubeconfig:
         return await _from_kubeconfig(kubeconfig, master, context, environ)
-    if master:
-        return _from_plain(PlainCredentials(master), environ)
-    if plain := plain_credentials.from_service_account(environ):
-        return _from_plain(plain, environ)
     from kubernetes.aio import config as kubernetes_config
 
     try:
@@ -61,6 +59,30 @@ async def load(
     if environ.get("KUBERNETES_MASTER"):
         return _from_plain(PlainCredentials(environ["KUBERNETES_MASTER"]), environ)
     raise ConfigError(NOT_CONFIGURED)
+
+
+async def load_plain(
+    kubeconfig: str = "",
+    master: str = "",
+    *,
+    context: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Credentials | None:
+    """Return what ``load`` returns if that needs no library, otherwise None.
+
+    Raises ``ConfigError`` as ``load`` does.
+    """
+    if kubeconfig:
+        # An empty part of the list is no path (client-go ignores it too).
+        paths = [path for path in kubeconfig.split(os.pathsep) if path]
+        plain = plain_credentials.from_kubeconfig(paths[0], context) if len(paths) == 1 else None
+    elif master:
+        plain, master = PlainCredentials(master), ""
+    else:
+        plain = plain_credentials.from_service_account(environ)
+    if plain is None:
+        return None
+    return await _first_fetched(_from_plain(plain, environ, master), kubeconfig)
 
 
 def _checked_server(server: str) -> str:
@@ -142,8 +164,6 @@ async def _from_kubeconfig(
     paths = [path for path in kubeconfig.split(os.pathsep) if path]
     if not any(map(os.path.exists, map(os.path.expanduser, paths))):
         raise ConfigError(f"kubeconfig: no such file: {kubeconfig}")
-    if len(paths) == 1 and (plain := plain_credentials.from_kubeconfig(paths[0], context)):
-        return await _first_fetched(_from_plain(plain, environ, master), kubeconfig)
     from kubernetes.aio import config as kubernetes_config
 
     configuration = _empty_configuration()

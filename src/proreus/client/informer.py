@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
 from proreus.client.connectivity import Connectivity
+from proreus.client.early_lists import EarlyList
 from proreus.client.history_check import is_older
 from proreus.client.list_watch import ListWatch
 from proreus.client.object_faults import ObjectFaults
@@ -80,6 +81,7 @@ class Informer(Generic[T]):
         connectivity: Connectivity | None = None,
         metrics: SchedulerMetrics | None = None,
         rng: random.Random | None = None,
+        early_list: EarlyList | None = None,
     ) -> None:
         self.resource = resource
         self.store: dict[str, T] = {}
@@ -102,6 +104,7 @@ class Informer(Generic[T]):
             connectivity=connectivity,
             faults=self.faults,
             rng=rng,
+            early_list=early_list,
         )
 
     def add_handler(self, handler: ResourceEventHandler[T], *, first: bool = False) -> None:

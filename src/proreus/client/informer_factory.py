@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from proreus.client.connectivity import Connectivity
+from proreus.client.early_lists import NON_TERMINAL_PODS, EarlyList
 from proreus.client.informer import Informer, InformerGroup, ResourceEventHandler
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError
@@ -23,9 +24,6 @@ T = TypeVar("T", bound=ApiObject)
 _DIGITS_OF_VERSION = 15
 """As many as a float holds exactly."""
 
-NON_TERMINAL_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-"""Terminated pods hold no resources: kube-scheduler's pod informer leaves them out too."""
-
 
 class InformerFactory:
     """Informers by kind, created on first use."""
@@ -37,10 +35,12 @@ class InformerFactory:
         types: Mapping[str, type] | None = None,
         metrics: SchedulerMetrics | None = None,
         kubernetes_version: KubernetesVersion = DEFAULT_VERSION,
+        early_lists: Mapping[str, EarlyList] | None = None,
     ) -> None:
         """``types``: by kind, the type to decode objects into instead of the resource's own.
 
-        ``kubernetes_version``: decides which API version of a kind is watched.
+        ``kubernetes_version``: decides which API version of a kind is watched. ``early_lists``: by
+        kind, lists that have been requested already.
         """
         self._kubernetes_version = kubernetes_version
         self.group = InformerGroup()
@@ -49,6 +49,7 @@ class InformerFactory:
         self._connectivity = Connectivity()
         self._types = types or {}
         self._metrics = metrics
+        self._early_lists = early_lists or {}
         if metrics is not None:
             metrics.informer_queued_items.set_function(self._queued_events)
             metrics.informer_store_resource_version.set_function(self._store_versions)
@@ -87,6 +88,7 @@ class InformerFactory:
                 on_error=self._on_error,
                 connectivity=self._connectivity,
                 metrics=self._metrics,
+                early_list=self._early_lists.get(resource.kind),
             )
             # As in kube-scheduler, informers of custom resources are not measured.
             if self._metrics is not None and resource.kind in BY_KIND:

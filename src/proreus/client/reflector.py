@@ -22,6 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from proreus.client.backoff import Backoff
 from proreus.client.connectivity import Connectivity, is_outage
+from proreus.client.early_lists import EarlyList
 from proreus.client.history_check import HistoryCheck
 from proreus.client.list_watch import ListWatch
 from proreus.client.object_faults import ObjectFaults
@@ -103,7 +104,7 @@ class Reflector(Generic[T]):
 
     ``on_error(resource, error)`` is called for every failed list or watch; ``connectivity`` is
     shared by the reflectors of one apiserver, and ``faults`` records single objects that cannot be
-    decoded.
+    decoded. ``early_list``: the first list, if it has been requested already.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Reflector(Generic[T]):
         connectivity: Connectivity | None = None,
         faults: ObjectFaults | None = None,
         rng: random.Random | None = None,
+        early_list: EarlyList | None = None,
     ) -> None:
         resource = list_watch.resource
         self._list_watch = list_watch
@@ -131,6 +133,7 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(*self._options.backoff_seconds, rng=self._rng)
         self._streams_lists = self._options.watch_list
         self._path = list_watch.path
+        self._early_list = early_list
         faults = faults or ObjectFaults(resource.plural)
         self._events = EventDecoder(resource.type, faults)
         self._lists = ListDecoder(resource.type, faults)
@@ -241,6 +244,10 @@ class Reflector(Generic[T]):
 
     async def _list_and_watch(self) -> None:
         """List into the store, then watch from that version until the stream ends."""
+        if early := await self._take_early_list():
+            self._sync_with(early)
+            await self._watch()
+            return
         if self._streams_lists:
             refusal = await self._stream_list_and_watch()
             if not refusal:
@@ -321,6 +328,15 @@ class Reflector(Generic[T]):
                 if batch.initial_events_end:
                     version = batch.resource_version
                     return Page.of(ListMeta(resource_version=version), found.values())
+
+    async def _take_early_list(self) -> Page[T] | None:
+        """Return the list that was requested before this reflector ran, the first time only."""
+        early, self._early_list = self._early_list, None
+        if early is None or (body := await early.take()) is None:
+            return None
+        page = await self._lists.page(body)
+        # Without a limit all is one page, unless a proxy has a mind of its own.
+        return None if page.metadata.continue_ else page
 
     async def _list(self, page_size: int) -> Page[T]:
         """List all pages and return them as one; ``page_size`` 0 lists without pagination."""

@@ -1,0 +1,129 @@
+"""Lists that are requested before the scheduler is imported, and handed to the reflector."""
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from proreus.client import early_lists
+from proreus.client.credentials import Credentials
+from proreus.client.early_lists import EarlyList, request_early_lists
+from proreus.client.informer import Informer
+from proreus.client.informer_factory import InformerFactory
+from proreus.client.session import ApiClient
+from proreus.objects.kinds import NODES, PODS
+
+
+async def fetched(server, **more):
+    async def authorization(_):
+        return "Bearer secret"
+
+    credentials = Credentials(server.url, fetch=authorization, **more)
+    await credentials.fetch_authorization()
+    return credentials
+
+
+async def until(condition):
+    """Wait until something holds."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        await asyncio.sleep(0.01)
+
+
+async def test_the_informer_takes_the_early_list_and_watches_from_its_version(server, wire):
+    async def script(call):
+        if "watch" in call.query:
+            await call.begin_stream()
+            await call.events(wire.event("ADDED", wire.pod("late", 8)))
+            await asyncio.Event().wait()
+        elif call.path == PODS.path():
+            await call.answer(200, wire.pod_list(wire.pod("a"), version=7))
+        else:
+            await call.answer(404, wire.status(404, "NotFound"))
+
+    server.script = script
+    credentials = await fetched(server)
+    early = request_early_lists(credentials)
+    assert list(early) == ["Node", "Pod"]
+    await until(lambda: len(server.calls) == 2)
+
+    async with ApiClient(credentials) as client:
+        factory = InformerFactory(client, lambda *_: None, early_lists=early)
+        store = factory.store(PODS)
+        running = asyncio.create_task(factory.group.run())
+        await until(lambda: len(store) == 2)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert list(store) == ["default/a", "default/late"]
+    [listed, watched] = server.seen("GET", PODS.path())
+    assert listed.query == {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+    assert listed.headers["authorization"] == "bearer secret"
+    assert watched.query["resourceVersion"] == "7"
+    assert watched.query["fieldSelector"] == listed.query["fieldSelector"]
+
+
+@pytest.mark.parametrize("answer", ["refused", "cut", "large", "page", "no list"])
+async def test_without_a_usable_early_list_the_informer_lists(server, wire, monkeypatch, answer):
+    lists = 0
+
+    async def script(call):
+        nonlocal lists
+        if "watch" in call.query:
+            if "sendInitialEvents" in call.query:
+                return await call.refuse(400, "BadRequest")
+            await call.begin_stream()
+            return await asyncio.Event().wait()
+        lists += 1
+        if lists == 1 and answer == "refused":
+            return await call.refuse(401, "Unauthorized")
+        if lists == 1 and answer == "cut":
+            return call.cut()
+        if lists == 1 and answer == "no list":
+            return await call.answer(200, b"<html></html>")
+        token = "more" if lists == 1 and answer == "page" else ""
+        return await call.answer(200, wire.pod_list(wire.pod("a"), version=7, token=token))
+
+    server.script = script
+    if answer == "large":
+        monkeypatch.setattr(early_lists, "_MOST_BYTES", 20)
+    credentials = await fetched(server)
+    early = EarlyList(credentials, PODS.path())
+
+    async with ApiClient(credentials) as client:
+        informer = Informer(client, PODS, early_list=early, rng=random.Random(1))
+        running = asyncio.create_task(informer.run())
+        await asyncio.wait_for(informer.synced.wait(), 10)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert list(informer.store) == ["default/a"]
+    assert lists == 2
+
+
+async def test_a_body_is_taken_once_and_not_waited_for_for_ever(server, monkeypatch):
+    async def script(call):
+        await (call.answer(200, b"{}") if server.calls[1:] else asyncio.Event().wait())
+
+    server.script = script
+    monkeypatch.setattr(early_lists, "_TIMEOUT_SECONDS", 0.2)
+    credentials = await fetched(server)
+    assert await EarlyList(credentials, "/silent").take() is None
+    early = EarlyList(credentials, "/quick")
+    assert await early.take() == b"{}"
+    assert await early.take() is None
+
+
+async def test_what_only_the_session_can_do_is_left_to_it(server):
+    for credentials in (
+        await fetched(server, proxy="http://127.0.0.1:1"),
+        await fetched(server, tls_server_name="kubernetes"),
+        Credentials("http://me:secret@127.0.0.1:1"),
+    ):
+        assert request_early_lists(credentials) == {}
+    assert server.calls == []
+
+
+def test_the_paths_are_those_of_the_informers():
+    assert early_lists._PATHS["Node"] == NODES.path()
+    assert early_lists._PATHS["Pod"].partition("?")[0] == PODS.path()
