@@ -57,7 +57,7 @@ def test_a_leader_that_was_stopped_binds_nothing(
         config["clientConnection"] |= {"qps": 40, "burst": 10}
     nodes = [objects.node(index) for index in range(40)]
     plane.client.create_all(objects.NODES, nodes)
-    instances = start_instances(run_scheduler, configs, pod_groups.flags_of(), {})
+    instances = start_instances(run_scheduler, configs, pod_groups.flags_of(), {}, folder)
     eventually(30, "a leader", lambda: record.holder)
     leader = instances[str(record.holder)]
     [standby] = [one for one in instances.values() if one is not leader]

@@ -79,7 +79,9 @@ class Stage:
         create_cluster(plane.client)
         self.observer.start()
         self.controllers.start()
-        [self.instance] = start_instances(run, {"one": config}, pod_groups.flags_of(), {}).values()
+        [self.instance] = start_instances(
+            run, {"one": config}, pod_groups.flags_of(), {}, folder
+        ).values()
 
     def fill(self) -> None:
         """Fill the contended nodes, so that a preemptor has to evict."""

@@ -34,6 +34,10 @@ APISERVER_FLAGS = [*pod_groups.flags_of(), *pod_groups.APISERVER_FLAGS]
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 """Debian's package libfaketime."""
 
+_SHARED_MEMORY = Path("/dev/shm")
+_START_SECONDS = 120
+"""On a machine that does other things as well, libfaketime makes a start several times as long."""
+
 
 def scheduler_configuration(
     plane: ControlPlane, folder: Path, name: str, server: str, extender: Json, plugin: str
@@ -67,6 +71,7 @@ class Instance:
         if self.process.running:
             return
         if self._start_at is None:
+            remove_files_of_faketime()
             self.exits[self.process.wait(1)] += 1
             self.suspended = False
             self._start_at = now + 0.3
@@ -119,19 +124,43 @@ def faketime(folder: Path) -> tuple[Path, dict[str, str]]:
         "FAKETIME_CACHE_DURATION": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "DONT_FAKE_MONOTONIC": "1",  # its name in older versions
+        # times of files as they are: a start asks for thousands
+        "NO_FAKE_STAT": "1",
     }
 
 
+def remove_files_of_faketime() -> None:
+    """Remove what libfaketime keeps in shared memory for processes that were killed.
+
+    Each has a semaphore by its process id. One that was killed while it held it leaves it locked,
+    and the next process with that id would wait for it for ever.
+    """
+    for file in _SHARED_MEMORY.glob("*faketime_s*_*"):
+        number = file.name.rpartition("_")[2]
+        if number.isdecimal() and not Path("/proc", number).exists():
+            file.unlink(missing_ok=True)
+
+
 def start_instances(
-    run: RunScheduler, configs: dict[str, Json], flags: list[str], clock: dict[str, str]
+    run: RunScheduler,
+    configs: dict[str, Json],
+    flags: list[str],
+    clock: dict[str, str],
+    folder: Path,
 ) -> dict[str, Instance]:
-    """Start them and wait until all are ready; the second one has the clock that can be moved."""
+    """Start them and wait until all are ready; the second one has the clock that can be moved.
+
+    ``folder``: for Python's bytecode.
+    """
+    remove_files_of_faketime()
+    # as in an image: otherwise each start compiles all modules again
+    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
     made = {}
     for number, (name, config) in enumerate(configs.items()):
-        environment = clock if number == 1 else {}
+        environment = {**compiled, **(clock if number == 1 else {})}
         process = run(config, flags=flags, environment=environment, ready=False)
         made[name] = Instance(name, process)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + _START_SECONDS
     for each in made.values():
         while not each.ready:
             assert time.monotonic() < deadline, f"not ready\n{each.process.log_tail()}"

@@ -23,6 +23,7 @@ from fault_run.instances import (
     LEASE_SECONDS,
     Instance,
     faketime,
+    remove_files_of_faketime,
     scheduler_configuration,
     start_instances,
 )
@@ -183,9 +184,10 @@ class FaultRun:
             )
             for name in ("a", "b")
         }
+        cleanup.callback(remove_files_of_faketime)
         offset, clock = faketime(self._folder)
         clock = clock if self._kind == "proreus" else {}  # Go does not use the C library
-        self._instances = start_instances(self._run_scheduler, configs, flags, clock)
+        self._instances = start_instances(self._run_scheduler, configs, flags, clock, self._folder)
         processes = ProcessFaults(
             self._rng,
             plane,
