@@ -82,7 +82,8 @@ class BindingCycle:
                 self._fail(schedule_result, failure)
         finally:
             self._running.dec()
-            self._under_way.pop(pod.uid, None)
+            if self._under_way.get(pod.uid) is schedule_result:
+                del self._under_way[pod.uid]
 
     def is_under_way(self, uid: str) -> bool:
         """Return whether a pod's binding cycle has not ended."""
@@ -224,7 +225,10 @@ class BindingCycle:
                 cancellation,
             )
         finally:
-            del self._in_pre_bind[pod.uid]
+            # A restored etcd, or a watch that jumps back, may show the pod as deleted and created
+            # again under the same UID: then a second cycle has begun, and the entry is its own.
+            if self._in_pre_bind.get(pod.uid) is cancellation:
+                del self._in_pre_bind[pod.uid]
             attempt.profile.observe_point("PreBind", code_of(status), perf_counter() - started)
         return None if status is None else Failure(status)
 

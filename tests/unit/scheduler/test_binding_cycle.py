@@ -279,6 +279,21 @@ async def test_once_bound_it_is_too_late(kit) -> None:
     assert not slow.handle.cancel_binding("uid-of-default-p", "too late")
 
 
+async def test_a_pod_that_is_created_again_under_its_uid_has_a_cycle_of_its_own(kit) -> None:
+    slow = Slow(kit)
+    world = kit.World(slow.plugin)
+    world.add_node("n0")
+    world.add_pod()
+    await world.attempt()
+    world.remove_pod()  # by a watch that jumped back
+    world.add_pod()
+    await world.attempt()
+    slow.go_on.set()
+    await world.settle()
+    assert world.pod().spec.node_name == "n0"
+    world.validate()
+
+
 # ---- what is under way ---------------------------------------------------------------------------
 
 
