@@ -54,6 +54,12 @@ class AttemptBudget:
             self.exceeded = True
             raise BudgetExceeded(plugin, point, self.used + now - self._since, self.seconds)
 
+    def seconds_used(self) -> float:
+        """Return the seconds that the attempt has computed; it stands still while it waits."""
+        if self._deadline == _NEVER:
+            return self.used
+        return self.used + self._stopwatch() - self._since
+
     def allow(self, seconds: float) -> None:
         """Extend the budget by ``seconds``."""
         self.seconds += seconds

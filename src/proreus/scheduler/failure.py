@@ -163,7 +163,8 @@ def _note_cost(attempt: Attempt) -> None:
     queued, budget = attempt.queued, attempt.state.budget
     if budget is None:
         return
-    queued.cost_seconds = budget.used if budget.used >= NOTICED_SECONDS else 0.0
+    noticed = budget.exceeded or budget.used >= NOTICED_SECONDS
+    queued.cost_seconds = budget.used if noticed else 0.0
     queued.consecutive_overruns = queued.consecutive_overruns + 1 if budget.exceeded else 0
 
 

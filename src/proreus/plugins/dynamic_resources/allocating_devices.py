@@ -187,10 +187,12 @@ class AllocatingDevices:
             self._release_counters(device[0], kind)
 
     def _remove_share(self, device: DevicePosition, consumed: Mapping[str, int]) -> None:
-        now = self._allocating_capacity[device]
+        self._shares[device] -= 1
+        # Up to 1.36 it is gone with the first share that leaves no capacity behind.
+        if (now := self._allocating_capacity.get(device)) is None:
+            return
         for name, amount in consumed.items():
             now[name] -= amount
-        self._shares[device] -= 1
         # An entry of zeros would read as capacity in use, and counters would not be checked; it did
         # so up to 1.36, where another share without capacity was left.
         in_use = self._shares[device] > 0 and not self._leaks_counters

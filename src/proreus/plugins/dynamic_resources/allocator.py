@@ -10,10 +10,12 @@ the scan goes on behind it: d2 is placed, then d3, and the solution is d2 and d3
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from proreus.errors import BudgetExceeded
 from proreus.objects.resource_claims import ALLOCATION_RESULTS_MAX_SIZE
 from proreus.plugins.dynamic_resources.allocating_devices import (
     AllocatingDevices,
@@ -62,6 +64,20 @@ class NoSolution:
 AllocatorResult = Solution | NoSolution | AllocationError
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a search was suspended: all that comes before in its order has been tried.
+
+    ``devices``: those that were placed, in their order, and the one that was looked at; empty if
+    the search had not begun. ``choices``: as in ``Solution``. ``slices``: how often it was
+    suspended.
+    """
+
+    devices: tuple[DevicePosition, ...]
+    choices: tuple[tuple[int, ...], ...]
+    slices: int
+
+
 class _Progress(Enum):
     DONE = 1
     FAILED = 2
@@ -74,18 +90,36 @@ def allocate(
     availability: DeviceAvailability,
     features: Features,
     deadline_exceeded: Callable[[], bool],
+    checkpoints: dict[int, Checkpoint],
 ) -> AllocatorResult:
-    """Search for devices; raises ``AllocationTimeout``.
+    """Search for devices; raises ``AllocationTimeout`` and ``BudgetExceeded``.
 
-    ``deadline_exceeded`` is called every few hundred steps, and before selectors are evaluated.
+    ``deadline_exceeded`` is called every few hundred steps, and before selectors are evaluated. If
+    it raises ``BudgetExceeded``, ``checkpoints`` gets, by the availability's number, where the next
+    search with the same arguments goes on.
     """
     if prepared.allocation_error is not None:
         return prepared.allocation_error
+    checkpoint = checkpoints.pop(availability.number, None)
+    search = _Search(prepared, availability, features, deadline_exceeded, checkpoint)
     try:
-        return _Search(prepared, availability, features, deadline_exceeded).run()
+        return search.run()
     except AllocationError as allocation_error:
         # An error is a result like the others: it is as true of the next pod with these claims.
         return allocation_error
+    except BudgetExceeded:
+        if can_resume(availability, features):
+            checkpoints[availability.number] = search.checkpoint()
+        raise
+
+
+def can_resume(availability: DeviceAvailability, features: Features) -> bool:
+    """Return whether a search may go on where it was suspended."""
+    # Where counters leak (see ``AllocatingDevices.allocate``), the devices that were refused before
+    # decide about those that come, so the search has to be repeated from its beginning.
+    return features.allocator_of_1_37 or not any(
+        device.kind.consumes for view in availability.views for device in view.devices
+    )
 
 
 class _Search:
@@ -97,6 +131,7 @@ class _Search:
         availability: DeviceAvailability,
         features: Features,
         deadline_exceeded: Callable[[], bool],
+        checkpoint: Checkpoint | None,
     ) -> None:
         self._prepared = prepared
         self._availability = availability
@@ -107,13 +142,27 @@ class _Search:
         self._all_devices: dict[int, list[DevicePosition]] = {}
         self._choices = [[0] * len(claim.requests) for claim in prepared.claims]
         self._allocating = AllocatingDevices(prepared, availability, features, self._check_deadline)
+        self._checkpoint = checkpoint
+        self._to_replay = deque(checkpoint.devices if checkpoint is not None else ())
+        self._looked_at: DevicePosition | None = None
+
+    def checkpoint(self) -> Checkpoint:
+        """Return where this search has been suspended."""
+        before = self._checkpoint or Checkpoint((), (), 0)
+        slices = before.slices + 1
+        # Not yet where the search before this one was suspended.
+        if self._looked_at is None or self._to_replay:
+            return replace(before, slices=slices)
+        placed = [(one.pool, one.device) for all in self._allocating.assignments for one in all]
+        choices = tuple(map(tuple, self._choices))
+        return Checkpoint((*placed, self._looked_at), choices, slices)
 
     def run(self) -> AllocatorResult:
         # Requests are validated before devices are counted: an error ends the whole attempt
         # upstream, and must do so here although the claim could be refused without looking.
         self._collect()
         taken = [state.taken for state in self._availability.states]
-        infeasible = too_few_matching_devices(
+        infeasible = not self._to_replay and too_few_matching_devices(
             self._prepared, self._views, taken, self._check_deadline
         )
         if not infeasible and self._allocate_claim(0) is _Progress.DONE:
@@ -226,8 +275,13 @@ class _Search:
             return _Progress.FAILED if step is _Progress.TOO_MANY else step
         if not self._prepared.claims[claim].prioritized[request]:
             return self._allocate_devices(claim, request, requests[request][0], 0, (0, 0))
-        too_many = True
-        for choice, one in enumerate(requests[request]):
+        first = 0
+        if self._to_replay and self._checkpoint is not None:
+            first = self._checkpoint.choices[claim][request]
+        # Of alternatives that were tried before a suspension it is not known whether they needed
+        # too many devices; to say no costs time only.
+        too_many = not first
+        for choice, one in enumerate(requests[request][first:], first):
             # Everything behind this request is searched anew for each alternative (KEP-4816): the
             # second one is taken only if the first leaves no solution for later requests, too.
             self._choices[claim][request] = choice
@@ -243,7 +297,7 @@ class _Search:
         self, claim: int, request: int, one: Alternative, number: int, start: DevicePosition
     ) -> _Progress:
         """Place the devices of a request from its ``number``-th on, scanning from ``start`` on."""
-        self._step()
+        self._steps += 1
         count = self._count(one)
         # All of no devices is not enough: a pod for all GPUs does not fit on a node without any.
         if one.all_devices and not count:
@@ -259,6 +313,8 @@ class _Search:
         if one.all_devices:
             # There is one way only to give all devices, so a refusal is final for the request.
             device = self._all_devices[id(one)][number]
+            if self._to_replay:
+                self._to_replay.popleft()
             if not self._allocating.allocate(claim, one, device):
                 return _Progress.FAILED
             step = self._allocate_devices(claim, request, one, number + 1, start)
@@ -271,7 +327,7 @@ class _Search:
         self, claim: int, request: int, one: Alternative, number: int, start: DevicePosition
     ) -> _Progress:
         """Try the devices from ``start`` on for a request, in the order of pools and slices."""
-        first_pool, first_device = start
+        first_pool, first_device = self._to_replay.popleft() if self._to_replay else start
         for pool in range(first_pool, len(self._views)):
             view = self._views[pool]
             # A pool that is half written, or contradicts itself, is passed over without an error:
@@ -281,10 +337,14 @@ class _Search:
             devices = view.devices
             for place in range(first_device if pool == first_pool else 0, len(devices)):
                 device = pool, place
-                if not self._is_allocatable(claim, one, device, devices[place]):
-                    continue
-                if not self._allocating.allocate(claim, one, device):
-                    continue
+                try:
+                    if not self._is_allocatable(claim, one, device, devices[place]):
+                        continue
+                    if not self._allocating.allocate(claim, one, device):
+                        continue
+                except BudgetExceeded:
+                    self._looked_at = device
+                    raise
                 # The next device of this request lies behind this one: combinations are tried, not
                 # permutations, of which two devices in either order would be the same solution.
                 step = self._allocate_devices(claim, request, one, number + 1, (pool, place + 1))

@@ -8,7 +8,7 @@ and keeps the results of searches for all pods whose claims have equal specs.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,9 +32,11 @@ from proreus.objects.resource_claims import RESOURCE_CLAIMS, AllocationResult, R
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices
 from proreus.plugins.dynamic_resources.allocator import (
     AllocatorResult,
+    Checkpoint,
     NoSolution,
     Solution,
     allocate,
+    can_resume,
 )
 from proreus.plugins.dynamic_resources.availability_index import (
     AvailabilityIndex,
@@ -51,6 +53,7 @@ from proreus.plugins.dynamic_resources.prepared_claims import (
     claims_key,
     prepare_claims,
 )
+from proreus.plugins.dynamic_resources.search_time import SearchTime
 from proreus.plugins.dynamic_resources.taint_rules import TaintRules
 from proreus.plugins.extended_resources import ExtendedResourceClasses
 
@@ -65,10 +68,11 @@ class AllocationCache:
     """The results of the search for one ``PreparedClaims``, by number of ``DeviceAvailability``.
 
     ``outcome`` and ``score`` are columns indexed by that number, so that the result for all nodes
-    is ``outcome[numbers]``. They may be longer than there are availabilities.
+    is ``outcome[numbers]``. They may be longer than there are availabilities. ``checkpoints`` are
+    those of suspended searches, by the same number.
     """
 
-    __slots__ = ("epoch", "outcome", "prepared", "results", "score")
+    __slots__ = ("checkpoints", "epoch", "outcome", "prepared", "results", "score")
 
     def __init__(self, prepared: PreparedClaims) -> None:
         self.prepared = prepared
@@ -78,6 +82,7 @@ class AllocationCache:
         """Forget all results: in a new epoch, numbers have other meanings."""
         self.epoch = epoch
         self.results: dict[int, AllocatorResult] = {}
+        self.checkpoints: dict[int, Checkpoint] = {}
         self.outcome: IntArray = np.full(64, UNKNOWN, dtype=np.int64)
         self.score: IntArray = np.zeros(64, dtype=np.int64)
 
@@ -247,11 +252,11 @@ class DRAManager:
         self,
         allocation_cache: AllocationCache,
         numbers: IntArray,
-        deadline_exceeded: Callable[[], bool],
+        search_time: SearchTime,
     ) -> IntArray:
         """Return the outcome for each availability number, searching for those without a result.
 
-        Same shape as ``numbers``. Raises ``AllocationTimeout``; results found so far are kept.
+        Same shape as ``numbers``. Raises as ``result`` does; results found so far are kept.
         """
         self._bring_up_to_date(allocation_cache)
         outcome: IntArray = allocation_cache.outcome[numbers]
@@ -259,9 +264,7 @@ class DRAManager:
         # One search for each number, however many nodes have it: usually one or two of thousands.
         if len(new):
             for number in np.unique(new).tolist():
-                self.result(
-                    allocation_cache, self.availability_index.all[number], deadline_exceeded
-                )
+                self.result(allocation_cache, self.availability_index.all[number], search_time)
             outcome = allocation_cache.outcome[numbers]
         return outcome
 
@@ -269,15 +272,29 @@ class DRAManager:
         self,
         allocation_cache: AllocationCache,
         availability: DeviceAvailability,
-        deadline_exceeded: Callable[[], bool],
+        search_time: SearchTime,
     ) -> AllocatorResult:
-        """Return the result of the search for one availability; raises ``AllocationTimeout``."""
+        """Return the result of the search for one availability.
+
+        Raises ``AllocationTimeout``, and ``BudgetExceeded`` where the next call may go on.
+        """
         self._bring_up_to_date(allocation_cache)
         result = allocation_cache.results.get(availability.number)
         if result is None:
-            result = allocate(
-                allocation_cache.prepared, availability, self.features, deadline_exceeded
+            checkpoints = allocation_cache.checkpoints
+            suspended = checkpoints.get(availability.number)
+            search_time.begin(
+                suspended.slices if suspended is not None else 0,
+                can_resume(availability, self.features),
             )
+            result = allocate(
+                allocation_cache.prepared,
+                availability,
+                self.features,
+                search_time.exceeded,
+                checkpoints,
+            )
+            search_time.end()
             allocation_cache.put(availability.number, result)
         return result
 

@@ -48,6 +48,7 @@ from proreus.plugins.dynamic_resources.node_allocatable_filter import NodeAlloca
 from proreus.plugins.dynamic_resources.node_allocatable_mappings import NodeAllocatableFilterOf136
 from proreus.plugins.dynamic_resources.node_matching import matching_nodes
 from proreus.plugins.dynamic_resources.prepared_claims import AllocationError
+from proreus.plugins.dynamic_resources.search_time import SearchTime
 from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
 from proreus.plugins.extended_resources import may_be_dra_backed
 
@@ -65,7 +66,7 @@ _EXTENDED_CLAIM_LEFT_OVER = Status.unresolvable(EXTENDED_CLAIM_LEFT_OVER)
 class ClaimFilter:
     """Filters and scores the nodes of tables for one pod.
 
-    ``nodes``: the whole table. ``deadline``: returns a check of the time for one node.
+    ``nodes``: the whole table. ``search_time``: returns the time for the searches of one call.
     """
 
     def __init__(
@@ -74,13 +75,13 @@ class ClaimFilter:
         state_data: StateData,
         pod: PodInfo,
         nodes: NodeTable,
-        deadline: Callable[[], Callable[[], bool]],
+        search_time: Callable[[], SearchTime],
     ) -> None:
         self._manager = manager
         self._state_data = state_data
         self._pod = pod
         self._nodes = nodes
-        self._deadline = deadline
+        self._search_time = search_time
         features = manager.features
         by_version = (
             NodeAllocatableFilter
@@ -157,7 +158,7 @@ class ClaimFilter:
         # All searches together within the time for one node: then none of them took longer, and the
         # usual case reads the clock for one deadline only.
         try:
-            outcome = self._manager.outcomes_for(allocation_cache, numbers, self._deadline())
+            outcome = self._manager.outcomes_for(allocation_cache, numbers, self._search_time())
         except AllocationTimeout:
             outcome = self._allocate_one_by_one(nodes, allocation_cache, numbers, rows, verdicts)
         if self._node_allocatable is not None:
@@ -195,7 +196,9 @@ class ClaimFilter:
         late: set[int] = set()
         for number in np.unique(numbers).tolist():
             try:
-                self._manager.outcomes_for(allocation_cache, np.array([number]), self._deadline())
+                self._manager.outcomes_for(
+                    allocation_cache, np.array([number]), self._search_time()
+                )
             except AllocationTimeout:
                 late.add(number)
                 break  # one Error is enough to end the attempt
@@ -312,7 +315,7 @@ class ClaimFilter:
         availability = self._manager.availability_index.of_node(self._nodes, name)
         assert isinstance(availability, DeviceAvailability)
         return to_allocate, self._manager.result(
-            to_allocate.allocation_cache, availability, self._deadline()
+            to_allocate.allocation_cache, availability, self._search_time()
         )
 
     def scores(self, nodes: NodeTable) -> IntArray | int:
@@ -329,7 +332,7 @@ class ClaimFilter:
             numbers = self._manager.availability_index.column(self._nodes, nodes)
             if rows is not None:
                 numbers = numbers[rows]
-            self._manager.outcomes_for(to_allocate.allocation_cache, numbers, self._deadline())
+            self._manager.outcomes_for(to_allocate.allocation_cache, numbers, self._search_time())
             found = to_allocate.allocation_cache.score[numbers]
             if rows is None:
                 scores += found

@@ -69,6 +69,7 @@ from proreus.plugins.dynamic_resources.node_allocatable import as_assumed
 from proreus.plugins.dynamic_resources.pod_group_claims import RELEASED, PodGroupClaims
 from proreus.plugins.dynamic_resources.pre_filtering import inspect_claims
 from proreus.plugins.dynamic_resources.results import allocations
+from proreus.plugins.dynamic_resources.search_time import SearchTime
 from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
 from proreus.plugins.extended_resources import may_be_dra_backed
 
@@ -144,24 +145,11 @@ class DynamicResources(
         return tuple(sorted(filter(may_be_dra_backed, found))) if found else ()
 
     def _claim_filter(self, state_data: StateData, pod: PodInfo, state: CycleState) -> ClaimFilter:
-        deadline = partial(self._deadline, state)
-        return ClaimFilter(self.manager, state_data, pod, self.handle.nodes, deadline)
+        search_time = partial(self._search_time, state)
+        return ClaimFilter(self.manager, state_data, pod, self.handle.nodes, search_time)
 
-    def _deadline(self, state: CycleState) -> Callable[[], bool]:
-        """Return a function that returns whether ``filterTimeout`` for one node is over.
-
-        The function raises ``BudgetExceeded`` if the time budget of the whole attempt is spent.
-        """
-        timed_out = self._timer()
-        if state.budget is None:
-            return timed_out
-        check = partial(state.budget.check, self.name, "Filter")
-
-        def deadline_exceeded() -> bool:
-            check()
-            return timed_out()
-
-        return deadline_exceeded
+    def _search_time(self, state: CycleState) -> SearchTime:
+        return SearchTime(state.budget, self.name, self._timer())
 
     def _timer(self) -> Callable[[], bool]:
         """Return a function that returns whether ``filterTimeout`` is over."""

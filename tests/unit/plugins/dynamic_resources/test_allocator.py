@@ -444,6 +444,15 @@ def test_the_search_ends_when_its_time_is_over(one: Any) -> None:
     assert one.filter(one.pod("x")) == {"n1": "!node n1: timed out trying to allocate devices"}
 
 
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+def test_several_shares_of_a_device_are_given_back(cluster: Any, version: str) -> None:
+    shared = cluster("n1", kubernetes_version=version)
+    shared.device_class()
+    shared.slice(shared.device("d", allowMultipleAllocations=True))
+    shared.claim("x", shared.request("a"), shared.request("b"), shared.request("c", cel="false"))
+    assert shared.filter(shared.pod("x")) == {"n1": NO}
+
+
 def test_taint_rules(cluster: Any) -> None:
     ruled = cluster("n1", gates=["DRADeviceTaintRules=true"])
     ruled.device_class()
