@@ -43,6 +43,7 @@ from proreus.client.request_window import RequestWindow
 from proreus.client.store_comparer import StoreComparer
 from proreus.clock import RealClock
 from proreus.config.types import ClientConnection, SchedulerConfiguration
+from proreus.framework.attempt_budget import CpuTime
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import LEASES
 from proreus.runtime.plugin_health import HealthContext
@@ -142,6 +143,7 @@ class Process:
                 shares_nodes=True,
                 delete_overcommitting_pods=options.delete_overcommitting_pods,
                 leads=lambda: self.state.leads,
+                cpu_time=CpuTime(),
             ),
             unschedulable_timeout_seconds=options.max_unschedulable_seconds,
             assumed_ttl_seconds=options.assumed_pod_expiration_seconds,

@@ -11,7 +11,7 @@ next check it has used 1.1 s and ``BudgetExceeded`` ends it; the 5 s do not coun
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
 from proreus.errors import BudgetExceeded
@@ -26,21 +26,70 @@ ROWS_BETWEEN_CHECKS = 64
 Stopwatch = Callable[[], float]
 """Seconds since any moment, never going back."""
 
+_NOTE_INTERVAL_SECONDS = 0.01
+_LEAST_SHARE = 0.02
+"""An attempt with less CPU time than that did not compute: it was kept from it."""
+
+
+class CpuTime:
+    """The CPU time of the thread that calls this, noted now and then.
+
+    A process that is stopped (SIGSTOP, a virtual machine that is paused or moved) or gets no CPU
+    for seconds must not make the pod at hand pay for it.
+    """
+
+    __slots__ = ("_noted", "_noted_at", "_read")
+
+    def __init__(self, read: Stopwatch = thread_time) -> None:
+        self._read = read
+        self._noted = read()
+        self._noted_at = -_NEVER
+
+    def note(self, now: float) -> None:
+        """Note the CPU time, at most a hundred times a second; ``now``: on any steady clock."""
+        # To read it is a system call, which at every attempt would be measurable.
+        if now - self._noted_at > _NOTE_INTERVAL_SECONDS:
+            self._noted_at = now
+            self._noted = self._read()
+
+    def did_not_compute(self, seconds: float) -> bool:
+        """Return whether the thread hardly had CPU time for the last ``seconds``.
+
+        Only for many times the interval of notes, and where one came just before them.
+        """
+        return self._read() - self._noted < _LEAST_SHARE * seconds
+
 
 class AttemptBudget:
     """The computing time of one attempt; time spent waiting does not count.
 
     ``seconds``: the whole budget. ``exceeded``: whether ``check`` has ended the attempt.
+    ``cpu_time``: tells computing from being kept from it; None: all time counts.
     """
 
-    __slots__ = ("_deadline", "_left", "_since", "_stopwatch", "exceeded", "seconds", "used")
+    __slots__ = (
+        "_cpu_time",
+        "_deadline",
+        "_left",
+        "_since",
+        "_stopwatch",
+        "exceeded",
+        "seconds",
+        "used",
+    )
 
-    def __init__(self, seconds: float, stopwatch: Stopwatch = perf_counter) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        stopwatch: Stopwatch = perf_counter,
+        cpu_time: CpuTime | None = None,
+    ) -> None:
         self.seconds = seconds
         self.exceeded = False
         self.used = 0.0
         """Seconds that the attempt has computed, up to when it last waited or ended."""
         self._stopwatch = stopwatch
+        self._cpu_time = cpu_time
         self._left = seconds
         self._since = 0.0
         self._deadline = _NEVER
@@ -51,6 +100,10 @@ class AttemptBudget:
         # in loops over nodes. While paused the deadline is never.
         now = self._stopwatch()
         if now > self._deadline:
+            if self._kept_from_computing(now - self._since):
+                self._since = now
+                self._deadline = now + self._left
+                return
             self.exceeded = True
             raise BudgetExceeded(plugin, point, self.used + now - self._since, self.seconds)
 
@@ -74,13 +127,20 @@ class AttemptBudget:
         """Start counting."""
         self._since = now = self._stopwatch()
         self._deadline = now + self._left
+        if self._cpu_time is not None:
+            self._cpu_time.note(now)
 
     def pause(self) -> None:
         """Stop counting: the attempt waits."""
         seconds = self._stopwatch() - self._since
+        if seconds > _NOTE_INTERVAL_SECONDS and self._kept_from_computing(seconds):
+            seconds = 0.0
         self.used += seconds
         self._left -= seconds
         self._deadline = _NEVER
+
+    def _kept_from_computing(self, seconds: float) -> bool:
+        return self._cpu_time is not None and self._cpu_time.did_not_compute(seconds)
 
 
 class _Measured(Awaitable[T]):

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from proreus.clock import Clock
 from proreus.feature_gates import FeatureGates
-from proreus.framework.attempt_budget import Stopwatch
+from proreus.framework.attempt_budget import CpuTime, Stopwatch
 from proreus.framework.handle import ApiWriter, EventRecorder
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
@@ -55,7 +55,8 @@ class Environment:
     makes the connections to one. ``polls_only``: whether waits in PreBind look at their intervals
     only, as kube-scheduler's do, instead of at each change too. ``health_context``: rules
     and reports about out-of-tree plugins; None: the default rules, without Events. ``stopwatch``:
-    the clock of an attempt's computing time, in seconds. ``avoidance_rules``: when pods avoid nodes
+    the clock of an attempt's computing time, in seconds; ``cpu_time``: tells it from time in which
+    the process was stopped. ``avoidance_rules``: when pods avoid nodes
     whose kubelets reject them. ``shares_nodes``: other schedulers may bind pods to the same nodes,
     and nodes that are over-committed by that are noticed; ``delete_overcommitting_pods``: our
     unstarted pods are deleted from them. ``leads``: whether this instance schedules, or is a
@@ -76,6 +77,7 @@ class Environment:
     polls_only: bool = False
     health_context: HealthContext | None = None
     stopwatch: Stopwatch = perf_counter
+    cpu_time: CpuTime | None = None
     avoidance_rules: AvoidanceRules = NEVER_AVOID
     shares_nodes: bool = False
     delete_overcommitting_pods: bool = False

@@ -104,6 +104,7 @@ class Scheduler:
         self._attempt_seconds = rules.attempt_seconds
         """How long one attempt may compute; 0: no limit."""
         self._stopwatch = environment.stopwatch
+        self._cpu_time = environment.cpu_time
         self._costs = 0.0
         """Seconds that attempts have computed since the event loop last had a turn."""
         self._background_started = False
@@ -300,7 +301,7 @@ class Scheduler:
         if self._rng.random() < _METRICS_SAMPLE_RATE:
             state.timer = self._timer
         if self._attempt_seconds:
-            state.budget = AttemptBudget(self._attempt_seconds, self._stopwatch)
+            state.budget = AttemptBudget(self._attempt_seconds, self._stopwatch, self._cpu_time)
         return Attempt(queued, queued.info, profile, state, perf_counter())
 
     def start_binding(self, schedule_result: ScheduleResult) -> None:
