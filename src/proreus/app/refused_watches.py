@@ -45,7 +45,7 @@ class RefusedWatches:
 
     def record(self, resource: Resource[Any], error: ApiError) -> None:
         """Record that a list or watch failed; the reflector tries it again in any case."""
-        kind = resource.kind
+        kind = resource.id
         if not isinstance(error, (Forbidden, Unauthorized)):
             # An outage is waited for without a limit, and what it hides is not known.
             self._refusals.pop(kind, None)

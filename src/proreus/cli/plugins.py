@@ -1,4 +1,7 @@
-"""``proreus plugins``: the plugins that can be enabled, their origin, and those refused."""
+"""``proreus plugins``: the plugins that can be enabled, their origin, and those refused.
+
+In-tree plugins come first, then add-ons, then out-of-tree ones.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def command(
     if output == "json":
         click.echo(json.dumps(_as_data(loaded_plugins, gates), indent=2, ensure_ascii=False))
     else:
-        for name, found in loaded_plugins.found.items():
+        for name, found in _all(loaded_plugins).items():
             _print(name, found, gates)
     return 1 if loaded_plugins.refusals else 0
 
@@ -104,6 +107,13 @@ def _try_out(path: str, gates: FeatureGates, loaded_plugins: LoadedPlugins) -> N
     asyncio.run(build())
 
 
+def _all(loaded_plugins: LoadedPlugins) -> dict[str, LoadedPlugin]:
+    """Return in-tree plugins, add-ons and out-of-tree plugins, in this order."""
+    found, out_of_tree = loaded_plugins.found, loaded_plugins.out_of_tree
+    in_tree = {name: one for name, one in found.items() if name not in out_of_tree}
+    return in_tree | loaded_plugins.add_ons() | out_of_tree
+
+
 def _print(name: str, found: LoadedPlugin, gates: FeatureGates) -> None:
     click.echo(f"{name} ({found.origin})")
     click.echo(f"    {', '.join(_points(found, gates))}")
@@ -113,7 +123,7 @@ def _print(name: str, found: LoadedPlugin, gates: FeatureGates) -> None:
 
 def _as_data(loaded_plugins: LoadedPlugins, gates: FeatureGates) -> dict[str, Any]:
     plugins = []
-    for name, found in loaded_plugins.found.items():
+    for name, found in _all(loaded_plugins).items():
         origin = found.origin
         file, line = found.location
         plugins.append(

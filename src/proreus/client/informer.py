@@ -316,7 +316,7 @@ class Informer(Generic[T]):
 
 
 class InformerGroup:
-    """The informers of a process, by kind: started, synced and paused together."""
+    """The informers of a process, by ``Resource.id``: started, synced and paused together."""
 
     def __init__(self) -> None:
         self.by_kind: dict[str, Informer[Any]] = {}
@@ -324,7 +324,7 @@ class InformerGroup:
 
     def add(self, informer: Informer[Any]) -> None:
         """Add an informer, at most one per kind; it starts at once if the group is running."""
-        kind = informer.resource.kind
+        kind = informer.resource.id
         if kind in self.by_kind:
             raise ValueError(f"there is an informer of {kind} already")
         self.by_kind[kind] = informer

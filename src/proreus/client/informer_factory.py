@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from proreus.client.connectivity import Connectivity
 from proreus.client.early_lists import NON_TERMINAL_PODS, EarlyList
 from proreus.client.informer import Informer, InformerGroup, ResourceEventHandler
+from proreus.client.reflector import ReflectorOptions
 from proreus.client.session import ApiClient
 from proreus.errors import ApiError
 from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
@@ -24,9 +25,12 @@ T = TypeVar("T", bound=ApiObject)
 _DIGITS_OF_VERSION = 15
 """As many as a float holds exactly."""
 
+_CUSTOM = ReflectorOptions(not_served_retry_seconds=30.0)
+"""A CustomResourceDefinition may be installed at any time after the plugin that reads it."""
+
 
 class InformerFactory:
-    """Informers by kind, created on first use."""
+    """Informers by ``Resource.id``, created on first use."""
 
     def __init__(
         self,
@@ -76,22 +80,23 @@ class InformerFactory:
         self._informer(resource).add_handler(handler)
 
     def _informer(self, resource: Resource[T]) -> Informer[T]:
-        informer = self.group.by_kind.get(resource.kind)
+        informer = self.group.by_kind.get(resource.id)
         if informer is None:
-            selector = NON_TERMINAL_PODS if resource.kind == PODS.kind else ""
-            if resource.kind in self._types:
-                resource = replace(resource, type=self._types[resource.kind])
+            selector = NON_TERMINAL_PODS if resource.path() == PODS.path() else ""
+            if resource.id in self._types:
+                resource = replace(resource, type=self._types[resource.id])
             informer = Informer(
                 self._client,
                 resource.as_of(self._kubernetes_version),
                 field_selector=selector,
+                options=_CUSTOM if resource.custom else None,
                 on_error=self._on_error,
                 connectivity=self._connectivity,
                 metrics=self._metrics,
-                early_list=self._early_lists.get(resource.kind),
+                early_list=self._early_lists.get(resource.id),
             )
             # As in kube-scheduler, informers of custom resources are not measured.
-            if self._metrics is not None and resource.kind in BY_KIND:
+            if self._metrics is not None and resource.id in BY_KIND:
                 labels = _labels(informer)
                 family = self._metrics.informer_processing_latency_seconds
                 informer.time_events(family.labels(*labels))

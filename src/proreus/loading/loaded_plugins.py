@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from proreus.addons import ADD_ONS
 from proreus.config.types import (
     ALL_PLUGINS,
     PluginRef,
@@ -28,19 +29,19 @@ from proreus.source_location import class_location, error_location
 class Origin:
     """Where a plugin comes from; ``package`` and ``version`` are set for installed packages.
 
-    ``file`` of a remote plugin is its address, and empty for an in-tree one (see
+    ``file`` of a remote plugin is its address, and empty for an in-tree one and an add-on (see
     ``LoadedPlugin.location``).
     """
 
-    way: Literal["in-tree", "package", "module", "folder", "endpoint"]
+    way: Literal["in-tree", "add-on", "package", "module", "folder", "endpoint"]
     file: str
     line: int
     package: str = ""
     version: str = ""
 
     def __str__(self) -> str:
-        if self.way == "in-tree":
-            return "in-tree"
+        if self.way in ("in-tree", "add-on"):
+            return self.way
         if self.way == "package":
             return f"{self.package} {self.version}".rstrip()
         if self.way == "endpoint":
@@ -60,7 +61,7 @@ class LoadedPlugin:
         """The file and line of the class."""
         # To find the line, Python parses the file. For all in-tree plugins that takes as long as a
         # fifth of the start of the process, where nobody wants to know.
-        if self.origin.way == "in-tree":
+        if self.origin.way in ("in-tree", "add-on"):
             return class_location(self.plugin)
         return self.origin.file, self.origin.line
 
@@ -100,7 +101,9 @@ class RejectedPlugin:
 
 
 class LoadedPlugins:
-    """The plugins of one load. ``registry`` has all of them, in-tree ones included.
+    """The plugins of one load. ``registry`` has all of them, in-tree ones and add-ons included.
+
+    ``found`` has no add-ons, since these are not imported before a configuration names them.
 
     ``requested_names``: the names of plugins that flags name one by one (``--plugin``).
     ``modules``: the names in ``sys.modules`` of modules that were imported for this load alone.
@@ -121,12 +124,23 @@ class LoadedPlugins:
         self.found = dict(found)
         self.refusals = tuple(refusals)
         self.requested_names = tuple(requested_names)
-        self.registry = Registry(one.plugin for one in self.found.values())
+        self.registry = self._new_registry()
         self._modules = tuple(modules)
         self.hashes = dict(hashes)
         self._files_without_plugins = {
             _comparable(os.path.basename(file).removesuffix(".py")): file
             for file in files_without_plugins
+        }
+
+    def _new_registry(self) -> Registry:
+        return Registry((one.plugin for one in self.found.values()), ADD_ONS)
+
+    def add_ons(self) -> dict[str, LoadedPlugin]:
+        """Import all add-ons, and return them by name, but for those replaced by a found plugin."""
+        return {
+            name: LoadedPlugin(self.registry[name], Origin("add-on", "", 0))
+            for name in ADD_ONS
+            if name not in self.found
         }
 
     @property
@@ -156,14 +170,14 @@ class LoadedPlugins:
         """Put a class that is never called in the place of a plugin."""
         one = self.found[name]
         self.found[name] = LoadedPlugin(never_called(one.plugin, because), one.origin)
-        self.registry = Registry(one.plugin for one in self.found.values())
+        self.registry = self._new_registry()
 
     def reject(self, name: str, source: str, why: str) -> None:
         """Reject a plugin although it can be loaded."""
         origin = self.found.pop(name).origin
         place = f"{origin.file}:{origin.line}"
         self.refusals += (RejectedPlugin(source, place, why, frozenset({name})),)
-        self.registry = Registry(one.plugin for one in self.found.values())
+        self.registry = self._new_registry()
 
     def files(self) -> list[PluginFile]:
         """Return each out-of-tree file with its hash and its plugins."""
@@ -193,7 +207,7 @@ class LoadedPlugins:
     def problems_with(self, names: Iterable[str]) -> list[str]:
         """Return a sentence for each rejection that concerns one of the named plugins."""
         named = frozenset(names)
-        missing = named - self.found.keys()
+        missing = named - self.found.keys() - ADD_ONS.keys()
         empty = [
             f'plugin "{name}" does not exist: {file} has no plugin, that is, no class that '
             "inherits from an extension point of proreus.framework"

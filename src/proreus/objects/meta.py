@@ -91,7 +91,8 @@ class Resource(Generic[T]):
     """An API resource: its path, and the Struct of its objects.
 
     ``group`` ("" for the core), ``version``, ``plural`` (in URLs), ``kind``, ``namespaced``;
-    ``type``: an ``ApiStruct`` with the fields that are to be read, or ``Untyped``.
+    ``type``: an ``ApiStruct`` with the fields that are to be read, or ``Untyped``. ``custom``: set
+    it for a kind that a CustomResourceDefinition defines; another group may have one of that name.
     """
 
     group: str
@@ -102,6 +103,13 @@ class Resource(Generic[T]):
     type: type[T]
     until: tuple[KubernetesVersion, str] | None = None
     """The last Kubernetes version that serves the kind in an older API version, and that one."""
+    custom: bool = False
+
+    @property
+    def id(self) -> str:
+        """What tells the resource from all others: its kind, or ``plural.version.group`` of a
+        custom one, which is also its name in a ``ClusterEvent``."""
+        return f"{self.plural}.{self.version}.{self.group}" if self.custom else self.kind
 
     def as_of(self, version: KubernetesVersion) -> Self:
         """Return the resource as a Kubernetes version serves it."""

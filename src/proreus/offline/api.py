@@ -37,6 +37,8 @@ class InMemoryApi:
     def __init__(self, hide_finished: bool = True) -> None:
         self._hide_finished = hide_finished
         self._stores: dict[str, dict[str, Any]] = {}
+        self._custom: dict[str, Resource[Any]] = {}
+        self._unread: list[JsonObject] = []
         self._handlers: dict[str, list[Any]] = {}
         self._version = 0
         self.deleted: list[str] = []
@@ -45,21 +47,41 @@ class InMemoryApi:
     # ---- objects -------------------------------------------------------------------------------
 
     def add(self, obj: JsonObject) -> None:
-        """Create or replace an object from plain data; raises ``KeyError`` for an unknown kind."""
-        self.put(BY_KIND[obj["kind"]], decoder_for(BY_KIND[obj["kind"]].type).convert(obj))
+        """Create or replace an object from plain data; raises ``KeyError`` for an unknown kind.
+
+        Custom objects (their group has a dot) that nobody has read or watched yet are kept as they
+        are until somebody does: their type is not known before.
+        """
+        resource = self._resource_of(obj)
+        if resource is not None:
+            self.put(resource, decoder_for(resource.type).convert(obj))
+        elif "." in obj.get("apiVersion", "").rpartition("/")[0]:
+            self._unread.append(obj)
+        else:
+            raise KeyError(obj["kind"])
+
+    def _resource_of(self, obj: JsonObject) -> Resource[Any] | None:
+        version, kind = obj.get("apiVersion", ""), obj["kind"]
+        for resource in self._custom.values():
+            if resource.kind == kind and resource.api_version == version:
+                return resource
+        builtin = BY_KIND.get(kind)
+        group = version.rpartition("/")[0]
+        return builtin if builtin is not None and group in ("", builtin.group) else None
 
     def put(self, resource: Resource[Any], obj: Any) -> None:
         """Create or replace a typed object."""
+        self._note(resource)
         obj = self._stamped(obj)
         key = key_of(obj)
-        store = self._stores.setdefault(resource.kind, {})
+        store = self._stores.setdefault(resource.id, {})
         old = store.get(key)
         if self._hide_finished and isinstance(obj, Pod) and obj.status.phase in _FINISHED:
             if old is not None:
-                self._remove(resource.kind, key)
+                self._remove(resource.id, key)
             return
         store[key] = obj
-        for handler in self._handlers.get(resource.kind, ()):
+        for handler in self._handlers.get(resource.id, ()):
             if old is None:
                 handler.on_add(obj)
             else:
@@ -67,19 +89,31 @@ class InMemoryApi:
 
     def merge(self, kind: str, key: str, patch: JsonObject) -> None:
         """Apply a JSON merge patch to an object, if it exists."""
-        obj = self._stores.get(kind, {}).get(key)
-        if obj is not None:
-            merged = merge_patch(to_plain(obj), patch)
-            self.put(BY_KIND[kind], decoder_for(BY_KIND[kind].type).convert(merged))
+        for resource in self.resources_of(kind):
+            obj = self._stores.get(resource.id, {}).get(key)
+            if obj is not None:
+                self._merge(resource, obj, patch)
+                return
+
+    def _merge(self, resource: Resource[Any], obj: Any, patch: JsonObject) -> None:
+        merged = merge_patch(to_plain(obj), patch)
+        self.put(resource, decoder_for(resource.type).convert(merged))
 
     def remove(self, kind: str, key: str) -> None:
         """Delete an object, if it exists."""
-        if key in self._stores.get(kind, {}):
-            self._remove(kind, key)
+        for resource in self.resources_of(kind):
+            if key in self._stores.get(resource.id, {}):
+                self._remove(resource.id, key)
+                return
 
-    def _remove(self, kind: str, key: str) -> None:
-        old = self._stores[kind].pop(key)
-        for handler in self._handlers.get(kind, ()):
+    def resources_of(self, kind: str) -> list[Resource[Any]]:
+        """Return the resources with a kind of this name: custom ones, then kube-scheduler's."""
+        found = [one for one in self._custom.values() if one.kind == kind]
+        return [*found, BY_KIND[kind]] if kind in BY_KIND else found
+
+    def _remove(self, id_: str, key: str) -> None:
+        old = self._stores[id_].pop(key)
+        for handler in self._handlers.get(id_, ()):
             handler.on_delete(old, False)
 
     def _stamped(self, obj: Any) -> Any:
@@ -97,7 +131,8 @@ class InMemoryApi:
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
         """Return the objects of a resource by key."""
-        return self._stores.setdefault(resource.kind, {})
+        self._note(resource)
+        return self._stores.setdefault(resource.id, {})
 
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
@@ -106,21 +141,31 @@ class InMemoryApi:
 
         It is called at once for existing objects. Returns a function that removes the handler.
         """
+        self._note(resource)
         function = _HandlerFunc(handler)
-        for obj in self._stores.get(resource.kind, {}).values():
+        for obj in self._stores.get(resource.id, {}).values():
             function.on_add(obj)
-        self._handlers[resource.kind] = [function, *self._handlers.get(resource.kind, ())]
+        self._handlers[resource.id] = [function, *self._handlers.get(resource.id, ())]
 
         def end() -> None:
             # A new list, since the present one may be being iterated over.
-            handlers = self._handlers[resource.kind]
-            self._handlers[resource.kind] = [one for one in handlers if one is not function]
+            handlers = self._handlers[resource.id]
+            self._handlers[resource.id] = [one for one in handlers if one is not function]
 
         return end
 
     def add_handler(self, resource: Resource[Any], handler: Any) -> None:
         """Call an informer handler on each change from now on."""
-        self._handlers.setdefault(resource.kind, []).append(handler)
+        self._note(resource)
+        self._handlers.setdefault(resource.id, []).append(handler)
+
+    def _note(self, resource: Resource[Any]) -> None:
+        if not resource.custom or resource.id in self._custom:
+            return
+        self._custom[resource.id] = resource
+        unread, self._unread = self._unread, []
+        for obj in unread:
+            self.add(obj)
 
     # ---- ApiWriter -----------------------------------------------------------------------------
 
@@ -175,12 +220,12 @@ class InMemoryApi:
         """Return an object; raises ``NotFound``."""
         meta = {"namespace": namespace, "name": name}
         self._expect(resource, meta)
-        obj: T = self._stores[resource.kind][_key(meta)]
+        obj: T = self._stores[resource.id][_key(meta)]
         return obj
 
     async def list_all(self, resource: Resource[T], namespace: str = "") -> list[T]:
         """Return all objects of a resource (in one namespace)."""
-        found = self._stores.get(resource.kind, {}).values()
+        found = self._stores.get(resource.id, {}).values()
         return [obj for obj in found if not namespace or obj.metadata.namespace == namespace]
 
     async def create(
@@ -213,11 +258,11 @@ class InMemoryApi:
         """Apply a merge patch to an object."""
         meta = {"namespace": namespace, "name": name}
         self._expect(resource, meta)
-        live = self._stores[resource.kind][_key(meta)].metadata
+        live = self._stores[resource.id][_key(meta)].metadata
         expected = patch.get("metadata", {}).get("resourceVersion")
         if expected is not None and expected != live.resource_version:
             raise Conflict(409, "Conflict", f'{resource.plural} "{name}" has been modified')
-        self.merge(resource.kind, _key(meta), patch)
+        self._merge(resource, self._stores[resource.id][_key(meta)], patch)
         return self._response(resource, meta)
 
     async def add_finalizer(
@@ -243,10 +288,10 @@ class InMemoryApi:
         """Delete an object; only with this uid and this resourceVersion, if given."""
         meta = {"namespace": namespace, "name": name}
         self._expect(resource, meta)
-        found = self._stores[resource.kind][_key(meta)].metadata
+        found = self._stores[resource.id][_key(meta)].metadata
         if uid not in ("", found.uid) or version not in ("", found.resource_version):
             raise Conflict(409, "Conflict", f'the precondition for "{name}" does not hold')
-        self._remove(resource.kind, _key(meta))
+        self._remove(resource.id, _key(meta))
 
     def _live(self, pod: Pod) -> Pod:
         live = self._stores.get("Pod", {}).get(key_of(pod))
@@ -256,13 +301,13 @@ class InMemoryApi:
         return live
 
     def _expect(self, resource: Resource[Any], meta: JsonObject) -> None:
-        if _key(meta) not in self._stores.get(resource.kind, {}):
+        if _key(meta) not in self._stores.get(resource.id, {}):
             raise NotFound(404, "NotFound", f'{resource.plural} "{meta["name"]}" not found')
 
     def _response(self, resource: Resource[Any], meta: JsonObject) -> JsonObject:
-        obj = self._stores[resource.kind][_key(meta)]
+        obj = self._stores[resource.id][_key(meta)]
         response: JsonObject = to_plain(obj)
-        return response | {"apiVersion": resource.api_version, "kind": resource.kind}
+        return response | {"apiVersion": resource.api_version, "kind": resource.id}
 
 
 class _HandlerFunc:

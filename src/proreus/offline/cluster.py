@@ -47,6 +47,7 @@ class OfflineOptions:
     ``rules`` and ``record_event``: limits for out-of-tree plugins, and the receiver of the Events
     about exceeding them. ``stopwatch``: measures the computing time of an attempt, in seconds.
     ``avoidance_rules``: when pods avoid nodes whose kubelets reject them; never by default.
+    ``start_seconds``: the clock at the start, in seconds since the epoch.
     ``shares_nodes``, ``delete_overcommitting_pods``: see ``Environment``.
     """
 
@@ -61,6 +62,7 @@ class OfflineOptions:
     stopwatch: Stopwatch = perf_counter
     avoidance_rules: AvoidanceRules = NEVER_AVOID
     shares_nodes: bool = False
+    start_seconds: float = _START
     delete_overcommitting_pods: bool = False
 
 
@@ -79,7 +81,8 @@ class OfflineCluster:
         options: OfflineOptions = OfflineOptions(),
         api: InMemoryApi | None = None,
     ) -> None:
-        self.clock = FakeClock(_START)
+        self._start = options.start_seconds
+        self.clock = FakeClock(self._start)
         self._milliseconds = 0
         self.api = InMemoryApi(options.hide_finished) if api is None else api
         self.events = FakeRecorder()
@@ -117,7 +120,7 @@ class OfflineCluster:
         """Move the clock on; the scheduler ticks at every whole second on the way."""
         # In whole milliseconds, because rounding errors of a sum of floats would skip a tick.
         self._milliseconds += round(seconds * 1000)
-        end = _START + self._milliseconds / 1000
+        end = self._start + self._milliseconds / 1000
         while floor(self.clock.monotonic()) + 1 <= end:
             self.clock.advance_to(floor(self.clock.monotonic()) + 1)
             self.scheduler.tick()
@@ -131,7 +134,7 @@ class OfflineCluster:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
         self._milliseconds += round(seconds * 1000)
-        end = _START + self._milliseconds / 1000
+        end = self._start + self._milliseconds / 1000
         while True:
             second = floor(self.clock.now()) + 1
             timer = loop.next_timer()

@@ -34,6 +34,9 @@ from proreus.runtime.select_host import root_of_heap
 _OFFLINE_GATES = ("SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=false")
 """The recorded results were made without background API calls, so that every step ends."""
 
+_CLOCK = 1_767_225_600.0
+"""2026-01-01T00:00:00Z, where the clock of the recorded schedulers stood."""
+
 
 @dataclass(frozen=True)
 class Fallbacks:
@@ -100,6 +103,7 @@ def _cluster(
         use_extenders="extenders" in case,
         extender_transport=extenders.transport,
         polls_only=True,
+        start_seconds=_CLOCK,
     )
     cluster = OfflineCluster(loaded, registry, gates, options, api)
     loop = asyncio.get_running_loop()

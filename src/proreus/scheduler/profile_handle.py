@@ -85,7 +85,7 @@ class ProfileHandle:
         self.nodes: NodeTable = core.cache.table
         """All nodes."""
         self.watched_kinds: set[str] = set()
-        """The kinds whose objects plugins have asked for."""
+        """The ``Resource.id`` of what plugins have asked for."""
         self._subscriptions: list[Callable[[], None]] = []
         self.health_context = environment.health_context or HealthContext(
             environment.clock, environment.metrics
@@ -154,14 +154,14 @@ class ProfileHandle:
 
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
         """Return the watched objects of a resource by key."""
-        self.watched_kinds.add(resource.kind)
+        self.watched_kinds.add(resource.id)
         return self._environment.stores.store(resource)
 
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
-        self.watched_kinds.add(resource.kind)
+        self.watched_kinds.add(resource.id)
         logged = log_exceptions(handler, self.health_context)
         self._subscriptions.append(self._environment.stores.on_change(resource, logged))
 

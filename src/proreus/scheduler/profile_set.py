@@ -147,7 +147,7 @@ class ProfileSet:
     @property
     def needed_kinds(self) -> set[str]:
         """The kinds that plugins registered or read, by name."""
-        registered = {resource.kind for resource in self.kinds.values()}
+        registered = {resource.id for resource in self.kinds.values()}
         return registered.union(*(handle.watched_kinds for handle in self.handles))
 
     def retire(self, on_end: Callable[[], None]) -> None:

@@ -31,7 +31,7 @@ from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.metrics import SchedulerMetrics
-from proreus.objects.kinds import BY_KIND, NODES, PODS
+from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import Resource
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
@@ -159,7 +159,7 @@ class FakeHandle:
 
     def remove(self, kind: str, key: str) -> None:
         """Delete an object by its key (``[namespace/]name``), and call the handlers."""
-        assert kind in BY_KIND, kind
+        assert self.api.resources_of(kind), kind
         self.api.remove(kind, key)
 
     def hold(self, pod: PodInfo, timeouts: Mapping[str, float]) -> WaitingPod:

@@ -306,11 +306,12 @@ class Harness:
         return self._runner.run(done())
 
     def _key(self, kind: str, name: str, namespace: str) -> str:
-        if kind not in BY_KIND:
+        resources = self.api.resources_of(kind)
+        if not resources:
             known = ", ".join(sorted(BY_KIND))
             raise LookupError(f"kind {kind!r} is not known; known are: {known}")
-        key = f"{namespace}/{name}" if BY_KIND[kind].namespaced else name
-        if key not in self.api.store(BY_KIND[kind]):
+        key = f"{namespace}/{name}" if resources[0].namespaced else name
+        if not any(key in self.api.store(resource) for resource in resources):
             raise LookupError(f"there is no {kind} {key}")
         return key
 

@@ -23,7 +23,7 @@ class Stores:
         self.group = InformerGroup()
         for kind in (*synced, *refused):
             informer: Any = SimpleNamespace(
-                resource=SimpleNamespace(kind=kind), synced=asyncio.Event()
+                resource=SimpleNamespace(id=kind), synced=asyncio.Event()
             )
             self.group.add(informer)
             if kind in synced:
@@ -35,7 +35,7 @@ def informer_sync(stores: Any) -> InformerSync:
 
 
 def refusal(kind: str) -> tuple[Any, Forbidden]:
-    resource = SimpleNamespace(kind=kind, plural=kind.lower() + "s")
+    resource = SimpleNamespace(id=kind, plural=kind.lower() + "s")
     return resource, Forbidden(403, "Forbidden", "no")
 
 

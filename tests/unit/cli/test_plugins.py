@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from proreus.addons import ADD_ONS
 from proreus.cli import main
 from proreus.plugins import IN_TREE_PLUGINS
 
@@ -49,6 +50,22 @@ def test_extension_points_are_those_of_the_emulated_version(capsys, version, poi
     code, out, _ = run(capsys, "--emulated-version", version)
     assert code == 0
     assert f"NodeUnschedulable (in-tree)\n    {points}\n" in out
+
+
+def test_add_ons_are_listed_after_in_tree_plugins(capsys):
+    code, out, _ = run(capsys)
+    assert code == 0
+    assert all(f"{name} (add-on)\n" in out for name in ADD_ONS)
+    assert "NodeResourcesAllocatable (add-on)\n    score\n    mode: " in out
+    assert out.index(f"{IN_TREE_PLUGINS[-1].name} (in-tree)") < out.index("(add-on)")
+
+
+def test_an_out_of_tree_plugin_replaces_the_add_on_of_its_name(capsys, tmp_path):
+    (tmp_path / "quiet.py").write_text(PLUGIN.replace("class Quiet", "class PodState"))
+    code, out, err = run(capsys, "--plugin-dir", tmp_path)
+    assert (code, err) == (0, "")
+    assert "PodState (add-on)" not in out
+    assert f"PodState ({tmp_path}/quiet.py:4)\n" in out
 
 
 def test_the_list_as_data(capsys, tmp_path):

@@ -34,6 +34,28 @@ print(*[name for name in {_LATER!r} if name in sys.modules])
     assert done.stdout.split() == []
 
 
+def test_add_ons_are_imported_only_when_a_configuration_names_them():
+    code = """
+import sys, proreus.cli.run, proreus.app
+from proreus.config.load import default_configuration, load
+from proreus.loading import PluginSources, load as load_plugins
+registry = load_plugins(PluginSources(packages=False)).registry
+default_configuration(registry)
+print(*[name for name in sys.modules if name.startswith("proreus.addons.")])
+load({
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"pluginConfig": [{"name": "PodState"}]}],
+}, registry)
+print(*sorted(name for name in sys.modules if name.startswith("proreus.addons.pod")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "",
+        "proreus.addons.pod_state proreus.addons.pod_state.plugin",
+    ]
+
+
 def test_in_tree_plugins_are_located_only_when_somebody_asks(monkeypatch):
     def fail(_):
         raise AssertionError("the source of a plugin was parsed")

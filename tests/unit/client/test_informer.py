@@ -210,7 +210,7 @@ async def test_an_informer_that_joins_a_running_group_starts_at_once() -> None:
 
     class Pretended:
         def __init__(self, kind: str) -> None:
-            self.resource = SimpleNamespace(kind=kind)
+            self.resource = SimpleNamespace(id=kind)
             self.synced = asyncio.Event()
 
         async def run(self) -> None:

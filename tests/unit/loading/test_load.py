@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from proreus.addons import ADD_ONS
 from proreus.config.load import load as load_config
 from proreus.errors import ConfigError
 from proreus.loading import ENTRY_POINTS, PluginSources, load
@@ -55,7 +56,8 @@ def importable(tmp_path, monkeypatch):
 
 def test_without_sources_there_is_what_comes_with_proreus():
     loaded_plugins = load(PluginSources(packages=False))
-    assert loaded_plugins.registry.names() == {plugin.name for plugin in IN_TREE_PLUGINS}
+    assert loaded_plugins.found.keys() == {plugin.name for plugin in IN_TREE_PLUGINS}
+    assert loaded_plugins.registry.names() == loaded_plugins.found.keys() | ADD_ONS.keys()
     assert (loaded_plugins.out_of_tree, loaded_plugins.refusals) == ({}, ())
     assert str(loaded_plugins.found["NodeName"].origin) == "in-tree"
 

@@ -1,0 +1,88 @@
+"""The plugin: a weighted mean of a node's allocatable resources, stretched to 0..100.
+
+Worked example with the default weights, mode Least: a node of 4 CPUs and 8 GiB has
+``-(4000 * 2**20 + 8 * 2**30) / (2**20 + 1)``, which is less negative than that of a node twice the
+size. So the smaller one gets 100 and the larger one 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Literal
+
+import numpy as np
+
+from proreus.addons.min_max import min_max_normalize
+from proreus.framework import (
+    ConfigModel,
+    CycleState,
+    FeatureGates,
+    IntArray,
+    NodeInfo,
+    NodeTable,
+    PluginArgs,
+    PodInfo,
+    ScorePlugin,
+    field_errors,
+)
+
+
+class AllocatableResource(ConfigModel):
+    """A resource of the node, and its weight."""
+
+    name: str
+    weight: int = 1
+
+
+class NodeResourcesAllocatableArgs(PluginArgs):
+    """Which nodes to prefer. By default a millicore weighs as much as a MiB."""
+
+    mode: Literal["Least", "Most"] = "Least"
+    resources: tuple[AllocatableResource, ...] = (
+        AllocatableResource(name="cpu", weight=2**20),
+        AllocatableResource(name="memory", weight=1),
+    )
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check that weights are positive."""
+        where = field_errors.child(path, "resources")
+        for index, resource in enumerate(self.resources):
+            if resource.weight < 1:
+                weight = field_errors.child(field_errors.item(where, index), "weight")
+                yield field_errors.invalid(weight, resource.weight, "must be positive")
+
+
+class NodeResourcesAllocatable(ScorePlugin):
+    """Prefer nodes with the least (or most) allocatable resources; ignores what pods request."""
+
+    Args = NodeResourcesAllocatableArgs
+    args: NodeResourcesAllocatableArgs
+    row_local = True
+    looks_at_pods = False
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Return the same for all pods: none of their fields is read."""
+        return ()
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node by its raw mean, negative for Least."""
+        resources = self.args.resources
+        mean = sum(node.allocatable[one.name] * one.weight for one in resources) // self._weights
+        return -mean if self.args.mode == "Least" else mean
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        """Score all nodes by their raw means."""
+        total = np.zeros(len(nodes), dtype=np.int64)
+        for one in self.args.resources:
+            total += nodes.allocatable[one.name] * one.weight
+        # The sums are not negative, so that this truncates; the sign comes after it.
+        total //= self._weights
+        return -total if self.args.mode == "Least" else total
+
+    @property
+    def _weights(self) -> int:
+        return sum(one.weight for one in self.args.resources) or 1
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """Stretch the range of the raw scores to 0..100; equal ones become 0."""
+        return min_max_normalize(scores)

@@ -1,0 +1,66 @@
+"""Recorded answers of kubernetes-sigs/scheduler-plugins, family by family and case by case.
+
+They are of scheduler-plugins at commit 903da7df (16 August 2026) on Kubernetes 1.35.4. A case with
+``fault`` rests on what the add-on's page (docs/addons/) names as a fault of the original; only such
+cases may differ, and they are listed in ``DIFFERENT``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.test_recorded_answers import as_json, compare, observe
+from proreus.addons import ADD_ONS
+from proreus.offline.evaluate import evaluate, read_cases
+from proreus.plugins import IN_TREE_PLUGINS
+from proreus.runtime.registry import Registry
+
+CASES = Path(__file__).parent / "add_on_cases"
+FAMILIES = sorted(CASES.glob("*.jsonl.gz"))
+
+DIFFERENT: dict[str, dict[str, str]] = {}
+"""By family: the cases that we answer otherwise on purpose, and which fault they rest on."""
+
+
+def family(path: Path) -> str:
+    return path.name.removesuffix(".jsonl.gz")
+
+
+@pytest.mark.parametrize("path", FAMILIES, ids=family)
+def test_every_case_is_answered_as_recorded_but_for_faults(path: Path) -> None:
+    cases = list(read_cases(path))
+    assert cases
+    answers = {a["id"]: a["expect"] for a in evaluate(cases, Registry(IN_TREE_PLUGINS, ADD_ONS))}
+    different = {
+        case["id"]: found
+        for case in cases
+        if (found := differences(case, as_json(answers[case["id"]])))
+    }
+    expected = DIFFERENT.get(family(path), {})
+    wrong = {name: found for name, found in different.items() if name not in expected}
+    assert not wrong, f"{len(wrong)} of {len(cases)}: {json.dumps(wrong)[:2000]}"
+    assert expected.keys() == different.keys(), "a case that is listed as different is not"
+
+
+def test_only_cases_that_rest_on_a_fault_are_listed() -> None:
+    for path in FAMILIES:
+        faults = {case["id"]: case.get("fault") for case in read_cases(path)}
+        for name, section in DIFFERENT.get(family(path), {}).items():
+            assert faults[name] == section, name
+
+
+def test_a_wrong_answer_is_noticed() -> None:
+    with gzip.open(CASES / "allocatable.jsonl.gz", "rt") as lines:
+        case = json.loads(next(lines))
+    assert differences(case, {**case["expect"], "feasible": ["elsewhere"]})
+
+
+def differences(case: dict, answer: dict) -> dict:
+    found: dict = compare.differences(case["expect"], answer, observe(case))
+    # compare.py knows no queues.
+    less = case["expect"].get("less")
+    return found | ({"less": (less, answer.get("less"))} if less != answer.get("less") else {})

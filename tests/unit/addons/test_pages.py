@@ -1,0 +1,37 @@
+"""Each add-on has a page, whose configuration is accepted and enables it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from proreus.addons import ADD_ONS
+from proreus.config.load import load
+from proreus.feature_gates import FeatureGates
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE_PLUGINS
+from proreus.runtime.registry import Registry
+
+PAGES = Path(__file__).resolve().parents[3] / "docs" / "addons"
+
+
+def page_of(name: str) -> str:
+    listed = re.search(rf"^\| \[{name}\]\(([a-z-]+\.md)\)", (PAGES / "README.md").read_text(), re.M)
+    assert listed, f"{name} is not listed in docs/addons/README.md"
+    return (PAGES / listed[1]).read_text()
+
+
+@pytest.mark.parametrize("name", ADD_ONS)
+async def test_the_configuration_of_its_page_is_accepted(name: str) -> None:
+    page, gates = page_of(name), FeatureGates()
+    assert "## Differences from the original" in page
+    assert "## Cost" in page
+    examples = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.S) if name in text]
+    assert examples, "no configuration that enables it"
+    for example in examples:
+        registry = Registry(IN_TREE_PLUGINS, ADD_ONS)
+        cluster = OfflineCluster(load(example, registry, gates), registry, gates)
+        (profile,) = cluster.scheduler.profiles.values()
+        assert name in {plugin.name for plugin in profile.plugins}
