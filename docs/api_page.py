@@ -115,7 +115,7 @@ PAGE = (
         "Resource PODS NODES NAMESPACES SERVICES REPLICATION_CONTROLLERS REPLICA_SETS "
         "STATEFUL_SETS POD_DISRUPTION_BUDGETS PERSISTENT_VOLUMES PERSISTENT_VOLUME_CLAIMS "
         "STORAGE_CLASSES CSI_NODES CSI_DRIVERS CSI_STORAGE_CAPACITIES VOLUME_ATTACHMENTS "
-        "RESOURCE_CLAIMS RESOURCE_SLICES DEVICE_CLASSES POD_GROUPS",
+        "RESOURCE_CLAIMS RESOURCE_SLICES DEVICE_CLASSES POD_GROUPS PRIORITY_CLASSES",
         "For `handle.store`, `handle.on_change` and `handle.api`. Any other kind is a `Resource` "
         "that a plugin makes, as [low-cpu](../examples/low-cpu/) does. A scheduler watches pods, "
         "nodes and namespaces in any case, and what one of its plugins asks for.",
@@ -129,7 +129,8 @@ PAGE = (
         "NodeCondition Taint LabelSelector LabelSelectorRequirement NodeSelector "
         "NodeSelectorTerm Namespace Service ReplicationController ReplicaSet StatefulSet "
         "PodDisruptionBudget PersistentVolume PersistentVolumeClaim StorageClass CSINode CSIDriver "
-        "CSIStorageCapacity VolumeAttachment ResourceClaim ResourceSlice DeviceClass PodGroup",
+        "CSIStorageCapacity VolumeAttachment ResourceClaim ResourceSlice DeviceClass PodGroup "
+        "PriorityClass",
         "Frozen msgspec Structs with Kubernetes' fields in snake_case, as far as a scheduler reads "
         "them; `Resource` in [Kinds](#kinds) says how to read more. Types of fields that have no "
         "entry of their own are public by their fields, not by their names.",
@@ -139,6 +140,13 @@ PAGE = (
         "proreus.objects",
         "key_of controller_of condition_of parse_amount tolerates Selector Requirement "
         "parse_label_selector selector_of_map LABEL_HOSTNAME LABEL_ZONE LABEL_REGION",
+    ),
+    Section(
+        "Preemption",
+        "proreus.plugins.default_preemption",
+        "DefaultPreemption DefaultPreemptionArgs",
+        "For plugins that replace it at PostFilter and choose other victims, as the add-on "
+        "[PreemptionToleration](addons/preemption-toleration.md) does.",
     ),
     Section(
         "Testing kit",
@@ -182,7 +190,10 @@ NOT_PUBLIC = {
     "CycleState": "skip_filter skip_score timer budget binding_plugins",
     "Verdicts": "ids statuses plugin id_of merge take copy",
     "Handle": "dry_run_preemption dry_run_key preempt_through_extenders",
-    "Nominator": "position changes_since",
+    "Nominator": "changes_since",
+    "DefaultPreemption": "__init__ events_to_register pre_enqueue num_candidates "
+    "pod_group_post_filter",
+    "DefaultPreemptionArgs": "go_type problems",
     "ClusterEvent": "wildcard",
     "MetricsRegistry": "__init__ disabled unexpected_categorizations families reset",
     "Family": "__init__ description values histograms reset",

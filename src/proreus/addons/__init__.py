@@ -13,6 +13,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
     {
         "NodeResourcesAllocatable": "proreus.addons.node_resources_allocatable",
         "PodState": "proreus.addons.pod_state",
+        "PreemptionToleration": "proreus.addons.preemption_toleration",
     }
 )
 """The module of each add-on, by the name of the plugin, which is that of its class."""

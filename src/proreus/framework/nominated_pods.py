@@ -41,7 +41,7 @@ class Nominator(Protocol):
 
     @property
     def position(self) -> int:
-        """The end of the change log, to be passed to ``changes_since`` later."""
+        """A number that grows with each change of the nominations."""
         ...
 
     def changes_since(self, position: int) -> Iterable[str] | None:

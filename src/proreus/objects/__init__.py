@@ -43,6 +43,7 @@ from proreus.objects.pod import (
     condition_of,
 )
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget
+from proreus.objects.priority_class import PRIORITY_CLASSES, PriorityClass
 from proreus.objects.quantity import parse_amount
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
 from proreus.objects.scheduling import POD_GROUPS, PodGroup
@@ -99,6 +100,7 @@ __all__ = [
     "PODS",
     "POD_DISRUPTION_BUDGETS",
     "POD_GROUPS",
+    "PRIORITY_CLASSES",
     "REPLICATION_CONTROLLERS",
     "REPLICA_SETS",
     "RESOURCE_CLAIMS",
@@ -139,6 +141,7 @@ __all__ = [
     "PodGroup",
     "PodSpec",
     "PodStatus",
+    "PriorityClass",
     "ReplicaSet",
     "ReplicationController",
     "Requirement",

@@ -10,6 +10,7 @@ from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, Untyped
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.objects.priority_class import PRIORITY_CLASSES
 from proreus.objects.resource_claims import RESOURCE_CLAIMS
 from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 from proreus.objects.storage import STORAGE_KINDS
@@ -34,6 +35,7 @@ BY_KIND: dict[str, Resource[Any]] = {
     for resource in (
         *SCHEDULED_KINDS,
         POD_DISRUPTION_BUDGETS,
+        PRIORITY_CLASSES,
         POD_GROUPS,
         COMPOSITE_POD_GROUPS,
         *WORKLOAD_KINDS,

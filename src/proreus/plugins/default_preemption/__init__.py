@@ -55,6 +55,7 @@ priorities 10 and 0 on ``a`` follow and are victims as well. Node ``a`` is picke
 priority among its victims is 10, on ``b`` it is 50.
 """
 
+from proreus.plugins.default_preemption.args import DefaultPreemptionArgs
 from proreus.plugins.default_preemption.plugin import DefaultPreemption
 
-__all__ = ["DefaultPreemption"]
+__all__ = ["DefaultPreemption", "DefaultPreemptionArgs"]

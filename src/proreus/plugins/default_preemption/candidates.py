@@ -11,13 +11,14 @@ there is capacity for one, ``c`` stays, and the victims are ``a`` and ``b`` with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle, PreemptionDryRun
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
@@ -35,6 +36,9 @@ from proreus.plugins.default_preemption.unit_dry_run import UnitDryRun
 # A dry run costs much by itself and little for each row more, so that a batch has this many rows
 # even when fewer candidates are missing.
 _MIN_BATCH = 64
+
+ChoosePotentialVictims = Callable[[PodInfo, NodeInfo], Sequence[PodInfo] | Status]
+"""See ``DefaultPreemption.potential_victims``."""
 
 
 class DryRun:
@@ -60,9 +64,15 @@ class DryRun:
         self._dry_run_cache = dry_run_cache
         self.verdicts = Verdicts(len(handle.nodes))
         self.errors: list[str] = []
+        self._chosen: dict[int, list[PodInfo]] = {}
+        self._choose: ChoosePotentialVictims | None = None
         self._units: DomainVictims | None = None
         self._rows_with_groups: set[int] = set()
         self._potential_rows: Rows = np.empty(0, dtype=np.intp)
+
+    def use_choice(self, choose: ChoosePotentialVictims) -> None:
+        """Let ``choose`` say which pods of a node are potential victims."""
+        self._choose = choose
 
     def use_units(self, units: DomainVictims, rows: set[int]) -> None:
         """Evict pods of groups as units; ``rows``: of the nodes that run such pods."""
@@ -75,10 +85,9 @@ class DryRun:
         least violates no budget, or until no row is left (DryRunPreemption).
         """
         self._pods_by_priority.refresh()
-        potential_rows = self._pods_by_priority.has_lower_priority_pods(rows, self._pod.priority)
-        if self._rows_with_groups:
-            # The priority that counts there is that of the groups.
-            potential_rows |= np.isin(rows, list(self._rows_with_groups))
+        potential_rows = np.ones(len(rows), dtype=np.bool_)
+        if self._choose is None:
+            potential_rows = self._rows_with_victims(rows)
         self.verdicts.reject(rows[~potential_rows], NO_VICTIMS, unresolvable=True)
         self._potential_rows = rows = rows[potential_rows]
         non_violating: list[Candidate] = []
@@ -94,6 +103,13 @@ class DryRun:
                     return non_violating + violating
             first += batch
         return non_violating + violating
+
+    def _rows_with_victims(self, rows: Rows) -> BoolArray:
+        potential_rows = self._pods_by_priority.has_lower_priority_pods(rows, self._pod.priority)
+        if self._rows_with_groups:
+            # The priority that counts there is that of the groups.
+            potential_rows |= np.isin(rows, list(self._rows_with_groups))
+        return potential_rows
 
     def _dry_run_batch(self, rows: Rows) -> Iterator[Candidate]:
         """Yield the candidates among some rows, dry-running those that are not in the cache."""
@@ -127,10 +143,16 @@ class DryRun:
             rows = np.setdiff1d(rows, with_groups, assume_unique=True)
             if not len(rows):
                 return
+        if self._choose is not None:
+            rows = self._chosen_rows(rows, self._choose)
+            if not len(rows):
+                return
         potential_victims: list[list[PodInfo]] = []
         violating: list[int] = []
         for row in rows.tolist():
-            lower = self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
+            lower = self._chosen.get(row)
+            if lower is None:
+                lower = self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
             first, others = self._budgets.filter_pods_with_pdb_violation(lower)
             # Reprieved in this order, so that as few budgets as possible are violated.
             potential_victims.append(first + others if first else others)
@@ -153,6 +175,20 @@ class DryRun:
                 victim_pods = self._by_importance(victim_pods, row)
             violated = sum(number < violations for number in victim_indices)
             self._dry_run_cache.note_candidate(row, Candidate(name, tuple(victim_pods), violated))
+
+    def _chosen_rows(self, rows: Rows, choose: ChoosePotentialVictims) -> Rows:
+        """Return the rows that have potential victims, which are in ``_chosen`` then."""
+        left = []
+        for row in rows.tolist():
+            found = choose(self._pod, self._handle.nodes[row])
+            if not isinstance(found, Status):
+                self._chosen[row] = list(found)
+                left.append(row)
+            elif found.code == Code.ERROR:
+                self.errors.append(found.message)
+            else:
+                self._dry_run_cache.note_failures(np.array([row], dtype=np.intp), found)
+        return np.array(left, dtype=np.intp)
 
     def _dry_run_units(self, row: int) -> None:
         assert self._units is not None

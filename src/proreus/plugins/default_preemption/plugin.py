@@ -19,6 +19,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.events import DELETE, ClusterEvent
 from proreus.framework.handle import Handle
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import (
     PodGroupPostFilterPlugin,
     PostFilterPlugin,
@@ -104,6 +105,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self._pods_by_priority = PodsByPriority(
             handle.nodes, self._sampled_once, finds_groups=self._victims is not None
         )
+        # Results of a subclass's own choice depend on what it reads, and are not kept.
+        self._chooses = type(self).potential_victims is not DefaultPreemption.potential_victims
         # Without these alpha gates the apiserver may not serve PodGroups: a watch would fail.
         watched = self._by_topology or self._by_group
         self._groups: Mapping[str, PodGroup] = handle.store(POD_GROUPS) if watched else {}
@@ -156,6 +159,16 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             seconds.labels("pod", code_of(status).label).observe(perf_counter() - started)
         return await self._preempt(found, pod) if isinstance(found, Candidate) else found
 
+    def potential_victims(self, pod: PodInfo, node: NodeInfo) -> Sequence[PodInfo] | Status:
+        """Return the pods on a node that may be evicted for ``pod``, the most important first.
+
+        By default all pods of lower priority. Override it to choose among them: it is called in
+        PostFilter for nodes where removing pods may help. A Status: why the node is no candidate.
+        Nodes with pods of PodGroups (gate GenericWorkload) are not asked about.
+        """
+        row = self.handle.nodes.rows[node.name]
+        return self._pods_by_priority.lower_priority_pods(row, pod.priority)
+
     async def _evaluate(
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts
     ) -> Candidate | PostFilterResult:
@@ -169,9 +182,12 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         if reason:
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
         dry_run_key = self.handle.dry_run_key(state, pod)
+        dry_run_key = None if self._chooses else dry_run_key
         dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
         budgets = self._disruption_budgets()
         dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
+        if self._chooses:
+            dry_run.use_choice(self.potential_victims)
         if self._victims is not None:
             self._pods_by_priority.refresh()
             dry_run.use_units(self._victims, self._pods_by_priority.rows_with_groups())

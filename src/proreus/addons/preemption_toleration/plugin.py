@@ -1,0 +1,105 @@
+"""The plugin: DefaultPreemption, but for victims that tolerate preemption.
+
+Worked example: class ``batch`` (value 10) has ``minimum-preemptable-priority: 1000`` and
+``toleration-seconds: 3600``. A pod of priority 100 preempts a pod of it once that has run for an
+hour; a pod of priority 1000 does so at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
+
+from proreus.addons.preemption_toleration.toleration import VictimToleration
+from proreus.framework import (
+    BackgroundPlugin,
+    Code,
+    CycleState,
+    Handle,
+    NodeInfo,
+    PodInfo,
+    PostFilterResult,
+    Status,
+    Verdicts,
+)
+from proreus.objects import PRIORITY_CLASSES, PriorityClass
+from proreus.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
+
+_PREFIX = "preemption: "
+_LONGEST_WAIT_SECONDS = 3600.0
+
+
+class PreemptionTolerationArgs(DefaultPreemptionArgs):
+    """Those of DefaultPreemption."""
+
+
+class PreemptionToleration(DefaultPreemption, BackgroundPlugin):
+    """Evicts lower-priority pods, but for those whose PriorityClass lets them tolerate it."""
+
+    Args = PreemptionTolerationArgs
+
+    def __init__(self, args: PreemptionTolerationArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._classes: Mapping[str, PriorityClass] = handle.store(PRIORITY_CLASSES)
+        self._ends = inf
+        """When the first toleration ends that the preemption in progress met."""
+        self._retries: dict[str, float] = {}
+        """By key of a pod that could not preempt: when a toleration ends that was in its way."""
+        self._changed = asyncio.Event()
+
+    def potential_victims(self, pod: PodInfo, node: NodeInfo) -> Sequence[PodInfo] | Status:
+        """Return the pods of lower priority that do not tolerate the preemption."""
+        victims = []
+        lower = super().potential_victims(pod, node)
+        assert not isinstance(lower, Status)
+        for victim in lower:
+            name = victim.pod.spec.priority_class_name
+            ends = -inf
+            if name:
+                priority_class = self._classes.get(name)
+                if priority_class is None:
+                    return Status.error(f'priorityclass.scheduling.k8s.io "{name}" not found')
+                toleration = VictimToleration.of(priority_class)
+                ends = -inf if toleration is None else toleration.ends(pod, victim)
+            if ends > self.handle.clock.now():
+                self._ends = min(self._ends, ends)
+            else:
+                victims.append(victim)
+        if victims:
+            return victims
+        text = f"No victims found on node {node.name} for preemptor pod {pod.name}"
+        return Status.unresolvable(text)
+
+    async def post_filter(
+        self, state: CycleState, pod: PodInfo, verdicts: Verdicts
+    ) -> PostFilterResult:
+        """Preempt; if that fails, remember when the next toleration ends."""
+        self._ends = inf
+        result = await super().post_filter(state, pod, verdicts)
+        status = result.status
+        if status is not None and status.code == Code.UNSCHEDULABLE and self._ends < inf:
+            self._retries[pod.key] = self._ends
+            self._changed.set()
+        if status is None:
+            return result
+        # The original's texts lack the prefix.
+        reasons = tuple(reason.removeprefix(_PREFIX) for reason in status.reasons)
+        return replace(result, status=Status(status.code, reasons))
+
+    async def run_in_background(self) -> None:
+        """Try pods again when a toleration has ended that kept them from preempting."""
+        while True:
+            self._changed.clear()
+            now = self.handle.clock.now()
+            due = [key for key, ends in self._retries.items() if ends <= now]
+            for key in due:
+                del self._retries[key]
+            if due:
+                self.handle.activate(due)
+            wait = min([*self._retries.values(), now + _LONGEST_WAIT_SECONDS]) - now
+            try:
+                await asyncio.wait_for(self._changed.wait(), wait)
+            except TimeoutError:
+                continue
