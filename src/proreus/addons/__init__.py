@@ -14,6 +14,10 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "NodeResourcesAllocatable": "proreus.addons.node_resources_allocatable",
         "PodState": "proreus.addons.pod_state",
         "PreemptionToleration": "proreus.addons.preemption_toleration",
+        "TargetLoadPacking": "proreus.addons.trimaran.target_load_packing",
+        "LoadVariationRiskBalancing": "proreus.addons.trimaran.load_variation_risk_balancing",
+        "LowRiskOverCommitment": "proreus.addons.trimaran.low_risk_over_commitment",
+        "Peaks": "proreus.addons.trimaran.peaks",
     }
 )
 """The module of each add-on, by the name of the plugin, which is that of its class."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from proreus.clock import Clock
@@ -32,6 +33,21 @@ if TYPE_CHECKING:
     from proreus.objects.scheduling import CompositePodGroup, PodGroup
 
 T = TypeVar("T", bound=ApiObject)
+
+
+class HttpGet(Protocol):
+    """What ``Handle.http_get`` calls."""
+
+    async def __call__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        timeout_seconds: float,
+        insecure_skip_verify: bool,
+    ) -> bytes:
+        """Return the body of an answer; raises ``ApiError``."""
+        ...
 
 
 class WaitingPod(Protocol):
@@ -365,6 +381,21 @@ class Handle(Protocol):
 
     def cancel_binding(self, uid: str, message: str) -> bool:
         """Cancel a pod's binding; return False if it is not in PreBind."""
+        ...
+
+    async def http_get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        timeout_seconds: float = 10.0,
+        insecure_skip_verify: bool = False,
+    ) -> bytes:
+        """Return what a server other than the apiserver answers to GET: metrics, for instance.
+
+        Raises ``ApiError``, whatever goes wrong (``status`` 0: no answer). In tests a
+        ``HarnessOptions.http_get`` answers.
+        """
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:

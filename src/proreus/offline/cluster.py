@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from math import floor
 from time import perf_counter
 
+from proreus.client.http_get import http_get
 from proreus.clock import FakeClock
 from proreus.config.types import SchedulerConfiguration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.attempt_budget import Stopwatch
+from proreus.framework.handle import HttpGet
 from proreus.framework.queued_pod_group import QueuedEntityInfo
 from proreus.metrics import SchedulerMetrics
 from proreus.offline.api import FakeRecorder, InMemoryApi
@@ -47,7 +49,8 @@ class OfflineOptions:
     ``rules`` and ``record_event``: limits for out-of-tree plugins, and the receiver of the Events
     about exceeding them. ``stopwatch``: measures the computing time of an attempt, in seconds.
     ``avoidance_rules``: when pods avoid nodes whose kubelets reject them; never by default.
-    ``start_seconds``: the clock at the start, in seconds since the epoch.
+    ``start_seconds``: the clock at the start, in seconds since the epoch. ``http_get``: answers
+    plugins that read from other servers.
     ``shares_nodes``, ``delete_overcommitting_pods``: see ``Environment``.
     """
 
@@ -63,6 +66,7 @@ class OfflineOptions:
     avoidance_rules: AvoidanceRules = NEVER_AVOID
     shares_nodes: bool = False
     start_seconds: float = _START
+    http_get: HttpGet = http_get
     delete_overcommitting_pods: bool = False
 
 
@@ -109,6 +113,7 @@ class OfflineCluster:
                 stopwatch=options.stopwatch,
                 avoidance_rules=options.avoidance_rules,
                 shares_nodes=options.shares_nodes,
+                http_get=options.http_get,
                 delete_overcommitting_pods=options.delete_overcommitting_pods,
             ),
             select_host=options.select_host,

@@ -3,6 +3,8 @@
 Cases and results are JSON lines. A case has either ``pod``, one scheduling cycle of which every
 detail is returned (``decision``), or ``steps``, a script that is played step by step in virtual
 time (``script``). An invalid configuration or feature gate gives the result ``configError``.
+``metrics`` is what servers answer to plugins that read metrics (null: an error), ``seen`` how many
+seconds before the decision assigned pods appeared.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import msgspec
 
 from proreus.config.load import default_configuration, load
 from proreus.config.types import Plugins
-from proreus.errors import ConfigError, ProreusError
+from proreus.errors import ApiError, ConfigError, ProreusError
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import V1_36, KubernetesVersion, parse_emulated_version
 from proreus.offline.api import InMemoryApi, JsonObject
@@ -72,12 +74,45 @@ async def _evaluate(case: JsonObject, registry: Registry, fallbacks: Fallbacks) 
         player = Script(cluster, extenders, case.get("observe") or ()) if script else None
     except ConfigError as error:
         return {"configError": str(error)}
-    for obj in case["objects"]:
-        api.add(obj)
+    await _add_objects(case, cluster)
     await cluster.settle()
+    if "metrics" in case:
+        # Plugins read them in the background; none of their waits ends while the clock stands.
+        cluster.scheduler.start_background_work()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        await loop.run_until_idle()
     if player is not None:
         return {"trace": [await player.play(step) for step in case["steps"]]}
     return await decide(cluster, case["pod"])
+
+
+async def _add_objects(case: JsonObject, cluster: OfflineCluster) -> None:
+    """Add the objects of a case; pods in ``seen`` so many seconds before the decision."""
+    seen: dict[str, float] = case.get("seen") or {}
+    late = []
+    for obj in case["objects"]:
+        if obj["kind"] == "Pod" and obj["metadata"]["name"] in seen:
+            late.append(obj)
+        else:
+            cluster.api.add(obj)
+    for obj in sorted(late, key=lambda pod: -seen[pod["metadata"]["name"]]):
+        due = _CLOCK - seen[obj["metadata"]["name"]]
+        await cluster.pass_time(max(due - cluster.clock.now(), 0))
+        cluster.api.add(obj)
+    await cluster.pass_time(max(_CLOCK - cluster.clock.now(), 0))
+
+
+class _LoadWatcher:
+    """Answers what a case has as ``metrics``, or with an error."""
+
+    def __init__(self, metrics: JsonObject | None) -> None:
+        self._metrics = metrics
+
+    async def __call__(self, url: str, **_: object) -> bytes:
+        if self._metrics is None:
+            raise ApiError(500, "Internal Server Error", f"{url} answered 500")
+        return msgspec.json.encode(self._metrics)
 
 
 def _cluster(
@@ -103,7 +138,8 @@ def _cluster(
         use_extenders="extenders" in case,
         extender_transport=extenders.transport,
         polls_only=True,
-        start_seconds=_CLOCK,
+        start_seconds=_CLOCK - max((case.get("seen") or {}).values(), default=0),
+        http_get=_LoadWatcher(case.get("metrics")),
     )
     cluster = OfflineCluster(loaded, registry, gates, options, api)
     loop = asyncio.get_running_loop()

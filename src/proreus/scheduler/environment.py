@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
+from proreus.client.http_get import http_get
 from proreus.clock import Clock
 from proreus.feature_gates import FeatureGates
 from proreus.framework.attempt_budget import CpuTime, Stopwatch
-from proreus.framework.handle import ApiWriter, EventRecorder
+from proreus.framework.handle import ApiWriter, EventRecorder, HttpGet
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.runtime.plugin_health import HealthContext
@@ -60,7 +61,7 @@ class Environment:
     whose kubelets reject them. ``shares_nodes``: other schedulers may bind pods to the same nodes,
     and nodes that are over-committed by that are noticed; ``delete_overcommitting_pods``: our
     unstarted pods are deleted from them. ``leads``: whether this instance schedules, or is a
-    standby.
+    standby. ``http_get``: what plugins read from other servers with.
     """
 
     api: ApiWriter
@@ -82,6 +83,7 @@ class Environment:
     shares_nodes: bool = False
     delete_overcommitting_pods: bool = False
     leads: Callable[[], bool] = lambda: True
+    http_get: HttpGet = http_get
 
     def paused(self) -> AbstractContextManager[None]:
         """Hold watch events back for the length of a ``with`` block."""

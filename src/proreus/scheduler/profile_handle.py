@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from proreus.cache.cache import Cache
@@ -238,6 +239,22 @@ class ProfileHandle:
     def cancel_binding(self, uid: str, message: str) -> bool:
         """Cancel a pod's binding while it is in PreBind."""
         return self._core.binding_cycle.cancel(uid, message)
+
+    async def http_get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        timeout_seconds: float = 10.0,
+        insecure_skip_verify: bool = False,
+    ) -> bytes:
+        """Return what another server answers to GET."""
+        return await self._environment.http_get(
+            url,
+            headers=headers,
+            timeout_seconds=timeout_seconds,
+            insecure_skip_verify=insecure_skip_verify,
+        )
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Run something in the background."""

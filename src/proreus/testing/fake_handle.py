@@ -10,12 +10,14 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
 
 from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import FakeClock
+from proreus.errors import ApiError
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.cycle_state import CycleState
@@ -129,6 +131,7 @@ class FakeHandle:
         self.announced: list[tuple[ClusterEvent, Any, Any]] = []
         self.waiting: dict[str, WaitingPod] = {}
         self.cancelled: list[str] = []
+        self.http_answers: dict[str, bytes] = {}
         for node in nodes:
             self.api.put(NODES, node)
         for pod in pods:
@@ -277,6 +280,19 @@ class FakeHandle:
         """Record a UID in ``cancelled``; return False, since there are no bindings."""
         self.cancelled.append(uid)
         return False
+
+    async def http_get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        timeout_seconds: float = 10.0,
+        insecure_skip_verify: bool = False,
+    ) -> bytes:
+        """Return ``http_answers[url]``; raises ``ApiError`` for any other URL."""
+        if url not in self.http_answers:
+            raise ApiError(404, "Not Found", f"{url} answered 404")
+        return self.http_answers[url]
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Run a coroutine as a task of the running event loop."""

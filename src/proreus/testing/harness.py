@@ -17,9 +17,10 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from proreus.client.http_get import http_get
 from proreus.clock import Clock
 from proreus.feature_gates import FeatureGates
-from proreus.framework.handle import WaitingPod
+from proreus.framework.handle import HttpGet, WaitingPod
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import Plugin
@@ -50,12 +51,14 @@ class HarnessOptions:
 
     ``gates``: feature gates, as ``Name=true``. ``seed``: of the random choice among nodes with
     equal scores. ``raise_errors``: raise in the test what a plugin raises; otherwise the error is
-    handled as by the scheduler, which logs it and puts the pod into back-off.
+    handled as by the scheduler, which logs it and puts the pod into back-off. ``http_get``: a
+    function that answers for ``Handle.http_get``.
     """
 
     gates: Sequence[str] = ()
     seed: int = 0
     raise_errors: bool = True
+    http_get: HttpGet = http_get
 
 
 class Harness:
@@ -96,7 +99,12 @@ class Harness:
         self._close = weakref.finalize(self, _close, self._runner)
 
         async def build() -> OfflineCluster:
-            return OfflineCluster(loaded, registry, feature_gates, OfflineOptions(options.seed))
+            return OfflineCluster(
+                loaded,
+                registry,
+                feature_gates,
+                OfflineOptions(options.seed, http_get=options.http_get),
+            )
 
         self._cluster = self._runner.run(build())
         self.scheduler: Scheduler = self._cluster.scheduler

@@ -11,9 +11,52 @@ import pytest
 from proreus.addons import ADD_ONS
 from proreus.addons.node_resources_allocatable import NodeResourcesAllocatable
 from proreus.addons.pod_state import PodState
-from proreus.framework import FilterPlugin, Plugin, ScorePlugin
+from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
+from proreus.addons.trimaran.low_risk_over_commitment import LowRiskOverCommitment
+from proreus.addons.trimaran.measured import MeasuredScorePlugin
+from proreus.addons.trimaran.metrics import (
+    Metric,
+    MetricsData,
+    NodeMetricList,
+    WatcherMetrics,
+    Window,
+)
+from proreus.addons.trimaran.peaks import Peaks
+from proreus.addons.trimaran.target_load_packing import TargetLoadPacking
+from proreus.framework import FilterPlugin, Handle, Plugin, ScorePlugin
 from proreus.testing.agreement import agree
 from proreus.testing.vocabulary import Vocabulary
+
+METRICS = WatcherMetrics(
+    Window("15m", 0, 1e12),
+    MetricsData(
+        {
+            f"n{number}": NodeMetricList(
+                (
+                    Metric("CPU", "AVG", 15.0 * number),
+                    Metric("CPU", "STD", 3.0 * number),
+                    Metric("Memory", "Latest", 50.0),
+                )
+            )
+            for number in range(6)
+        }
+    ),
+)
+
+
+def measured(plugin: type[MeasuredScorePlugin]) -> type[MeasuredScorePlugin]:
+    """Return the plugin, with metrics from the start."""
+
+    class Measured(plugin):  # type: ignore[valid-type, misc]
+        def __init__(self, args: Any, handle: Handle) -> None:
+            super().__init__(args, handle)
+            self.use(METRICS)
+
+    return Measured
+
+
+EXAMPLES = 40
+"""Clusters a case: what the forms of an add-on read is little."""
 
 
 class Case(NamedTuple):
@@ -22,6 +65,7 @@ class Case(NamedTuple):
     args: Mapping[str, Any] | None = None
     drawn_from: Any = None
     vocabulary: Vocabulary | None = None
+    made: type[Plugin] | None = None
     constant: Collection[Literal["Filter", "Score"]] = ()
 
 
@@ -33,17 +77,26 @@ CASES = (
         {"mode": "Most", "resources": [{"name": "example.com/gpu", "weight": 5}]},
     ),
     Case(PodState, constant=("Score",)),
+    Case(TargetLoadPacking, made=measured(TargetLoadPacking)),
+    Case(LoadVariationRiskBalancing, made=measured(LoadVariationRiskBalancing)),
+    Case(LowRiskOverCommitment, made=measured(LowRiskOverCommitment)),
+    Case(
+        Peaks,
+        args={"nodePowerModel": {"*": {"k1": -90, "k2": -0.07}}},
+        made=measured(Peaks),
+    ),
 )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.plugin.name}-{case.name}")
 def test_forms_agree(case: Case) -> None:
     agree(
-        case.plugin,
+        case.made or case.plugin,
         case.args,
         drawn_from=case.drawn_from,
         vocabulary=case.vocabulary,
         may_be_constant=case.constant,
+        examples=EXAMPLES,
     )
 
 

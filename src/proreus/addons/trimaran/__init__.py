@@ -1,0 +1,5 @@
+"""Trimaran: scores by the real use of nodes, which metrics tell.
+
+Source: kubernetes-sigs/scheduler-plugins, ``pkg/trimaran`` (KEP 61); each plugin is a module of its
+own. ``metrics`` is what they read, ``providers`` where from, ``measured`` what they share.
+"""

@@ -1,0 +1,149 @@
+"""TargetLoadPacking: fill nodes up to a target use of the CPU, and spread pods beyond it.
+
+Worked example, target 40 %: a node with a predicted use of 20 % scores 70, one of 40 % scores 100,
+one of 50 % 33, and one that would be at its limit 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from math import floor
+
+from proreus.addons.trimaran.args import TrimaranArgs
+from proreus.addons.trimaran.measured import MeasuredScorePlugin
+from proreus.addons.trimaran.metrics import WatcherMetrics, cpu_values
+from proreus.framework import (
+    CycleState,
+    FeatureGates,
+    Handle,
+    NodeInfo,
+    PodInfo,
+    ReservePlugin,
+    Status,
+    field_errors,
+)
+from proreus.objects import PODS, Container, Pod, parse_amount
+
+DEFAULT_TARGET = 40
+_OVERLAP_SECONDS = 60
+"""Pods that came so long before the end of the metrics' window may not be in them yet."""
+
+
+class TargetLoadPackingArgs(TrimaranArgs):
+    """The target, and what is predicted of containers without a limit, or without requests."""
+
+    target_utilization: int = DEFAULT_TARGET
+    default_requests: dict[str, str | int | float] = {"cpu": "1000m"}
+    default_requests_multiplier: str = "1.5"
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check that the multiplier is a number."""
+        yield from super().problems(path, gates)
+        try:
+            float(self.default_requests_multiplier)
+        except ValueError:
+            where = field_errors.child(path, "defaultRequestsMultiplier")
+            yield field_errors.invalid(where, self.default_requests_multiplier, "must be a number")
+
+
+class TargetLoadPacking(MeasuredScorePlugin, ReservePlugin):
+    """Prefer nodes whose predicted use of the CPU is next to the target."""
+
+    Args = TargetLoadPackingArgs
+    args: TargetLoadPackingArgs
+
+    def __init__(self, args: TargetLoadPackingArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._target = float(args.target_utilization if args.target_utilization > 0 else 40)
+        self._default_milli = parse_amount("cpu", args.default_requests.get("cpu", 0))
+        self._multiplier = float(args.default_requests_multiplier)
+        self._recent: dict[str, dict[str, tuple[float, int]]] = {}
+        """By node and UID of a pod: when it was assigned, and its predicted milli-CPU."""
+        handle.on_change(PODS, self._pod_changed)
+
+    # ---- pods that metrics do not show yet -----------------------------------------------------
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            assert old is not None
+            self._forget(old.spec.node_name, old.metadata.uid)
+        elif new.spec.node_name and (old is None or not old.spec.node_name):
+            self._note(new, new.spec.node_name)
+
+    def _note(self, pod: Pod, node_name: str) -> None:
+        pods = self._recent.setdefault(node_name, {})
+        if pod.metadata.uid not in pods:
+            pods[pod.metadata.uid] = self.handle.clock.now(), self.predict(pod)
+
+    def _forget(self, node_name: str, uid: str) -> None:
+        pods = self._recent.get(node_name)
+        if pods is not None and pods.pop(uid, None) is not None and not pods:
+            del self._recent[node_name]
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Count the pod before its binding has come back from the apiserver."""
+        self._note(pod.pod, node_name)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Forget the pod."""
+        self._forget(node_name, pod.uid)
+
+    def use(self, metrics: WatcherMetrics | None) -> None:
+        """Score by these metrics; pods that they show are forgotten."""
+        super().use(metrics)
+        if metrics is None:
+            return
+        oldest = metrics.window.end - _OVERLAP_SECONDS
+        for name, pods in list(self._recent.items()):
+            self._recent[name] = {uid: one for uid, one in pods.items() if one[0] > oldest}
+            if not self._recent[name]:
+                del self._recent[name]
+
+    def _missing(self, node_name: str, end: float) -> int:
+        """Return the predicted milli-CPU of pods that are not in metrics up to ``end``."""
+        pods = self._recent.get(node_name)
+        if pods is None:
+            return 0
+        return sum(milli for at, milli in pods.values() if int(end) - int(at) < _OVERLAP_SECONDS)
+
+    # ---- prediction and score ------------------------------------------------------------------
+
+    def predict(self, pod: Pod) -> int:
+        """Return how much CPU a pod will use, in milli-CPU."""
+        containers = sum(self._predict_container(one) for one in pod.spec.containers)
+        return containers + parse_amount("cpu", pod.spec.overhead.get("cpu", 0))
+
+    def _predict_container(self, container: Container) -> int:
+        resources = container.resources
+        if "cpu" in resources.limits:
+            return parse_amount("cpu", resources.limits["cpu"])
+        if "cpu" in resources.requests:
+            requested = parse_amount("cpu", resources.requests["cpu"])
+            return floor(requested * self._multiplier + 0.5)
+        return self._default_milli
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Return what is predicted of the pod."""
+        return self.predict(pod.pod)
+
+    def score_measured(self, measured: WatcherMetrics, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node; 0 without a metric of its CPU."""
+        if node.node is None:
+            return 0
+        values = cpu_values(measured.of(node.name))
+        if not values:
+            return 0
+        capacity = parse_amount("cpu", node.node.status.capacity.get("cpu", 0))
+        missing = self._missing(node.name, measured.window.end)
+        used = values[-1] / 100 * capacity + self.predict(pod.pod) + missing
+        return target_score(100 * used / capacity if capacity else 0.0, self._target)
+
+
+def target_score(percent: float, target: float) -> int:
+    """Return the score of a predicted use of the CPU: 100 at the target, 0 from 100 % on."""
+    if percent > 100:
+        return 0
+    if percent > target:
+        return floor(target * (100 - percent) / (100 - target) + 0.5)
+    return floor((100 - target) * percent / target + target + 0.5)

@@ -1,0 +1,45 @@
+"""GET from servers other than the apiserver, for plugins (``Handle.http_get``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import aiohttp
+
+from proreus.errors import ApiError
+
+MAX_BODY_BYTES = 64 * 2**20
+"""Room for the metrics of tens of thousands of nodes; a larger answer is refused."""
+
+
+async def http_get(
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    timeout_seconds: float,
+    insecure_skip_verify: bool,
+) -> bytes:
+    """Return the body of an answer with status 200; raises ``ApiError`` otherwise."""
+    # A session a request: they are seconds apart, and a connection that is kept open would be one
+    # more thing to close.
+    timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(url, headers=dict(headers), ssl=not insecure_skip_verify) as response,
+        ):
+            body = await response.content.read(MAX_BODY_BYTES + 1)
+            while len(body) <= MAX_BODY_BYTES and (
+                more := await response.content.read(MAX_BODY_BYTES + 1 - len(body))
+            ):
+                body += more
+            status, reason = response.status, response.reason or ""
+    except TimeoutError:
+        raise ApiError(0, "Timeout", f"{url} did not answer in {timeout_seconds:g} s") from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise ApiError(0, "NoAnswer", f"{url} cannot be read: {error}") from error
+    if status != 200:
+        raise ApiError(status, reason, f"{url} answered {status} {reason}")
+    if len(body) > MAX_BODY_BYTES:
+        raise ApiError(0, "TooLarge", f"{url} answered with more than {MAX_BODY_BYTES} bytes")
+    return body

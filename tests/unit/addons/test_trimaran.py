@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from math import sqrt
+
+import msgspec
+import numpy as np
+import pytest
+
+from proreus.addons.trimaran.beta_distribution import Beta
+from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
+from proreus.addons.trimaran.low_risk_over_commitment import (
+    Committed,
+    LowRiskOverCommitment,
+    limit_risk,
+    load_risk,
+)
+from proreus.addons.trimaran.metrics import Metric, Usage, WatcherMetrics, cpu_values, usage_of
+from proreus.addons.trimaran.peaks import MODEL_FILE, Peaks, PowerModel
+from proreus.addons.trimaran.providers import NODE_USAGES, NodeUsage
+from proreus.addons.trimaran.target_load_packing import TargetLoadPacking, target_score
+from proreus.framework import ApiError, ConfigError
+from proreus.objects import ObjectMeta
+from proreus.testing import FakeHandle, Harness, HarnessOptions, make_node, make_plugin, make_pod
+
+START = 1_700_000_000.0
+WATCHER = {"watcherAddress": "http://watcher:2020/"}
+
+
+class Server:
+    """Answers for ``Handle.http_get``; ``urls``: what was asked."""
+
+    def __init__(self, **percent: float | list[dict]) -> None:
+        self.percent, self.end, self.broken = percent, START, False
+        self.urls: list[str] = []
+
+    async def __call__(self, url: str, **_: object) -> bytes:
+        self.urls.append(url)
+        if self.broken:
+            raise ApiError(503, "Unavailable", f"{url} answered 503")
+        nodes = {
+            name: {"metrics": value if isinstance(value, list) else [cpu(value)]}
+            for name, value in self.percent.items()
+        }
+        window = {"duration": "15m", "start": self.end - 900, "end": self.end}
+        return json.dumps({"window": window, "data": {"NodeMetricsMap": nodes}}).encode()
+
+
+def cpu(value: float, operator: str = "AVG") -> dict:
+    return {"type": "CPU", "operator": operator, "value": value}
+
+
+def harness(plugin, server: Server, nodes, **args) -> Harness:
+    given = {plugin.name: {**WATCHER, **args}}
+    return Harness([plugin], nodes, args=given, options=HarnessOptions(http_get=server))
+
+
+def scores(cluster: Harness, plugin, pod, names: str) -> list[int]:
+    outcome = cluster.schedule(pod)
+    return [outcome.score(name, plugin.name) for name in names]
+
+
+# ---- metrics -------------------------------------------------------------------------------------
+
+
+def test_the_last_average_wins_over_latest_values() -> None:
+    metrics = (Metric("CPU", "AVG", 10), Metric("CPU", "Latest", 90), Metric("CPU", "AVG", 20))
+    assert usage_of((*metrics, Metric("CPU", "STD", 5)), "CPU") == Usage(20, 5)
+    assert usage_of((Metric("CPU", "", 30),), "CPU") == Usage(30, 0)
+    assert usage_of((Metric("CPU", "STD", 5),), "CPU") == Usage(0, 5)
+    assert usage_of(metrics, "Memory") is None
+    assert cpu_values((*metrics, Metric("CPU", "", 1))) == [10, 90, 20]
+
+
+def test_metrics_of_metrics_k8s_io_are_percent_of_the_capacity() -> None:
+    cluster = Harness([TargetLoadPacking], [make_node("a", "4", "8Gi"), make_node("b", "4", "8Gi")])
+    usage = {"cpu": "800m", "memory": "2Gi"}
+    stamp = datetime.fromtimestamp(START - 10, UTC)
+    found = NodeUsage(metadata=ObjectMeta(name="a"), timestamp=stamp, usage=usage)
+    cluster.put(NODE_USAGES, found)
+    cluster.advance(30)
+    measured = cluster.plugin(TargetLoadPacking).measured
+    assert measured is not None
+    assert measured.of("a") == (Metric("CPU", "Latest", 20.0), Metric("Memory", "Latest", 25.0))
+    assert measured.of("b") == ()
+
+
+async def test_prometheus_is_asked_for_the_longest_window_with_data() -> None:
+    asked: list[tuple[str, dict]] = []
+
+    async def answer(url: str, *, headers: dict, insecure_skip_verify: bool, **_: object) -> bytes:
+        asked.append((url, headers))
+        assert insecure_skip_verify
+        found = [{"metric": {"instance": "a:9100"}, "value": [0, "0.25"]}] if "10m" in url else []
+        return json.dumps({"data": {"result": found}}).encode()
+
+    handle = FakeHandle([make_node("a")])
+    handle.http_get = answer  # type: ignore[method-assign]
+    provider = {"type": "Prometheus", "address": "http://p:9090/", "token": "t"}
+    plugin = make_plugin(LoadVariationRiskBalancing, handle, {"metricProvider": provider})
+    metrics = await plugin._provider.read()
+    assert metrics.window.duration == "10m"
+    assert usage_of(metrics.of("a"), "Memory") == Usage(25, 25)
+    assert asked[0][0].startswith(
+        "http://p:9090/api/v1/query?query=avg_over_time%28instance%3Anode"
+    )
+    assert asked[0][1] == {"Authorization": "Bearer t"}
+
+
+def test_stale_metrics_score_0_for_all_and_are_reported(caplog) -> None:
+    server = Server(a=20, b=60)
+    cluster = harness(TargetLoadPacking, server, "ab")
+    pod = make_pod("p", spec={"containers": [{"name": "c", "resources": {"limits": {"cpu": 0}}}]})
+    assert scores(cluster, TargetLoadPacking, pod, "ab") == [70, 27]
+    assert cluster.metric("proreus_trimaran_stale_metrics", "TargetLoadPacking") == 0
+    server.broken = True
+    cluster.advance(3 * 900)
+    assert "Cannot read metrics of nodes" in caplog.text
+    assert cluster.metric("proreus_trimaran_stale_metrics", "TargetLoadPacking") == 0
+    cluster.advance(31)
+    assert cluster.metric("proreus_trimaran_stale_metrics", "TargetLoadPacking") == 1
+    assert "missing or too old" in caplog.text
+    assert scores(cluster, TargetLoadPacking, make_pod("q"), "ab") == [0, 0]
+    server.broken, server.end = False, cluster.clock.now()
+    cluster.advance(31)
+    assert scores(cluster, TargetLoadPacking, make_pod("r"), "ab") != [0, 0]
+
+
+# ---- TargetLoadPacking ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("percent", "score"),
+    [(0, 40), (10, 55), (20, 70), (40, 100), (50, 33), (70, 20), (100, 0), (101, 0)],
+)
+def test_the_score_is_highest_at_the_target(percent: float, score: int) -> None:
+    assert target_score(percent, 40) == score
+
+
+@pytest.mark.parametrize(
+    ("resources", "milli"),
+    [
+        ({"limits": {"cpu": "700m"}, "requests": {"cpu": "100m"}}, 700),
+        ({"requests": {"cpu": "333m"}}, 500),
+        ({}, 1000),
+        ({"limits": {"memory": "1Gi"}}, 1000),
+    ],
+)
+def test_what_a_container_will_use_is_predicted(resources: dict, milli: int) -> None:
+    plugin = make_plugin(TargetLoadPacking, FakeHandle(), WATCHER)
+    spec = {"containers": [{"name": "c", "resources": resources}], "overhead": {"cpu": "10m"}}
+    assert plugin.predict(make_pod("p", spec=spec).pod) == milli + 10
+
+
+def test_pods_that_the_metrics_do_not_show_yet_are_added() -> None:
+    server = Server(a=0, b=0)
+    cluster = harness(TargetLoadPacking, server, [make_node("a", "10"), make_node("b", "10")])
+    pods = [make_pod(f"p{number}", spec=limited("1")) for number in range(3)]
+    assert scores(cluster, TargetLoadPacking, pods[0], "ab") == [55, 55]
+    first = cluster.pod("p0").spec.node_name
+    expected = [70, 55] if first == "a" else [55, 70]
+    assert scores(cluster, TargetLoadPacking, pods[1], "ab") == expected
+    # Both went to the same node, and are in the metrics a minute later.
+    server.end = cluster.clock.now() + 61
+    cluster.advance(61)
+    assert scores(cluster, TargetLoadPacking, pods[2], "ab") == [55, 55]
+    assert cluster.plugin(TargetLoadPacking)._recent.keys() == {cluster.pod("p2").spec.node_name}
+
+
+def limited(cpu: str) -> dict:
+    return {"containers": [{"name": "c", "resources": {"limits": {"cpu": cpu}}}]}
+
+
+# ---- LoadVariationRiskBalancing ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("args", "score"), [({}, 65), ({"safeVarianceSensitivity": 2}, 54)])
+def test_mean_and_deviation_are_balanced(args: dict, score: int) -> None:
+    server = Server(a=[cpu(50), cpu(10, "STD")], b=0)
+    nodes = [make_node(name, "4") for name in "ab"]
+    cluster = harness(LoadVariationRiskBalancing, server, nodes, **args)
+    pod = make_pod("p", "400m")
+    assert scores(cluster, LoadVariationRiskBalancing, pod, "a") == [score]
+
+
+# ---- LowRiskOverCommitment -----------------------------------------------------------------------
+
+
+def test_the_risk_of_limits_and_load() -> None:
+    deviation = 0.05 * sqrt(5)
+    beta = Beta.fitted(0.3, deviation**2)
+    assert beta is not None
+    assert (round(beta.alpha, 2), round(beta.beta, 2)) == (4.74, 11.06)
+    assert round(beta.cdf(0.375), 4) == 0.7545
+    assert limit_risk(4000, Committed(2000, 6000)) == 0.5
+    load = load_risk(Usage(30, 5), 4000, Committed(1500, 5000), 5)
+    assert round(load, 4) == 0.2455
+    assert round(100 * (1 - (0.5 + load) / 2)) == 63
+    assert round(1 - load_risk(Usage(30, 5), 4000, Committed(1500, 3000), 5), 4) == 0.7546
+
+
+def test_the_beta_distribution_is_what_samples_of_it_show() -> None:
+    rng = np.random.default_rng(0)
+    for shapes in ((0.5, 0.5), (2, 8), (30, 5), (1, 1)):
+        drawn = rng.beta(*shapes, 200_000)
+        for x in (0.05, 0.3, 0.7, 0.95):
+            assert abs(Beta(*shapes).cdf(x) - (drawn <= x).mean()) < 0.005
+    assert Beta.fitted(0.5, 0.25) is None
+
+
+def test_a_pod_without_requests_and_limits_scores_0() -> None:
+    cluster = harness(LowRiskOverCommitment, Server(a=10, b=10), "ab")
+    assert scores(cluster, LowRiskOverCommitment, make_pod("p"), "ab") == [0, 0]
+    assert scores(cluster, LowRiskOverCommitment, make_pod("q", "1"), "ab") == [50 + 50, 50 + 50]
+
+
+# ---- Peaks ---------------------------------------------------------------------------------------
+
+MODELS = {
+    "a": {"k0": 300, "k1": -90, "k2": -0.07},
+    "b": {"k0": 300, "k1": -90, "k2": -0.07},
+    "c": {"k0": 300, "k1": -40, "k2": -0.05},
+}
+
+
+def test_the_node_whose_power_rises_least_is_the_best() -> None:
+    assert round(PowerModel(k1=-90, k2=-0.07).jump(20, 30), 3) == 11.173
+    nodes = [make_node(name, "10") for name in "abc"]
+    cluster = harness(Peaks, Server(a=20, b=60, c=20), nodes, nodePowerModel=MODELS)
+    assert scores(cluster, Peaks, make_pod("p", "1"), "abc") == [0, 100, 52]
+
+
+def test_nodes_whose_power_cannot_be_predicted_are_the_worst() -> None:
+    nodes = [make_node(name, "10") for name in "abcde"]
+    server = Server(a=20, b=60, c=95, d=10)
+    cluster = harness(Peaks, server, nodes, nodePowerModel=MODELS)
+    assert scores(cluster, Peaks, make_pod("p", "1"), "abcde") == [0, 100, 0, 0, 0]
+
+
+def test_linear_models_and_a_model_for_all_other_nodes() -> None:
+    nodes = [make_node(name, "10") for name in "ab"]
+    models = {"a": {"idle": 100, "max": 200}, "*": {"idle": 100, "max": 150}}
+    cluster = harness(Peaks, Server(a=20, b=60), nodes, nodePowerModel=models)
+    assert scores(cluster, Peaks, make_pod("p", "1"), "ab") == [0, 100]
+
+
+def test_models_are_read_from_a_file(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "models.json"
+    path.write_text(json.dumps(MODELS))
+    monkeypatch.setenv(MODEL_FILE, str(path))
+    nodes = [make_node(name, "10") for name in "abc"]
+    cluster = harness(Peaks, Server(a=20, b=60, c=20), nodes)
+    assert scores(cluster, Peaks, make_pod("p", "1"), "abc") == [0, 100, 52]
+    path.write_text("[1]")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        harness(Peaks, Server(), nodes)
+
+
+def test_fields_in_capitals_are_taken_as_the_original_takes_them() -> None:
+    plugin = make_plugin(
+        Peaks, FakeHandle(), {"WatcherAddress": "http://w", "NodePowerModel": MODELS}
+    )
+    assert plugin.args.watcher_address == "http://w"
+    assert plugin.args.node_power_model["c"].k1 == -40
+
+
+@pytest.mark.parametrize(
+    ("plugin", "args"),
+    [
+        (TargetLoadPacking, {"defaultRequestsMultiplier": "much"}),
+        (Peaks, {"nodePowerModel": {"a": {"idle": 1}}}),
+        (Peaks, {"stalenessWindows": 0}),
+        (TargetLoadPacking, {"metricProvider": {"type": "SignalFx"}}),
+    ],
+)
+def test_invalid_arguments_are_refused(plugin, args: dict) -> None:
+    with pytest.raises(ConfigError):
+        Harness([plugin], args={plugin.name: args})
+
+
+def test_an_answer_of_load_watcher_is_read() -> None:
+    answer = b'{"timestamp": 1, "window": {"end": 5}, "data": {"NodeMetricsMap": {"a": {}}}}'
+    metrics = msgspec.json.decode(answer, type=WatcherMetrics)
+    assert (metrics.window.end, metrics.of("a"), metrics.of("b")) == (5, (), ())
