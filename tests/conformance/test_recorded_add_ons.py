@@ -26,6 +26,7 @@ DIFFERENT: dict[str, dict[str, str]] = json.loads((CASES / "different.json").rea
 """By family and case: the fault that a case rests on which we answer otherwise on purpose."""
 
 FAULTS = {
+    "5.3": "NodeResourceTopologyMatch: zones are scored in whole CPUs",
     "4.5": "Peaks: a node whose power cannot be predicted is the best beside positive rises",
 }
 """What the original does there; docs/addons/ says what we do."""

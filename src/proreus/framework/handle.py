@@ -383,6 +383,14 @@ class Handle(Protocol):
         """Cancel a pod's binding; return False if it is not in PreBind."""
         ...
 
+    def invalidate_results(self, node_name: str) -> None:
+        """Discard the cached results of ``row_local`` plugins for one node.
+
+        For what a plugin knows of a node that the node itself does not show; what concerns all
+        nodes goes into ``invalidation_key``. An unknown name is ignored.
+        """
+        ...
+
     async def http_get(
         self,
         url: str,

@@ -190,6 +190,13 @@ class NodeTable:
         """Return the rows that changed since a position, each once; None if that is forgotten."""
         return self.changes.since(position, self.size)
 
+    def record_change(self, node_name: str) -> None:
+        """Record that results for a node, if there is one of this name, do not hold any more."""
+        row = self.rows.get(node_name)
+        if row is not None:
+            self.changes.record(row)
+            self.node_changes.record(row)
+
     def add_pod(self, row: int, pod: PodInfo) -> None:
         """Add a pod to a row, in ``NodeInfo`` and columns."""
         self.infos[row].add_pod(pod)

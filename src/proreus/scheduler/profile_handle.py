@@ -240,6 +240,10 @@ class ProfileHandle:
         """Cancel a pod's binding while it is in PreBind."""
         return self._core.binding_cycle.cancel(uid, message)
 
+    def invalidate_results(self, node_name: str) -> None:
+        """Discard the cached results for one node."""
+        self.nodes.record_change(node_name)
+
     async def http_get(
         self,
         url: str,

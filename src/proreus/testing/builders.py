@@ -207,9 +207,11 @@ def key_of_pod(pod: AnyPod) -> str:
 def with_defaults(obj: JsonObject) -> JsonObject:
     """Return an object with the apiserver's defaults: its namespace, and a pod's schedulerName.
 
-    Raises ``LookupError`` for an unknown kind.
+    A custom object stays as it is. Raises ``LookupError`` for an unknown kind.
     """
-    kind = obj.get("kind", "")
+    kind, group = obj.get("kind", ""), obj.get("apiVersion", "").rpartition("/")[0]
+    if "." in group and (kind not in BY_KIND or BY_KIND[kind].group != group):
+        return obj
     if kind not in BY_KIND:
         known = ", ".join(sorted(BY_KIND))
         raise LookupError(

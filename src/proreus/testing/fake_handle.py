@@ -281,6 +281,10 @@ class FakeHandle:
         self.cancelled.append(uid)
         return False
 
+    def invalidate_results(self, node_name: str) -> None:
+        """Discard the cached results for one node."""
+        self.nodes.record_change(node_name)
+
     async def http_get(
         self,
         url: str,

@@ -9,6 +9,12 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from proreus.addons import ADD_ONS
+from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
+from proreus.addons.node_resource_topology_match.zones import (
+    NodeResourceTopology,
+    TopologyZone,
+    ZoneResource,
+)
 from proreus.addons.node_resources_allocatable import NodeResourcesAllocatable
 from proreus.addons.pod_state import PodState
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
@@ -24,6 +30,7 @@ from proreus.addons.trimaran.metrics import (
 from proreus.addons.trimaran.peaks import Peaks
 from proreus.addons.trimaran.target_load_packing import TargetLoadPacking
 from proreus.framework import FilterPlugin, Handle, Plugin, ScorePlugin
+from proreus.objects import ObjectMeta
 from proreus.testing.agreement import agree
 from proreus.testing.vocabulary import Vocabulary
 
@@ -55,6 +62,31 @@ def measured(plugin: type[MeasuredScorePlugin]) -> type[MeasuredScorePlugin]:
     return Measured
 
 
+class WithTopologies(NodeResourceTopologyMatch):
+    """The plugin, with topologies from the start: some zones have devices."""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        for number in range(6):
+            zones = tuple(
+                TopologyZone(
+                    name=f"node-{place}",
+                    type="Node",
+                    resources=(
+                        ZoneResource(name="cpu", available=number),
+                        ZoneResource(name="memory", available="2Gi"),
+                        ZoneResource(name="example.com/gpu", available=place * number),
+                    ),
+                )
+                for place in range(2)
+            )
+            scope = ("SingleNUMANodePodLevel", "SingleNUMANodeContainerLevel")[number % 2]
+            found = NodeResourceTopology(
+                metadata=ObjectMeta(name=f"n{number}"), topology_policies=(scope,), zones=zones
+            )
+            self._cache.report(None, found)
+
+
 EXAMPLES = 40
 """Clusters a case: what the forms of an add-on read is little."""
 
@@ -77,6 +109,7 @@ CASES = (
         {"mode": "Most", "resources": [{"name": "example.com/gpu", "weight": 5}]},
     ),
     Case(PodState, constant=("Score",)),
+    Case(NodeResourceTopologyMatch, made=WithTopologies, constant=("Score",)),
     Case(TargetLoadPacking, made=measured(TargetLoadPacking)),
     Case(LoadVariationRiskBalancing, made=measured(LoadVariationRiskBalancing)),
     Case(LowRiskOverCommitment, made=measured(LowRiskOverCommitment)),

@@ -1,0 +1,163 @@
+"""The topologies of nodes as the plugin believes them, between two reports of the agents.
+
+Agents publish every few seconds, and pods are bound meanwhile. Without a cache
+(``cacheResyncPeriodSeconds`` 0) the newest object of a node counts. With it, a pod takes its
+requests from *every* zone of its node at Reserve, since the kubelet's choice is not known, and the
+copy is kept until an object's fingerprint says that the agent has seen just the pods of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from proreus.addons.node_resource_topology_match.demand import Amounts, Demand
+from proreus.addons.node_resource_topology_match.fingerprint import (
+    ANNOTATION,
+    ATTRIBUTE,
+    EXCLUSIVE_ONLY,
+    METHOD_ATTRIBUTE,
+    fingerprint,
+)
+from proreus.addons.node_resource_topology_match.zones import NodeResourceTopology, NodeTopology
+from proreus.framework import NodeInfo, NodeTable, PodInfo
+
+_WHOLE_CPU = 1000
+
+
+@dataclass
+class _Entry:
+    """What is known of a node. ``taken``: by UID of a pod; ``doubtful``: not to be trusted."""
+
+    newest: NodeResourceTopology
+    topology: NodeTopology
+    taken: dict[str, Amounts] = field(default_factory=dict)
+    doubtful: bool = False
+    maybe_outdated: bool = False
+
+    @property
+    def dirty(self) -> bool:
+        return bool(self.taken) or self.doubtful or self.maybe_outdated
+
+
+class TopologyCache:
+    """Topologies by node. ``over_reserves``: see the module.
+
+    ``changed``: is called with the name of a node whose topology is another now.
+    """
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        over_reserves: bool,
+        changed: Callable[[str], None],
+        resync_method: str = "Autodetect",
+    ) -> None:
+        self._nodes = nodes
+        self._over_reserves = over_reserves
+        self._changed = changed
+        self._resync_method = resync_method
+        self._entries: dict[str, _Entry] = {}
+
+    def topology(self, node_name: str) -> NodeTopology | None:
+        """Return the topology of a node, less what was reserved; None if there is none."""
+        entry = self._entries.get(node_name)
+        if entry is None:
+            return None
+        topology = entry.topology
+        for amounts in entry.taken.values():
+            topology = topology.less(amounts)
+        return topology
+
+    def is_trusted(self, node_name: str) -> bool:
+        """Return whether the topology of a node may be used."""
+        entry = self._entries.get(node_name)
+        return entry is None or not entry.doubtful
+
+    def report(self, old: NodeResourceTopology | None, new: NodeResourceTopology | None) -> None:
+        """Take over what an agent published (``on_change``)."""
+        if new is None:
+            assert old is not None
+            self._entries.pop(old.metadata.name, None)
+            self._changed(old.metadata.name)
+            return
+        name = new.metadata.name
+        entry = self._entries.get(name)
+        if entry is None or not entry.dirty:
+            self._entries[name] = _Entry(new, NodeTopology.of(new))
+            self._changed(name)
+        else:
+            entry.newest = new
+
+    # ---- the over-reserve cache ----------------------------------------------------------------
+
+    def reserve(self, pod: PodInfo, node_name: str) -> None:
+        """Take a pod's requests from every zone of a node."""
+        entry = self._entries.get(node_name)
+        if self._over_reserves and entry is not None:
+            entry.taken[pod.uid] = Demand.of(pod.pod).total
+            self._changed(node_name)
+
+    def unreserve(self, pod: PodInfo, node_name: str) -> None:
+        """Give them back."""
+        entry = self._entries.get(node_name)
+        if entry is not None and entry.taken.pop(pod.uid, None) is not None:
+            self._changed(node_name)
+
+    def note_foreign_pod(self, node_name: str) -> None:
+        """Trust a node no more, because another scheduler's pod came."""
+        entry = self._entries.get(node_name)
+        if self._over_reserves and entry is not None and not entry.doubtful:
+            entry.doubtful = True
+            self._changed(node_name)
+
+    def note_rejection(self, node_name: str) -> None:
+        """Compare a node at the next resync: it may have more than is believed."""
+        entry = self._entries.get(node_name)
+        if self._over_reserves and entry is not None:
+            entry.maybe_outdated = True
+
+    def resync(self) -> list[str]:
+        """Take over the newest objects of nodes that agents know all pods of; return the names."""
+        clean = []
+        for name, entry in self._entries.items():
+            if not entry.dirty or not self._knows_all_pods(name, entry.newest):
+                continue
+            self._entries[name] = _Entry(entry.newest, NodeTopology.of(entry.newest))
+            self._changed(name)
+            clean.append(name)
+        return clean
+
+    def _knows_all_pods(self, name: str, found: NodeResourceTopology) -> bool:
+        published = found.attribute(ATTRIBUTE) or found.metadata.annotations.get(ANNOTATION, "")
+        row = self._nodes.rows.get(name)
+        if not published or row is None:
+            return False
+        exclusive = self._resync_method == "OnlyExclusiveResources" or (
+            self._resync_method == "Autodetect"
+            and found.attribute(METHOD_ATTRIBUTE) == EXCLUSIVE_ONLY
+        )
+        return published == fingerprint(pods_of(self._nodes[row], exclusive))
+
+
+def pods_of(node: NodeInfo, exclusive: bool) -> list[tuple[str, str]]:
+    """Return namespace and name of the pods on a node; ``exclusive``: of those alone that have
+    resources to themselves."""
+    pods = node.pods.values()
+    return [
+        (pod.namespace, pod.name) for pod in pods if not exclusive or has_exclusive_resources(pod)
+    ]
+
+
+def has_exclusive_resources(pod: PodInfo) -> bool:
+    """Return whether a pod has CPUs, memory or devices to itself."""
+    demand = Demand.of(pod.pod)
+    amounts: Mapping[str, int]
+    for amounts in (one.amounts for one in demand.containers):
+        if demand.guaranteed and amounts.get("cpu", 0) and not amounts["cpu"] % _WHOLE_CPU:
+            return True
+        if demand.guaranteed and amounts.get("memory", 0):
+            return True
+        if any("/" in name and amount for name, amount in amounts.items()):
+            return True
+    return False

@@ -1,0 +1,115 @@
+"""What a pod demands of a node's zones: its containers' requests, and its QoS class."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+
+from proreus.objects import Container, Pod, ResourceRequirements, parse_amount
+
+Amounts = Mapping[str, int]
+
+_QOS_RESOURCES = ("cpu", "memory")
+_NATIVE = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
+_HUGEPAGES = "hugepages-"
+
+
+@dataclass(frozen=True)
+class ContainerDemand:
+    """What a container requests. ``kind``: what it is called in messages."""
+
+    kind: str
+    amounts: Amounts
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a pod requests: ``containers``, init containers first, and as a whole (``total``).
+
+    Init containers that restart are among the init containers, and count as such in ``total``.
+    """
+
+    containers: tuple[ContainerDemand, ...]
+    inits: int
+    total: Amounts
+    guaranteed: bool
+    best_effort: bool
+
+    @classmethod
+    def of(cls, pod: Pod) -> Demand:
+        """Return the demand of a pod."""
+        spec = pod.spec
+        inits = [_demand(one, init=True) for one in spec.init_containers]
+        apps = [_demand(one, init=False) for one in spec.containers]
+        total: dict[str, int] = {}
+        for one in apps:
+            for name, amount in one.amounts.items():
+                total[name] = total.get(name, 0) + amount
+        for one in inits:
+            for name, amount in one.amounts.items():
+                total[name] = max(total.get(name, 0), amount)
+        for name, quantity in spec.overhead.items():
+            total[name] = total.get(name, 0) + parse_amount(name, quantity)
+        qos = qos_class(pod)
+        return cls((*inits, *apps), len(inits), total, qos == "Guaranteed", qos == "BestEffort")
+
+    @property
+    def needs_alignment(self) -> bool:
+        """Whether a kubelet may align anything of it."""
+        return not self.best_effort or any(is_extended(name) for name in self.total)
+
+    def key(self) -> Hashable:
+        """Return what is equal for pods with the same demand."""
+        containers = tuple((one.kind, tuple(one.amounts.items())) for one in self.containers)
+        return containers, tuple(self.total.items()), self.guaranteed, self.best_effort
+
+
+def is_aligned_for_guaranteed_pods_only(resource: str) -> bool:
+    """Return whether kubelets align a resource for Guaranteed pods alone."""
+    return resource in _QOS_RESOURCES or resource.startswith(_HUGEPAGES)
+
+
+def is_extended(resource: str) -> bool:
+    """Return whether a resource is none of Kubernetes' own."""
+    return "/" in resource and not resource.partition("/")[0].endswith("kubernetes.io")
+
+
+def is_host_level(resource: str) -> bool:
+    """Return whether a resource need not belong to a zone."""
+    native = resource in _NATIVE or resource.startswith(_HUGEPAGES)
+    return not native or resource in ("ephemeral-storage", "storage")
+
+
+def qos_class(pod: Pod) -> str:
+    """Return Guaranteed, Burstable or BestEffort (``v1qos.ComputePodQOS``)."""
+    requests, limits = dict.fromkeys(_QOS_RESOURCES, 0), dict.fromkeys(_QOS_RESOURCES, 0)
+    guaranteed = True
+    for resources in _counted(pod):
+        for sums, given in ((requests, resources.requests), (limits, resources.limits)):
+            for name in _QOS_RESOURCES:
+                sums[name] += parse_amount(name, given.get(name, 0))
+        guaranteed = guaranteed and all(
+            parse_amount(name, resources.limits.get(name, 0)) > 0 for name in _QOS_RESOURCES
+        )
+    if not any((*requests.values(), *limits.values())):
+        return "BestEffort"
+    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
+
+
+def _counted(pod: Pod) -> Iterator[ResourceRequirements]:
+    whole = pod.spec.resources
+    if whole is not None and (whole.requests or whole.limits):
+        yield whole
+        return
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        yield container.resources
+
+
+def _demand(container: Container, *, init: bool) -> ContainerDemand:
+    kind = "container"
+    if init:
+        kind = "sidecar container" if container.restart_policy == "Always" else "init container"
+    requests = container.resources.requests
+    return ContainerDemand(
+        kind, {name: parse_amount(name, quantity) for name, quantity in requests.items()}
+    )

@@ -1,0 +1,229 @@
+"""The plugin: extension points, and what wakes the pods that it rejected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
+
+from proreus.addons.node_resource_topology_match.alignment import misaligned
+from proreus.addons.node_resource_topology_match.args import (
+    NodeResourceTopologyMatchArgs,
+    TopologyCacheArgs,
+)
+from proreus.addons.node_resource_topology_match.cache import (
+    TopologyCache,
+    has_exclusive_resources,
+)
+from proreus.addons.node_resource_topology_match.demand import Demand
+from proreus.addons.node_resource_topology_match.least_numa_nodes import least_numa_nodes_score
+from proreus.addons.node_resource_topology_match.scoring import STRATEGIES, score_by_zones
+from proreus.addons.node_resource_topology_match.zones import (
+    NODE_RESOURCE_TOPOLOGIES,
+    SINGLE_NUMA_NODE,
+    NodeTopology,
+)
+from proreus.framework import (
+    MAX_SCORE,
+    BackgroundPlugin,
+    ClusterEvent,
+    CycleState,
+    FilterPlugin,
+    Handle,
+    NodeInfo,
+    NodeTable,
+    PodInfo,
+    PostBindPlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+    events,
+    plugin_event,
+)
+from proreus.objects import PODS, Pod
+
+INVALID_DATA = Status.unschedulable("invalid node topology data")
+_RESYNCED = "NodeTopologyResynced"
+
+
+class _RemovedPods:
+    """What the pods that a dry run removed give back, by node."""
+
+    def __init__(self, given_back: dict[str, dict[str, int]] | None = None) -> None:
+        self.given_back = given_back or {}
+
+    def clone(self) -> _RemovedPods:
+        return _RemovedPods({name: dict(one) for name, one in self.given_back.items()})
+
+    def add(self, node_name: str, pod: PodInfo, sign: int) -> None:
+        amounts = self.given_back.setdefault(node_name, {})
+        for name, amount in Demand.of(pod.pod).total.items():
+            amounts[name] = amounts.get(name, 0) - sign * amount
+
+
+class NodeResourceTopologyMatch(
+    PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PostBindPlugin, BackgroundPlugin
+):
+    """Reject nodes whose kubelet could not align the pod; prefer a good NUMA fit."""
+
+    Args = NodeResourceTopologyMatchArgs
+    args: NodeResourceTopologyMatchArgs
+    row_local = True
+
+    def __init__(self, args: NodeResourceTopologyMatchArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        options = args.cache or TopologyCacheArgs()
+        self._period = args.cache_resync_period_seconds
+        self._cache = TopologyCache(
+            handle.nodes, self._period > 0, handle.invalidate_results, options.resync_method
+        )
+        self._weights = args.scoring_strategy.weights()
+        self._unbound: dict[str, set[str]] = {}
+        """With ``discardReservedNodes``: by node, UIDs of reserved pods until they are bound."""
+        self._foreign = options.foreign_pods_detect
+        self._own: set[str] = set()
+        """UIDs of pods that this plugin has seen at Reserve, until they have a node or are gone."""
+        handle.on_change(NODE_RESOURCE_TOPOLOGIES, self._cache.report)
+        if self._period and self._foreign != "None":
+            handle.on_change(PODS, self._pod_changed)
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Register what may make room: deleted pods, nodes, topologies."""
+        return (
+            ClusterEvent(events.ASSIGNED_POD, events.DELETE),
+            ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_ALLOCATABLE),
+            ClusterEvent(NODE_RESOURCE_TOPOLOGIES.id, events.ADD | events.UPDATE),
+            plugin_event(_RESYNCED),
+        )
+
+    # ---- the cache -----------------------------------------------------------------------------
+
+    async def run_in_background(self) -> None:
+        """Compare dirty nodes with what agents have published, once a period."""
+        while self._period:
+            await asyncio.sleep(self._period)
+            if self._cache.resync():
+                self.handle.announce(plugin_event(_RESYNCED))
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            assert old is not None
+            self._own.discard(old.metadata.uid)
+        elif new.spec.node_name and (old is None or not old.spec.node_name):
+            if new.metadata.uid in self._own:
+                self._own.discard(new.metadata.uid)
+            elif self._foreign == "All" or has_exclusive_resources(PodInfo(new)):
+                self._cache.note_foreign_pod(new.spec.node_name)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Take the pod's requests from the zones of the node."""
+        self._own.add(pod.uid)
+        if self.args.discard_reserved_nodes:
+            self._unbound.setdefault(node_name, set()).add(pod.uid)
+            self.handle.invalidate_results(node_name)
+        else:
+            self._cache.reserve(pod, node_name)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Give them back."""
+        self._own.discard(pod.uid)
+        self._cache.unreserve(pod, node_name)
+        self._release(pod, node_name)
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """With ``discardReservedNodes``: use the node again."""
+        self._release(pod, node_name)
+
+    def _release(self, pod: PodInfo, node_name: str) -> None:
+        unbound = self._unbound.get(node_name)
+        if unbound is not None:
+            unbound.discard(pod.uid)
+            if not unbound:
+                del self._unbound[node_name]
+                self.handle.invalidate_results(node_name)
+
+    # ---- Filter and Score ----------------------------------------------------------------------
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Return what the pod requests."""
+        return Demand.of(pod.pod).key()
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable
+    ) -> Status | frozenset[str] | None:
+        """Skip pods that no kubelet aligns; with preemption, note removed pods from now on."""
+        demand = Demand.of(pod.pod)
+        if not demand.needs_alignment:
+            return Status.skip()
+        state.write(self.name, _RemovedPods())
+        return None
+
+    def add_pod(
+        self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo
+    ) -> bool | None:
+        """With ``preemptionMode: Enabled``: a pod is back on a node."""
+        return self._note_removed(state, added, node, 1)
+
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo
+    ) -> bool | None:
+        """With ``preemptionMode: Enabled``: a pod gives back what it has."""
+        return self._note_removed(state, removed, node, -1)
+
+    def _note_removed(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, sign: int
+    ) -> bool | None:
+        data = state.read(self.name)
+        if self.args.preemption_mode == "Disabled" or not isinstance(data, _RemovedPods):
+            return False
+        data.add(node.name, pod, sign)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Reject a node whose kubelet could not align the pod."""
+        demand = Demand.of(pod.pod)
+        if not demand.needs_alignment:
+            return None
+        if node.name in self._unbound or not self._cache.is_trusted(node.name):
+            return INVALID_DATA
+        topology = self._cache.topology(node.name)
+        if topology is None or topology.policy != SINGLE_NUMA_NODE:
+            return None
+        topology = _with_removed(topology, state.read(self.name), node.name)
+        what = misaligned(demand, topology, node)
+        if not what:
+            return None
+        self._cache.note_rejection(node.name)
+        return Status.unschedulable(f"cannot align {what}")
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node by its zones; pods that kubelets do not align like all nodes."""
+        demand = Demand.of(pod.pod)
+        if not demand.guaranteed:
+            return MAX_SCORE
+        topology = self._cache.topology(node.name)
+        if topology is None or not self._cache.is_trusted(node.name):
+            return 0
+        strategy = self.args.scoring_strategy.type
+        if strategy == "LeastNUMANodes":
+            return least_numa_nodes_score(demand, topology)
+        if topology.policy != SINGLE_NUMA_NODE:
+            return 0
+        return score_by_zones(STRATEGIES[strategy], demand, topology, self._weights)
+
+
+def _with_removed(topology: NodeTopology, data: object, node_name: str) -> NodeTopology:
+    """Return the topology with what removed pods give back, in every zone."""
+    if not isinstance(data, _RemovedPods) or node_name not in data.given_back:
+        return topology
+    more = data.given_back[node_name]
+    zones = tuple(
+        replace(
+            zone,
+            available={name: amount + more.get(name, 0) for name, amount in zone.available.items()},
+        )
+        for zone in topology.zones
+    )
+    return replace(topology, zones=zones)
