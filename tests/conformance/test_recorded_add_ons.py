@@ -27,6 +27,8 @@ DIFFERENT: dict[str, dict[str, str]] = json.loads((CASES / "different.json").rea
 
 FAULTS = {
     "5.3": "NodeResourceTopologyMatch: zones are scored in whole CPUs",
+    "8.2": "NetworkOverhead: a missing AppGroup or NetworkTopology is a crash",
+    "8.3": "TopologicalSort: equal indexes go before each other, unknown ones go first",
     "4.5": "Peaks: a node whose power cannot be predicted is the best beside positive rises",
 }
 """What the original does there; docs/addons/ says what we do."""

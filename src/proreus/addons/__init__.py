@@ -19,6 +19,8 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "LoadVariationRiskBalancing": "proreus.addons.trimaran.load_variation_risk_balancing",
         "LowRiskOverCommitment": "proreus.addons.trimaran.low_risk_over_commitment",
         "Peaks": "proreus.addons.trimaran.peaks",
+        "NetworkOverhead": "proreus.addons.network_aware.network_overhead",
+        "TopologicalSort": "proreus.addons.network_aware.topological_sort",
     }
 )
 """The module of each add-on, by the name of the plugin, which is that of its class."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from proreus.errors import ExtenderError, PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, FitError
-from proreus.framework.pod_info import PodInfo, PodResourcesOptions
+from proreus.framework.pod_info import PodInfo, PodResourcesOptions, QueuedPodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
@@ -40,6 +41,22 @@ async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
     except (PluginError, ExtenderError) as error:
         result["error"] = str(error)
     return result
+
+
+def compare_in_queue(cluster: OfflineCluster, queue: list[JsonObject]) -> list[str]:
+    """Return by row and column which pod of ``queue`` goes before which other: 1 or 0.
+
+    ``added``: the time of a pod's last entry and of its first attempt.
+    """
+    profile = next(iter(cluster.scheduler.profiles.values()))
+    options = PodResourcesOptions.of(cluster.feature_gates)
+    keys = []
+    for one in queue:
+        added = datetime.fromisoformat(one["added"].replace("Z", "+00:00")).timestamp()
+        info = PodInfo(decoder_for(Pod).convert(one["pod"]), options)
+        queued = QueuedPodInfo(info=info, timestamp=added, initial_attempt_timestamp=added)
+        keys.append(profile.queue_sort.sort_key(queued))
+    return ["".join("01"[one < other] for other in keys) for one in keys]
 
 
 class _Decision:

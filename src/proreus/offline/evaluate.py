@@ -1,8 +1,8 @@
 """``proreus evaluate``: recompute recorded scheduling decisions with the real scheduler.
 
 Cases and results are JSON lines. A case has either ``pod``, one scheduling cycle of which every
-detail is returned (``decision``), or ``steps``, a script that is played step by step in virtual
-time (``script``). An invalid configuration or feature gate gives the result ``configError``.
+detail is returned (``decision``), or ``queue``, pods that are compared, or ``steps``, a script that
+is played step by step in virtual time (``script``). An invalid configuration or feature gate gives the result ``configError``.
 ``metrics`` is what servers answer to plugins that read metrics (null: an error), ``seen`` how many
 seconds before the decision assigned pods appeared.
 """
@@ -26,7 +26,7 @@ from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import V1_36, KubernetesVersion, parse_emulated_version
 from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
-from proreus.offline.decision import decide
+from proreus.offline.decision import compare_in_queue, decide
 from proreus.offline.fake_extenders import FakeExtenders, check_behaviours
 from proreus.offline.script import Script
 from proreus.offline.virtual_time import VirtualTimeLoop
@@ -84,6 +84,8 @@ async def _evaluate(case: JsonObject, registry: Registry, fallbacks: Fallbacks) 
         await loop.run_until_idle()
     if player is not None:
         return {"trace": [await player.play(step) for step in case["steps"]]}
+    if "queue" in case:
+        return {"less": compare_in_queue(cluster, case["queue"])}
     return await decide(cluster, case["pod"])
 
 

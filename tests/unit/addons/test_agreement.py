@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
@@ -9,6 +10,19 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from proreus.addons import ADD_ONS
+from proreus.addons.network_aware.network_overhead import (
+    NetworkOverhead,
+    _Dependencies,
+    _Placed,
+)
+from proreus.addons.network_aware.objects import (
+    DestinationCost,
+    NetworkTopology,
+    NetworkTopologySpec,
+    NetworkWeights,
+    OriginCosts,
+    TopologyCosts,
+)
 from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
 from proreus.addons.node_resource_topology_match.zones import (
     NodeResourceTopology,
@@ -29,9 +43,10 @@ from proreus.addons.trimaran.metrics import (
 )
 from proreus.addons.trimaran.peaks import Peaks
 from proreus.addons.trimaran.target_load_packing import TargetLoadPacking
-from proreus.framework import FilterPlugin, Handle, Plugin, ScorePlugin
-from proreus.objects import ObjectMeta
+from proreus.framework import FilterPlugin, Handle, Plugin, PodInfo, ScorePlugin
+from proreus.objects import LABEL_REGION, LABEL_ZONE, ObjectMeta
 from proreus.testing.agreement import agree
+from proreus.testing.clusters import clusters
 from proreus.testing.vocabulary import Vocabulary
 
 METRICS = WatcherMetrics(
@@ -87,6 +102,22 @@ class WithTopologies(NodeResourceTopologyMatch):
             self._cache.report(None, found)
 
 
+class WithDependencies(NetworkOverhead):
+    """The plugin, as if every pod depended on three placed ones."""
+
+    def _dependencies(self, pod: PodInfo) -> _Dependencies:
+        def costs(label: str, cost: int) -> TopologyCosts:
+            to = tuple(DestinationCost(destination=v, network_cost=cost) for v in ("a", "b", "7"))
+            origins = tuple(OriginCosts(origin=one, cost_list=to) for one in ("a", "7"))
+            return TopologyCosts(topology_key=label, origin_list=origins)
+
+        lists = (costs(LABEL_REGION, 9), costs(LABEL_ZONE, 4))
+        weights = (NetworkWeights(name="UserDefined", topology_list=lists),)
+        topology = NetworkTopology(spec=NetworkTopologySpec(weights=weights))
+        placed = Counter({_Placed("n0", 3): 2, _Placed("n1", 5): 1})
+        return _Dependencies(placed, topology, "UserDefined")
+
+
 EXAMPLES = 40
 """Clusters a case: what the forms of an add-on read is little."""
 
@@ -110,6 +141,13 @@ CASES = (
     ),
     Case(PodState, constant=("Score",)),
     Case(NodeResourceTopologyMatch, made=WithTopologies, constant=("Score",)),
+    Case(
+        NetworkOverhead,
+        drawn_from=clusters(
+            vocabulary=Vocabulary(node_labels=frozenset((LABEL_REGION, LABEL_ZONE)))
+        ),
+        made=WithDependencies,
+    ),
     Case(TargetLoadPacking, made=measured(TargetLoadPacking)),
     Case(LoadVariationRiskBalancing, made=measured(LoadVariationRiskBalancing)),
     Case(LowRiskOverCommitment, made=measured(LowRiskOverCommitment)),

@@ -175,7 +175,7 @@ class NodeResourceTopologyMatch(
     def _note_removed(
         self, state: CycleState, pod: PodInfo, node: NodeInfo, sign: int
     ) -> bool | None:
-        data = state.read(self.name)
+        data = state.get(self.name)
         if self.args.preemption_mode == "Disabled" or not isinstance(data, _RemovedPods):
             return False
         data.add(node.name, pod, sign)
@@ -191,7 +191,7 @@ class NodeResourceTopologyMatch(
         topology = self._cache.topology(node.name)
         if topology is None or topology.policy != SINGLE_NUMA_NODE:
             return None
-        topology = _with_removed(topology, state.read(self.name), node.name)
+        topology = _with_removed(topology, state.get(self.name), node.name)
         what = misaligned(demand, topology, node)
         if not what:
             return None
