@@ -21,6 +21,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "Peaks": "proreus.addons.trimaran.peaks",
         "NetworkOverhead": "proreus.addons.network_aware.network_overhead",
         "TopologicalSort": "proreus.addons.network_aware.topological_sort",
+        "SySched": "proreus.addons.sysched",
     }
 )
 """The module of each add-on, by the name of the plugin, which is that of its class."""

@@ -92,7 +92,8 @@ class Resource(Generic[T]):
 
     ``group`` ("" for the core), ``version``, ``plural`` (in URLs), ``kind``, ``namespaced``;
     ``type``: an ``ApiStruct`` with the fields that are to be read, or ``Untyped``. ``custom``: set
-    it for a kind that a CustomResourceDefinition defines; another group may have one of that name.
+    it for a kind that a CustomResourceDefinition defines, since another group may have one of that
+    name; or to read fields that proreus' own type lacks, by a watch of their own.
     """
 
     group: str

@@ -55,6 +55,8 @@ class InMemoryApi:
         resource = self._resource_of(obj)
         if resource is not None:
             self.put(resource, decoder_for(resource.type).convert(obj))
+            for view in self._views(resource):
+                self.put(view, decoder_for(view.type).convert(obj))
         elif "." in obj.get("apiVersion", "").rpartition("/")[0]:
             self._unread.append(obj)
         else:
@@ -62,12 +64,22 @@ class InMemoryApi:
 
     def _resource_of(self, obj: JsonObject) -> Resource[Any] | None:
         version, kind = obj.get("apiVersion", ""), obj["kind"]
+        builtin = BY_KIND.get(kind)
+        group = version.rpartition("/")[0]
+        if builtin is not None and group in ("", builtin.group):
+            return builtin
         for resource in self._custom.values():
             if resource.kind == kind and resource.api_version == version:
                 return resource
-        builtin = BY_KIND.get(kind)
-        group = version.rpartition("/")[0]
-        return builtin if builtin is not None and group in ("", builtin.group) else None
+        return None
+
+    def _views(self, resource: Resource[Any]) -> list[Resource[Any]]:
+        """Return resources that are the same objects, decoded into another type."""
+        return [
+            one
+            for one in self._custom.values()
+            if one is not resource and one.path() == resource.path()
+        ]
 
     def put(self, resource: Resource[Any], obj: Any) -> None:
         """Create or replace a typed object."""
@@ -93,6 +105,9 @@ class InMemoryApi:
             obj = self._stores.get(resource.id, {}).get(key)
             if obj is not None:
                 self._merge(resource, obj, patch)
+                for view in self._views(resource):
+                    if (seen := self._stores.get(view.id, {}).get(key)) is not None:
+                        self._merge(view, seen, patch)
                 return
 
     def _merge(self, resource: Resource[Any], obj: Any, patch: JsonObject) -> None:
@@ -104,12 +119,18 @@ class InMemoryApi:
         for resource in self.resources_of(kind):
             if key in self._stores.get(resource.id, {}):
                 self._remove(resource.id, key)
+                for view in self._views(resource):
+                    if key in self._stores.get(view.id, {}):
+                        self._remove(view.id, key)
                 return
 
     def resources_of(self, kind: str) -> list[Resource[Any]]:
         """Return the resources with a kind of this name: custom ones, then kube-scheduler's."""
+        builtin = BY_KIND.get(kind)
         found = [one for one in self._custom.values() if one.kind == kind]
-        return [*found, BY_KIND[kind]] if kind in BY_KIND else found
+        if builtin is None:
+            return found
+        return [*(one for one in found if one.path() != builtin.path()), builtin]
 
     def _remove(self, id_: str, key: str) -> None:
         old = self._stores[id_].pop(key)

@@ -27,7 +27,7 @@ from proreus.scheduler.no_feasible_node import diagnose
 async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
     """Run one scheduling cycle; return its results in the form of ``expect``."""
     typed = decoder_for(Pod).convert(pod)
-    cluster.api.put(PODS, typed)
+    cluster.api.add({**pod, "kind": "Pod"})
     # The recorded scheduler had an empty queue: nominated pods counted there like pods in flight.
     while cluster.scheduler.queue.pop() is not None:
         pass

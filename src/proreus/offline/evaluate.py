@@ -2,7 +2,8 @@
 
 Cases and results are JSON lines. A case has either ``pod``, one scheduling cycle of which every
 detail is returned (``decision``), or ``queue``, pods that are compared, or ``steps``, a script that
-is played step by step in virtual time (``script``). An invalid configuration or feature gate gives the result ``configError``.
+is played step by step in virtual time (``script``). An invalid configuration or feature gate gives
+the result ``configError``.
 ``metrics`` is what servers answer to plugins that read metrics (null: an error), ``seen`` how many
 seconds before the decision assigned pods appeared.
 """

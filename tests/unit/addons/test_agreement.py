@@ -31,6 +31,8 @@ from proreus.addons.node_resource_topology_match.zones import (
 )
 from proreus.addons.node_resources_allocatable import NodeResourcesAllocatable
 from proreus.addons.pod_state import PodState
+from proreus.addons.sysched import SySched
+from proreus.addons.sysched.objects import SeccompProfile, SeccompProfileSpec, SyscallRule
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
 from proreus.addons.trimaran.low_risk_over_commitment import LowRiskOverCommitment
 from proreus.addons.trimaran.measured import MeasuredScorePlugin
@@ -118,6 +120,21 @@ class WithDependencies(NetworkOverhead):
         return _Dependencies(placed, topology, "UserDefined")
 
 
+class WithProfiles(SySched):
+    """The plugin, where some nodes run pods."""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        for number in range(3):
+            rule = SyscallRule(action="SCMP_ACT_ALLOW", names=("read", f"call{number}"))
+            name = "all-syscalls" if number == 0 else f"p{number}"
+            self._profiles = {
+                **self._profiles,
+                f"default/{name}": SeccompProfile(spec=SeccompProfileSpec(syscalls=(rule,))),
+            }
+            self._running[f"n{number}"] = {"u": (f"default/p{number}",)}
+
+
 EXAMPLES = 40
 """Clusters a case: what the forms of an add-on read is little."""
 
@@ -148,6 +165,7 @@ CASES = (
         ),
         made=WithDependencies,
     ),
+    Case(SySched, made=WithProfiles),
     Case(TargetLoadPacking, made=measured(TargetLoadPacking)),
     Case(LoadVariationRiskBalancing, made=measured(LoadVariationRiskBalancing)),
     Case(LowRiskOverCommitment, made=measured(LowRiskOverCommitment)),

@@ -185,7 +185,8 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin)
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         """Score nodes by the sum of costs."""
-        return self._sums(state, nodes)[2]
+        costs: IntArray = self._sums(state, nodes)[2]
+        return costs
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Give 100 to the lowest cost and 0 to the highest; without any cost 0 to all."""
