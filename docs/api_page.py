@@ -144,7 +144,8 @@ PAGE = (
     Section(
         "Preemption",
         "proreus.plugins.default_preemption",
-        "DefaultPreemption DefaultPreemptionArgs",
+        "DefaultPreemption DefaultPreemptionArgs NodeDryRun Candidate DisruptionBudgets "
+        "sorted_by_importance",
         "For plugins that replace it at PostFilter and choose other victims, as the add-on "
         "[PreemptionToleration](addons/preemption-toleration.md) does.",
     ),
@@ -195,6 +196,9 @@ NOT_PUBLIC = {
     "DefaultPreemption": "__init__ events_to_register pre_enqueue num_candidates "
     "pod_group_post_filter",
     "DefaultPreemptionArgs": "go_type problems",
+    "NodeDryRun": "__init__",
+    "Candidate": "cost earliest_start_time has_unstarted disruptions",
+    "DisruptionBudgets": "__init__ filter_units_with_pdb_violation violations_of_units",
     "ClusterEvent": "wildcard",
     "MetricsRegistry": "__init__ disabled unexpected_categorizations families reset",
     "Family": "__init__ description values histograms reset",

@@ -26,6 +26,9 @@ DIFFERENT: dict[str, dict[str, str]] = json.loads((CASES / "different.json").rea
 """By family and case: the fault that a case rests on which we answer otherwise on purpose."""
 
 FAULTS = {
+    "2.1": "CapacityScheduling: a maximum that omits cpu, memory or ephemeral-storage means 0",
+    "2.2": "CapacityScheduling: rejected for a resource that the pod does not request",
+    "2.7": "CapacityScheduling: within its guarantee, while the sum is used up already",
     "5.3": "NodeResourceTopologyMatch: zones are scored in whole CPUs",
     "8.2": "NetworkOverhead: a missing AppGroup or NetworkTopology is a crash",
     "8.3": "TopologicalSort: equal indexes go before each other, unknown ones go first",

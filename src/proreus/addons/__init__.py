@@ -14,6 +14,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "NodeResourcesAllocatable": "proreus.addons.node_resources_allocatable",
         "PodState": "proreus.addons.pod_state",
         "PreemptionToleration": "proreus.addons.preemption_toleration",
+        "CapacityScheduling": "proreus.addons.capacity_scheduling",
         "NodeResourceTopologyMatch": "proreus.addons.node_resource_topology_match",
         "TargetLoadPacking": "proreus.addons.trimaran.target_load_packing",
         "LoadVariationRiskBalancing": "proreus.addons.trimaran.load_variation_risk_balancing",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import inf
 
+from proreus.addons.preemption_texts import without_prefix
 from proreus.addons.preemption_toleration.toleration import VictimToleration
 from proreus.framework import (
     BackgroundPlugin,
@@ -27,7 +27,6 @@ from proreus.framework import (
 from proreus.objects import PRIORITY_CLASSES, PriorityClass
 from proreus.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 
-_PREFIX = "preemption: "
 _LONGEST_WAIT_SECONDS = 3600.0
 
 
@@ -82,11 +81,7 @@ class PreemptionToleration(DefaultPreemption, BackgroundPlugin):
         if status is not None and status.code == Code.UNSCHEDULABLE and self._ends < inf:
             self._retries[pod.key] = self._ends
             self._changed.set()
-        if status is None:
-            return result
-        # The original's texts lack the prefix.
-        reasons = tuple(reason.removeprefix(_PREFIX) for reason in status.reasons)
-        return replace(result, status=Status(status.code, reasons))
+        return without_prefix(result)
 
     async def run_in_background(self) -> None:
         """Try pods again when a toleration has ended that kept them from preempting."""

@@ -6,7 +6,7 @@ kube-scheduler's steps, in the order in which an attempt takes them, and where t
 ==========================================  ====================================================
 kube-scheduler                              this package
 ==========================================  ====================================================
-PodEligibleToPreemptOthers                  ``plugin``: ``_ineligibility``
+PodEligibleToPreemptOthers                  ``plugin``: ``ineligibility``
 findCandidates, GetOffsetAndNumCandidates   ``plugin``: ``_find_candidates``, ``num_candidates``
 DryRunPreemption                            ``candidates``: ``DryRun.candidates``
 SelectVictimsOnNode:
@@ -56,6 +56,19 @@ priority among its victims is 10, on ``b`` it is 50.
 """
 
 from proreus.plugins.default_preemption.args import DefaultPreemptionArgs
+from proreus.plugins.default_preemption.node_dry_run import NodeDryRun
 from proreus.plugins.default_preemption.plugin import DefaultPreemption
+from proreus.plugins.default_preemption.potential_victims import (
+    DisruptionBudgets,
+    sorted_by_importance,
+)
+from proreus.plugins.default_preemption.select_candidate import Candidate
 
-__all__ = ["DefaultPreemption", "DefaultPreemptionArgs"]
+__all__ = [
+    "Candidate",
+    "DefaultPreemption",
+    "DefaultPreemptionArgs",
+    "DisruptionBudgets",
+    "NodeDryRun",
+    "sorted_by_importance",
+]

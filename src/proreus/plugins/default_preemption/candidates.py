@@ -40,6 +40,9 @@ _MIN_BATCH = 64
 ChoosePotentialVictims = Callable[[PodInfo, NodeInfo], Sequence[PodInfo] | Status]
 """See ``DefaultPreemption.potential_victims``."""
 
+SelectVictims = Callable[[CycleState, PodInfo, NodeInfo, DisruptionBudgets], Candidate | Status]
+"""See ``DefaultPreemption.select_victims_on_node``."""
+
 
 class DryRun:
     """Finds the candidates for one pod.
@@ -66,6 +69,7 @@ class DryRun:
         self.errors: list[str] = []
         self._chosen: dict[int, list[PodInfo]] = {}
         self._choose: ChoosePotentialVictims | None = None
+        self._select: SelectVictims | None = None
         self._units: DomainVictims | None = None
         self._rows_with_groups: set[int] = set()
         self._potential_rows: Rows = np.empty(0, dtype=np.intp)
@@ -73,6 +77,10 @@ class DryRun:
     def use_choice(self, choose: ChoosePotentialVictims) -> None:
         """Let ``choose`` say which pods of a node are potential victims."""
         self._choose = choose
+
+    def use_selection(self, select: SelectVictims) -> None:
+        """Let ``select`` find the victims on each node."""
+        self._select = select
 
     def use_units(self, units: DomainVictims, rows: set[int]) -> None:
         """Evict pods of groups as units; ``rows``: of the nodes that run such pods."""
@@ -86,7 +94,7 @@ class DryRun:
         """
         self._pods_by_priority.refresh()
         potential_rows = np.ones(len(rows), dtype=np.bool_)
-        if self._choose is None:
+        if self._choose is None and self._select is None:
             potential_rows = self._rows_with_victims(rows)
         self.verdicts.reject(rows[~potential_rows], NO_VICTIMS, unresolvable=True)
         self._potential_rows = rows = rows[potential_rows]
@@ -143,6 +151,10 @@ class DryRun:
             rows = np.setdiff1d(rows, with_groups, assume_unique=True)
             if not len(rows):
                 return
+        if self._select is not None:
+            for row in rows.tolist():
+                self._dry_run_selection(row, self._select)
+            return
         if self._choose is not None:
             rows = self._chosen_rows(rows, self._choose)
             if not len(rows):
@@ -176,18 +188,32 @@ class DryRun:
             violated = sum(number < violations for number in victim_indices)
             self._dry_run_cache.note_candidate(row, Candidate(name, tuple(victim_pods), violated))
 
+    def _dry_run_selection(self, row: int, select: SelectVictims) -> None:
+        try:
+            found = select(self._state, self._pod, self._handle.nodes[row], self._budgets)
+        except PluginError as error:
+            self.errors.append(str(error))
+            return
+        self._note(row, found)
+
+    def _note(self, row: int, found: Candidate | Status) -> None:
+        if isinstance(found, Candidate):
+            self._dry_run_cache.note_candidate(row, found)
+        elif found.code == Code.ERROR:
+            self.errors.append(found.message)
+        else:
+            self._dry_run_cache.note_failures(np.array([row], dtype=np.intp), found)
+
     def _chosen_rows(self, rows: Rows, choose: ChoosePotentialVictims) -> Rows:
         """Return the rows that have potential victims, which are in ``_chosen`` then."""
         left = []
         for row in rows.tolist():
             found = choose(self._pod, self._handle.nodes[row])
-            if not isinstance(found, Status):
+            if isinstance(found, Status):
+                self._note(row, found)
+            else:
                 self._chosen[row] = list(found)
                 left.append(row)
-            elif found.code == Code.ERROR:
-                self.errors.append(found.message)
-            else:
-                self._dry_run_cache.note_failures(np.array([row], dtype=np.intp), found)
         return np.array(left, dtype=np.intp)
 
     def _dry_run_units(self, row: int) -> None:

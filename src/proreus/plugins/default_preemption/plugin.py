@@ -107,6 +107,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         )
         # Results of a subclass's own choice depend on what it reads, and are not kept.
         self._chooses = type(self).potential_victims is not DefaultPreemption.potential_victims
+        self._selects = (
+            type(self).select_victims_on_node is not DefaultPreemption.select_victims_on_node
+        )
         # Without these alpha gates the apiserver may not serve PodGroups: a watch would fail.
         watched = self._by_topology or self._by_group
         self._groups: Mapping[str, PodGroup] = handle.store(POD_GROUPS) if watched else {}
@@ -169,6 +172,23 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         row = self.handle.nodes.rows[node.name]
         return self._pods_by_priority.lower_priority_pods(row, pod.priority)
 
+    def select_victims_on_node(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, budgets: DisruptionBudgets
+    ) -> Candidate | Status:
+        """Return the victims on one node, or why it is no candidate.
+
+        Not called by DefaultPreemption itself, which looks at many nodes at a time. Override it for
+        rules that ``potential_victims`` cannot express; ``NodeDryRun`` is made for it.
+        """
+        raise NotImplementedError
+
+    def order_of_nodes(self, rows: Rows) -> Rows:
+        """Return the rows where removing pods may help in the order in which they are tried.
+
+        By default from a random one on, so that not the same nodes' pods are evicted each time.
+        """
+        return np.roll(rows, -self.handle.rng.randrange(len(rows)))
+
     async def _evaluate(
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts
     ) -> Candidate | PostFilterResult:
@@ -178,16 +198,18 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         live = self._pods.get(pod.key)
         if live is None:
             return PostFilterResult(Status.error(f'pods "{pod.name}" not found'))
-        reason = self._ineligibility(live, verdicts)
+        reason = self.ineligibility(state, live, verdicts)
         if reason:
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
         dry_run_key = self.handle.dry_run_key(state, pod)
-        dry_run_key = None if self._chooses else dry_run_key
+        dry_run_key = None if self._chooses or self._selects else dry_run_key
         dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
         budgets = self._disruption_budgets()
         dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
         if self._chooses:
             dry_run.use_choice(self.potential_victims)
+        if self._selects:
+            dry_run.use_selection(self.select_victims_on_node)
         if self._victims is not None:
             self._pods_by_priority.refresh()
             dry_run.use_units(self._victims, self._pods_by_priority.rows_with_groups())
@@ -223,7 +245,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             return "not eligible due to workload aware preemption enabled"
         return ""
 
-    def _ineligibility(self, pod: Pod, verdicts: Verdicts) -> str:
+    def ineligibility(self, state: CycleState, pod: Pod, verdicts: Verdicts) -> str:
         """Return why the pod may not preempt; "" if it may."""
         if pod.spec.preemption_policy == "Never":
             return "not eligible due to preemptionPolicy=Never."
@@ -249,7 +271,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         rows = verdicts.rows_with(Code.UNSCHEDULABLE)
         if not len(rows):
             return []
-        return dry_run.candidates(self._from_random_offset(rows), self.num_candidates(len(rows)))
+        return dry_run.candidates(self.order_of_nodes(rows), self.num_candidates(len(rows)))
 
     async def _call_extenders(self, pod: Pod, candidates: list[Candidate]) -> list[Candidate]:
         """Return the candidates and victims that HTTP extenders keep. Raises ``ExtenderError``."""
@@ -335,10 +357,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         args: DefaultPreemptionArgs = self.args
         by_percentage = nodes * args.min_candidate_nodes_percentage // 100
         return min(nodes, max(by_percentage, args.min_candidate_nodes_absolute))
-
-    def _from_random_offset(self, rows: Rows) -> Rows:
-        # From a fixed one the same nodes' pods would be evicted again and again.
-        return np.roll(rows, -self.handle.rng.randrange(len(rows)))
 
     def _no_candidates_message(self, dry_run: DryRun) -> str:
         """Return the FitError over all nodes of the cluster, for a dry run without candidates."""

@@ -1,0 +1,172 @@
+"""ElasticQuotas: what each namespace is guaranteed (``min``), may have (``max``), and uses.
+
+A resource that ``min`` omits is guaranteed with 0, one that ``max`` omits is not limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource, parse_amount
+
+Amounts = Mapping[str, int]
+
+
+class ElasticQuotaSpec(ApiStruct, frozen=True):
+    """Resource lists."""
+
+    min: dict[str, str | int | float] = {}
+    max: dict[str, str | int | float] = {}
+
+
+class ElasticQuota(ApiStruct, frozen=True):
+    """scheduling.x-k8s.io ElasticQuota; the first of a namespace counts."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ElasticQuotaSpec = ElasticQuotaSpec()
+
+
+ELASTIC_QUOTAS = Resource(
+    "scheduling.x-k8s.io",
+    "v1alpha1",
+    "elasticquotas",
+    "ElasticQuota",
+    True,
+    ElasticQuota,
+    custom=True,
+)
+
+
+def requests_of(pod: Pod) -> dict[str, int]:
+    """Return what counts of a pod: its containers or, where that is more, an init container alone;
+    plus overhead."""
+    found: dict[str, int] = {}
+    for container in pod.spec.containers:
+        for name, quantity in container.resources.requests.items():
+            found[name] = found.get(name, 0) + parse_amount(name, quantity)
+    for container in pod.spec.init_containers:
+        for name, quantity in container.resources.requests.items():
+            found[name] = max(found.get(name, 0), parse_amount(name, quantity))
+    for name, quantity in pod.spec.overhead.items():
+        found[name] = found.get(name, 0) + parse_amount(name, quantity)
+    return found
+
+
+def added(amounts: Iterable[Amounts]) -> dict[str, int]:
+    """Return the sum of amounts."""
+    total: dict[str, int] = {}
+    for one in amounts:
+        for name, amount in one.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+@dataclass
+class NamespaceUsage:
+    """What the pods of a namespace use; ``pods``: by UID."""
+
+    pods: dict[str, Amounts] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+
+    def add(self, uid: str, amounts: Amounts) -> None:
+        """Count a pod, once."""
+        if uid not in self.pods:
+            self.pods[uid] = amounts
+            for name, amount in amounts.items():
+                self.used[name] = self.used.get(name, 0) + amount
+
+    def remove(self, uid: str) -> None:
+        """Do not count a pod any more."""
+        for name, amount in self.pods.pop(uid, {}).items():
+            self.used[name] -= amount
+
+    def clone(self) -> NamespaceUsage:
+        """Return a copy."""
+        return NamespaceUsage(dict(self.pods), dict(self.used))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """``min`` and ``max`` of a quota; a resource that is not in ``max`` is not limited."""
+
+    min: Amounts
+    max: Amounts
+
+    @classmethod
+    def of(cls, quota: ElasticQuota) -> Bounds:
+        """Return the bounds of a quota."""
+        return cls(
+            *(
+                {name: parse_amount(name, quantity) for name, quantity in amounts.items()}
+                for amounts in (quota.spec.min, quota.spec.max)
+            )
+        )
+
+
+class Quotas:
+    """A snapshot of all quotas for one cycle, which a dry run changes.
+
+    ``bounds`` and ``usage``: by namespace; namespaces without quota are in neither.
+    """
+
+    def __init__(self, bounds: Mapping[str, Bounds], usage: Mapping[str, NamespaceUsage]) -> None:
+        self._bounds = bounds
+        self._usage = {name: usage[name] if name in usage else NamespaceUsage() for name in bounds}
+        self._own: set[str] = set()
+
+    def clone(self) -> Quotas:
+        """Return a copy; usage is copied once it changes."""
+        other = Quotas(self._bounds, self._usage)
+        self._own = set()
+        return other
+
+    def __contains__(self, namespace: str) -> bool:
+        return namespace in self._bounds
+
+    def add(self, namespace: str, uid: str, amounts: Amounts) -> None:
+        """Count a pod."""
+        if namespace in self._bounds:
+            self._changed(namespace).add(uid, amounts)
+
+    def remove(self, namespace: str, uid: str) -> None:
+        """Do not count a pod any more."""
+        if namespace in self._bounds:
+            self._changed(namespace).remove(uid)
+
+    def _changed(self, namespace: str) -> NamespaceUsage:
+        if namespace not in self._own:
+            self._own.add(namespace)
+            self._usage[namespace] = self._usage[namespace].clone()
+        return self._usage[namespace]
+
+    # ---- tests ---------------------------------------------------------------------------------
+
+    def over_min(self, namespace: str) -> bool:
+        """Return whether a namespace uses more of anything than it is guaranteed."""
+        bounds, used = self._bounds[namespace].min, self._usage[namespace].used
+        return any(amount > bounds.get(name, 0) for name, amount in used.items())
+
+    def over_min_with(self, namespace: str, more: Amounts, resources: Iterable[str]) -> bool:
+        """Return whether it would, with ``more``, of one of these resources."""
+        bounds, used = self._bounds[namespace].min, self._usage[namespace].used
+        return any(
+            used.get(name, 0) + more.get(name, 0) > bounds.get(name, 0) for name in resources
+        )
+
+    def over_max_with(self, namespace: str, more: Amounts, resources: Iterable[str]) -> bool:
+        """Return whether it would be beyond its maximum."""
+        bounds, used = self._bounds[namespace].max, self._usage[namespace].used
+        return any(
+            name in bounds and used.get(name, 0) + more.get(name, 0) > bounds[name]
+            for name in resources
+        )
+
+    def sum_over_min_with(self, more: Amounts, resources: Iterable[str]) -> bool:
+        """Return whether all namespaces together would use more than all guarantees."""
+        for name in resources:
+            most = sum(bounds.min.get(name, 0) for bounds in self._bounds.values())
+            used = sum(usage.used.get(name, 0) for usage in self._usage.values())
+            if used + more.get(name, 0) > most:
+                return True
+        return False

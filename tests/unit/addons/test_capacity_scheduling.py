@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import pytest
+
+from proreus.addons.capacity_scheduling import CapacityScheduling
+from proreus.addons.capacity_scheduling.quotas import requests_of
+from proreus.testing import Harness, make_node, make_pod
+
+NAME = "CapacityScheduling"
+
+
+def quota(namespace: str, least: dict, most: dict | None = None, name: str = "eq") -> dict:
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"min": least, **({} if most is None else {"max": most})},
+    }
+
+
+def configuration() -> dict:
+    multi_point = {
+        "disabled": [{"name": "DefaultPreemption"}],
+        "enabled": [{"name": NAME}],
+    }
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": multi_point}}],
+    }
+
+
+def harness(*objects, nodes=("n",), cpus: str = "32") -> Harness:
+    made = [make_node(name, cpus) for name in nodes]
+    return Harness([CapacityScheduling], made, objects, config=configuration())
+
+
+def used(cluster: Harness, namespace: str, *cpus: int, priority: int = 0, node: str = "n") -> None:
+    for number, cpu in enumerate(cpus):
+        name = f"{namespace}-{number}"
+        cluster.add(
+            make_pod(name, str(cpu), namespace=namespace, node_name=node, priority=priority)
+        )
+
+
+def lent() -> Harness:
+    """Two quotas whose sum is 10 CPUs, of which A uses 5 of its 4, and B 4 of its 6."""
+    cluster = harness(quota("a", {"cpu": 4}, {"cpu": 8}), quota("b", {"cpu": 6}, {"cpu": 10}))
+    used(cluster, "a", 1, 1, 1, 1, 1, priority=1000)
+    used(cluster, "b", 2, 2)
+    return cluster
+
+
+def test_idle_guarantees_may_be_borrowed() -> None:
+    assert lent().schedule(make_pod("p", "1", namespace="a")).bound
+    outcome = lent().schedule(make_pod("p", "2", namespace="a"))
+    assert "total ElasticQuota used is more than min" in str(outcome)
+
+
+def test_a_guarantee_is_taken_back_from_pods_of_any_priority() -> None:
+    cluster = lent()
+    outcome = cluster.schedule(make_pod("p", "2", namespace="b"))
+    assert outcome.nominated_node == "n"
+    assert len(cluster.api.deleted) == 1
+    assert cluster.api.deleted[0].startswith("a/")
+    cluster.advance(10)
+    assert cluster.schedule("b/p").bound
+
+
+def test_beyond_its_guarantee_a_namespace_preempts_its_own_less_important_pods() -> None:
+    cluster = lent()
+    cluster.schedule(make_pod("p", "3", namespace="b", priority=10))
+    assert cluster.api.deleted
+    assert all(key.startswith("b/") for key in cluster.api.deleted)
+
+
+def test_the_maximum_of_a_namespace_holds() -> None:
+    cluster = harness(quota("a", {"cpu": 9}, {"cpu": 8}))
+    used(cluster, "a", 8, priority=10)
+    outcome = cluster.schedule(make_pod("p", "1", namespace="a"))
+    assert "ElasticQuota a is more than Max" in str(outcome)
+    assert not cluster.api.deleted
+
+
+def test_what_a_maximum_omits_is_not_limited() -> None:
+    cluster = harness(quota("a", {"cpu": 9, "memory": "9Gi"}, {"cpu": 8}))
+    assert cluster.schedule(make_pod("p", "1", "1Gi", namespace="a")).bound
+
+
+def test_only_what_a_pod_requests_is_tested() -> None:
+    cluster = harness(quota("a", {"cpu": 9}))
+    cluster.add(make_pod("big", "1", "1Gi", namespace="a", node_name="n"))
+    assert cluster.schedule(make_pod("p", "1", namespace="a")).bound
+
+
+def test_pods_without_quota_are_no_victims_of_pods_with_one() -> None:
+    cluster = harness(quota("a", {"cpu": 4}), cpus="4")
+    used(cluster, "free", 4)
+    assert not cluster.schedule(make_pod("p", "2", namespace="a", priority=10)).nominated_node
+    cluster.schedule(make_pod("q", "2", namespace="other", priority=10))
+    assert cluster.api.deleted == ["free/free-0"]
+
+
+def test_a_guarantee_counts_where_the_sum_is_used_up_already() -> None:
+    cluster = harness(quota("a", {"cpu": 1}), quota("b", {"cpu": 2}))
+    used(cluster, "a", 9)
+    assert cluster.schedule(make_pod("p", "2", namespace="b")).bound
+    assert not cluster.schedule(make_pod("q", "1", namespace="b")).bound
+
+
+def test_a_quota_that_comes_after_its_pods_counts_them() -> None:
+    cluster = harness()
+    used(cluster, "a", 3, 1)
+    cluster.add(quota("a", {"cpu": 4}))
+    outcome = cluster.schedule(make_pod("p", "1", namespace="a"))
+    assert not outcome.bound
+    cluster.add(quota("b", {"cpu": 4}))
+    assert cluster.queue_of("a/p") in ("active", "backoff")
+    assert cluster.schedule("a/p").bound
+
+
+def test_deleted_and_finished_pods_give_back_and_wake_those_that_wait() -> None:
+    cluster = harness(quota("a", {"cpu": 1}))
+    used(cluster, "a", 1)
+    assert not cluster.schedule(make_pod("p", "1", namespace="a")).bound
+    cluster.add(make_pod("other", "1", namespace="free", node_name="n"))
+    cluster.remove("Pod", "other", namespace="free")
+    assert cluster.queue_of("a/p") == "unschedulable"
+    cluster.remove("Pod", "a-0", namespace="a")
+    assert cluster.schedule("a/p").bound
+    cluster.patch("Pod", "p", {"status": {"phase": "Succeeded"}}, namespace="a")
+    assert cluster.schedule(make_pod("q", "1", namespace="a")).bound
+
+
+def test_the_first_quota_of_a_namespace_counts() -> None:
+    cluster = harness(quota("a", {"cpu": 1}, name="z"), quota("a", {"cpu": 9}, name="b"))
+    assert not cluster.schedule(make_pod("p", "2", namespace="a")).bound
+    cluster.remove("ElasticQuota", "z", namespace="a")
+    assert cluster.schedule("a/p").bound
+
+
+def test_a_preemptor_waits_for_victims_on_its_nominated_node() -> None:
+    cluster = lent()
+    pod = make_pod("p", "2", namespace="b")
+    cluster.schedule(pod)
+    assert len(cluster.api.deleted) == 1
+    never = make_pod("q", "2", namespace="b", spec={"preemptionPolicy": "Never"})
+    outcome = cluster.schedule(never)
+    assert len(cluster.api.deleted) == 1
+    assert not outcome.nominated_node
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu"),
+    [
+        ({"overhead": {"cpu": "1"}}, 2000),
+        (
+            {
+                "initContainers": [
+                    {"name": "i", "resources": {"requests": {"cpu": "3"}}},
+                    {"name": "j", "resources": {"requests": {"cpu": "2"}}},
+                ]
+            },
+            3000,
+        ),
+    ],
+)
+def test_what_counts_of_a_pod(spec: dict, cpu: int) -> None:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    pod = make_pod("p", spec={"containers": containers, **spec})
+    assert requests_of(pod.pod)["cpu"] == cpu
