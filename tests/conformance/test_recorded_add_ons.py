@@ -11,12 +11,19 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conformance.test_recorded_answers import as_json, compare, observe
 from proreus.addons import ADD_ONS
+from proreus.framework import CycleState, IntArray, NodeInfo, NodeTable, PodInfo
 from proreus.offline.evaluate import evaluate, read_cases
 from proreus.plugins import IN_TREE_PLUGINS
+from proreus.plugins.node_resources_balanced_allocation import (
+    NodeResourcesBalancedAllocation,
+    _balance,
+)
+from proreus.plugins.resource_scoring import loads_of
 from proreus.runtime.registry import Registry
 
 CASES = Path(__file__).parent / "add_on_cases"
@@ -37,6 +44,33 @@ FAULTS = {
 """What the original does there; docs/addons/ says what we do."""
 
 
+OPEN: dict[str, dict[str, str]] = json.loads((CASES / "open.json").read_text())
+"""By family and case: what we do not answer as recorded yet, and why (docs/addons/)."""
+
+
+class BalancedAllocationOf135(NodeResourcesBalancedAllocation):
+    """Its score up to Kubernetes 1.35, on which the scripts were recorded: the balance after."""
+
+    name = "NodeResourcesBalancedAllocation"
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        fractions = []
+        loads = loads_of(self._scored_requests(pod.resized), node, self._scored_devices)
+        for requested, wanted, capacity, _ in loads:
+            taken = requested + wanted
+            fractions.append(1.0 if taken > capacity else taken / float(capacity))
+        return _balance(fractions) if fractions else 0
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        return np.array([self.score(state, pod, node) for node in nodes], dtype=np.int64)
+
+
+PLUGINS_OF_135 = tuple(
+    BalancedAllocationOf135 if one is NodeResourcesBalancedAllocation else one
+    for one in IN_TREE_PLUGINS
+)
+
+
 def family(path: Path) -> str:
     return path.name.removesuffix(".jsonl.gz")
 
@@ -45,13 +79,13 @@ def family(path: Path) -> str:
 def test_every_case_is_answered_as_recorded_but_for_faults(path: Path) -> None:
     cases = list(read_cases(path))
     assert cases
-    answers = {a["id"]: a["expect"] for a in evaluate(cases, Registry(IN_TREE_PLUGINS, ADD_ONS))}
+    answers = {a["id"]: a["expect"] for a in evaluate(cases, Registry(PLUGINS_OF_135, ADD_ONS))}
     different = {
         case["id"]: found
         for case in cases
         if (found := differences(case, as_json(answers[case["id"]])))
     }
-    expected = DIFFERENT.get(family(path), {})
+    expected = DIFFERENT.get(family(path), {}) | OPEN.get(family(path), {})
     wrong = {name: found for name, found in different.items() if name not in expected}
     assert not wrong, f"{len(wrong)} of {len(cases)}: {json.dumps(wrong)[:2000]}"
     assert expected.keys() == different.keys(), "a case that is listed as different is not"

@@ -15,6 +15,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "PodState": "proreus.addons.pod_state",
         "PreemptionToleration": "proreus.addons.preemption_toleration",
         "CapacityScheduling": "proreus.addons.capacity_scheduling",
+        "Coscheduling": "proreus.addons.coscheduling",
         "NodeResourceTopologyMatch": "proreus.addons.node_resource_topology_match",
         "TargetLoadPacking": "proreus.addons.trimaran.target_load_packing",
         "LoadVariationRiskBalancing": "proreus.addons.trimaran.load_variation_risk_balancing",

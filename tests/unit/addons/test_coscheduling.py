@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import pytest
+
+from proreus.addons.coscheduling import Coscheduling
+from proreus.addons.coscheduling.groups import (
+    OLDER_LABEL,
+    POD_GROUP_LABEL,
+    group_key,
+    virtual_group,
+)
+from proreus.framework import ConfigError
+from proreus.testing import Harness, make_node, make_pod
+
+
+def gang(name: str, members: int, created: str = "2023-11-14T22:00:00Z", **spec: object) -> dict:
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default", "creationTimestamp": created},
+        "spec": {"minMember": members, **spec},
+    }
+
+
+def member(name: str, group: str = "g", cpu: str = "1", **more: object):
+    return make_pod(name, cpu, labels={POD_GROUP_LABEL: group}, **more)
+
+
+def harness(*objects, nodes=1, cpus: str = "4", **args: object) -> Harness:
+    made = [make_node(f"n{number}", cpus) for number in range(nodes)]
+    return Harness([Coscheduling], made, objects, args={"Coscheduling": args})
+
+
+def bound(cluster: Harness, *names: str) -> list[str]:
+    return [name for name in names if cluster.pod(name).spec.node_name]
+
+
+def test_members_wait_for_the_quorum_and_are_bound_together() -> None:
+    cluster = harness(gang("g", 3))
+    for number in range(3):
+        cluster.add(member(f"p{number}"))
+    cluster.schedule("p0")
+    cluster.schedule("p1")
+    assert cluster.waiting("p0")
+    assert bound(cluster, "p0", "p1") == []
+    cluster.schedule("p2")
+    assert bound(cluster, "p0", "p1", "p2") == ["p0", "p1", "p2"]
+
+
+def test_a_member_that_fits_nowhere_takes_the_others_with_it() -> None:
+    cluster = harness(gang("g", 3), cpus="2")
+    for number in range(3):
+        cluster.add(member(f"p{number}"))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1", "p2") == []
+    assert not list(cluster.scheduler.cache.assumed_pods())
+    assert all(cluster.queue_of(f"p{number}") != "" for number in range(3))
+
+
+@pytest.mark.parametrize(("assigned", "rejects"), [(9, False), (8, True)])
+def test_a_group_close_to_its_quorum_is_not_rejected(assigned: int, rejects: bool) -> None:
+    cluster = harness(gang("g", 10), cpus=str(assigned))
+    for number in range(10):
+        cluster.add(member(f"p{number}"))
+    for number in range(assigned + 1):
+        cluster.schedule(f"p{number}")
+    waiting = len(list(cluster.scheduler.waiting_pods))
+    assert waiting == (0 if rejects else assigned)
+
+
+@pytest.mark.parametrize(("gated", "tried"), [(1, True), (2, False)])
+def test_members_that_are_gated_do_not_count(gated: int, tried: bool) -> None:
+    cluster = harness(gang("g", 3))
+    for number in range(4):
+        gates = [{"name": "x/y"}] if number < gated else []
+        cluster.add(member(f"p{number}", spec={"schedulingGates": gates}))
+    outcome = cluster.schedule("p3")
+    assert ("cannot find enough sibling pods" in str(outcome)) != tried
+
+
+def test_a_group_without_enough_members_is_not_tried_until_a_change() -> None:
+    cluster = harness(gang("g", 2))
+    assert "cannot find enough sibling pods" in str(cluster.schedule(member("p")))
+    cluster.add(gang("g", 1))
+    assert cluster.queue_of("p") in ("active", "backoff")
+    assert cluster.schedule("p").bound
+
+
+def test_the_wait_ends() -> None:
+    cluster = harness(gang("g", 2, scheduleTimeoutSeconds=5))
+    cluster.add(member("p"))
+    cluster.add(member("q", cpu="9"))
+    cluster.schedule("p")
+    assert cluster.waiting("p")
+    cluster.advance(6)
+    with pytest.raises(LookupError):
+        cluster.waiting("p")
+    assert not list(cluster.scheduler.cache.assumed_pods())
+
+
+def test_groups_that_failed_go_behind_others() -> None:
+    cluster = harness(gang("g1", 2, "2023-11-14T22:00:00Z"), gang("g2", 1, "2023-11-14T22:10:00Z"))
+    plugin = cluster.plugin(Coscheduling)
+    cluster.add(member("a", "g1"))
+    cluster.add(member("b", "g2"))
+    queued = {one.info.name: one for one in cluster.scheduler.queue.active_pods()}
+    a, b = plugin.sort_key(queued["a"]), plugin.sort_key(queued["b"])
+    assert a < b
+    plugin._fail("default/g1", "because")
+    assert b < a
+
+
+def test_a_group_in_its_back_off_is_not_tried() -> None:
+    cluster = harness(gang("g", 2), cpus="1", podGroupBackoffSeconds=20)
+    cluster.add(member("p"))
+    cluster.add(member("q"))
+    cluster.schedule_all()
+    cluster.add(make_pod("other", node_name="n0"))
+    assert "failed recently" in str(cluster.schedule("p"))
+
+
+def test_minimal_resources_have_to_be_free_in_the_cluster() -> None:
+    cluster = harness(gang("g", 1, minResources={"cpu": "9"}), nodes=2)
+    assert "resource gap: cpu: 1000" in str(cluster.schedule(member("p")))
+    cluster.add(gang("g", 1, minResources={"cpu": "8"}))
+    assert cluster.schedule("p").bound
+
+
+def test_pods_without_group_or_podgroup() -> None:
+    cluster = harness()
+    assert cluster.schedule(make_pod("p")).bound
+    outcome = cluster.schedule(member("q"))
+    assert "PodGroup not found" in str(outcome)
+
+
+@pytest.mark.parametrize(
+    ("labels", "key", "minimum"),
+    [
+        ({}, "", None),
+        ({POD_GROUP_LABEL: "a", OLDER_LABEL: "b"}, "default/a", None),
+        ({OLDER_LABEL: "b"}, "default/b", None),
+        ({f"{OLDER_LABEL}/name": "c", f"{OLDER_LABEL}/min-available": "3"}, "default/c", 3),
+        ({f"{OLDER_LABEL}/name": "c", f"{OLDER_LABEL}/min-available": "x"}, "", None),
+    ],
+)
+def test_the_group_of_a_pod(labels: dict, key: str, minimum: int | None) -> None:
+    pod = make_pod("p", labels=labels).pod
+    assert group_key(pod) == key
+    found = virtual_group(pod)
+    assert (None if found is None else found.min_member) == minimum
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"permitWaitingTimeSeconds": -1},
+        {"podGroupBackoffSeconds": -1},
+        {"podGroupRejectPercentage": 101},
+    ],
+)
+def test_invalid_arguments_are_refused(args: dict) -> None:
+    with pytest.raises(ConfigError):
+        harness(**args)
+
+
+def test_nothing_is_kept_of_groups_that_are_gone() -> None:
+    cluster = harness(gang("g", 1))
+    assert cluster.schedule(member("p")).bound
+    cluster.remove("Pod", "p")
+    cluster.remove("PodGroup", "g")
+    assert not cluster.plugin(Coscheduling)._records.keys()
