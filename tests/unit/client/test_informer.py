@@ -214,7 +214,7 @@ async def test_an_informer_that_joins_a_running_group_starts_at_once() -> None:
             self.synced = asyncio.Event()
 
         async def run(self) -> None:
-            started.append(self.resource.kind)
+            started.append(self.resource.id)
             try:
                 await asyncio.Event().wait()
             finally:

@@ -16,9 +16,9 @@ class Record:
     """One group. Times are in seconds of ``Clock.monotonic`` unless they say otherwise.
 
     ``members``: all pods of the group by UID, as the informer has them. ``assigned``: UIDs of those
-    with a node, also while they wait for the others at Permit. ``failed_at``: when the
-    group failed last, in seconds since the epoch. ``backs_off_until``, ``permitted_until``: until when it is not tried,
-    and until when its resources need not be added up again.
+    with a node, also while they wait for the others at Permit. ``failed_at``: when the group failed
+    last, in seconds since the epoch. ``backs_off_until``, ``permitted_until``: until when it is not
+    tried, and until when its resources need not be added up again.
     """
 
     members: dict[str, Pod] = field(default_factory=dict)
