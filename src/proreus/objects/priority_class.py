@@ -1,4 +1,4 @@
-"""scheduling.k8s.io PriorityClass, as far as plugins read it: pods have their priority already."""
+"""scheduling.k8s.io PriorityClass, which plugins and simulations read: pods have a priority."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
 
 
 class PriorityClass(ApiStruct, frozen=True):
-    """A class that pods name in ``spec.priorityClassName``; ``value`` is their priority."""
+    """A class that pods name in ``spec.priorityClassName``; ``value`` is their priority.
+
+    What admission makes of the name: that priority, and ``preemption_policy``.
+    """
 
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
 
 
 PRIORITY_CLASSES = Resource(

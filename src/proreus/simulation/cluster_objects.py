@@ -15,20 +15,6 @@ from proreus.objects.resource_claims import ResourceClaimSpec
 T = TypeVar("T")
 
 
-class PriorityClass(ApiStruct, frozen=True):
-    """scheduling.k8s.io/v1 PriorityClass: what admission makes of a pod's class name."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
-    global_default: bool = False
-    preemption_policy: str | None = None
-
-
-PRIORITY_CLASSES = Resource(
-    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, PriorityClass
-)
-
-
 class ResourceClaimTemplateSpec(ApiStruct, frozen=True):
     """The spec of the claims that are made of a template."""
 
@@ -53,7 +39,6 @@ RESOURCE_CLAIM_TEMPLATES = Resource(
 
 READ_KINDS: dict[str, Resource[Any]] = {
     **BY_KIND,
-    PRIORITY_CLASSES.kind: PRIORITY_CLASSES,
     RESOURCE_CLAIM_TEMPLATES.kind: RESOURCE_CLAIM_TEMPLATES,
 }
 """Every resource that a simulation reads, by its kind: a scheduler's, and what controllers and

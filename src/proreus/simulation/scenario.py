@@ -23,9 +23,10 @@ from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod, PodStatus
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
+from proreus.objects.priority_class import PRIORITY_CLASSES
 from proreus.objects.selectors import SelectorError, parse_label_selector
 from proreus.objects.storage import PERSISTENT_VOLUME_CLAIMS
-from proreus.simulation.cluster_objects import PRIORITY_CLASSES, ClusterObjects, is_finished
+from proreus.simulation.cluster_objects import ClusterObjects, is_finished
 from proreus.simulation.controllers import Controllers, WorkloadKey, is_daemon_pod
 from proreus.simulation.object_files import decode_checked
 from proreus.simulation.templates import (

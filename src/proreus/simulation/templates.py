@@ -18,10 +18,11 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import Resource
 from proreus.objects.node import LABEL_HOSTNAME, Node
 from proreus.objects.pod import Pod
+from proreus.objects.priority_class import PRIORITY_CLASSES
 from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.store import Store
 from proreus.sandbox.strategies import STRATEGIES
-from proreus.simulation.cluster_objects import PRIORITY_CLASSES, ClusterObjects
+from proreus.simulation.cluster_objects import ClusterObjects
 from proreus.simulation.object_files import (
     JsonObject,
     decode_checked,

@@ -13,8 +13,8 @@ from proreus.client.credential_loading import load
 from proreus.client.session import ApiClient
 from proreus.errors import Forbidden
 from proreus.objects.kinds import NODES, PODS
+from proreus.objects.priority_class import PRIORITY_CLASSES
 from proreus.sandbox import Sandbox
-from proreus.simulation.cluster_objects import PRIORITY_CLASSES
 from proreus.simulation.object_files import read_cluster
 from proreus.simulation.snapshot import take_snapshot
 

@@ -218,7 +218,7 @@ async def test_an_informer_that_joins_a_running_group_starts_at_once() -> None:
             try:
                 await asyncio.Event().wait()
             finally:
-                stopped.append(self.resource.kind)
+                stopped.append(self.resource.id)
 
     group = InformerGroup()
     group.add(Pretended("Pod"))
