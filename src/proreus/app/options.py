@@ -8,6 +8,7 @@ from typing import Any
 
 from proreus.app.call_watchdog import CallLimits
 from proreus.client.early_lists import EarlyList
+from proreus.decisions import DEFAULT_BUDGET_BYTES
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import DEFAULT_VERSION
 from proreus.loading import PluginSources
@@ -57,6 +58,7 @@ class RunOptions:
     plugins in processes of their own; ``plugin_slots``: names of plugins that may register later.
     ``shadow``: None without a candidate. ``record_arrivals``: the file to record in, "" for none.
     ``early_lists``: by kind, lists that have been requested already.
+    ``decision_record_bytes``: 0 = record no decisions.
     """
 
     config: str = ""
@@ -97,3 +99,4 @@ class RunOptions:
     shadow: ShadowOptions | None = None
     record_arrivals: str = ""
     early_lists: Mapping[str, EarlyList] = field(default_factory=dict)
+    decision_record_bytes: int = DEFAULT_BUDGET_BYTES

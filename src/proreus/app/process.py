@@ -43,6 +43,7 @@ from proreus.client.request_window import RequestWindow
 from proreus.client.store_comparer import StoreComparer
 from proreus.clock import RealClock
 from proreus.config.types import ClientConnection, SchedulerConfiguration
+from proreus.decisions import DecisionRecorder
 from proreus.framework.attempt_budget import CpuTime
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import LEASES
@@ -148,7 +149,15 @@ class Process:
             unschedulable_timeout_seconds=options.max_unschedulable_seconds,
             assumed_ttl_seconds=options.assumed_pod_expiration_seconds,
         )
-        self._scheduler = self._assembly.scheduler
+        scheduler = self._scheduler = self._assembly.scheduler
+        self._recorder: DecisionRecorder | None = None
+        if options.decision_record_bytes:
+            self._recorder = DecisionRecorder(
+                self._clock,
+                lambda key: scheduler.queue.get(key) is not None,
+                options.decision_record_bytes,
+            )
+            scheduler.record(self._recorder)
         self.configuration = ActiveConfiguration(
             self.state, self._assembly, self._informer_sync, sent_whole
         )

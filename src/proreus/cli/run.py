@@ -99,6 +99,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
         *_log_problems(values),
         *_plugin_problems(values),
         *_hidden_metrics_problems(values, gates.emulation_version),
+        *_record_problems(values),
     ]
     if problems:
         raise FlagError("; ".join(problems))
@@ -148,6 +149,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
             values["plugin-blocked-timeout"], values["plugin-blocked-exit-timeout"]
         ),
         blocked_plugins_file=values["blocked-plugins-file"],
+        decision_record_bytes=values["decision-record-bytes"],
         follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],
@@ -188,6 +190,11 @@ def _hidden_metrics_problems(values: ParsedFlags, version: KubernetesVersion) ->
             f'showHiddenMetricsForVersion: Invalid value: "{asked}": must be omitted or have the '
             f"value '{valid}'; only the previous minor version is allowed"
         )
+
+
+def _record_problems(values: ParsedFlags) -> Iterator[str]:
+    if values["decision-record-bytes"] < 0:
+        yield "--decision-record-bytes: must be zero or greater"
 
 
 def _version(values: ParsedFlags, flag: str) -> KubernetesVersion:

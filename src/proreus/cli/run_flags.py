@@ -329,6 +329,12 @@ FLAGS: tuple[Flag, ...] = (
             "has over-committed, if a controller creates them again.",
         ),
         (
+            "decision-record-bytes",
+            "int",
+            "67108864",
+            "Memory for the record of decisions that `proreus explain` reads; 0: record nothing.",
+        ),
+        (
             "plugin-endpoint",
             "list",
             "[]",

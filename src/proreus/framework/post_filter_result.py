@@ -22,17 +22,6 @@ class NominatingInfo:
 CLEAR_NOMINATION = NominatingInfo("")
 
 
-@dataclass(frozen=True, slots=True)
-class PostFilterResult:
-    """``status`` None is success; ``nominating`` None leaves the nomination alone.
-
-    The reasons of a ``Status.success`` are told with the failed attempt.
-    """
-
-    status: Status | None = None
-    nominating: NominatingInfo | None = None
-
-
 class Victims(NamedTuple):
     """The pods to be evicted from one node, the most important first.
 
@@ -41,3 +30,16 @@ class Victims(NamedTuple):
 
     pods: tuple[PodInfo, ...]
     pdb_violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """``status`` None is success; ``nominating`` None leaves the nomination alone.
+
+    The reasons of a ``Status.success`` are told with the failed attempt. ``victims``: the pods that
+    are evicted for the pod, to be told to whoever asks why it waits.
+    """
+
+    status: Status | None = None
+    nominating: NominatingInfo | None = None
+    victims: Victims | None = None

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -124,7 +125,7 @@ class EquivalenceClass:
 
     def __init__(self, filters: Sequence[PluginResults]) -> None:
         self._filters = filters
-        self._scorers: Sequence[Scorer] = ()
+        self.scorers: Sequence[Scorer] = ()
         self.scorer_signatures: Sequence[Hashable] = ()
         """The signatures that ``set_scorers`` was last called with."""
         self._variable_scorers: Sequence[Scorer] = ()
@@ -143,6 +144,8 @@ class EquivalenceClass:
         """Sum of ``PluginResults.full_evaluations`` when the verdicts were last merged."""
         self._feasibility_changed: set[int] = set()
         """Rows whose feasibility changed since the totals were last refreshed."""
+        self.history: Any = None
+        """What the decision recorder keeps of these results."""
 
     # ---- filter --------------------------------------------------------------------------------
 
@@ -221,7 +224,7 @@ class EquivalenceClass:
 
     def set_scorers(self, scorers: Sequence[Scorer], signatures: Sequence[Hashable]) -> None:
         """Replace the score plugins; the caller compares ``scorer_signatures`` first."""
-        self._scorers, self.scorer_signatures = scorers, signatures
+        self.scorers, self.scorer_signatures = scorers, signatures
         self._score_position = self._score_generation = -1
 
     def refresh_totals(self, state: CycleState, pod: PodInfo, table: NodeTable) -> CachedTotals:
@@ -231,7 +234,7 @@ class EquivalenceClass:
         # Should a plugin raise half-way, the others' new scores are in no total yet.
         self._score_position = -1
         same_nodes = table.nodes_generation == self._score_generation
-        for scorer in self._variable_scorers if same_nodes else self._scorers:
+        for scorer in self._variable_scorers if same_nodes else self.scorers:
             # Every scorer is refreshed, also once a rebuild is certain: hence no short-circuit.
             rebuild = self._refresh_scorer(scorer, state, pod, table, rows) or rebuild
         if rebuild:
@@ -252,14 +255,17 @@ class EquivalenceClass:
         for scorer in self._variable_scorers:
             scorer.check_range(self.feasible if where is None else where)
 
-    def total(
-        self, state: CycleState, pod: PodInfo, where: Rows | slice, *, subset: bool
-    ) -> IntArray | int:
-        """Return the summed scores of some rows (see ``scores``); not to be written to."""
-        # The cached totals are normalised over all rows of the class. If an uncached plugin or an
-        # extender removed some, kube-scheduler would have normalised over the rest alone.
-        if subset and any(scorer.depends_on_others for scorer in self._scorers):
-            return sum(self.scores(state, pod, where, subset=subset).values())
+    @property
+    def depends_on_others(self) -> bool:
+        """Whether a row's score depends on which other rows are feasible."""
+        return any(scorer.depends_on_others for scorer in self.scorers)
+
+    def total(self, where: Rows | slice) -> IntArray:
+        """Return the summed scores of some feasible rows; not to be written to.
+
+        Raises ``PluginError`` when one of them has a score out of range. If other rows are feasible
+        in this class as well, use ``scores`` where ``depends_on_others``.
+        """
         self.check_range(where)
         return self.totals.scores[where]
 
@@ -272,7 +278,7 @@ class EquivalenceClass:
         these rows alone. Raises ``PluginError`` when one of the rows has a score out of range.
         """
         added: dict[str, IntArray | int] = {}
-        for scorer in self._scorers:
+        for scorer in self.scorers:
             plugin, weighted_scores, raw_scores = (
                 scorer.plugin,
                 scorer.weighted_scores,
@@ -364,7 +370,7 @@ class EquivalenceClass:
     def _total_all(self, table: NodeTable) -> None:
         total: IntArray = np.zeros(table.size, dtype=np.int64)
         variable, constant_total = [], 0
-        for scorer in self._scorers:
+        for scorer in self.scorers:
             weighted_scores = scorer.weighted_scores
             if isinstance(weighted_scores, int) and scorer.results.depends_on_nodes_only:
                 constant_total += weighted_scores

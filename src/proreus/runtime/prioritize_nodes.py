@@ -15,6 +15,8 @@ with 100, 0, 50 and weight 2: the totals are 260, 80 and 180, in ``AttemptTotals
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
@@ -31,6 +33,18 @@ from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.node_points import check_range, run_normalize_score, run_score_plugin
 from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import AttemptTotals, CachedTotals, NodeScores
+
+
+@dataclass(slots=True)
+class ComputedScores:
+    """The scores of plugins that were computed for one attempt, in the order of ``found.rows``.
+
+    By name of the plugin; an int if all are the same. ``raw``: as Score returned them, not there
+    for plugins whose cached raw scores were normalised anew. ``weighted``: normalised and weighted.
+    """
+
+    raw: dict[str, IntArray | int] = field(default_factory=dict)
+    weighted: dict[str, IntArray | int] = field(default_factory=dict)
 
 
 def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: FeasibleNodes) -> None:
@@ -63,11 +77,13 @@ def prioritize_nodes(
     pod: PodInfo,
     found: FeasibleNodes,
     scores: dict[str, IntArray] | None = None,
+    computed: ComputedScores | None = None,
 ) -> NodeScores:
     """Return the total score of each feasible node.
 
     ``run_pre_score`` comes first. ``scores``, where given, is filled with the weighted scores of
-    each plugin, in the order of ``found.rows``. Raises ``PluginError``.
+    each plugin, in the order of ``found.rows``. ``computed`` is filled with those that were not
+    cached. Raises ``PluginError``.
     """
     equivalence_class, subset = found.equivalence_class, not found.all_from_cache
     scoring = [plugin for plugin in profile.score if plugin.name not in state.skip_score]
@@ -85,12 +101,17 @@ def prioritize_nodes(
     where = slice(None) if found.all_nodes_feasible else found.rows
     total: IntArray | int = 0
     each: dict[str, IntArray | int] = {}
-    if equivalence_class is not None and scores is None:
-        total = equivalence_class.total(state, pod, where, subset=subset)
-    elif equivalence_class is not None:
-        each = equivalence_class.scores(state, pod, where, subset=subset)
+    if equivalence_class is not None:
+        # The cached totals are normalised over all rows of the class. If an uncached plugin or an
+        # extender removed some, kube-scheduler would have normalised over the rest alone.
+        if scores is None and not (subset and equivalence_class.depends_on_others):
+            total = equivalence_class.total(where)
+        else:
+            each = equivalence_class.scores(state, pod, where, subset=subset)
     for plugin in unshared:
-        each[plugin.name] = _score(profile, plugin, state, pod, found)
+        each[plugin.name] = _score(profile, plugin, state, pod, found, computed)
+    if computed is not None:
+        computed.weighted = each
     if scores is not None:
         for name, added in each.items():
             scores[name] = np.full(found.count, added, dtype=np.int64)
@@ -136,11 +157,20 @@ def _feasible(profile: Profile, found: FeasibleNodes) -> NodeTable:
 
 
 def _score(
-    profile: Profile, plugin: ScorePlugin, state: CycleState, pod: PodInfo, found: FeasibleNodes
+    profile: Profile,
+    plugin: ScorePlugin,
+    state: CycleState,
+    pod: PodInfo,
+    found: FeasibleNodes,
+    computed: ComputedScores | None,
 ) -> IntArray | int:
     """Return one plugin's scores of the feasible nodes: normalised, checked and weighted."""
     raw = run_score_plugin(plugin, state, pod, _feasible(profile, found))
     state.check_budget(plugin.name, "Score")
+    if computed is not None:
+        # NormalizeScore may write to the array that it gets.
+        copied = plugin.normalizes and not isinstance(raw, int)
+        computed.raw[plugin.name] = np.copy(raw) if copied else raw
     scores = np.array([raw], dtype=np.int64) if isinstance(raw, int) else raw
     if plugin.normalizes:
         scores = run_normalize_score(plugin, state, pod, scores)

@@ -21,7 +21,7 @@ from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS, FetchingPlugin
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
+from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult, Victims
 from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.runtime.calls import (
@@ -146,6 +146,7 @@ class PostFilterOutcome:
     code: Code = Code.UNSCHEDULABLE
     message: str = ""
     nominating: NominatingInfo | None = None
+    victims: Victims | None = None
 
 
 async def run_post_filter(
@@ -169,7 +170,7 @@ async def run_post_filter(
             return PostFilterOutcome(Code.ERROR, str(error))
         if status is None:
             text = "" if result.status is None else result.status.message
-            return PostFilterOutcome(SUCCESS, text, result.nominating)
+            return PostFilterOutcome(SUCCESS, text, result.nominating, result.victims)
         if status.code == Code.UNRESOLVABLE:
             return PostFilterOutcome(status.code, status.message, result.nominating)
         if not status.rejected:

@@ -46,27 +46,27 @@ class NodeScores(Protocol):
 
 
 class AttemptTotals:
-    """The total scores of some rows of a table, for one pod."""
+    """The total scores of some ``rows`` of a table, for one pod; ``totals`` in their order."""
 
-    __slots__ = ("_rows", "_size", "_totals")
+    __slots__ = ("_size", "rows", "totals")
 
     def __init__(self, size: int, rows: Rows, totals: IntArray) -> None:
         self._size = size
-        self._rows = rows
-        self._totals = totals
+        self.rows = rows
+        self.totals = totals
 
     @property
     def scores(self) -> IntArray:
         """Total scores by row of the table, negative where the node cannot take the pod."""
         scores = np.full(self._size, INFEASIBLE, dtype=np.int64)
-        scores[self._rows] = self._totals
+        scores[self.rows] = self.totals
         return scores
 
     def draw(self, rng: random.Random) -> int:
         """Return one of the best rows, each as likely as any other."""
         # ``rng.choice`` costs several times as much; with 53 random bits the bias is negligible.
-        best = (self._totals == self._totals.max()).nonzero()[0]
-        return int(self._rows[best[int(rng.random() * len(best))]])
+        best = (self.totals == self.totals.max()).nonzero()[0]
+        return int(self.rows[best[int(rng.random() * len(best))]])
 
 
 class CachedTotals:

@@ -12,11 +12,14 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
-from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
+from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo, Victims
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.logs import logger
+from proreus.runtime.find_nodes import FeasibleNodes
+from proreus.runtime.prioritize_nodes import ComputedScores
 from proreus.runtime.profile import Profile
+from proreus.runtime.select_host import NodeScores
 from proreus.runtime.waiting_pods import WaitingPod
 from proreus.scheduler.extender import HTTPExtender
 
@@ -59,6 +62,8 @@ class Attempt:
     node_subset: NodeSubset | None = None
     may_preempt: bool = True
     shadow: Comparison | None = None
+    record: object = None
+    """What the ``AttemptRecorder`` keeps of it."""
 
 
 @dataclass(slots=True)
@@ -82,12 +87,14 @@ class Failure:
 
     ``fit_error``: which plugins rejected the pod; None: an error, and the pod is retried after a
     back-off. ``nominating``: None leaves the nomination as it is. ``cause``: the exception, if any.
+    ``victims``: the pods that PostFilter evicts for it.
     """
 
     status: Status
     fit_error: FitError | None = None
     nominating: NominatingInfo | None = CLEAR_NOMINATION
     cause: ProreusError | None = None
+    victims: Victims | None = None
 
     @property
     def message(self) -> str:
@@ -134,6 +141,25 @@ class AttemptObserver(FailureObserver, Protocol):
 
     def after_score(self, attempt: Attempt, feasible: Rows, scores: Mapping[str, IntArray]) -> None:
         """Score is done: each plugin's weighted scores, in the order of ``feasible``."""
+        ...
+
+
+class AttemptRecorder(Protocol):
+    """Keeps a record of attempts, to explain them later."""
+
+    def chosen(
+        self,
+        attempt: Attempt,
+        found: FeasibleNodes,
+        row: int,
+        totals: NodeScores | None = None,
+        computed: ComputedScores | None = None,
+    ) -> None:
+        """Record that a pod's node was chosen, before it is assumed there."""
+        ...
+
+    def failed(self, attempt: Attempt, failure: Failure, message: str) -> None:
+        """Record how an attempt ended without a bound pod; it is not requeued yet."""
         ...
 
 

@@ -21,7 +21,7 @@ from proreus.logs import logger
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, PodCondition, condition_of
 from proreus.queue.scheduling_queue import SchedulingQueue
-from proreus.scheduler.attempt import Attempt, Failure, FailureObserver
+from proreus.scheduler.attempt import Attempt, AttemptRecorder, Failure, FailureObserver
 from proreus.scheduler.environment import Environment
 
 log = logger(__name__)
@@ -45,6 +45,7 @@ class FailureHandler:
         self._clock = environment.clock
         self._spawn = environment.spawn
         self.observer: FailureObserver | None = None
+        self.recorder: AttemptRecorder | None = None
 
     def handle(self, attempt: Attempt, failure: Failure) -> None:
         """Requeue the pod, register its nomination, write Event and condition."""
@@ -53,6 +54,8 @@ class FailureHandler:
         rejected = failure.status.rejected
         # Composed once: it names every reason on thousands of nodes, and is long for some pods.
         message = failure.message
+        if self.recorder is not None:
+            self.recorder.failed(attempt, failure, message)
         self._count(attempt, rejected)
         self._log(attempt, message, rejected)
         queued = attempt.queued

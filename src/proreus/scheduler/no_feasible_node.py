@@ -70,5 +70,5 @@ async def fail_with_post_filter(
     # nomination keeps their resources for it until then.
     profile.observe_point("PostFilter", outcome.code, perf_counter() - started)
     fit_error.diagnosis.post_filter_message = outcome.message
-    failure.nominating = outcome.nominating
+    failure.nominating, failure.victims = outcome.nominating, outcome.victims
     return failure

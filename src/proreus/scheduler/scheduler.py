@@ -36,6 +36,7 @@ from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import (
     Attempt,
     AttemptObserver,
+    AttemptRecorder,
     Failure,
     FailureObserver,
     ScheduleResult,
@@ -224,6 +225,10 @@ class Scheduler:
     def observe_failures(self, observer: FailureObserver) -> None:
         """Report failed attempts to an observer; others are as fast as without one."""
         self._failures.observer = observer
+
+    def record(self, recorder: AttemptRecorder) -> None:
+        """Have every attempt recorded."""
+        self.scheduling_cycle.recorder = self._failures.recorder = recorder
 
     def pods_in_flight(self) -> list[str]:
         """Return the keys of pods that were popped and whose attempt or binding has not ended."""

@@ -38,7 +38,7 @@ from proreus.framework.verdicts import IntArray, Rows
 from proreus.logs import logger
 from proreus.runtime.find_nodes import FeasibleNodes, NodeSearch
 from proreus.runtime.node_points import raise_filter_error
-from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
+from proreus.runtime.prioritize_nodes import ComputedScores, prioritize_nodes, run_pre_score
 from proreus.runtime.profile import Profile
 from proreus.runtime.scheduling_points import (
     PermitOutcome,
@@ -59,6 +59,7 @@ from proreus.scheduler import score_log
 from proreus.scheduler.attempt import (
     Attempt,
     AttemptObserver,
+    AttemptRecorder,
     Failure,
     ScheduleResult,
     Trace,
@@ -118,6 +119,7 @@ class SchedulingCycle:
         self._select = select_host
         self._metrics = environment.metrics
         self.observer: AttemptObserver | None = None
+        self.recorder: AttemptRecorder | None = None
 
     def set_interested_extenders(self, attempt: Attempt) -> None:
         """Set the extenders that are interested in the pod."""
@@ -176,14 +178,20 @@ class SchedulingCycle:
                 )
             # A single node needs no scores, and kube-scheduler computes none.
             if found is not None and found.count == 1:
-                return self._cache.table[int(found.rows[0])].name
+                row = int(found.rows[0])
+                if self.recorder is not None:
+                    self.recorder.chosen(attempt, found, row)
+                return self._cache.table[row].name
             if found is not None and found.count:
-                totals = await self._prioritize_nodes(attempt, found)
+                computed = None if self.recorder is None else ComputedScores()
+                totals = await self._prioritize_nodes(attempt, found, computed)
                 if attempt.extenders:
                     totals = await self._prioritize_by_extenders(attempt, found, totals)
-                chosen = self._cache.table[self._select(totals, self.node_search.order)].name
+                row = self._select(totals, self.node_search.order)
+                if self.recorder is not None:
+                    self.recorder.chosen(attempt, found, row, totals, computed)
                 trace.step("Prioritizing done")
-                return chosen
+                return self._cache.table[row].name
         except (PluginError, ExtenderError) as error:
             # Not a rejection, so no PostFilter: preemption cannot help after an error.
             return error_failure(str(error), error)
@@ -288,7 +296,9 @@ class SchedulingCycle:
         """Filter all nodes, the named ones, or the rows of a placement."""
         return self.node_search.find(profile, state, pod, names, placement)
 
-    async def _prioritize_nodes(self, attempt: Attempt, found: FeasibleNodes) -> NodeScores:
+    async def _prioritize_nodes(
+        self, attempt: Attempt, found: FeasibleNodes, computed: ComputedScores | None
+    ) -> NodeScores:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
@@ -298,7 +308,7 @@ class SchedulingCycle:
         with _timed(profile, "Score"):
             if profile.fetching:
                 await fetch_score(profile, state, pod, found.rows)
-            totals = prioritize_nodes(profile, state, pod, found, scores)
+            totals = prioritize_nodes(profile, state, pod, found, scores, computed)
         if self.observer is not None and scores is not None:
             self.observer.after_score(attempt, found.rows, scores)
         if logged and scores is not None:

@@ -368,6 +368,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     async def _preempt(self, best: Candidate, pod: PodInfo) -> PostFilterResult:
         nominating = NominatingInfo(best.node_name)
+        victims = Victims(best.victims, best.pdb_violations)
         success: Status | None = None
         if self.handle.feature_gates.includes(Change.PREEMPTION_MESSAGE):
             success = Status.success(
@@ -376,12 +377,12 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             )
         if self._async:
             self._evictor.evict_in_background(best, Preemptor.of_pod(pod))
-            return PostFilterResult(success, nominating)
+            return PostFilterResult(success, nominating, victims)
         try:
             await self._evictor.evict(best, Preemptor.of_pod(pod))
         except ApiError as error:
             return PostFilterResult(Status.error(f"preemption: {error}"))
-        return PostFilterResult(success, nominating)
+        return PostFilterResult(success, nominating, victims)
 
 
 def _aggregate(errors: list[str]) -> str:

@@ -1,0 +1,26 @@
+"""A record of decisions: what recent attempts to schedule a pod found, in a bounded memory.
+
+``recorder`` is told of every attempt and makes a ``record`` of it; ``retention`` decides how long
+that is kept. ``scores`` and ``verdicts`` are what Filter and Score returned, as columns;
+``shared_results`` are those that pods of an equivalence class share, of which an attempt costs only
+the rows that changed. Nothing here decides, and nothing is composed before it is asked for: that is
+done by ``proreus.explain``.
+"""
+
+from proreus.decisions.record import DecisionRecord, FailureRecord, Victim
+from proreus.decisions.recorder import DecisionRecorder
+from proreus.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
+from proreus.decisions.scores import PluginScores, ScoreTable
+from proreus.decisions.verdicts import VerdictColumn
+
+__all__ = [
+    "DEFAULT_BUDGET_BYTES",
+    "DecisionRecord",
+    "DecisionRecorder",
+    "FailureRecord",
+    "KeptRecords",
+    "PluginScores",
+    "ScoreTable",
+    "VerdictColumn",
+    "Victim",
+]

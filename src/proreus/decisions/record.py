@@ -1,0 +1,158 @@
+"""The record of one attempt to schedule a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proreus.decisions.scores import BestScores, ScoreTable
+from proreus.decisions.shared_results import SharedResults
+from proreus.decisions.verdicts import VerdictColumn, VerdictCounts
+from proreus.framework.status import Status
+
+_BYTES = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A pod that preemption chose to evict. ``pod``: ``namespace/name``."""
+
+    pod: str
+    uid: str
+    priority: int
+
+
+@dataclass(slots=True)
+class FailureRecord:
+    """Why an attempt ended without a bound pod.
+
+    ``message``: that of the Event. ``plugins``: those that rejected the pod; ``pending_plugins``:
+    those of them that wait for something. ``nominated_node``: where ``victims`` are evicted for it,
+    of which ``pdb_violations`` violate a PodDisruptionBudget. ``counts``: how many nodes were
+    rejected by status, where the rows had to be given up for memory.
+    """
+
+    status: Status
+    message: str
+    plugins: Sequence[str] = ()
+    pending_plugins: Sequence[str] = ()
+    nominated_node: str = ""
+    victims: Sequence[Victim] = ()
+    pdb_violations: int = 0
+    counts: VerdictCounts | None = None
+
+
+class DecisionRecord:
+    """What one attempt found.
+
+    ``at``: when its node was chosen, or it failed, in seconds since the epoch. ``key``:
+    ``namespace/name`` of the pod. ``seconds``: how long the attempt took until then. ``names``: of
+    the nodes, by row. ``node``: the one that was chosen, "" if none. ``failure``: why it ended;
+    None while all goes well. ``count``: how many attempts in a row failed in just this way, the
+    first at ``first_at``. ``extenders``: the URLs of those that were interested.
+    """
+
+    # Made for each pod: every attribute costs.
+    __slots__ = (
+        "_end",
+        "_scores",
+        "_shared",
+        "_verdicts",
+        "at",
+        "configuration",
+        "count",
+        "extenders",
+        "failure",
+        "first_at",
+        "key",
+        "names",
+        "node",
+        "profile",
+        "seconds",
+        "shared_bytes",
+        "size_bytes",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        uid: str,
+        profile: str,
+        configuration: int,
+        at: float,
+        seconds: float,
+        names: Sequence[str],
+        node: str = "",
+    ) -> None:
+        self.key = key
+        self.uid = uid
+        self.profile = profile
+        self.configuration = configuration
+        self.at = self.first_at = at
+        self.seconds = seconds
+        self.names = names
+        self.node = node
+        self.count = 1
+        self.extenders: Sequence[str] = ()
+        self.failure: FailureRecord | None = None
+        self._shared: SharedResults | None = None
+        self._verdicts: VerdictColumn | None = None
+        self._scores: BestScores | None = None
+        self.size_bytes = _BYTES
+        self.shared_bytes = 0
+
+    @property
+    def shared(self) -> SharedResults | None:
+        """The results that it shares with other attempts."""
+        return self._shared
+
+    @property
+    def verdicts(self) -> VerdictColumn | None:
+        """The verdicts that are kept with this attempt alone."""
+        return self._verdicts
+
+    def share(self, results: SharedResults, size_bytes: int) -> None:
+        """Use shared results as of now; ``size_bytes``: what they have grown for it."""
+        self._shared, self._end = results, results.end
+        self.shared_bytes = size_bytes
+        results.users += 1
+
+    def keep(self, verdicts: VerdictColumn | None, scores: BestScores | None = None) -> None:
+        """Keep results with the attempt alone."""
+        self._verdicts, self._scores = verdicts, scores
+
+    def results(self) -> tuple[VerdictColumn | None, ScoreTable | None]:
+        """Return what Filter and Score returned; None for what did not run, or is not kept."""
+        if self._shared is not None:
+            return self._shared.as_of(self._end)
+        scores = self._scores
+        return self._verdicts, None if scores is None else scores.table()
+
+    def release(self) -> int:
+        """Give up the results; return how many bytes of shared ones nobody uses any more."""
+        shared, self._shared = self._shared, None
+        self._verdicts = self._scores = None
+        if shared is None:
+            return 0
+        shared.users -= 1
+        return 0 if shared.users else shared.all_bytes
+
+    def same_failure(self, other: DecisionRecord) -> bool:
+        """Return whether another attempt for the same pod failed just as this one."""
+        mine, its = self.failure, other.failure
+        if mine is None or its is None or self.node or other.node or self.uid != other.uid:
+            return False
+        if (mine.status, mine.message, mine.nominated_node, mine.victims) != (
+            its.status,
+            its.message,
+            its.nominated_node,
+            its.victims,
+        ):
+            return False
+        if self.names is not other.names and self.names != other.names:
+            return False
+        column, others = self._verdicts, other._verdicts
+        if column is None or others is None:
+            return column is others and mine.counts is None
+        return column is others or column.same_as(others)

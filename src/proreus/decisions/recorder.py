@@ -1,0 +1,215 @@
+"""Keeps a record of every attempt to schedule a pod, within a budget of bytes.
+
+    SchedulingCycle ─► chosen   a node was found: before it is assumed, so that nothing has changed
+    FailureHandler  ─► failed   no node was found, or Reserve, Permit, PreBind or Bind failed
+
+Both are called in the scheduling cycle, so they keep what exists and compose nothing. ``retention``
+decides what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+
+from proreus.clock import Clock
+from proreus.decisions.record import DecisionRecord, FailureRecord, Victim
+from proreus.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
+from proreus.decisions.scores import EXTENDERS, BestScores, best_places, compact
+from proreus.decisions.shared_results import SharedResultsOf
+from proreus.decisions.verdicts import VerdictColumn
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import IntArray, Rows, Verdicts
+from proreus.runtime.find_nodes import FeasibleNodes
+from proreus.runtime.prioritize_nodes import ComputedScores
+from proreus.runtime.profile import Profile
+from proreus.runtime.select_host import AttemptTotals, NodeScores
+from proreus.scheduler.attempt import Attempt, Failure
+
+
+class DecisionRecorder:
+    """Records attempts, in ``records``. ``waits(key)``: whether a pod waits to be scheduled.
+
+    ``budget_bytes``: what the records may take, roughly. Implements ``scheduler.AttemptRecorder``.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        waits: Callable[[str], bool],
+        budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    ) -> None:
+        self.records = KeptRecords(waits, budget_bytes)
+        self._now = clock.now
+        self._names: Sequence[str] = ()
+        self._names_generation = -1
+        self._profile: Profile | None = None
+        self._configurations: dict[str, Profile] = {}
+        self._configuration = 0
+        self._last_column: tuple[Verdicts, int, VerdictColumn] | None = None
+
+    def chosen(
+        self,
+        attempt: Attempt,
+        found: FeasibleNodes,
+        row: int,
+        totals: NodeScores | None = None,
+        computed: ComputedScores | None = None,
+    ) -> None:
+        """Record that a pod's node was chosen, before it is assumed there.
+
+        ``totals``: None where a single node was feasible and nothing was scored. ``computed``:
+        the scores that were computed for this pod alone.
+        """
+        table = attempt.profile.table
+        record = self._begin(attempt, table, table.infos[row].name)
+        shared = found.equivalence_class
+        if shared is not None and totals is shared.totals:
+            history = shared.history
+            if history is None:
+                history = shared.history = SharedResultsOf()
+            results, size_bytes = history.advance(shared, table)
+            if results is not None:
+                record.share(results, size_bytes)
+                self.records.add(record)
+                return
+        verdicts = None
+        if found.verdicts.ids is not None or found.evaluated is not None:
+            verdicts = VerdictColumn.of(found.verdicts, found.evaluated)
+            record.size_bytes += verdicts.size_bytes
+        scores = None
+        if totals is not None:
+            scores = _best_scores(attempt, found, totals, computed or ComputedScores(), row)
+            record.size_bytes += scores.size_bytes
+            record.extenders = tuple(extender.url for extender in attempt.extenders)
+        record.keep(verdicts, scores)
+        self.records.add(record)
+
+    def failed(self, attempt: Attempt, failure: Failure, message: str) -> None:
+        """Record how an attempt ended without a bound pod; it is not requeued yet."""
+        record = attempt.record
+        if isinstance(record, DecisionRecord):
+            # It had a node: Reserve, Permit, PreBind or Bind failed there.
+            record.failure = _failure_record(failure, message)
+            return
+        record = self._begin(attempt, attempt.profile.table)
+        record.failure = _failure_record(failure, message)
+        record.size_bytes += len(message)
+        fit = failure.fit_error
+        if fit is not None and not fit.diagnosis.pre_filter_message:
+            record.keep(self._failure_column(failure, attempt, record))
+        self.records.add_failure(record)
+
+    def _failure_column(
+        self, failure: Failure, attempt: Attempt, record: DecisionRecord
+    ) -> VerdictColumn | None:
+        assert failure.fit_error is not None
+        diagnosis, table = failure.fit_error.diagnosis, attempt.profile.table
+        verdicts = diagnosis.verdicts
+        # Those of a placement of a pod group are of other rows than the table's.
+        if verdicts.size != table.size:
+            return None
+        last = self._last_column
+        # Pods of a class that fail one after another have one column.
+        whole = diagnosis.evaluated is None
+        if whole and last is not None and last[0] is verdicts and last[1] == table.position:
+            return last[2]
+        column = VerdictColumn.of_diagnosis(diagnosis)
+        record.size_bytes += column.size_bytes
+        self._last_column = (verdicts, table.position, column) if whole else None
+        return column
+
+    def _begin(self, attempt: Attempt, table: NodeTable, node: str = "") -> DecisionRecord:
+        profile, pod = attempt.profile, attempt.pod
+        if profile is not self._profile:
+            self._note_profile(profile)
+        if table.nodes_generation != self._names_generation:
+            self._note_names(table)
+        record = attempt.record = DecisionRecord(
+            pod.key,
+            pod.uid,
+            profile.name,
+            self._configuration,
+            self._now(),
+            perf_counter() - attempt.started,
+            self._names,
+            node,
+        )
+        return record
+
+    def _note_profile(self, profile: Profile) -> None:
+        """Count configurations: each makes profiles of its own."""
+        self._profile = profile
+        if self._configurations.get(profile.name) is not profile:
+            if not self._configurations or profile.name in self._configurations:
+                self._configurations.clear()
+                self._configuration += 1
+            self._configurations[profile.name] = profile
+
+    def _note_names(self, table: NodeTable) -> None:
+        self._names_generation = table.nodes_generation
+        names = [info.name for info in table.infos]
+        # An update of a node changes no name, and all records refer to the same list.
+        if names != self._names:
+            self._names = names
+
+
+def _failure_record(failure: Failure, message: str) -> FailureRecord:
+    record = FailureRecord(failure.status, message)
+    if failure.fit_error is not None:
+        diagnosis = failure.fit_error.diagnosis
+        record.plugins = tuple(sorted(diagnosis.unschedulable_plugins))
+        record.pending_plugins = tuple(sorted(diagnosis.pending_plugins))
+    if failure.nominating is not None:
+        record.nominated_node = failure.nominating.node_name
+    if failure.victims is not None:
+        record.victims = tuple(
+            Victim(pod.key, pod.uid, pod.priority) for pod in failure.victims.pods
+        )
+        record.pdb_violations = failure.victims.pdb_violations
+    return record
+
+
+def _best_scores(
+    attempt: Attempt, found: FeasibleNodes, totals: NodeScores, computed: ComputedScores, row: int
+) -> BestScores:
+    """Return the scores of the best nodes, that of ``row`` among them."""
+    shared = found.equivalence_class
+    rows: Rows | None = None
+    if isinstance(totals, AttemptTotals):
+        # HTTP extenders may return nodes in any order.
+        rows, sums = totals.rows, totals.totals
+        place = int((rows == row).nonzero()[0][0])
+    else:
+        sums, place = totals.scores, row
+        if not found.all_nodes_feasible:
+            rows = found.rows
+            sums, place = sums[rows], int(rows.searchsorted(row))
+    places = best_places(sums, place)
+    best = places if rows is None else rows[places]
+    scorers = () if shared is None else shared.scorers
+    plugins = [(scorer.plugin.name, scorer.weight) for scorer in scorers]
+    cached = {scorer.plugin.name for scorer in scorers} if computed.weighted else ()
+    uncached = [name for name in computed.weighted if name not in cached]
+    weights = attempt.profile.weights
+    plugins += [(name, weights[name]) for name in uncached]
+    if attempt.extenders:
+        plugins.append((EXTENDERS, 1))
+    scores = BestScores(tuple(plugins), best, sums[places], compact(sums))
+    for number, scorer in enumerate(scorers):
+        weighted = computed.weighted.get(scorer.plugin.name)
+        scores.raw[number] = _at(scorer.results.raw_scores, best)
+        scores.weighted[number] = (
+            _at(scorer.weighted_scores, best) if weighted is None else _at(weighted, places)
+        )
+    for number, name in enumerate(uncached, len(scorers)):
+        scores.raw[number] = _at(computed.raw[name], places)
+        scores.weighted[number] = _at(computed.weighted[name], places)
+    if attempt.extenders:
+        scores.raw[-1] = 0
+        scores.weighted[-1] = scores.totals - scores.weighted[:-1].sum(axis=0)
+    return scores
+
+
+def _at(scores: IntArray | int, places: Rows) -> IntArray | int:
+    return scores if isinstance(scores, int) else scores[places]

@@ -1,0 +1,190 @@
+"""The results that the pods of an equivalence class share, as of each of several attempts.
+
+One pod after the other of a Deployment finds what the pod before found, except on the few rows
+that changed since. So the results are copied once, and each attempt adds the rows that changed.
+``as_of`` puts the results of any of these attempts together again.
+
+What makes this exact: an ``EquivalenceClass`` writes only to rows that the table reports as
+changed, or replaces ``verdicts`` or ``totals`` by new objects (``EquivalenceClass.refresh_filter``,
+``refresh_totals``). In the latter case a new copy has to be made.
+
+Example: three pods of a class are bound to the rows 7, 2 and 7. ``advance`` notes the new values
+of row 7 before the second one's choice, and those of row 2 before the third one's.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import NamedTuple
+
+import numpy as np
+
+from proreus.decisions.scores import PluginScores, ScoreTable, compact
+from proreus.decisions.verdicts import VerdictColumn, copied_numbers
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import IntArray
+from proreus.runtime.equivalence_cache import EquivalenceClass
+
+_FEW_ROWS = 64
+_MAX_CHANGES = 4096
+"""After so many changed rows a new copy is made: reading an attempt costs one step for each."""
+_WORTH_IT = 8
+"""A copy that serves fewer attempts than this costs more than the best nodes of each."""
+_PAUSE = 16
+"""For how many attempts no copy is made after one that was not worth it."""
+
+
+class _Column(NamedTuple):
+    """One plugin's scores: the array that the class writes to, and its copy."""
+
+    live: IntArray
+    copy: IntArray
+
+
+class SharedResults:
+    """The results of one equivalence class, from one copy of them on.
+
+    ``attempts``: how many have been recorded; ``users``: how many of their records are kept.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_columns",
+        "_copied_bytes",
+        "_numbers",
+        "_plugins",
+        "_position",
+        "_totals",
+        "_totals_copy",
+        "_verdicts",
+        "_width",
+        "attempts",
+        "users",
+    )
+
+    def __init__(self, shared: EquivalenceClass, table: NodeTable) -> None:
+        self._verdicts, self._totals = shared.verdicts, shared.totals
+        self._position = table.position
+        self._numbers = copied_numbers(shared.verdicts)
+        columns = self._columns = [_Column(shared.totals.scores, compact(shared.totals.scores))]
+        self._totals_copy = columns[0].copy
+        self._plugins: dict[str, tuple[int, _Column | int, _Column | int]] = {}
+        for scorer in shared.scorers:
+            raw, weighted = scorer.results.raw_scores, scorer.weighted_scores
+            both: list[_Column | int] = []
+            for scores in (raw, weighted):
+                if isinstance(scores, int):
+                    both.append(scores)
+                else:
+                    columns.append(_Column(scores, compact(scores)))
+                    both.append(columns[-1])
+            self._plugins[scorer.plugin.name] = (scorer.weight, both[0], both[1])
+        self._changes = array("q")
+        self._width = 2 + len(columns)
+        self.attempts, self.users = 1, 0
+        held = sum(column.copy.nbytes for column in columns)
+        self._copied_bytes = held + (0 if self._numbers is None else self._numbers.nbytes)
+
+    def advance(self, shared: EquivalenceClass, table: NodeTable) -> int:
+        """Note what changed since the last attempt; return the bytes that it took, -1 if it cannot.
+
+        -1: the class has made its results anew.
+        """
+        if shared.verdicts is not self._verdicts or shared.totals is not self._totals:
+            return -1
+        # The recorder has counted these results as given up.
+        if not self.users:
+            return -1
+        rows = table.changes.since(self._position, table.size)
+        changes = self._changes
+        before = len(changes)
+        if rows is None or len(rows) > _FEW_ROWS or before > _MAX_CHANGES * self._width:
+            return -1
+        ids = self._verdicts.ids
+        for row in rows:
+            changes.append(row)
+            changes.append(0 if ids is None else ids.item(row))
+            for column in self._columns:
+                changes.append(column.live.item(row))
+        self._position = table.changes.position
+        self.attempts += 1
+        return 8 * (len(changes) - before)
+
+    @property
+    def end(self) -> int:
+        """The end of the noted changes, to be passed to ``as_of`` later."""
+        return len(self._changes)
+
+    @property
+    def all_bytes(self) -> int:
+        """How much memory the copy and the changes take."""
+        return self._copied_bytes + 8 * len(self._changes)
+
+    @property
+    def was_worth_it(self) -> bool:
+        """Whether the copy has served enough attempts."""
+        return self.attempts >= _WORTH_IT
+
+    def as_of(self, end: int) -> tuple[VerdictColumn, ScoreTable]:
+        """Return the results of the attempt at whose record ``end`` was read."""
+        width = self._width
+        changed = np.frombuffer(self._changes, dtype=np.int64)[:end].reshape(-1, width).copy()
+        # Of a row that changed several times, the last values count.
+        rows, first = np.unique(changed[::-1, 0], return_index=True)
+        changed = changed[::-1][first]
+        numbers = self._numbers
+        if len(rows) and (numbers is not None or changed[:, 1].any()):
+            size = len(self._totals_copy)
+            numbers = np.zeros(size, np.int32) if numbers is None else numbers.astype(np.int32)
+            numbers[rows] = changed[:, 1]
+        arrays: dict[int, IntArray] = {}
+        for place, column in enumerate(self._columns):
+            whole = column.copy.astype(np.int64)
+            if len(rows):
+                whole[rows] = changed[:, 2 + place]
+            arrays[id(column)] = whole
+        totals = arrays[id(self._columns[0])]
+        feasible = np.arange(len(totals)) if numbers is None else np.flatnonzero(numbers == 0)
+        plugins = {}
+        for name, (weight, raw, weighted) in self._plugins.items():
+            plugins[name] = PluginScores(
+                weight,
+                raw if isinstance(raw, int) else arrays[id(raw)][feasible],
+                weighted if isinstance(weighted, int) else arrays[id(weighted)][feasible],
+            )
+        table = ScoreTable(feasible, totals[feasible], plugins, len(feasible))
+        # Statuses are only ever appended to this list: numbers of the past stay valid.
+        return VerdictColumn(numbers, tuple(self._verdicts.statuses)), table
+
+
+class SharedResultsOf:
+    """Whether and from where on a class's results are recorded as shared ones."""
+
+    # Made for each class, of which there may be thousands: it refers to nothing of the class.
+
+    __slots__ = ("_pause", "results")
+
+    def __init__(self) -> None:
+        self.results: SharedResults | None = None
+        self._pause = 1  # a class that is seen once only has no use for a copy
+
+    def advance(
+        self, shared: EquivalenceClass, table: NodeTable
+    ) -> tuple[SharedResults | None, int]:
+        """Return the shared results with this attempt in them, and the bytes that it took.
+
+        None: its results are not shared, and have to be kept with the attempt.
+        """
+        results = self.results
+        if results is not None:
+            size_bytes = results.advance(shared, table)
+            if size_bytes >= 0:
+                return results, size_bytes
+            self.results = None
+            if not results.was_worth_it:
+                self._pause = _PAUSE
+        if self._pause:
+            self._pause -= 1
+            return None, 0
+        results = self.results = SharedResults(shared, table)
+        return results, results.all_bytes
