@@ -112,6 +112,13 @@ class DecisionRecord:
         """The verdicts that are kept with this attempt alone."""
         return self._verdicts
 
+    def row_of(self, node: str) -> int | None:
+        """Return a node's row at that time; None: it was not there."""
+        try:
+            return self.names.index(node)
+        except ValueError:
+            return None
+
     def share(self, results: SharedResults, size_bytes: int) -> None:
         """Use shared results as of now; ``size_bytes``: what they have grown for it."""
         self._shared, self._end = results, results.end

@@ -98,6 +98,27 @@ class PendingPods:
         """How many pods are being scheduled, or bound."""
         return len(self._in_flight)
 
+    def entity_of(self, queued: QueuedPodInfo) -> QueuedEntityInfo:
+        """Return what waits for a pod's turn: the pod itself, or its group."""
+        if self._sub_queues.get_entity(queued.key) is queued:
+            return queued
+        for group in (*self._active.pods(), *self._backoff.pods(), *self._unschedulable.pods()):
+            if any(pod is queued for pod in group.queued_pods):
+                return group
+        return queued
+
+    def queue_name_of(self, key: str) -> str:
+        """Return where a pod or group waits: active, backoff, unschedulable, gated or ""."""
+        if (waiting := self._unschedulable.get(key)) is not None:
+            return "gated" if waiting.gated else "unschedulable"
+        if key in self._active:
+            return "active"
+        return "backoff" if key in self._backoff else ""
+
+    def backoff_expiration(self, queued: QueuedEntityInfo) -> float:
+        """Return the end of a back-off, in seconds of ``Clock.monotonic``."""
+        return self._backoff.expiration(queued)
+
     def keys(self) -> list[str]:
         """Return the ``namespace/name`` of all pods that wait: O(n)."""
         return self._sub_queues.keys()

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from proreus import logs
-from proreus.framework.event_registrations import QueueProfile
+from proreus.framework.event_registrations import EventRegistration, QueueProfile
 from proreus.framework.events import (
     ALL,
     ANY,
@@ -81,6 +81,11 @@ class QueueingHints:
         """Use the registrations of other profiles."""
         self._registrations = {name: tuple(p.registrations) for name, p in profiles.items()}
         self._matches: dict[tuple[str, int], EventMatches] = {}
+
+    def registered_by(self, profile: str, plugins: Collection[str]) -> list[EventRegistration]:
+        """Return the events that some plugins of a profile registered, in their order."""
+        registrations = self._registrations.get(profile, ())
+        return [(plugin, event) for plugin, event in registrations if plugin in plugins]
 
     def matches_of(self, event: ClusterEvent) -> EventMatches:
         """Return the registrations that cover an event; ``NO_MATCHES`` if there are none."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from proreus import logs
 from proreus.clock import Clock
-from proreus.framework.event_registrations import QueueProfile
+from proreus.framework.event_registrations import EventRegistration, QueueProfile
 from proreus.framework.events import (
     ALL,
     ANY,
@@ -85,6 +85,8 @@ class SchedulingQueue(PendingPods):
         self._generic_workload = options.generic_workload
         self._events = options.events
         self._deferred_resizes = options.deferred_resizes
+        self.unschedulable_timeout_seconds = options.unschedulable_timeout_seconds
+        """How long a pod stays unschedulable before it is retried without any event."""
         self._bookkeeping_of_1_37 = options.bookkeeping_of_1_37
         recorder, in_flight = QueueRecorder(clock, metrics), InFlightPods()
         self._hints = QueueingHints(profiles, recorder)
@@ -115,6 +117,11 @@ class SchedulingQueue(PendingPods):
             # kube-scheduler cannot find the root of a named pod in a tree of groups yet.
             names_pods=options.pre_queueing_hints and not (forest is not None and forest.composite),
         )
+
+    def events_for(self, queued: QueuedPodInfo) -> list[EventRegistration]:
+        """Return the events that may have a waiting pod tried again, by plugin."""
+        plugins = {queued.gating_plugin} if queued.gated else queued.rejectors
+        return self._hints.registered_by(queued.pod.spec.scheduler_name, plugins)
 
     # ---- from the watch ------------------------------------------------------------------------
 

@@ -1,0 +1,104 @@
+"""Asks the scheduler's own plugins whether a pod would fit, without leaving a trace.
+
+Each question begins with a new ``CycleState`` and PreFilter, and runs the Filter plugins of the
+profile in force, nominated pods included, past the shared results: a changed pod must not push
+those of real pods out of the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.framework.verdicts import Rows, Verdicts
+from proreus.runtime.dry_run import PreemptionDryRun
+from proreus.runtime.find_nodes import NodeSearch
+from proreus.runtime.node_points import run_filter_plugin
+from proreus.runtime.profile import Profile
+from proreus.runtime.scheduling_points import PreFilterOutcome, run_pre_filter
+
+
+class Engine:
+    """The plugins of a profile, and the nodes as they are now. Methods raise ``PluginError``."""
+
+    def __init__(self, profile: Profile, search: NodeSearch) -> None:
+        self.profile = profile
+        self.table: NodeTable = profile.table
+        self._search = search
+        self.questions = 0
+        """How often PreFilter has been run."""
+
+    def _begin(self, pod: PodInfo) -> tuple[CycleState, PreFilterOutcome]:
+        self.questions += 1
+        state = CycleState()
+        return state, run_pre_filter(self.profile, state, pod)
+
+    def rejection(self, pod: PodInfo, row: int) -> Status | None:
+        """Return why a pod does not fit a node; None if it does."""
+        state, outcome = self._begin(pod)
+        if outcome.status is not None:
+            return outcome.status
+        if outcome.names is not None and self.table[row].name not in outcome.names:
+            plugins = " ".join(outcome.plugins_with_names)
+            return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{plugins}]").with_plugin(
+                outcome.plugins_with_names[0]
+            )
+        return self._search.check_node(self.profile, state, pod, row)
+
+    def rejection_without(
+        self, pod: PodInfo, row: int, without: Sequence[PodInfo]
+    ) -> Status | None:
+        """Return why a pod does not fit a node from which some pods are gone; None if it does."""
+        state, outcome = self._begin(pod)
+        # PreFilter's Unschedulable may be due to those very pods; the dry run then asks Filter.
+        if outcome.status is not None:
+            return outcome.status
+        if outcome.names is not None and self.table[row].name not in outcome.names:
+            return Status.unresolvable("excluded by PreFilter")
+        dry_run = PreemptionDryRun(
+            self.profile.filter,
+            self.profile.pre_filter,
+            self._search.nominated,
+            self.table,
+            state,
+            pod,
+            np.array([row], dtype=np.intp),
+            [list(without)],
+        )
+        verdicts = dry_run.remove_all_victims()
+        return dry_run.error(0) or verdicts.status(0)
+
+    def rejections(self, pod: PodInfo) -> tuple[Status | None, list[tuple[str, Verdicts]]]:
+        """Return PreFilter's rejection, or each Filter plugin's verdicts of all nodes.
+
+        By itself: also for nodes that an earlier plugin rejects.
+        """
+        state, outcome = self._begin(pod)
+        if outcome.status is not None:
+            return outcome.status, []
+        found = []
+        if outcome.names is not None:
+            absent = Verdicts(self.table.size, outcome.plugins_with_names[0])
+            mask = np.ones(self.table.size, dtype=np.bool_)
+            mask[self.table.rows_of(outcome.names)] = False
+            absent.reject(mask, "excluded by PreFilter", unresolvable=True)
+            found.append((outcome.plugins_with_names[0], absent))
+        for plugin in self.profile.filter:
+            if plugin.name in state.skip_filter:
+                continue
+            verdicts = Verdicts(self.table.size, plugin.name)
+            run_filter_plugin(plugin, state, pod, self.table, verdicts, keep_errors=True)
+            found.append((plugin.name, verdicts))
+        return None, found
+
+    def fitting_rows(self, found: list[tuple[str, Verdicts]]) -> Rows:
+        """Return the rows that none of the plugins rejects, nominated pods left out."""
+        passed = np.ones(self.table.size, dtype=np.bool_)
+        for _, verdicts in found:
+            passed &= verdicts.passed()
+        return np.flatnonzero(passed)

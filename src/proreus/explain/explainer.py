@@ -1,0 +1,180 @@
+"""Answers questions about pods, nodes and the queue of a running scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proreus.clock import Clock
+from proreus.decisions import DecisionRecorder
+from proreus.explain.attempts import NAMES_SHOWN, explain_attempt
+from proreus.explain.engine import Engine
+from proreus.explain.explanation import (
+    NodeExplanation,
+    PodExplanation,
+    QueueExplanation,
+    WhatWouldHelp,
+)
+from proreus.explain.nodes import explain_node
+from proreus.explain.queues import explain_queue, explain_waiting
+from proreus.explain.what_if import help_for
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.objects.pod import Pod
+from proreus.scheduler.scheduler import Scheduler
+
+
+class Explainer:
+    """Explains the decisions of one scheduler, as of the moment of the question.
+
+    ``recorder``: None where nothing is recorded. ``pods``: all pods by ``namespace/name``.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        recorder: DecisionRecorder | None,
+        pods: Mapping[str, Pod],
+        clock: Clock,
+    ) -> None:
+        self._scheduler = scheduler
+        self._records = None if recorder is None else recorder.records
+        self._pods = pods
+        self._clock = clock
+
+    # ---- pods ----------------------------------------------------------------------------------
+
+    def pod(
+        self, namespace: str, name: str, *, names: int = NAMES_SHOWN, changes: bool = True
+    ) -> PodExplanation:
+        """Explain a pod. ``names``: how many rejected nodes of each kind are named.
+
+        ``changes``: look for what would have to change, if it waits.
+        """
+        key = f"{namespace}/{name}"
+        live = self._pods.get(key)
+        explanation = PodExplanation(pod=key, state="unknown", summary="")
+        record = None if self._records is None else self._records.latest(key)
+        if live is not None and record is not None and record.uid != live.metadata.uid:
+            record = None  # of an earlier pod of that name
+        if record is not None:
+            assert self._records is not None
+            explanation.attempt = explain_attempt(record, self._pods, names=names)
+            explanation.uid = record.uid
+            explanation.earlier_attempts = len(self._records.of(key)) - 1
+        if live is None:
+            if record is not None:
+                explanation.state = "deleted"
+                explanation.node = record.node
+                explanation.summary = "The pod is gone; this is the record of its last attempt."
+            else:
+                explanation.summary = "There is no pod of this name, and no record of one."
+            return explanation
+        explanation.uid = live.metadata.uid
+        explanation.scheduler_name = live.spec.scheduler_name
+        explanation.node = live.spec.node_name
+        if live.spec.scheduler_name not in self._scheduler.profiles:
+            explanation.state = "notOurs"
+            explanation.summary = (
+                f"It is a pod of the scheduler {live.spec.scheduler_name}; this one has the "
+                f"profiles {', '.join(self._scheduler.profiles)}."
+            )
+        elif live.spec.node_name:
+            explanation.state = "bound"
+            explanation.summary = _bound(explanation)
+        else:
+            self._explain_pending(explanation, live, changes)
+        return explanation
+
+    def _explain_pending(self, explanation: PodExplanation, live: Pod, changes: bool) -> None:
+        scheduler, key = self._scheduler, explanation.pod
+        queued = scheduler.queue.get(key)
+        if queued is not None:
+            explanation.state = "waiting"
+            explanation.waiting = explain_waiting(
+                scheduler.queue, queued, self._clock, self._group_states(), self._groups()
+            )
+            if changes and not queued.gated:
+                explanation.help = self._help(queued)
+            explanation.summary = _waiting(explanation)
+            return
+        binding = self._binding(key)
+        if binding is not None:
+            explanation.state = "binding"
+            explanation.node = binding["node"]
+            explanation.binding_point = binding["point"]
+            explanation.binding_plugins = tuple(binding["plugins"])
+            point = binding["point"] or "Bind"
+            explanation.summary = f"It is assumed on {binding['node']}, in {point}."
+        elif scheduler.is_under_way(live.metadata.uid) or scheduler.cache.is_assumed(
+            live.metadata.uid
+        ):
+            explanation.state = "inFlight"
+            explanation.summary = "It is being scheduled at this moment."
+        elif live.metadata.deletion_timestamp is not None:
+            explanation.state = "deleted"
+            explanation.summary = "It is being deleted, and is not scheduled any more."
+        else:
+            explanation.summary = "It has no node and is not in the queue: ask again in a moment."
+
+    def _binding(self, key: str) -> dict[str, Any] | None:
+        bindings = self._scheduler.describe_bindings(len(self._pods))["oldest"]
+        found: dict[str, Any] | None = next((one for one in bindings if one["pod"] == key), None)
+        return found
+
+    def _help(self, queued: QueuedPodInfo) -> WhatWouldHelp | None:
+        profile = self._scheduler.profiles.get(queued.pod.spec.scheduler_name)
+        # Plugins of other processes answer requests: they cannot be asked without waiting.
+        if profile is None or profile.fetching:
+            return None
+        engine = Engine(profile, self._scheduler.scheduling_cycle.node_search)
+        with self._scheduler.cache.table.read_only_columns():
+            return help_for(engine, queued.info)
+
+    def _group_states(self) -> Any:
+        return self._scheduler.cache.pod_group_states
+
+    def _groups(self) -> Any:
+        return self._scheduler.cache.workload_forest
+
+    # ---- nodes and the queue -------------------------------------------------------------------
+
+    def node(self, name: str) -> NodeExplanation:
+        """Explain a node: what is on it, and whom it rejects."""
+        return explain_node(name, self._scheduler, self._records)
+
+    def queue(self) -> QueueExplanation:
+        """Explain the whole queue."""
+        return explain_queue(self._scheduler.queue, self._records, self._clock)
+
+
+def _bound(explanation: PodExplanation) -> str:
+    node, attempt = explanation.node, explanation.attempt
+    if attempt is None or attempt.placement is None:
+        return f"It is bound to {node}; there is no record of the decision any more."
+    placement = attempt.placement
+    if placement.node != node:
+        return f"It is bound to {node}, although {placement.node} was chosen here."
+    if placement.total is None:
+        return f"It is bound to {node}, the only one of {attempt.nodes} nodes that fitted."
+    text = f"It is bound to {node}, the best of {placement.feasible} nodes that fitted"
+    if placement.tied > 1:
+        return f"{text}, together with {placement.tied - 1} others: one was drawn at random."
+    return f"{text}." if placement.margin is None else f"{text}, by {placement.margin} points."
+
+
+def _waiting(explanation: PodExplanation) -> str:
+    waiting, attempt = explanation.waiting, explanation.attempt
+    assert waiting is not None
+    if waiting.queue == "gated":
+        gates = ", ".join(waiting.scheduling_gates)
+        gates = f" ({gates})" if gates else ""
+        return f"It is not tried: {waiting.gating_plugin} gates it{gates}."
+    if waiting.queue == "active":
+        return f"It is number {waiting.position} in the active queue."
+    plugins = ", ".join(waiting.rejected_by) or "an error"
+    text = f"It waits after {waiting.attempts} attempts; the last one ended by {plugins}"
+    if attempt is not None and attempt.nominated_node:
+        text += f"; its victims on {attempt.nominated_node} are being evicted"
+    if waiting.queue == "backoff":
+        return f"{text}. It is tried again in {waiting.backoff_seconds:.0f} s."
+    return f"{text}. It is tried again after an event that may help."

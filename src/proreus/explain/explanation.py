@@ -1,0 +1,287 @@
+"""What an explanation says, as values that JSON and YAML can hold.
+
+Times are seconds since the epoch, ages and durations seconds. Names of pods are ``namespace/name``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+PodState = Literal["unknown", "notOurs", "deleted", "waiting", "inFlight", "binding", "bound"]
+
+
+class _Part(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """A part of an explanation; what has its default value is left out of JSON."""
+
+
+class RejectedNodes(_Part):
+    """Nodes that a plugin rejected for the same reasons. ``names``: some of them, by row."""
+
+    plugin: str
+    code: str
+    reasons: tuple[str, ...]
+    count: int
+    names: tuple[str, ...] = ()
+
+
+class PluginScore(_Part):
+    """One plugin's score of a node. ``weighted`` is ``normalized`` times ``weight``.
+
+    ``raw``: None where only the sum of HTTP extenders is known.
+    """
+
+    plugin: str
+    weight: int
+    normalized: int
+    weighted: int
+    raw: int | None = None
+
+
+class ScoredNode(_Part):
+    """A feasible node with its total and the score of each plugin."""
+
+    name: str
+    total: int
+    plugins: tuple[PluginScore, ...] = ()
+
+
+class LeftOut(_Part):
+    """The best nodes if a plugin had not scored: ``decided``, the chosen one was not among them.
+
+    ``known``: False where a node whose scores are not recorded might have been better than these.
+    """
+
+    plugin: str
+    decided: bool
+    best: tuple[str, ...]
+    count: int
+    known: bool = True
+
+
+class Placement(_Part):
+    """Why a pod got its node. ``margin``: to the best of the nodes with a lower total.
+
+    ``tied``: how many nodes had the highest total, of which one was drawn at random. ``nodes``: the
+    chosen one, then others by total. ``totals``: how many nodes have each total, highest first.
+    """
+
+    node: str
+    feasible: int
+    total: int | None = None
+    margin: int | None = None
+    tied: int = 1
+    nodes: tuple[ScoredNode, ...] = ()
+    totals: tuple[tuple[int, int], ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    extenders: tuple[str, ...] = ()
+
+
+class VictimState(_Part):
+    """A pod that is evicted for another one."""
+
+    pod: str
+    priority: int
+    reason: str
+    state: Literal["running", "terminating", "gone"]
+
+
+class AttemptExplanation(_Part):
+    """What one attempt found. ``count``: so many attempts in a row failed in just this way.
+
+    ``configuration``: which configuration of the process decided, counted from 1.
+    """
+
+    at: float
+    seconds: float
+    profile: str
+    configuration: int
+    nodes: int
+    rejected: tuple[RejectedNodes, ...] = ()
+    placement: Placement | None = None
+    status: str = ""
+    message: str = ""
+    plugins: tuple[str, ...] = ()
+    pending_plugins: tuple[str, ...] = ()
+    nominated_node: str = ""
+    victims: tuple[VictimState, ...] = ()
+    pdb_violations: int = 0
+    count: int = 1
+    first_at: float = 0.0
+
+
+class WakingEvent(_Part):
+    """A cluster event for which a plugin has the pod tried again.
+
+    ``hinted``: only if the plugin's queueing hint says that this very event helps.
+    """
+
+    plugin: str
+    event: str
+    hinted: bool
+
+
+class GroupState(_Part):
+    """The group of a waiting pod. ``lacking``: pods that have to be created first.
+
+    ``scheduled``: with a node, assumed ones included.
+    """
+
+    name: str
+    exists: bool
+    min_count: int = 0
+    pods: int = 0
+    scheduled: int = 0
+    lacking: int = 0
+
+
+class Waiting(_Part):
+    """Where a pod waits. ``queue``: active, backoff, unschedulable or gated.
+
+    ``since``: when it entered the queue. ``position``: 1 = next; 0 where there is no order.
+    ``ahead``: the first of those before it. ``attempts``: so far.
+    """
+
+    queue: str
+    since: float
+    attempts: int
+    position: int = 0
+    ahead: tuple[str, ...] = ()
+    backoff_seconds: float = 0.0
+    gating_plugin: str = ""
+    scheduling_gates: tuple[str, ...] = ()
+    rejected_by: tuple[str, ...] = ()
+    events: tuple[WakingEvent, ...] = ()
+    retried_without_event_at: float | None = None
+    group: GroupState | None = None
+
+
+class Change(_Part):
+    """One change of a pod, or of what is on a node. ``field``: which one, as in its YAML.
+
+    ``minimal``: the engine was asked about the next smaller change too, which does not suffice.
+    """
+
+    field: str
+    text: str
+    before: str = ""
+    after: str = ""
+    minimal: bool = False
+
+
+class HelpfulChanges(_Part):
+    """Changes that together make the pod fit a node; the engine was asked with all of them."""
+
+    node: str
+    changes: tuple[Change, ...]
+
+
+class WhatWouldHelp(_Part):
+    """What would have to change for a waiting pod to fit now.
+
+    ``new_node_like``: a node like this one, with only its DaemonSet pods on it, would take the pod
+    as it is; "" if none. ``fits_now``: nodes that would take it as it is, so that it only has to be
+    tried again. ``error``: what a plugin raised when it was asked.
+    """
+
+    nodes: tuple[HelpfulChanges, ...] = ()
+    new_node_like: str = ""
+    fits_now: int = 0
+    tried_nodes: int = 0
+    error: str = ""
+
+
+class PodExplanation(_Part):
+    """Everything about one pod. ``summary``: in one sentence."""
+
+    pod: str
+    state: PodState
+    summary: str
+    uid: str = ""
+    scheduler_name: str = ""
+    node: str = ""
+    binding_point: str = ""
+    binding_plugins: tuple[str, ...] = ()
+    waiting: Waiting | None = None
+    attempt: AttemptExplanation | None = None
+    help: WhatWouldHelp | None = None
+    earlier_attempts: int = 0
+    kind: Literal["PodExplanation"] = "PodExplanation"
+
+
+class NodeResource(_Part):
+    """Amounts of one resource: milli-CPU, bytes or counts."""
+
+    name: str
+    allocatable: int
+    requested: int
+    nominated: int
+    free: int
+
+
+class NodeRejection(_Part):
+    """Waiting pods that a node rejected in their last attempt, for the same reasons."""
+
+    plugin: str
+    reasons: tuple[str, ...]
+    count: int
+    pods: tuple[str, ...] = ()
+
+
+class NodeExplanation(_Part):
+    """What is on a node and whom it rejects. ``assumed``: pods that are not bound there yet."""
+
+    node: str
+    known: bool
+    summary: str
+    unschedulable: bool = False
+    taints: tuple[str, ...] = ()
+    pods: int = 0
+    allowed_pods: int = 0
+    resources: tuple[NodeResource, ...] = ()
+    assumed: tuple[str, ...] = ()
+    nominated: tuple[str, ...] = ()
+    largest_pods: tuple[str, ...] = ()
+    rejects: tuple[NodeRejection, ...] = ()
+    kind: Literal["NodeExplanation"] = "NodeExplanation"
+
+
+class QueueReason(_Part):
+    """Waiting pods that the same plugins rejected."""
+
+    plugins: tuple[str, ...]
+    count: int
+    oldest: str
+    oldest_since: float
+
+
+class WaitingPod(_Part):
+    """A pod of the queue in a list."""
+
+    pod: str
+    queue: str
+    since: float
+    attempts: int
+    rejected_by: tuple[str, ...] = ()
+
+
+class QueueExplanation(_Part):
+    """The whole queue. ``oldest``: those that wait longest.
+
+    ``starving``: pods whose attempts have failed while others with no higher priority were bound.
+    """
+
+    summary: str
+    counts: dict[str, int]
+    in_flight: int
+    next: tuple[str, ...] = ()
+    reasons: tuple[QueueReason, ...] = ()
+    oldest: tuple[WaitingPod, ...] = ()
+    starving: tuple[WaitingPod, ...] = ()
+    records: int = 0
+    record_bytes: int = 0
+    kind: Literal["QueueExplanation"] = "QueueExplanation"
+
+
+Explanation = PodExplanation | NodeExplanation | QueueExplanation

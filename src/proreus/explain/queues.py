@@ -1,0 +1,157 @@
+"""Where a pod waits and for what, and the queue as a whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from heapq import nsmallest
+
+from proreus.cache.pod_group_states import PodGroupStates
+from proreus.clock import Clock
+from proreus.decisions import KeptRecords
+from proreus.explain.explanation import (
+    GroupState,
+    QueueExplanation,
+    QueueReason,
+    Waiting,
+    WaitingPod,
+    WakingEvent,
+)
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.workload_forest import WorkloadForest
+from proreus.objects.scheduling import pod_group_entity_key, pod_group_key
+from proreus.queue.scheduling_queue import SchedulingQueue
+
+SHOWN = 10
+"""How many pods a list names."""
+STARVING_ATTEMPTS = 5
+STARVING_SECONDS = 300.0
+"""A pod that waits for so long, after so many failed attempts, is called starving."""
+
+
+def explain_waiting(
+    queue: SchedulingQueue,
+    queued: QueuedPodInfo,
+    clock: Clock,
+    states: PodGroupStates,
+    forest: WorkloadForest,
+) -> Waiting:
+    """Return where a pod waits, since when, behind whom, and what would have it tried again."""
+    entity = queue.entity_of(queued)
+    name = queue.queue_name_of(entity.key)
+    waiting = Waiting(
+        queue=name,
+        since=_wall(clock, entity.timestamp),
+        attempts=queued.attempts,
+        gating_plugin=entity.gating_plugin,
+        scheduling_gates=tuple(gate.name for gate in queued.pod.spec.scheduling_gates),
+        rejected_by=tuple(sorted(queued.rejectors)),
+        group=_group(queued, states, forest),
+    )
+    if name in ("active", "backoff"):
+        pods = queue.active_pods() if name == "active" else queue.backoff_pods()
+        place = next((n for n, one in enumerate(pods) if one is queued), -1)
+        if place >= 0:
+            waiting.position = place + 1
+            waiting.ahead = tuple(one.key for one in pods[:place][:SHOWN])
+    if name == "backoff":
+        left = queue.backoff_expiration(entity) - clock.monotonic()
+        waiting.backoff_seconds = max(round(left, 3), 0.0)
+    if name in ("unschedulable", "gated"):
+        waiting.events = tuple(
+            WakingEvent(plugin=plugin, event=event.label, hinted=event.hint is not None)
+            for plugin, event in queue.events_for(queued)
+        )
+    if name == "unschedulable":
+        retried = entity.timestamp + queue.unschedulable_timeout_seconds
+        waiting.retried_without_event_at = _wall(clock, retried)
+    return waiting
+
+
+def _group(
+    queued: QueuedPodInfo, states: PodGroupStates, forest: WorkloadForest
+) -> GroupState | None:
+    key = pod_group_key(queued.pod)
+    if not key:
+        return None
+    entity_key = pod_group_entity_key(queued.pod)
+    group = None if entity_key is None else forest.get(entity_key)
+    state = states.get(key)
+    pods = 0 if state is None else state.all_pods_count
+    min_count = 0 if group is None else group.min_count
+    return GroupState(
+        name=key,
+        exists=group is not None,
+        min_count=min_count,
+        pods=pods,
+        scheduled=0 if state is None else state.scheduled_count,
+        lacking=max(min_count - pods, 0),
+    )
+
+
+def explain_queue(
+    queue: SchedulingQueue, records: KeptRecords | None, clock: Clock
+) -> QueueExplanation:
+    """Return counts by queue and reason, the oldest pods, and those that starve."""
+    now = clock.monotonic()
+    lists = {
+        "active": queue.active_pods(),
+        "backoff": queue.backoff_pods(),
+        "unschedulable": queue.unschedulable_pods(),
+        "gated": queue.gated_pods(),
+    }
+    waiting = [(name, queued) for name, pods in lists.items() for queued in pods]
+    by_plugins: dict[tuple[str, ...], list[QueuedPodInfo]] = defaultdict(list)
+    for name, queued in waiting:
+        if name != "active":
+            plugins = sorted(queued.rejectors) or [queued.gating_plugin or "error"]
+            by_plugins[tuple(plugins)].append(queued)
+    reasons = []
+    for rejected_by, pods in by_plugins.items():
+        oldest = min(pods, key=_first_tried)
+        since = _wall(clock, _first_tried(oldest))
+        reasons.append(
+            QueueReason(plugins=rejected_by, count=len(pods), oldest=oldest.key, oldest_since=since)
+        )
+    starving = [
+        (name, queued)
+        for name, queued in waiting
+        if queued.attempts >= STARVING_ATTEMPTS
+        and not queued.gated
+        and now - _first_tried(queued) >= STARVING_SECONDS
+    ]
+    counts = queue.pending_counts()
+    in_all = sum(counts.values())
+    return QueueExplanation(
+        summary=f"{in_all} pods wait, {queue.in_flight_count} are being scheduled or bound.",
+        counts=counts,
+        in_flight=queue.in_flight_count,
+        next=tuple(one.key for one in lists["active"][:SHOWN]),
+        reasons=tuple(sorted(reasons, key=lambda one: -one.count)),
+        oldest=_listed(waiting, clock),
+        starving=_listed(starving, clock),
+        records=0 if records is None else len(records),
+        record_bytes=0 if records is None else records.size_bytes,
+    )
+
+
+def _listed(pods: list[tuple[str, QueuedPodInfo]], clock: Clock) -> tuple[WaitingPod, ...]:
+    return tuple(
+        WaitingPod(
+            pod=queued.key,
+            queue=name,
+            since=_wall(clock, _first_tried(queued)),
+            attempts=queued.attempts,
+            rejected_by=tuple(sorted(queued.rejectors)),
+        )
+        for name, queued in nsmallest(SHOWN, pods, key=lambda one: _first_tried(one[1]))
+    )
+
+
+def _first_tried(queued: QueuedPodInfo) -> float:
+    first = queued.initial_attempt_timestamp
+    return queued.timestamp if first is None else first
+
+
+def _wall(clock: Clock, monotonic: float) -> float:
+    """Return an instant of the monotonic clock as seconds since the epoch."""
+    return clock.now() - (clock.monotonic() - monotonic)

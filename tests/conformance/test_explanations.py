@@ -1,0 +1,213 @@
+"""Explanations of recorded decisions say what kube-scheduler answered, and their advice works.
+
+Of a thousand random cases with one decision each: the explanation's rejected nodes, reasons and
+scores are the recorded ones; every change that is said to help is made, and the engine asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proreus.config.load import default_configuration, load
+from proreus.decisions import DecisionRecorder
+from proreus.errors import PluginError
+from proreus.explain import Explainer
+from proreus.explain.engine import Engine
+from proreus.explain.what_if import Verified, look_for_help
+from proreus.feature_gates import FeatureGates
+from proreus.framework.pod_info import PodInfo, PodResourcesOptions, QueuedPodInfo
+from proreus.kubernetes_version import parse_emulated_version
+from proreus.objects.kinds import PODS
+from proreus.offline.api import InMemoryApi
+from proreus.offline.cluster import OfflineCluster, OfflineOptions
+from proreus.offline.evaluate import read_cases
+from proreus.offline.virtual_time import VirtualTimeLoop
+from proreus.plugins import IN_TREE_PLUGINS
+from proreus.runtime.registry import Registry
+from proreus.runtime.select_host import root_of_heap
+
+HERE = Path(__file__).parent
+CASES = 1000
+_GATES = ("SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=false")
+
+
+def decisions() -> list[Any]:
+    """Return random cases of all families, those with a single decision and without extenders."""
+    found = [
+        case
+        for path in sorted((HERE / "cases").glob("*/*.jsonl.gz"))
+        for case in read_cases(path)
+        if "pod" in case and not case.get("extenders") and "filter" in case["expect"]
+    ]
+    return random.Random(107556).sample(found, min(CASES, len(found)))
+
+
+class Explained:
+    """A case that the whole scheduler has decided, with the record of it."""
+
+    def __init__(self, case: Any) -> None:
+        registry = Registry(IN_TREE_PLUGINS)
+        version = parse_emulated_version(case.get("kubernetesVersion", "1.36"), "version")
+        gates = FeatureGates.from_list([*_GATES, *case.get("features", ())], version)
+        config = case.get("config")
+        loaded = load(config, registry, gates) if config else default_configuration(registry, gates)
+        self.gates = gates
+        self.case = case
+        self.cluster = OfflineCluster(
+            loaded,
+            registry,
+            gates,
+            OfflineOptions(select_host=root_of_heap, polls_only=True),
+            InMemoryApi(hide_finished=False),
+        )
+        queue = self.cluster.scheduler.queue
+        self.recorder = DecisionRecorder(self.cluster.clock, lambda key: queue.get(key) is not None)
+        self.explainer = Explainer(
+            self.cluster.scheduler,
+            self.recorder,
+            self.cluster.api.store(PODS),
+            self.cluster.clock,
+        )
+
+    async def decide(self) -> None:
+        """Schedule the pod of the case, as the first one of all."""
+        scheduler, meta = self.cluster.scheduler, self.case["pod"]["metadata"]
+        for obj in self.case["objects"]:
+            self.cluster.api.add(obj)
+        await self.cluster.settle()
+        self.cluster.api.add({"kind": "Pod", **self.case["pod"]})
+        self.key = f"{meta.get('namespace', 'default')}/{meta['name']}"
+        scheduler.record(self.recorder)
+        # The recorded scheduler had an empty queue: other pods count as being in flight.
+        chosen = None
+        while (queued := scheduler.queue.pop()) is not None:
+            if queued.key == self.key:
+                chosen = queued
+        if chosen is not None:
+            self.queued = chosen
+            await self.cluster.schedule_popped(chosen)
+
+    @property
+    def attempt(self) -> Any:
+        record = self.recorder.records.of(self.key)
+        explained = self.explainer.pod(*self.key.split("/"), names=10**6, changes=False)
+        return explained.attempt if record else None
+
+    def engine(self) -> Engine:
+        profiles = self.cluster.scheduler.profiles
+        profile = profiles[self.case["pod"]["spec"].get("schedulerName", "default-scheduler")]
+        return Engine(profile, self.cluster.scheduler.scheduling_cycle.node_search)
+
+
+def rejected(attempt: Any) -> dict[str, tuple[str, str, tuple[str, ...]]]:
+    """Return what an explanation says of each rejected node."""
+    return {
+        name: (group.code, group.plugin, tuple(sorted(group.reasons)))
+        for group in attempt.rejected
+        if group.plugin
+        for name in group.names
+    }
+
+
+def as_recorded(expect: Any) -> dict[str, tuple[str, str, tuple[str, ...]]]:
+    return {
+        name: (status["code"], status["plugin"], tuple(sorted(status.get("reasons", ()))))
+        for name, status in expect["filter"].items()
+    }
+
+
+def run(case: Any) -> Iterator[str]:
+    """Decide a case; yield what was compared or asked. Assertions fail in here."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        explained = runner.run(_decided(case))
+        attempt = explained.attempt
+        if attempt is None or attempt.status == "Error":
+            yield "no decision"
+            return
+        expect = case["expect"]
+        if attempt.placement is None or attempt.placement.total is not None:
+            assert rejected(attempt) == as_recorded(expect), case["id"]
+            yield "rejections"
+        if attempt.placement is not None:
+            placement = attempt.placement
+            if placement.total is None:
+                assert expect["feasible"] == [placement.node]
+                yield "single node"
+                return
+            assert placement.feasible == len(expect["feasible"])
+            for scored in placement.nodes:
+                assert scored.total == expect["total"][scored.name], case["id"]
+                scores = {p.plugin: p.weighted for p in scored.plugins}
+                assert scores == expect["scores"][scored.name], case["id"]
+                yield "scores"
+            return
+        yield from _advice(explained, runner)
+
+
+async def _decided(case: Any) -> Explained:
+    explained = Explained(case)
+    await explained.decide()
+    return explained
+
+
+async def _place_changed(explained: Explained, one: Verified) -> bool:
+    """Make a change for real, and return whether the scheduler finds a node for the pod now."""
+    api, scheduler = explained.cluster.api, explained.cluster.scheduler
+    for gone in one.without:
+        api.remove("Pod", gone.key)
+    api.remove("Pod", explained.key)
+    await explained.cluster.settle()
+    api.put(PODS, one.pod.pod)
+    scheduler.queue.activate([explained.key])
+    while (queued := scheduler.queue.pop()) is not None:
+        if queued.key == explained.key:
+            assert isinstance(queued, QueuedPodInfo)
+            profile = scheduler.profiles[queued.pod.spec.scheduler_name]
+            attempt = scheduler.begin(queued, profile)
+            return isinstance(await scheduler.scheduling_cycle.schedule_pod(attempt), str)
+    raise AssertionError("the changed pod is not in the queue")
+
+
+def _advice(explained: Explained, runner: asyncio.Runner) -> Iterator[str]:
+    live = explained.cluster.api.store(PODS).get(explained.key)
+    if live is None or live.spec.node_name:
+        return
+    info = PodInfo(live, PodResourcesOptions.of(explained.gates))
+    engine = explained.engine()
+    try:
+        found, new_node, _ = look_for_help(engine, info)
+    except PluginError:
+        return
+    for one in found:
+        # The change is made, and the engine asked anew, from PreFilter on.
+        if one.without:
+            assert engine.rejection_without(one.pod, one.row, one.without) is None
+        else:
+            assert engine.rejection(one.pod, one.row) is None
+        yield "advice"
+    if found and "preemption" not in explained.case["expect"]:
+        assert runner.run(_place_changed(explained, found[0])), explained.case["id"]
+        yield "applied"
+    if new_node is not None:
+        yield "new node"
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_explanations_are_the_recorded_answers_and_advice_helps(part: int) -> None:
+    cases = decisions()
+    assert len(cases) == CASES
+    seen: dict[str, int] = {}
+    for case in cases[part::4]:
+        for what in run(case):
+            seen[what] = seen.get(what, 0) + 1
+    print(seen)
+    assert seen["rejections"] > 80
+    assert seen["scores"] > 200
+    assert seen["advice"] > 50
+    assert seen["applied"] > 10

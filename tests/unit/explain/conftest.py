@@ -1,0 +1,84 @@
+"""A recorded offline cluster that can be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from proreus.config.load import default_configuration
+from proreus.decisions import DecisionRecorder
+from proreus.explain import Explainer
+from proreus.feature_gates import FeatureGates
+from proreus.objects.kinds import PODS
+from proreus.offline.cluster import OfflineCluster
+from proreus.plugins import IN_TREE_PLUGINS
+from proreus.runtime.registry import Registry
+
+
+class World:
+    """A cluster in which pods are scheduled one after another, and explained."""
+
+    def __init__(self, runner: asyncio.Runner, gates: FeatureGates | None = None) -> None:
+        gates, registry = gates or FeatureGates(), Registry(IN_TREE_PLUGINS)
+        self._runner = runner
+
+        async def build() -> OfflineCluster:
+            return OfflineCluster(default_configuration(registry, gates), registry, gates)
+
+        self.cluster = runner.run(build())
+        self.scheduler = self.cluster.scheduler
+        queue = self.scheduler.queue
+        self.recorder = DecisionRecorder(self.cluster.clock, lambda key: queue.get(key) is not None)
+        self.scheduler.record(self.recorder)
+        self.explainer = Explainer(
+            self.scheduler, self.recorder, self.cluster.api.store(PODS), self.cluster.clock
+        )
+
+    def add(self, *objects: Any) -> None:
+        for obj in objects:
+            self.cluster.api.add(obj)
+
+    def schedule(self, *pods: Any) -> None:
+        self.add(*pods)
+
+        async def run() -> None:
+            while await self.cluster.schedule_next() is not None:
+                pass
+
+        self._runner.run(run())
+
+    def explain(self, name: str, **options: Any) -> Any:
+        return self.explainer.pod("default", name, **options)
+
+
+def node(name: str, cpu: str = "4", taints: Any = (), **labels: str) -> Any:
+    amounts = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "uid": name, "labels": labels},
+        "spec": {"taints": list(taints)},
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
+
+
+def pod(name: str, cpu: str = "100m", labels: Any = None, **spec: Any) -> Any:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}, **spec.pop("c", {})}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": labels or {}},
+        "spec": {"schedulerName": "default-scheduler", "containers": [container], **spec},
+    }
+
+
+@pytest.fixture
+def make_world() -> Iterator[Callable[..., World]]:
+    with asyncio.Runner() as runner:
+        yield lambda **options: World(runner, **options)
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    return make_world()
