@@ -12,11 +12,15 @@ from proreus.app.options import RunOptions
 from proreus.app.process_state import ProcessState
 from proreus.app.remote_plugins import RemotePlugins
 from proreus.client.informer_factory import InformerFactory
+from proreus.clock import RealClock
 from proreus.config.durations import format_duration
 from proreus.config.write import to_data
+from proreus.decisions import DecisionRecorder
+from proreus.explain import Explainer
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.scheduler.scheduler import Scheduler
+from proreus.server.explain_pages import add_explain_pages
 from proreus.server.health import HealthCheck
 from proreus.server.plugin_registration import PATH, registration_page
 from proreus.server.responses import json_body
@@ -34,6 +38,7 @@ def make_server(
     remote_plugins: RemotePlugins,
     stuck_cycle: StuckCycle,
     blocked_plugins: BlockedPlugins,
+    recorder: DecisionRecorder | None,
 ) -> Server:
     """Return the server of a process; it reads ``state`` anew for each request."""
 
@@ -73,6 +78,8 @@ def make_server(
         server.add_page(PATH, lambda request: registration_page(remote_plugins, request))
     if options.shadow is not None:
         server.add_page("/shadowz", lambda _: json_body(state.shadow()))
+    explainer = Explainer(scheduler, recorder, stores.store(PODS), RealClock())
+    add_explain_pages(server, explainer, lambda: state.leads)
     server.add_page(
         "/pluginz",
         lambda _: json_body(

@@ -217,6 +217,7 @@ class Process:
             self._remote_plugins,
             self._stuck_cycle,
             self.blocked_plugins,
+            self._recorder,
         )
         return server
 

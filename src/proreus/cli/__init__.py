@@ -16,6 +16,8 @@ from proreus.errors import ProreusError
 
 _COMMANDS = {
     "run": "proreus.cli.run",
+    "explain": "proreus.cli.explain",
+    "why": "proreus.cli.explain.why",
     "demo": "proreus.cli.demo",
     "sandbox": "proreus.cli.sandbox",
     "evaluate": "proreus.cli.evaluate",
@@ -54,8 +56,19 @@ def proreus_command() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit with its exit code."""
+    _run(proreus_command, arguments, "proreus")
+
+
+def kubectl_main(arguments: list[str] | None = None) -> None:
+    """Run ``kubectl proreus``, a plugin of kubectl."""
+    from proreus.cli.explain import kubectl_command
+
+    _run(kubectl_command, arguments, "kubectl proreus")
+
+
+def _run(command: click.Group, arguments: list[str] | None, name: str) -> None:
     try:
-        code = proreus_command.main(arguments, prog_name="proreus", standalone_mode=False)
+        code = command.main(arguments, prog_name=name, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

@@ -30,11 +30,14 @@ def user_agent(component: str = "scheduler", program: str = "proreus") -> str:
 class RequestHeaders:
     """The headers for one server, by Authorization and content type.
 
-    ``fields`` returns them as aiohttp takes them, ``lines`` as they are sent.
+    ``fields`` returns them as aiohttp takes them, ``lines`` as they are sent. ``forwarded_as``: a
+    header that has the value of Authorization too, for a server behind the apiserver's proxy, which
+    removes that one.
     """
 
-    def __init__(self, host: str, agent: str) -> None:
+    def __init__(self, host: str, agent: str, forwarded_as: str = "") -> None:
         self._host = host
+        self._forwarded_as = forwarded_as
         self._agent = agent
         self._fields: dict[tuple[str, str], Mapping[str, str]] = {}
         self._lines: dict[tuple[str, str], bytes] = {}
@@ -49,6 +52,8 @@ class RequestHeaders:
         headers = {"Accept": accept, "User-Agent": self._agent, "Content-Type": sent}
         if authorization:
             headers["Authorization"] = authorization
+            if self._forwarded_as:
+                headers[self._forwarded_as] = authorization
         if len(self._fields) > _MOST_KEPT:
             self._fields.clear()
         self._fields[authorization, content_type] = headers

@@ -64,6 +64,7 @@ class ApiClient:
     """A client of one apiserver. ``timeout_seconds`` limits each request that is not a watch.
 
     ``fence`` is checked before each request but GET is sent, and raises ``NotLeading``.
+    ``forwarded_as``: see ``RequestHeaders``.
 
     Must be created and closed in a running event loop: ``async with ApiClient(...) as client``.
     """
@@ -77,6 +78,7 @@ class ApiClient:
         connect_seconds: float = 10.0,
         hooks: RequestHooks | None = None,
         fence: WriteFence | None = None,
+        forwarded_as: str = "",
     ) -> None:
         self.credentials = credentials
         self.hooks = hooks or RequestHooks()
@@ -89,7 +91,7 @@ class ApiClient:
         self._prefix = self._server.raw_path.rstrip("/")
         self._timeout_seconds = timeout_seconds
         self._connect_seconds = connect_seconds
-        self._headers = RequestHeaders(self.host, agent or user_agent())
+        self._headers = RequestHeaders(self.host, agent or user_agent(), forwarded_as)
         self._session: aiohttp.ClientSession | None = None
         self._writes: ConnectionPool | None = None
         self._closed = False

@@ -158,7 +158,7 @@ def _bound(explanation: PodExplanation) -> str:
         return f"It is bound to {node}, the only one of {attempt.nodes} nodes that fitted."
     text = f"It is bound to {node}, the best of {placement.feasible} nodes that fitted"
     if placement.tied > 1:
-        return f"{text}, together with {placement.tied - 1} others: one was drawn at random."
+        return f"{text}, one of {placement.tied} equals, drawn at random."
     return f"{text}." if placement.margin is None else f"{text}, by {placement.margin} points."
 
 
@@ -172,7 +172,7 @@ def _waiting(explanation: PodExplanation) -> str:
     if waiting.queue == "active":
         return f"It is number {waiting.position} in the active queue."
     plugins = ", ".join(waiting.rejected_by) or "an error"
-    text = f"It waits after {waiting.attempts} attempts; the last one ended by {plugins}"
+    text = f"It waits after attempt {waiting.attempts}, which ended by {plugins}"
     if attempt is not None and attempt.nominated_node:
         text += f"; its victims on {attempt.nominated_node} are being evicted"
     if waiting.queue == "backoff":

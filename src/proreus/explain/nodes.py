@@ -42,7 +42,7 @@ def explain_node(name: str, scheduler: Scheduler, records: KeptRecords | None) -
     return NodeExplanation(
         node=name,
         known=True,
-        summary=f"{len(info.pods)} pods are on it; it rejected {count} pods that wait.",
+        summary=f"Pods on it: {len(info.pods)}; pods that wait and were rejected by it: {count}.",
         unschedulable=info.unschedulable,
         taints=tuple(
             f"{taint.key}={taint.value}:{taint.effect}"

@@ -16,6 +16,7 @@ from proreus.explain.explanation import (
     WaitingPod,
     WakingEvent,
 )
+from proreus.framework.events import ClusterEvent
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.workload_forest import WorkloadForest
 from proreus.objects.scheduling import pod_group_entity_key, pod_group_key
@@ -23,6 +24,7 @@ from proreus.queue.scheduling_queue import SchedulingQueue
 
 SHOWN = 10
 """How many pods a list names."""
+_MANY_ACTIONS = 5
 STARVING_ATTEMPTS = 5
 STARVING_SECONDS = 300.0
 """A pod that waits for so long, after so many failed attempts, is called starving."""
@@ -58,13 +60,22 @@ def explain_waiting(
         waiting.backoff_seconds = max(round(left, 3), 0.0)
     if name in ("unschedulable", "gated"):
         waiting.events = tuple(
-            WakingEvent(plugin=plugin, event=event.label, hinted=event.hint is not None)
+            WakingEvent(plugin=plugin, event=_name_of(event), hinted=event.hint is not None)
             for plugin, event in queue.events_for(queued)
         )
     if name == "unschedulable":
         retried = entity.timestamp + queue.unschedulable_timeout_seconds
         waiting.retried_without_event_at = _wall(clock, retried)
     return waiting
+
+
+def _name_of(event: ClusterEvent) -> str:
+    """Return the label of an event, shortened where it stands for nearly any change."""
+    if event.wildcard:
+        return "any event"
+    if event.action.bit_count() > _MANY_ACTIONS:
+        return f"{event.resource} (any change)"
+    return event.label
 
 
 def _group(
@@ -122,7 +133,7 @@ def explain_queue(
     counts = queue.pending_counts()
     in_all = sum(counts.values())
     return QueueExplanation(
-        summary=f"{in_all} pods wait, {queue.in_flight_count} are being scheduled or bound.",
+        summary=f"Waiting: {in_all}; being scheduled or bound: {queue.in_flight_count}.",
         counts=counts,
         in_flight=queue.in_flight_count,
         next=tuple(one.key for one in lists["active"][:SHOWN]),

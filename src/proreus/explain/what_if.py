@@ -81,7 +81,7 @@ def look_for_help(
         rows = np.arange(min(nodes, engine.table.size))
     helped = [one for row in rows.tolist() if (one := _help_on_node(engine, pod, row)) is not None]
     helped.sort(key=lambda one: len(one.changes))
-    return helped, _new_node(engine, pod), 0
+    return helped, _new_node(engine, pod, rows), 0
 
 
 def _nearest_rows(
@@ -217,19 +217,24 @@ def _needed(pods: Sequence[PodInfo], enough: Callable[[Sequence[PodInfo]], bool]
 # ---- another node ------------------------------------------------------------------------------
 
 
-def _new_node(engine: Engine, pod: PodInfo) -> int | None:
+def _new_node(engine: Engine, pod: PodInfo, nearest: Rows) -> int | None:
     """Return a row whose node would take the pod if only its DaemonSet pods were on it."""
-    seen = set()
-    for row, node in enumerate(engine.table):
-        shape = (tuple(sorted(node.allocatable.items())), node.taints, node.unschedulable)
-        if shape in seen:
-            continue
-        seen.add(shape)
-        gone = [other for other in node.pods.values() if not is_of_daemon_set(other)]
+    table = engine.table
+    shapes = np.stack(
+        [
+            table.taint_set,
+            table.unschedulable,
+            *(table.allocatable[resource] for resource in pod.requests.amounts),
+        ],
+        axis=1,
+    )
+    _, first = np.unique(shapes, axis=0, return_index=True)
+    # Of nodes that differ in labels alone, those that affinity selects are not told apart: they are
+    # asked first where the pod has such constraints, as its nearest nodes.
+    for row in [*nearest.tolist(), *first[::-1][:_TEMPLATES].tolist()]:
+        gone = [other for other in table[row].pods.values() if not is_of_daemon_set(other)]
         if engine.rejection_without(pod, row, gone) is None:
             return row
-        if len(seen) == _TEMPLATES:
-            break
     return None
 
 

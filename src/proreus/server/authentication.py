@@ -24,7 +24,7 @@ from proreus.errors import ApiError
 from proreus.metrics import SchedulerMetrics
 from proreus.server.client_ca import ClientCAs
 from proreus.server.delegation import ApiAccess, TtlCache, review
-from proreus.server.options import RequestHeaderOptions
+from proreus.server.options import FORWARDED_AUTHORIZATION, RequestHeaderOptions
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
@@ -109,7 +109,9 @@ class Authenticator:
             user = self._by_certificate(headers, chain)
             if user is not None:
                 return _with_authenticated_group(user)
-        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        # The apiserver's proxy removes Authorization; our own commands send it twice.
+        value = headers.get("Authorization") or headers.get(FORWARDED_AUTHORIZATION) or ""
+        scheme, _, token = value.partition(" ")
         token = token.strip()
         if scheme.lower() == "bearer" and token and self._api is not None:
             return _with_authenticated_group(await self._by_token(self._api, token))

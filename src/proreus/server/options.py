@@ -41,6 +41,10 @@ CIPHER_SUITES = {
 """The flag's (IANA's) names -> OpenSSL's."""
 
 
+FORWARDED_AUTHORIZATION = "X-Proreus-Authorization"
+"""Where a bearer token is read from if there is no Authorization header."""
+
+
 @dataclass(frozen=True)
 class SniCertificate:
     """``--tls-sni-cert-key cert,key:a.example,*.b.example``; no names: those of the certificate."""
