@@ -127,7 +127,9 @@ def test_the_role_allows_to_watch_every_kind() -> None:
             assert (kind.group, kind.plural, verb) in allowed
 
 
-@pytest.mark.parametrize("folder", ["second-scheduler", "monitoring", "plugins-from-configmap"])
+@pytest.mark.parametrize(
+    "folder", ["second-scheduler", "monitoring", "explain", "plugins-from-configmap"]
+)
 def test_kustomizations_name_every_file_there(folder: str) -> None:
     kustomization = one(DEPLOY / folder / "kustomization.yaml", "Kustomization")
     generated = [

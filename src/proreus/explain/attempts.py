@@ -10,7 +10,7 @@ from proreus.decisions import DecisionRecord, ScoreTable, VerdictColumn, Victim
 from proreus.explain.explanation import (
     AttemptExplanation,
     LeftOut,
-    Placement,
+    NodeChoice,
     PluginScore,
     RejectedNodes,
     ScoredNode,
@@ -82,17 +82,17 @@ def _group(status: Status, count: int, names: list[str] | tuple[()]) -> Rejected
 
 def _placement(
     record: DecisionRecord, verdicts: VerdictColumn | None, scores: ScoreTable | None, nodes: int
-) -> Placement:
+) -> NodeChoice:
     extenders = tuple(record.extenders)
     if scores is None:
-        return Placement(node=record.node, feasible=1, extenders=extenders)
+        return NodeChoice(node=record.node, feasible=1, extenders=extenders)
     names = [record.names[row] for row in scores.rows.tolist()]
     chosen = names.index(record.node)
     order = [chosen, *(place for place in scores.order().tolist() if place != chosen)]
     counts = scores.counts()
     total = int(scores.totals[chosen])
     lower = [other for other in counts if other < total]
-    return Placement(
+    return NodeChoice(
         node=record.node,
         feasible=scores.feasible,
         total=total,

@@ -60,7 +60,7 @@ class LeftOut(_Part):
     known: bool = True
 
 
-class Placement(_Part):
+class NodeChoice(_Part):
     """Why a pod got its node. ``margin``: to the best of the nodes with a lower total.
 
     ``tied``: how many nodes had the highest total, of which one was drawn at random. ``nodes``: the
@@ -99,7 +99,7 @@ class AttemptExplanation(_Part):
     configuration: int
     nodes: int
     rejected: tuple[RejectedNodes, ...] = ()
-    placement: Placement | None = None
+    placement: NodeChoice | None = None
     status: str = ""
     message: str = ""
     plugins: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ class Waiting(_Part):
     group: GroupState | None = None
 
 
-class Change(_Part):
+class PodChange(_Part):
     """One change of a pod, or of what is on a node. ``field``: which one, as in its YAML.
 
     ``minimal``: the engine was asked about the next smaller change too, which does not suffice.
@@ -174,7 +174,7 @@ class HelpfulChanges(_Part):
     """Changes that together make the pod fit a node; the engine was asked with all of them."""
 
     node: str
-    changes: tuple[Change, ...]
+    changes: tuple[PodChange, ...]
 
 
 class WhatWouldHelp(_Part):

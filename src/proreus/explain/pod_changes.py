@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from proreus.explain.explanation import Change
+from proreus.explain.explanation import PodChange
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.pod import Container, Pod, PodSpec, ResourceRequirements
@@ -25,7 +25,7 @@ UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 class Proposal:
     """A changed pod. ``resource``: whose request was lowered to ``lower_to``."""
 
-    change: Change
+    change: PodChange
     pod: PodInfo
     resource: str = ""
     lower_to: int = 0
@@ -49,7 +49,7 @@ def lower_request(pod: PodInfo, resource: str, amount: int) -> Proposal | None:
     if lowered is None or lowered.requests.amounts.get(resource, 0) > amount:
         return None
     old, new = quantity(resource, before), quantity(resource, amount)
-    change = Change(
+    change = PodChange(
         field=f"spec.containers[*].resources.requests.{resource}",
         before=old,
         after=new,
@@ -126,7 +126,7 @@ def _taints(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
             else (f"{taint.key}:{taint.effect}")
         )
         yield Proposal(
-            Change(field="spec.tolerations", after=text, text=f"tolerate the taint {text}"),
+            PodChange(field="spec.tolerations", after=text, text=f"tolerate the taint {text}"),
             changed(pod, tolerations=(*tolerations, added)),
         )
 
@@ -135,7 +135,7 @@ def _unschedulable(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
     added = Toleration(UNSCHEDULABLE_TAINT, "Exists", "", "NoSchedule")
     text = f"tolerate {UNSCHEDULABLE_TAINT}, since the node is cordoned"
     yield Proposal(
-        Change(field="spec.tolerations", after=UNSCHEDULABLE_TAINT, text=text),
+        PodChange(field="spec.tolerations", after=UNSCHEDULABLE_TAINT, text=text),
         changed(pod, tolerations=(*pod.pod.spec.tolerations, added)),
     )
 
@@ -149,7 +149,7 @@ def _node_affinity(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
         labels = ", ".join(f"{key}={value}" for key, value in sorted(wrong.items()))
         text = f"do not select {labels}"
         yield Proposal(
-            Change(field="spec.nodeSelector", before=labels, text=text),
+            PodChange(field="spec.nodeSelector", before=labels, text=text),
             changed(pod, node_selector=kept or None),
         )
     affinity = spec.affinity
@@ -158,7 +158,7 @@ def _node_affinity(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
     if affinity.node_affinity.required is not None:
         without = structs.replace(affinity.node_affinity, required=None)
         yield Proposal(
-            Change(
+            PodChange(
                 field="spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
                 text="do not require this node affinity",
             ),
@@ -181,7 +181,7 @@ def _ports(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
     if freed:
         names = ", ".join(freed)
         yield Proposal(
-            Change(
+            PodChange(
                 field="spec.containers[*].ports[*].hostPort",
                 before=names,
                 text=f"do without host port {names}, which is in use there",
@@ -202,11 +202,11 @@ def _spread(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
             text = f"allow a skew of {skew} instead of {one.max_skew} over {one.topology_key}"
             before, after = str(one.max_skew), str(skew)
             yield Proposal(
-                Change(field=f"{where}.maxSkew", before=before, after=after, text=text),
+                PodChange(field=f"{where}.maxSkew", before=before, after=after, text=text),
                 changed(pod, topology_spread_constraints=others),
             )
         yield Proposal(
-            Change(field=where, text=f"do not require an even spread over {one.topology_key}"),
+            PodChange(field=where, text=f"do not require an even spread over {one.topology_key}"),
             changed(
                 pod,
                 topology_spread_constraints=(*constraints[:place], *constraints[place + 1 :]),
@@ -225,7 +225,7 @@ def _pod_affinity(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
             json_name = "podAntiAffinity" if name == "pod_anti_affinity" else "podAffinity"
             field = f"spec.affinity.{json_name}.requiredDuringSchedulingIgnoredDuringExecution"
             yield Proposal(
-                Change(
+                PodChange(
                     field=f"{field}[{place}]",
                     text=f"do not require this {json_name} over {term.topology_key}",
                 ),
@@ -244,7 +244,9 @@ def _volumes(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
         source = volume.persistent_volume_claim
         what = f"volume {volume.name}" if source is None else f"claim {source.claim_name}"
         yield Proposal(
-            Change(field=f"spec.volumes[{place}]", before=volume.name, text=f"do without {what}"),
+            PodChange(
+                field=f"spec.volumes[{place}]", before=volume.name, text=f"do without {what}"
+            ),
             changed(pod, volumes=(*volumes[:place], *volumes[place + 1 :])),
         )
 
@@ -253,7 +255,7 @@ def _claims(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
     claims = pod.pod.spec.resource_claims
     for place, claim in enumerate(claims):
         yield Proposal(
-            Change(
+            PodChange(
                 field=f"spec.resourceClaims[{place}]",
                 before=claim.name,
                 text=f"do without the resource claim {claim.name}",

@@ -18,7 +18,7 @@ import numpy as np
 
 from proreus.errors import PluginError
 from proreus.explain.engine import Engine
-from proreus.explain.explanation import Change, HelpfulChanges, WhatWouldHelp
+from proreus.explain.explanation import HelpfulChanges, PodChange, WhatWouldHelp
 from proreus.explain.pod_changes import PROPOSALS, Proposal, lower_request
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
@@ -40,7 +40,7 @@ class Verified:
 
     row: int
     pod: PodInfo
-    changes: tuple[Change, ...]
+    changes: tuple[PodChange, ...]
     without: tuple[PodInfo, ...] = ()
 
 
@@ -175,7 +175,7 @@ def _least_lowered(
 
 
 def _verified(
-    engine: Engine, row: int, pod: PodInfo, changes: tuple[Change, ...]
+    engine: Engine, row: int, pod: PodInfo, changes: tuple[PodChange, ...]
 ) -> Verified | None:
     return None if engine.rejection(pod, row) is not None else Verified(row, pod, changes)
 
@@ -190,7 +190,7 @@ def _without_pods(
         if engine.rejection_without(pod, row, gone) is None:
             needed = _needed(gone, lambda fewer: engine.rejection_without(pod, row, fewer) is None)
             text = "without " + ", ".join(one.key for one in needed)
-            change = Change(field="pods on the node", before=str(len(node.pods)), text=text)
+            change = PodChange(field="pods on the node", before=str(len(node.pods)), text=text)
             changes = (*(one.change for one in proposals), change)
             return Verified(row, pod, changes, tuple(needed))
         if len(gone) == _MAX_PODS_REMOVED:
@@ -229,9 +229,9 @@ def _new_node(engine: Engine, pod: PodInfo, nearest: Rows) -> int | None:
         axis=1,
     )
     _, first = np.unique(shapes, axis=0, return_index=True)
-    # Of nodes that differ in labels alone, those that affinity selects are not told apart: they are
-    # asked first where the pod has such constraints, as its nearest nodes.
-    for row in [*nearest.tolist(), *first[::-1][:_TEMPLATES].tolist()]:
+    # The nearest first: nodes may differ in labels too, which are not among the shapes.
+    rows: list[int] = [*nearest.tolist(), *first[::-1][:_TEMPLATES].tolist()]
+    for row in rows:
         gone = [other for other in table[row].pods.values() if not is_of_daemon_set(other)]
         if engine.rejection_without(pod, row, gone) is None:
             return row

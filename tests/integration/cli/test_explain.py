@@ -44,7 +44,7 @@ async def cluster(start, kubeconfig, live, sandbox):
     return f"--kubeconfig={kubeconfig}", scheduler, "--insecure-skip-tls-verify"
 
 
-async def test_a_placed_and_a_waiting_pod(cluster):
+async def test_a_placed_and_a_waiting_pod(cluster, sandbox, live):
     code, out, err = await proreus("explain", "pod", "default/small", *cluster)
     assert (code, err) == (0, "")
     assert "It is bound to node-" in out
@@ -63,6 +63,18 @@ async def test_a_placed_and_a_waiting_pod(cluster):
     assert change["minimal"]
     code, out, _ = await proreus("why", "large", "-o", "yaml", *cluster)
     assert yaml.safe_load(out)["help"]["nodes"] == explained["help"]["nodes"]
+
+    # Made as proposed, the change lets the pod run.
+    sandbox.store.delete("pods", "large", "default")
+    smaller = live.pod("smaller")
+    smaller["spec"]["containers"][0]["resources"]["requests"]["cpu"] = change["after"]
+    sandbox.store.create("pods", smaller)
+
+    def placed():
+        return sandbox.store.get("pods", "smaller", "default").object()["spec"].get("nodeName")
+
+    await live.until(placed)
+    assert placed() == explained["help"]["nodes"][0]["node"]
 
 
 async def test_nodes_and_the_queue(cluster):

@@ -14,7 +14,7 @@ from proreus.explain import NodeExplanation, PodExplanation, QueueExplanation
 from proreus.explain.explanation import (
     AttemptExplanation,
     LeftOut,
-    Placement,
+    NodeChoice,
     PluginScore,
     RejectedNodes,
     Waiting,
@@ -101,7 +101,7 @@ def _attempt(attempt: AttemptExplanation) -> Iterator[RenderableType]:
         yield _rejected(attempt.rejected, attempt.nodes)
 
 
-def _placement(placement: Placement) -> Iterator[RenderableType]:
+def _placement(placement: NodeChoice) -> Iterator[RenderableType]:
     if placement.total is None:
         return
     shown = placement.nodes[: _NODES_SHOWN + 1]
