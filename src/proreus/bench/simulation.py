@@ -24,11 +24,12 @@ import numpy as np
 
 from proreus import gc_tuning
 from proreus.config.load import default_configuration
+from proreus.decisions import DEFAULT_BUDGET_BYTES
 from proreus.feature_gates import FeatureGates
 from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import Resource
-from proreus.offline.cluster import OfflineCluster
+from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
@@ -53,10 +54,14 @@ class Scale:
     alike: bool = True
     """Whether all pods are equivalent; if not, each has requests of its own."""
 
+    recorded: bool = False
+    """Whether decisions are recorded, as in a process."""
+
     @property
     def title(self) -> str:
         """The scale in a few words, for a table."""
         kind = "alike" if self.alike else "all different"
+        kind += ", recorded" if self.recorded else ""
         return f"{kind}, {self.placed:,} placed" if self.placed else kind
 
 
@@ -101,7 +106,11 @@ class _Simulation:
     async def run(self) -> SimulationResult:
         scale = self._scale
         gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
-        self._cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
+        options = OfflineOptions(
+            decision_record_bytes=DEFAULT_BUDGET_BYTES if self._scale.recorded else 0
+        )
+        config = default_configuration(registry, gates)
+        self._cluster = OfflineCluster(config, registry, gates, options)
         empty = _resident_bytes()
         seconds = self._load(NODES, map(_node, range(scale.nodes)))
         with_nodes = _resident_bytes()

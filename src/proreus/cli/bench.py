@@ -93,6 +93,9 @@ if TYPE_CHECKING:
 )
 @click.option("--pods", type=click.IntRange(1), help="With --simulate: number of pods to schedule.")
 @click.option(
+    "--recorded", is_flag=True, help="With --simulate: also with the record of decisions."
+)
+@click.option(
     "--json", "json_path", type=click.Path(path_type=Path), help="File to write all figures to."
 )
 @click.option(
@@ -114,6 +117,7 @@ def command(
     kubeconfig: Path | None,
     timeout: float,
     simulate: bool,
+    recorded: bool,
     nodes: tuple[int, ...],
     pods: int | None,
     json_path: Path | None,
@@ -130,7 +134,7 @@ def command(
     if simulate:
         from proreus.cli.simulation import run
 
-        run(nodes, pods, rounds, json_path)
+        run(nodes, pods, rounds, json_path, recorded)
         return
     if nodes or pods:
         raise ConfigError("--nodes and --pods need --simulate; for a workload use --set")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,17 @@ _PODS = 10_000
 _MOST_PODS = 150_000
 
 
-def run(nodes: Sequence[int], pods: int | None, rounds: int, json_path: Path | None) -> None:
-    """Simulate each cluster size ``rounds`` times, and print the medians."""
+def run(
+    nodes: Sequence[int],
+    pods: int | None,
+    rounds: int,
+    json_path: Path | None,
+    recorded: bool = False,
+) -> None:
+    """Simulate each cluster size ``rounds`` times, and print the medians.
+
+    ``recorded``: once more with the record of decisions, round by round.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -33,10 +42,13 @@ def run(nodes: Sequence[int], pods: int | None, rounds: int, json_path: Path | N
     documents = []
     console, progress = Console(), Console(stderr=True)
     for scale in _scales(nodes, pods):
+        scales = [scale, replace(scale, recorded=True)] if recorded else [scale]
         with progress.status(f"{scale.nodes:,} nodes, {scale.title}"):
-            outcomes = [simulate(scale) for _ in range(rounds)]
-        documents.append(_as_json(outcomes))
-        table.add_row(*_row(outcomes))
+            # In turns: what slows this machine down meanwhile slows both.
+            rounds_of_all = [[simulate(one) for one in scales] for _ in range(rounds)]
+        for outcomes in zip(*rounds_of_all, strict=True):
+            documents.append(_as_json(outcomes))
+            table.add_row(*_row(outcomes))
     console.print(table)
     if json_path:
         json_path.write_text(json.dumps(documents, indent=2) + "\n")

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
+import numpy as np
+
 from proreus.clock import Clock
 from proreus.decisions.record import DecisionRecord, FailureRecord, Victim
 from proreus.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
@@ -25,6 +27,8 @@ from proreus.runtime.prioritize_nodes import ComputedScores
 from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import AttemptTotals, NodeScores
 from proreus.scheduler.attempt import Attempt, Failure
+
+_MAX_INT16 = np.iinfo(np.int16).max
 
 
 class DecisionRecorder:
@@ -195,7 +199,10 @@ def _best_scores(
     plugins += [(name, weights[name]) for name in uncached]
     if attempt.extenders:
         plugins.append((EXTENDERS, 1))
-    scores = BestScores(tuple(plugins), best, sums[places], compact(sums))
+    # Looking for the lowest total takes as long as copying: only extenders may make one negative.
+    small = not attempt.extenders and int(sums[place]) <= _MAX_INT16
+    all_totals: IntArray = sums.astype(np.int16) if small else compact(sums)
+    scores = BestScores(tuple(plugins), best, sums[places], all_totals)
     for number, scorer in enumerate(scorers):
         weighted = computed.weighted.get(scorer.plugin.name)
         scores.raw[number] = _at(scorer.results.raw_scores, best)

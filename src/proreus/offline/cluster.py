@@ -11,6 +11,7 @@ from time import perf_counter
 from proreus.client.http_get import http_get
 from proreus.clock import FakeClock
 from proreus.config.types import SchedulerConfiguration
+from proreus.decisions import DecisionRecorder
 from proreus.feature_gates import FeatureGates
 from proreus.framework.attempt_budget import Stopwatch
 from proreus.framework.handle import HttpGet
@@ -52,6 +53,7 @@ class OfflineOptions:
     ``start_seconds``: the clock at the start, in seconds since the epoch. ``http_get``: answers
     plugins that read from other servers.
     ``shares_nodes``, ``delete_overcommitting_pods``: see ``Environment``.
+    ``decision_record_bytes``: what the record of decisions may take; 0 = none is kept.
     """
 
     seed: int = 0
@@ -68,6 +70,7 @@ class OfflineOptions:
     start_seconds: float = _START
     http_get: HttpGet = http_get
     delete_overcommitting_pods: bool = False
+    decision_record_bytes: int = 0
 
 
 class OfflineCluster:
@@ -119,6 +122,13 @@ class OfflineCluster:
             select_host=options.select_host,
         )
         self.scheduler = self.assembly.scheduler
+        self.recorder: DecisionRecorder | None = None
+        if options.decision_record_bytes:
+            queue = self.scheduler.queue
+            self.recorder = DecisionRecorder(
+                self.clock, lambda key: queue.get(key) is not None, options.decision_record_bytes
+            )
+            self.scheduler.record(self.recorder)
         self.feature_gates = feature_gates
 
     def advance(self, seconds: float) -> None:
