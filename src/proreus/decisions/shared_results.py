@@ -6,7 +6,8 @@ that changed since. So the results are copied once, and each attempt adds the ro
 
 What makes this exact: an ``EquivalenceClass`` writes only to rows that the table reports as
 changed, or replaces ``verdicts`` or ``totals`` by new objects (``EquivalenceClass.refresh_filter``,
-``refresh_totals``). In the latter case a new copy has to be made.
+``refresh_totals``). In the latter case a new copy has to be made, and also where a raw score that
+all nodes share is another one.
 
 Example: three pods of a class are bound to the rows 7, 2 and 7. ``advance`` notes the new values
 of row 7 before the second one's choice, and those of row 2 before the third one's.
@@ -50,12 +51,15 @@ class SharedResults:
     __slots__ = (
         "_changes",
         "_columns",
+        "_constants",
         "_copied_bytes",
+        "_nodes_generation",
         "_numbers",
         "_plugins",
         "_position",
         "_totals",
         "_totals_copy",
+        "_variable",
         "_verdicts",
         "_width",
         "attempts",
@@ -79,6 +83,15 @@ class SharedResults:
                     columns.append(_Column(scores, compact(scores)))
                     both.append(columns[-1])
             self._plugins[scorer.plugin.name] = (scorer.weight, both[0], both[1])
+        # A raw score that all nodes share may change without any total changing.
+        constant = [
+            one.results for one in shared.scorers if isinstance(one.results.raw_scores, int)
+        ]
+        self._constants = [(one, one.raw_scores) for one in constant]
+        self._variable = [
+            (one, raw) for one, raw in self._constants if not one.depends_on_nodes_only
+        ]
+        self._nodes_generation = table.nodes_generation
         self._changes = array("q")
         self._width = 2 + len(columns)
         self.attempts, self.users = 1, 0
@@ -92,6 +105,11 @@ class SharedResults:
         """
         if shared.verdicts is not self._verdicts or shared.totals is not self._totals:
             return -1
+        same_nodes = table.nodes_generation == self._nodes_generation
+        for results, raw in self._variable if same_nodes else self._constants:
+            if results.raw_scores != raw:
+                return -1
+        self._nodes_generation = table.nodes_generation
         # The recorder has counted these results as given up.
         if not self.users:
             return -1

@@ -44,7 +44,9 @@ def test_a_group_that_does_not_fit(grouped: World) -> None:
     states = {grouped.explain(name).state for name in ("one", "two", "three")}
     assert states == {"waiting"}
     explained = grouped.explain("three")
-    assert explained.waiting.queue == "unschedulable"
+    # The group as a whole backs off, like a pod whose attempt failed.
+    assert explained.waiting.queue == "backoff"
+    assert explained.waiting.backoff_seconds > 0
     assert explained.waiting.group.lacking == 0
     assert explained.attempt.message
 
