@@ -2,9 +2,9 @@
 
     PYTHONPATH=tests python -m bench.decision_records [--nodes N] [--pods N] [--rounds N]
 
-Pods of one workload on the live loop, as in ``proreus bench --simulate``. Rounds alternate, so that
-a busy machine slows both; each round makes a ratio, and the median is printed. ``different``: each
-pod has requests of its own, so that no results are shared.
+Processor time of a pod, from the pop to its binding. Rounds alternate; each makes a ratio, and the
+median is printed. ``different``: each pod has requests of its own, so that no results are shared.
+A small ``--budget`` shows the cost once the record is full: until then its memory is new.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.engine import CONFIGURATION, fill, place, put
 from bench.shapes import FAMILIES, Family, Json
 from proreus import gc_tuning
 from proreus.config.load import load
-from proreus.decisions import DecisionRecorder
+from proreus.decisions import DEFAULT_BUDGET_BYTES, DecisionRecorder
 from proreus.feature_gates import FeatureGates
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
@@ -49,7 +49,9 @@ async def seconds(name: str, args: argparse.Namespace, recorded: bool) -> tuple[
     recorder = None
     if recorded:
         queue = cluster.scheduler.queue
-        recorder = DecisionRecorder(cluster.clock, lambda key: queue.get(key) is not None)
+        recorder = DecisionRecorder(
+            cluster.clock, lambda key: queue.get(key) is not None, args.budget
+        )
         cluster.scheduler.record(recorder)
     await place(cluster, family, (f"warm-{number}" for number in range(WARM)))
 
@@ -82,6 +84,7 @@ def main() -> None:
     parser.add_argument("--placed", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--budget", type=int, default=DEFAULT_BUDGET_BYTES, help="bytes")
     args = parser.parse_args()
     print(f"{'family':<24}{'µs a pod':>10}{'ratio':>8}{'µs more':>9}{'bytes a pod':>13}")
     for name in args.families:

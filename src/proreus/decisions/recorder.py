@@ -181,15 +181,20 @@ def _best_scores(
     shared = found.equivalence_class
     rows: Rows | None = None
     if isinstance(totals, AttemptTotals):
-        # HTTP extenders may return nodes in any order.
         rows, sums = totals.rows, totals.totals
-        place = int((rows == row).nonzero()[0][0])
+        # HTTP extenders may return nodes in any order.
+        in_order = not attempt.extenders
+        place = int(rows.searchsorted(row) if in_order else (rows == row).nonzero()[0][0])
     else:
         sums, place = totals.scores, row
         if not found.all_nodes_feasible:
             rows = found.rows
             sums, place = sums[rows], int(rows.searchsorted(row))
-    places = best_places(sums, place)
+    # Looking for the lowest total takes as long as copying: only extenders may make one negative.
+    small = not attempt.extenders and int(sums[place]) <= _MAX_INT16
+    # All that follows reads the copy: it is a quarter of the size, and stays in the cache.
+    all_totals: IntArray = sums.astype(np.int16) if small else compact(sums)
+    places = best_places(all_totals, place)
     best = places if rows is None else rows[places]
     scorers = () if shared is None else shared.scorers
     plugins = [(scorer.plugin.name, scorer.weight) for scorer in scorers]
@@ -199,9 +204,6 @@ def _best_scores(
     plugins += [(name, weights[name]) for name in uncached]
     if attempt.extenders:
         plugins.append((EXTENDERS, 1))
-    # Looking for the lowest total takes as long as copying: only extenders may make one negative.
-    small = not attempt.extenders and int(sums[place]) <= _MAX_INT16
-    all_totals: IntArray = sums.astype(np.int16) if small else compact(sums)
     scores = BestScores(tuple(plugins), best, sums[places], all_totals)
     for number, scorer in enumerate(scorers):
         weighted = computed.weighted.get(scorer.plugin.name)

@@ -31,6 +31,7 @@ from proreus.runtime.calls import as_status, call_plugin, plugin_error, raise_st
 from proreus.runtime.equivalence_cache import EquivalenceClass, Scorer
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.node_points import check_range, run_normalize_score, run_score_plugin
+from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import AttemptTotals, CachedTotals, NodeScores
 
@@ -168,8 +169,8 @@ def _score(
     raw = run_score_plugin(plugin, state, pod, _feasible(profile, found))
     state.check_budget(plugin.name, "Score")
     if computed is not None:
-        # NormalizeScore may write to the array that it gets.
-        copied = plugin.normalizes and not isinstance(raw, int)
+        # NormalizeScore may write to the array that it gets; those of our own do not.
+        copied = plugin.normalizes and is_out_of_tree(type(plugin)) and not isinstance(raw, int)
         computed.raw[plugin.name] = np.copy(raw) if copied else raw
     scores = np.array([raw], dtype=np.int64) if isinstance(raw, int) else raw
     if plugin.normalizes:
