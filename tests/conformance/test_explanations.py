@@ -102,7 +102,8 @@ class Explained:
     def engine(self) -> Engine:
         profiles = self.cluster.scheduler.profiles
         profile = profiles[self.case["pod"]["spec"].get("schedulerName", "default-scheduler")]
-        return Engine(profile, self.cluster.scheduler.scheduling_cycle.node_search)
+        search = self.cluster.scheduler.scheduling_cycle.node_search
+        return Engine(profile, search, limit_seconds=60)
 
 
 def rejected(attempt: Any) -> dict[str, tuple[str, str, tuple[str, ...]]]:

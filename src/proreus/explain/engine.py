@@ -8,6 +8,7 @@ those of real pods out of the cache.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 
 import numpy as np
 
@@ -22,16 +23,27 @@ from proreus.runtime.node_points import run_filter_plugin
 from proreus.runtime.profile import Profile
 from proreus.runtime.scheduling_points import PreFilterOutcome, run_pre_filter
 
+LIMIT_SECONDS = 0.1
+
 
 class Engine:
     """The plugins of a profile, and the nodes as they are now. Methods raise ``PluginError``."""
 
-    def __init__(self, profile: Profile, search: NodeSearch) -> None:
+    def __init__(
+        self, profile: Profile, search: NodeSearch, limit_seconds: float = LIMIT_SECONDS
+    ) -> None:
+        """``limit_seconds``: after which ``out_of_time`` says that no more is to be asked."""
+        self._ends = perf_counter() + limit_seconds
         self.profile = profile
         self.table: NodeTable = profile.table
         self._search = search
         self.questions = 0
         """How often PreFilter has been run."""
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the questions have taken long enough: no pod is scheduled meanwhile."""
+        return perf_counter() > self._ends
 
     def _begin(self, pod: PodInfo) -> tuple[CycleState, PreFilterOutcome]:
         self.questions += 1

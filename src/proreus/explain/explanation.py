@@ -182,13 +182,15 @@ class WhatWouldHelp(_Part):
 
     ``new_node_like``: a node like this one, with only its DaemonSet pods on it, would take the pod
     as it is; "" if none. ``fits_now``: nodes that would take it as it is, so that it only has to be
-    tried again. ``error``: what a plugin raised when it was asked.
+    tried again. ``error``: what a plugin raised when it was asked. ``incomplete``: there was no
+    time to ask everything.
     """
 
     nodes: tuple[HelpfulChanges, ...] = ()
     new_node_like: str = ""
     fits_now: int = 0
     tried_nodes: int = 0
+    incomplete: bool = False
     error: str = ""
 
 

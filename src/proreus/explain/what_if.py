@@ -56,6 +56,7 @@ def help_for(engine: Engine, pod: PodInfo, nodes: int = NODES) -> WhatWouldHelp:
         new_node_like="" if new_node is None else names[new_node].name,
         fits_now=fitting,
         tried_nodes=nodes,
+        incomplete=engine.out_of_time,
     )
 
 
@@ -113,6 +114,8 @@ def _help_on_node(engine: Engine, pod: PodInfo, row: int) -> Verified | None:
     proposals: list[Proposal] = []
     current = pod
     for _ in range(_STEPS):
+        if engine.out_of_time:
+            return None
         status = engine.rejection(current, row)
         if status is None:
             break
@@ -165,13 +168,13 @@ def _least_lowered(
     # What is free according to the columns is nearly always the answer: one question shows it.
     if accepted(low + 1) is None:
         return best.as_minimal()
-    while high - low > 1:
+    while high - low > 1 and not engine.out_of_time:
         middle = (low + high) // 2
         if (found := accepted(middle)) is not None:
             low, best = middle, found
         else:
             high = middle
-    return best.as_minimal()
+    return best if high - low > 1 else best.as_minimal()
 
 
 def _verified(
@@ -193,7 +196,7 @@ def _without_pods(
             change = PodChange(field="pods on the node", before=str(len(node.pods)), text=text)
             changes = (*(one.change for one in proposals), change)
             return Verified(row, pod, changes, tuple(needed))
-        if len(gone) == _MAX_PODS_REMOVED:
+        if len(gone) == _MAX_PODS_REMOVED or engine.out_of_time:
             break
     return None
 
@@ -232,6 +235,8 @@ def _new_node(engine: Engine, pod: PodInfo, nearest: Rows) -> int | None:
     # The nearest first: nodes may differ in labels too, which are not among the shapes.
     rows: list[int] = [*nearest.tolist(), *first[::-1][:_TEMPLATES].tolist()]
     for row in rows:
+        if engine.out_of_time:
+            break
         gone = [other for other in table[row].pods.values() if not is_of_daemon_set(other)]
         if engine.rejection_without(pod, row, gone) is None:
             return row

@@ -148,6 +148,17 @@ def test_a_pod_that_fits_by_now_has_only_to_be_tried(world: World) -> None:
     assert (found.fits_now, found.nodes) == (1, ())
 
 
+def test_questions_end_in_time(world: World) -> None:
+    world.add(node("a"))
+    world.schedule(pod("p", cpu="9"))
+    info = PodInfo(world.cluster.api.store(PODS)["default/p"])
+    profile = next(iter(world.scheduler.profiles.values()))
+    engine = Engine(profile, world.scheduler.scheduling_cycle.node_search, limit_seconds=-1)
+    found = help_for(engine, info)
+    assert found.incomplete
+    assert not found.nodes
+
+
 def test_asking_changes_nothing(world: World) -> None:
     world.add(node("a"), node("b", taints=[TAINT]))
     world.schedule(pod("old", cpu="3"))

@@ -163,10 +163,12 @@ def _help(found: WhatWouldHelp) -> Iterator[RenderableType]:
         for one in found.nodes:
             table.add_row(one.node, "; ".join(change.text for change in one.changes))
         yield table
+    if found.incomplete:
+        yield _line("Changes", "there was no time to ask about all nodes")
     if found.new_node_like:
         text = f"a node like {found.new_node_like}, with its DaemonSet pods only, would take it"
         yield _line("New node", text if found.nodes else f"no change of the pod helps: {text}")
-    elif not found.nodes:
+    elif not found.nodes and not found.incomplete:
         yield _line("Changes", "no change was found that makes it fit")
 
 
