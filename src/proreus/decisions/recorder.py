@@ -3,8 +3,9 @@
     SchedulingCycle ─► chosen   a node was found: before it is assumed, so that nothing has changed
     FailureHandler  ─► failed   no node was found, or Reserve, Permit, PreBind or Bind failed
 
-Both are called in the scheduling cycle, so they keep what exists and compose nothing. ``retention``
-decides what is kept.
+Both are called in the scheduling cycle, so they keep what exists and compose nothing, and an error
+in them leaves the attempt out of the record rather than failing it. ``retention`` decides what is
+kept.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from proreus.decisions.shared_results import SharedResultsOf
 from proreus.decisions.verdicts import VerdictColumn
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
+from proreus.logs import logger
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.prioritize_nodes import ComputedScores
 from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import AttemptTotals, NodeScores
 from proreus.scheduler.attempt import Attempt, Failure
+
+log = logger(__name__)
 
 _MAX_INT16 = np.iinfo(np.int16).max
 
@@ -50,6 +54,7 @@ class DecisionRecorder:
         self._profile: Profile | None = None
         self._configurations: dict[str, Profile] = {}
         self._configuration = 0
+        self._logged: set[type[Exception]] = set()
         self._last_column: tuple[Verdicts, int, VerdictColumn] | None = None
 
     def chosen(
@@ -65,6 +70,33 @@ class DecisionRecorder:
         ``totals``: None where a single node was feasible and nothing was scored. ``computed``:
         the scores that were computed for this pod alone.
         """
+        try:
+            self._record_choice(attempt, found, row, totals, computed)
+        except Exception as error:
+            self._leave_out(attempt, error)
+
+    def failed(self, attempt: Attempt, failure: Failure, message: str) -> None:
+        """Record how an attempt ended without a bound pod; it is not requeued yet."""
+        try:
+            self._record_failure(attempt, failure, message)
+        except Exception as error:
+            self._leave_out(attempt, error)
+
+    def _leave_out(self, attempt: Attempt, error: Exception) -> None:
+        attempt.record = None
+        # One line for each kind: it may come back with every pod.
+        if type(error) not in self._logged:
+            self._logged.add(type(error))
+            log.error("Cannot record a decision", err=error, pod=attempt.pod.key)
+
+    def _record_choice(
+        self,
+        attempt: Attempt,
+        found: FeasibleNodes,
+        row: int,
+        totals: NodeScores | None,
+        computed: ComputedScores | None,
+    ) -> None:
         table = attempt.profile.table
         record = self._begin(attempt, table, table.infos[row].name)
         shared = found.equivalence_class
@@ -89,8 +121,7 @@ class DecisionRecorder:
         record.keep(verdicts, scores)
         self.records.add(record)
 
-    def failed(self, attempt: Attempt, failure: Failure, message: str) -> None:
-        """Record how an attempt ended without a bound pod; it is not requeued yet."""
+    def _record_failure(self, attempt: Attempt, failure: Failure, message: str) -> None:
         record = attempt.record
         if isinstance(record, DecisionRecord):
             # It had a node: Reserve, Permit, PreBind or Bind failed there.

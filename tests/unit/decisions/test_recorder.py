@@ -13,7 +13,7 @@ from proreus.config.load import default_configuration
 from proreus.decisions import DecisionRecorder
 from proreus.decisions.scores import BEST_NODES
 from proreus.feature_gates import FeatureGates
-from proreus.objects.kinds import NODES
+from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
@@ -224,3 +224,24 @@ def test_failures_that_are_alike_are_counted() -> None:
     ((status, rows),) = verdicts.rejections(5)
     assert (status.plugin, status.reasons) == ("NodeResourcesFit", ("Insufficient cpu",))
     assert rows.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_an_error_in_the_recorder_costs_no_pod_its_node(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> World:
+        world = World(3)
+
+        def broken(*args: Any) -> None:
+            raise KeyError("row")
+
+        world.recorder.truth = []
+        monkeypatch.setattr(world.recorder, "_begin", broken)
+        await world.schedule(pod("fits"), pod("fits-too"), pod("huge", cpu="100"))
+        return world
+
+    world = asyncio.run(run())
+    bound = [each.spec.node_name for each in world.cluster.api.store(PODS).values()]
+    assert sorted(map(bool, bound)) == [False, True, True]
+    assert not world.records.of("default/fits")
+    assert sum("Cannot record a decision" in line for line in caplog.messages) == 1
