@@ -117,8 +117,7 @@ class ArrivalRecorder:
             with self._path.open("wb") as file:
                 try:
                     while self._written < self._max_bytes:
-                        lines = self._take()
-                        await asyncio.to_thread(self._write, file, lines, zlib.Z_SYNC_FLUSH)
+                        await self._write_in_thread(file, self._take())
                         await asyncio.sleep(_FLUSH_SECONDS)
                     log.warning("The recording of arrivals is full", file=str(self._path))
                 finally:
@@ -128,6 +127,17 @@ class ArrivalRecorder:
             log.error("Recording of arrivals ended", err=error, file=str(self._path))
         finally:
             self._end()
+
+    async def _write_in_thread(self, file: BinaryIO, lines: list[bytes]) -> None:
+        writing = asyncio.ensure_future(
+            asyncio.to_thread(self._write, file, lines, zlib.Z_SYNC_FLUSH)
+        )
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            # What was taken is written, and before the last lines.
+            await writing
+            raise
 
     def _end(self) -> None:
         ends, self._ends = self._ends, []

@@ -97,9 +97,10 @@ class FakeHandle:
     ``objects``: further objects as in YAML. ``gates``: feature gates, as ``Name=true``.
     ``kubernetes_version``: the emulated version. ``seed``: of ``rng``.
 
-    Set by the test: ``filters``, the profile's Filter plugins, and ``waiting``, pods that wait on
-    Permit, by UID (``hold`` adds one). Recorded calls of the plugin: ``activated`` (pod keys),
-    ``announced`` (event, old, new) and ``cancelled`` (UIDs). ``clock`` is a ``FakeClock``.
+    Set by the test: ``filters``, the profile's Filter plugins, ``waiting``, pods that wait on
+    Permit, by UID (``hold`` adds one), and ``http_answers``, bodies by URL. Recorded calls of the
+    plugin: ``activated`` (pod keys), ``announced`` (event, old, new) and ``cancelled`` (UIDs).
+    ``clock`` is a ``FakeClock``.
     """
 
     def __init__(

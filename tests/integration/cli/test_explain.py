@@ -74,7 +74,9 @@ async def test_a_placed_and_a_waiting_pod(cluster, sandbox, live):
         return sandbox.store.get("pods", "smaller", "default").object()["spec"].get("nodeName")
 
     await live.until(placed)
-    assert placed() == explained["help"]["nodes"][0]["node"]
+    assert placed() in [
+        one["node"] for one in explained["help"]["nodes"] if change in one["changes"]
+    ]
 
 
 async def test_nodes_and_the_queue(cluster):

@@ -11,7 +11,11 @@ from proreus.feature_gates import FeatureGates
 
 
 class DefaultPreemptionArgs(PluginArgs):
-    """How many candidate nodes a dry run has to find: a share of the nodes, and a minimum."""
+    """How many candidate nodes a dry run has to find.
+
+    ``min_candidate_nodes_percentage``: their share of all nodes, ``min_candidate_nodes_absolute``:
+    their least number. ``go_type`` is the name in kube-scheduler's messages.
+    """
 
     go_type = "v1.DefaultPreemptionArgs"
 

@@ -78,7 +78,10 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePlugin):
-    """Evicts lower-priority pods so that a pod or PodGroup that fits nowhere will fit."""
+    """Evicts lower-priority pods so that a pod or PodGroup that fits nowhere will fit.
+
+    ``Args``: ``DefaultPreemptionArgs`` of the configuration.
+    """
 
     Args = DefaultPreemptionArgs
 

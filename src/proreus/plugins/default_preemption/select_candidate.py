@@ -18,9 +18,11 @@ _PRIORITY_OFFSET = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that the pod fits once ``victims`` are evicted, the most important first.
+    """A node, ``node_name``, that the pod fits once ``victims`` are evicted.
 
-    ``disruptions``: how many of the units that a preemption by a group evicts are of groups.
+    ``victims``: the most important first. ``pdb_violations``: how many of them violate a
+    PodDisruptionBudget. ``disruptions``: how many of the units that a preemption by a group evicts
+    are of groups.
     """
 
     node_name: str
