@@ -14,11 +14,14 @@ from collections.abc import Callable
 
 from proreus.errors import BudgetExceeded, ProreusError
 from proreus.framework.attempt_budget import AttemptBudget
+from proreus.plugins.dynamic_resources.cel import has_environments
 
 _USUAL_SECONDS = 0.002
 """What a search may take without being counted."""
 _SLICE_SECONDS = 0.05
 """What the searches of one attempt may take beyond that, together."""
+_LOADING_SECONDS = 0.25
+"""What the first search of the process may take beyond that: it loads what evaluates CEL."""
 
 
 class SearchSuspended(BudgetExceeded):
@@ -57,7 +60,8 @@ class SearchTime:
         self._slices = slices
         self._ends = float("inf")
         if resumable:
-            self._ends = self._budget.seconds_used() + _USUAL_SECONDS + self._left
+            loading = 0.0 if has_environments() else _LOADING_SECONDS
+            self._ends = self._budget.seconds_used() + loading + _USUAL_SECONDS + self._left
 
     def end(self) -> None:
         """Note that the search has ended."""

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 from proreus.framework.attempt_budget import AttemptBudget
-from proreus.plugins.dynamic_resources import allocator
+from proreus.plugins.dynamic_resources import allocator, search_time
 from proreus.plugins.dynamic_resources.allocator import Solution
 from proreus.plugins.dynamic_resources.search_time import SearchSuspended, SearchTime
 
 CHECKS_A_SLICE = 20
+
+
+@pytest.fixture(autouse=True)
+def cel_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_time, "has_environments", lambda: True)
 
 
 @pytest.fixture
@@ -161,6 +166,25 @@ def test_many_quick_searches_are_not_suspended() -> None:
     with pytest.raises(SearchSuspended):
         time.exceeded()
     assert not budget.exceeded
+
+
+def test_the_search_that_loads_cel_is_not_suspended_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    budget = AttemptBudget(1.0, lambda: now[0])
+    budget.resume()
+    time = SearchTime(budget, "DynamicResources", lambda: False)
+    for loaded, spent in ((False, 0.25), (True, 0.04)):
+        monkeypatch.setattr(search_time, "has_environments", lambda loaded=loaded: loaded)
+        time.begin(0, True)
+        now[0] += spent
+        assert not time.exceeded()
+        time.end()
+    time.begin(0, True)
+    now[0] += 0.06
+    with pytest.raises(SearchSuspended):
+        time.exceeded()
 
 
 def test_the_pod_waits_longer_once_its_parts_took_the_whole_budget() -> None:
