@@ -91,7 +91,8 @@ class ArrivalRecorder:
         self._clock = clock
         self._max_bytes = max_bytes
         self._lines: list[bytes] = []
-        self._started = 0.0
+        self._started: float | None = None
+        """When all that there was had been recorded, in seconds of ``Clock.monotonic``."""
         self._ends: list[Callable[[], None]] = []
         self._compress = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
         self._written = 0
@@ -100,7 +101,6 @@ class ArrivalRecorder:
         self, source: ChangeSource, kinds: list[Resource[Any]], version: KubernetesVersion
     ) -> None:
         """Record what there is, and every change from now on."""
-        self._started = self._clock.monotonic()
         started_at = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         header = RecordingHeader(
             recording=FORMAT, kubernetes_version=str(version), started_at=started_at
@@ -110,6 +110,7 @@ class ArrivalRecorder:
             if resource.kind in BY_KIND:
                 change = partial(self.changed, resource)
                 self._ends.append(source.on_change(resource, change))
+        self._started = self._clock.monotonic()
 
     async def run(self) -> None:
         """Write until cancelled, or until the file cannot be written or is too large."""
@@ -208,7 +209,10 @@ class ArrivalRecorder:
         self._lines.append(msgspec.json.encode(event))
 
     def _now(self) -> float:
-        return round(self._clock.monotonic() - self._started, 3)
+        # 0 tells what there was at the start from what came later, however long reporting it took.
+        if self._started is None:
+            return 0.0
+        return max(round(self._clock.monotonic() - self._started, 3), 0.001)
 
 
 def _differs(old: Any, new: Any) -> bool:
