@@ -1,5 +1,8 @@
-"""A dry run of preemption on one node, pod by pod, for plugins that select victims by rules of
-their own (``DefaultPreemption.select_victims_on_node``)."""
+"""A dry run of preemption on one node, pod by pod.
+
+For nodes with pods of groups (``unit_dry_run``), and for plugins that select victims by rules of
+their own (``DefaultPreemption.select_victims_on_node``).
+"""
 
 from __future__ import annotations
 

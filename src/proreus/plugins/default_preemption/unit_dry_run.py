@@ -11,15 +11,13 @@ if the preemptor fits ``a`` only then, both are the victims of the candidate ``a
 
 from __future__ import annotations
 
-import numpy as np
-
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.pod_group import PlacedPod
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.plugins.default_preemption.domain_victims import DomainVictim
+from proreus.plugins.default_preemption.node_dry_run import NodeDryRun
 from proreus.plugins.default_preemption.potential_victims import NO_VICTIMS, DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
 
@@ -29,10 +27,9 @@ class UnitDryRun:
 
     def __init__(self, handle: Handle, state: CycleState, pod: PodInfo, row: int) -> None:
         self._handle = handle
-        self._state = state.clone()
         self._pod = pod
         self._name = handle.nodes[row].name
-        self._fork = handle.nodes.fork(np.array([row], dtype=np.intp))
+        self._dry_run = NodeDryRun(handle, state, pod, handle.nodes[row])
 
     def select_victims(
         self, units: list[DomainVictim], budgets: DisruptionBudgets
@@ -46,7 +43,7 @@ class UnitDryRun:
             return Status.unresolvable(NO_VICTIMS)
         for unit in units:
             self._remove(unit)
-        rejected = self._filter()
+        rejected = self._dry_run.rejection()
         if rejected is not None:
             return rejected
         units.sort(key=lambda unit: unit.importance)
@@ -54,7 +51,7 @@ class UnitDryRun:
         victims = []
         for unit in sorted(units, key=lambda unit: id(unit) not in violations):
             self._add(unit)
-            if self._filter() is not None:
+            if self._dry_run.rejection() is not None:
                 self._remove(unit)
                 victims.append(unit)
         victims.sort(key=lambda unit: unit.importance)
@@ -64,28 +61,24 @@ class UnitDryRun:
         violated = sum(violations.get(id(unit), 0) for unit in victims)
         return Candidate(self._name, pods, violated)
 
-    def _filter(self) -> Status | None:
-        verdicts = self._handle.run_filters_with_nominated_pods(self._state, self._pod, self._fork)
-        return verdicts.status(0)
-
     def _remove(self, unit: DomainVictim) -> None:
-        for placed in unit.placed:
-            node = self._node_of(placed)
-            if node is self._fork[0]:
-                self._fork.remove_pod(0, placed.pod.uid)
-            self._handle.run_pre_filter_extension_remove_pod(
-                self._state, self._pod, placed.pod, node
-            )
+        for pod, node_name in unit.placed:
+            if node_name == self._name:
+                self._dry_run.remove(pod)
+            else:
+                self._handle.run_pre_filter_extension_remove_pod(
+                    self._dry_run.state, self._pod, pod, self._node(node_name)
+                )
 
     def _add(self, unit: DomainVictim) -> None:
-        for placed in unit.placed:
-            node = self._node_of(placed)
-            if node is self._fork[0]:
-                self._fork.add_pod(0, placed.pod)
-            self._handle.run_pre_filter_extension_add_pod(self._state, self._pod, placed.pod, node)
+        for pod, node_name in unit.placed:
+            if node_name == self._name:
+                self._dry_run.add(pod)
+            else:
+                self._handle.run_pre_filter_extension_add_pod(
+                    self._dry_run.state, self._pod, pod, self._node(node_name)
+                )
 
-    def _node_of(self, placed: PlacedPod) -> NodeInfo:
-        if placed.node_name == self._name:
-            return self._fork[0]
+    def _node(self, name: str) -> NodeInfo:
         nodes = self._handle.nodes
-        return nodes[nodes.rows[placed.node_name]]
+        return nodes[nodes.rows[name]]
