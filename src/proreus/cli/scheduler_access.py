@@ -8,15 +8,14 @@ Otherwise through the apiserver's proxy of a Service, which needs the right to `
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import click
 
+from proreus.cli.kubeconfig import default_kubeconfig
 from proreus.errors import ApiError, ConfigError, ProreusError
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -47,7 +46,7 @@ class SchedulerAccess:
         from proreus.server.options import FORWARDED_AUTHORIZATION
 
         credentials = await credential_loading.load(
-            self.kubeconfig or _default_kubeconfig(), context=self.context
+            self.kubeconfig or default_kubeconfig(), context=self.context
         )
         forwarded_as = ""
         if self.scheduler:
@@ -84,14 +83,6 @@ def _explained(error: ApiError, access: SchedulerAccess) -> ProreusError:
             f"{error}\nis there a Service {access.service}? (--service, --scheduler)"
         )
     return ProreusError(str(error))
-
-
-def _default_kubeconfig() -> str:
-    """Return the kubeconfig that kubectl would use; "" if there is none."""
-    if given := os.environ.get("KUBECONFIG"):
-        return given
-    path = Path.home() / ".kube" / "config"
-    return str(path) if path.exists() else ""
 
 
 def access_options(command: C) -> C:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proreus.cli.kubeconfig import default_kubeconfig
 from proreus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -104,23 +105,12 @@ async def _take(
     from proreus.client.session import ApiClient
     from proreus.simulation.snapshot import take_snapshot
 
-    credentials = await load(_kubeconfig(kubeconfig), server, context=context)
+    given = default_kubeconfig() if kubeconfig is None else str(kubeconfig)
+    credentials = await load(given, server, context=context)
     async with ApiClient(credentials) as client:
         return await take_snapshot(
             client, annotations, lambda kind: status.update(f"listing {kind}")
         )
-
-
-def _kubeconfig(given: Path | None) -> str:
-    """Return the kubeconfig that kubectl would take; "" where there is none."""
-    import os
-
-    if given is not None:
-        return str(given)
-    if os.environ.get("KUBECONFIG"):
-        return os.environ["KUBECONFIG"]
-    path = Path.home() / ".kube" / "config"
-    return str(path) if path.is_file() else ""
 
 
 def _read(

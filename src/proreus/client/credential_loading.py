@@ -73,8 +73,7 @@ async def load_plain(
     Raises ``ConfigError`` as ``load`` does.
     """
     if kubeconfig:
-        # An empty part of the list is no path (client-go ignores it too).
-        paths = [path for path in kubeconfig.split(os.pathsep) if path]
+        paths = _paths_of(kubeconfig)
         plain = plain_credentials.from_kubeconfig(paths[0], context) if len(paths) == 1 else None
     elif master:
         plain, master = PlainCredentials(master), ""
@@ -83,6 +82,11 @@ async def load_plain(
     if plain is None:
         return None
     return await _first_fetched(_from_plain(plain, environ, master), kubeconfig)
+
+
+def _paths_of(kubeconfig: str) -> list[str]:
+    # An empty part of the list is no path (client-go ignores it too).
+    return [path for path in kubeconfig.split(os.pathsep) if path]
 
 
 def _checked_server(server: str) -> str:
@@ -161,8 +165,7 @@ def _token_file(path: str) -> FetchAuthorization:
 async def _from_kubeconfig(
     kubeconfig: str, master: str, context: str | None, environ: Mapping[str, str]
 ) -> Credentials:
-    paths = [path for path in kubeconfig.split(os.pathsep) if path]
-    if not any(map(os.path.exists, map(os.path.expanduser, paths))):
+    if not any(map(os.path.exists, map(os.path.expanduser, _paths_of(kubeconfig)))):
         raise ConfigError(f"kubeconfig: no such file: {kubeconfig}")
     from kubernetes.aio import config as kubernetes_config
 
