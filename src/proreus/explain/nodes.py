@@ -44,12 +44,7 @@ def explain_node(name: str, scheduler: Scheduler, records: KeptRecords | None) -
         known=True,
         summary=f"Pods on it: {len(info.pods)}; pods that wait and were rejected by it: {count}.",
         unschedulable=info.unschedulable,
-        taints=tuple(
-            f"{taint.key}={taint.value}:{taint.effect}"
-            if taint.value
-            else f"{taint.key}:{taint.effect}"
-            for taint in info.taints
-        ),
+        taints=tuple(map(str, info.taints)),
         pods=len(info.pods),
         allowed_pods=info.allowed_pod_number,
         resources=tuple(resources),

@@ -120,13 +120,10 @@ def _taints(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
     taint = first_untolerated(node.taints, tolerations)
     if taint is not None:
         added = Toleration(taint.key, "Equal", taint.value, taint.effect)
-        text = (
-            f"{taint.key}={taint.value}:{taint.effect}"
-            if taint.value
-            else (f"{taint.key}:{taint.effect}")
-        )
         yield Proposal(
-            PodChange(field="spec.tolerations", after=text, text=f"tolerate the taint {text}"),
+            PodChange(
+                field="spec.tolerations", after=str(taint), text=f"tolerate the taint {taint}"
+            ),
             changed(pod, tolerations=(*tolerations, added)),
         )
 

@@ -16,6 +16,10 @@ class Taint(ApiStruct, frozen=True):
     value: str = ""
     effect: str = ""
 
+    def __str__(self) -> str:
+        name = f"{self.key}={self.value}" if self.value else self.key
+        return f"{name}:{self.effect}"
+
 
 class Toleration(ApiStruct, frozen=True):
     """Makes a pod tolerate matching taints."""
