@@ -60,9 +60,11 @@ class WorkloadForest:
 
     def remove(self, key: EntityKey) -> None:
         """Forget a group that is gone; its children stay linked to its name."""
-        self.position += key in self._groups
         group = self._groups.pop(key, None)
-        parent = None if group is None else self.parent_of(group)
+        if group is None:
+            return
+        self.position += 1
+        parent = self.parent_of(group)
         if parent is not None:
             siblings = self._children[parent]
             del siblings[key]
