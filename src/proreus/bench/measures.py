@@ -18,6 +18,7 @@ from proreus.bench.processes import Child, machine_cpu_seconds
 from proreus.bench.schedulers import SchedulerProcess, wait_until_idle
 from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import NODES, PODS
+from proreus.objects.pod import is_terminal
 from proreus.objects.quantity import parse_amount
 from proreus.objects.requests import pod_requests
 
@@ -231,7 +232,7 @@ async def utilisation_spread(api: Api) -> float:
     pods = decoder_for(PODS.type)
     for item in await api.list("/api/v1/pods"):
         pod = pods.convert(item)
-        if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
+        if pod.spec.node_name and not is_terminal(pod):
             used[pod.spec.node_name].update(pod_requests(pod))
     shares = []
     nodes = decoder_for(NODES.type)

@@ -385,6 +385,11 @@ def priority_of(pod: Pod) -> int:
     return pod.spec.priority or 0
 
 
+def is_terminal(pod: Pod) -> bool:
+    """Return whether all containers of a pod have ended, for good: it holds no resources."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
 def is_unstarted(pod: Pod) -> bool:
     """Return whether no kubelet has acknowledged the pod, and it has not finished either."""
     return pod.status.start_time is None and pod.status.phase in ("", "Pending")

@@ -16,14 +16,12 @@ from proreus.objects.codec import decoder_for, to_plain
 from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.merge_patch import merge_patch
 from proreus.objects.meta import Resource, key_of
-from proreus.objects.pod import Pod
+from proreus.objects.pod import Pod, is_terminal
 from proreus.objects.scheduling import CompositePodGroup, PodGroup
 
 T = TypeVar("T")
 
 JsonObject = dict[str, Any]
-
-_FINISHED = ("Succeeded", "Failed")
 
 
 class InMemoryApi:
@@ -88,7 +86,7 @@ class InMemoryApi:
         key = key_of(obj)
         store = self._stores.setdefault(resource.id, {})
         old = store.get(key)
-        if self._hide_finished and isinstance(obj, Pod) and obj.status.phase in _FINISHED:
+        if self._hide_finished and isinstance(obj, Pod) and is_terminal(obj):
             if old is not None:
                 self._remove(resource.id, key)
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from proreus.metrics.exposition import bound_text
-from proreus.objects.pod import Pod, ResourceList
+from proreus.objects.pod import Pod, ResourceList, is_terminal
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.requests import is_pod_level_resource
 
@@ -122,7 +122,7 @@ def _lines(name: str, pod: Pod, amounts: Amounts) -> Iterable[str]:
 
 
 def _is_terminal(pod: Pod) -> bool:
-    return bool(pod.spec.node_name) and pod.status.phase in ("Succeeded", "Failed")
+    return bool(pod.spec.node_name) and is_terminal(pod)
 
 
 def _parsed(resources: ResourceList | Mapping[str, str]) -> Amounts:

@@ -44,8 +44,6 @@ READ_KINDS: dict[str, Resource[Any]] = {
 """Every resource that a simulation reads, by its kind: a scheduler's, and what controllers and
 admission make pods and claims of."""
 
-_FINISHED = ("Succeeded", "Failed")
-
 
 class ClusterObjects:
     """The objects of a cluster. ``version``: the Kubernetes version that it runs, if known.
@@ -81,8 +79,3 @@ class ClusterObjects:
         other.ignored = self.ignored.copy()
         other._by_kind = {kind: dict(objects) for kind, objects in self._by_kind.items()}
         return other
-
-
-def is_finished(pod: Any) -> bool:
-    """Return whether a pod has ended, and takes nothing of its node any more."""
-    return pod.status.phase in _FINISHED

@@ -21,12 +21,12 @@ from proreus.errors import ConfigError
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import key_of
 from proreus.objects.node import Node
-from proreus.objects.pod import Pod, PodStatus
+from proreus.objects.pod import Pod, PodStatus, is_terminal
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.priority_class import PRIORITY_CLASSES
 from proreus.objects.selectors import SelectorError, parse_label_selector
 from proreus.objects.storage import PERSISTENT_VOLUME_CLAIMS
-from proreus.simulation.cluster_objects import ClusterObjects, is_finished
+from proreus.simulation.cluster_objects import ClusterObjects
 from proreus.simulation.controllers import Controllers, WorkloadKey, is_daemon_pod
 from proreus.simulation.object_files import decode_checked
 from proreus.simulation.templates import (
@@ -179,7 +179,7 @@ class Scenario:
         pods = [
             pod
             for pod in self.objects.of(PODS).values()
-            if pod.spec.node_name and not is_daemon_pod(pod) and not is_finished(pod)
+            if pod.spec.node_name and not is_daemon_pod(pod) and not is_terminal(pod)
         ]
         pods.sort(key=_age)
         # Pods without a controller too: the question is how all of them would fit.
@@ -191,7 +191,7 @@ class Scenario:
             pod
             for pod in self.objects.of(PODS).values()
             if not pod.spec.node_name
-            and not is_finished(pod)
+            and not is_terminal(pod)
             and pod.metadata.deletion_timestamp is None
         ]
 
@@ -211,7 +211,7 @@ class Scenario:
         return [
             pod
             for pod in self.objects.of(PODS).values()
-            if pod.spec.node_name in names and not is_finished(pod)
+            if pod.spec.node_name in names and not is_terminal(pod)
         ]
 
     def _belongs(self, pod: Pod, kind: str, name: str) -> bool:

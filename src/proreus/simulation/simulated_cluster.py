@@ -23,13 +23,13 @@ from proreus.framework.pod_info import PodInfo, PodResourcesOptions
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import Resource, controller_of, key_of
-from proreus.objects.pod import Pod, condition_of
+from proreus.objects.pod import Pod, condition_of, is_terminal
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.runtime.registry import Registry
 from proreus.scheduler.attempt import Attempt, Failure
 from proreus.simulation.claims import ClaimController
-from proreus.simulation.cluster_objects import ClusterObjects, is_finished
+from proreus.simulation.cluster_objects import ClusterObjects
 from proreus.simulation.results import (
     NodesRejected,
 )
@@ -140,7 +140,7 @@ class SimulatedCluster:
 
     def put_pod(self, pod: Pod) -> None:
         """Add a pod; one that waits for a node is an arrival."""
-        if is_finished(pod):
+        if is_terminal(pod):
             return
         if not pod.spec.node_name and pod.metadata.deletion_timestamp is None:
             self.arrivals[key_of(pod)] = None
