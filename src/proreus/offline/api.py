@@ -326,7 +326,7 @@ class InMemoryApi:
     def _response(self, resource: Resource[Any], meta: JsonObject) -> JsonObject:
         obj = self._stores[resource.id][_key(meta)]
         response: JsonObject = to_plain(obj)
-        return response | {"apiVersion": resource.api_version, "kind": resource.id}
+        return response | {"apiVersion": resource.api_version, "kind": resource.kind}
 
 
 class _HandlerFunc:

@@ -6,6 +6,7 @@ import pytest
 
 from proreus.errors import Conflict, NotFound
 from proreus.objects.kinds import BY_KIND, NODES, PODS
+from proreus.objects.meta import Resource, Untyped
 from proreus.offline.api import FakeRecorder, InMemoryApi
 
 CLAIMS = BY_KIND["PersistentVolumeClaim"]
@@ -174,3 +175,9 @@ async def test_all_objects_of_a_kind_are_read_by_namespace(api, kit) -> None:
     api.add(kit.pod("p"))
     assert [pod.metadata.name for pod in await api.list_all(PODS)] == ["p"]
     assert await api.list_all(PODS, "elsewhere") == []
+
+
+async def test_responses_about_custom_objects_have_their_kind(api) -> None:
+    quotas = Resource("example.com", "v1", "quotas", "Quota", True, Untyped, custom=True)
+    made = await api.create(quotas, {"metadata": {"name": "q", "namespace": "default"}})
+    assert (made["apiVersion"], made["kind"]) == ("example.com/v1", "Quota")
