@@ -89,16 +89,12 @@ kubectl_command.add_command(pod_command, "why")
 
 
 def _show(body: bytes, output: str, of: type[Explanation]) -> None:
+    if output != "table":
+        from proreus.cli.documents import echo_document
+
+        echo_document(body, output)
+        return
     import msgspec
-
-    if output == "json":
-        click.echo(msgspec.json.format(body, indent=2).decode())
-        return
-    if output == "yaml":
-        import yaml
-
-        click.echo(yaml.safe_dump(msgspec.json.decode(body), sort_keys=False), nl=False)
-        return
     from rich.console import Console
 
     from proreus.cli.explain.tables import tables_of

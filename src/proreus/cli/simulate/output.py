@@ -14,6 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from proreus.cli.documents import echo_document
 from proreus.cli.simulate import tables
 from proreus.simulation.capacity import PodCapacity
 from proreus.simulation.comparison import ComparisonResult
@@ -166,13 +167,7 @@ class Output:
             click.echo(text, err=not self._timings)
 
     def _write(self, document: Any) -> None:
-        if self._form == "json":
-            click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
-            return
-        import yaml
-
-        plain = msgspec.to_builtins(document)
-        click.echo(yaml.safe_dump(plain, sort_keys=False, default_flow_style=False), nl=False)
+        echo_document(msgspec.json.encode(document), self._form)
 
     def _print(self, table: Any) -> None:
         self._console.print(table)
