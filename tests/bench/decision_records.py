@@ -48,11 +48,7 @@ async def seconds(name: str, args: argparse.Namespace, recorded: bool) -> tuple[
     fill(cluster, family, args.nodes, args.placed)
     recorder = None
     if recorded:
-        queue = cluster.scheduler.queue
-        recorder = DecisionRecorder(
-            cluster.clock, lambda key: queue.get(key) is not None, args.budget
-        )
-        cluster.scheduler.record(recorder)
+        recorder = DecisionRecorder.of(cluster.scheduler, cluster.clock, args.budget)
     await place(cluster, family, (f"warm-{number}" for number in range(WARM)))
 
     def pods() -> Iterator[Json]:

@@ -59,9 +59,7 @@ async def measure(args: argparse.Namespace) -> None:
     gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
     cluster = OfflineCluster(load(CONFIGURATION, registry, gates), registry, gates)
     fill(cluster, FAMILIES["plain"], args.nodes, args.placed)
-    queue = cluster.scheduler.queue
-    recorder = DecisionRecorder(cluster.clock, lambda key: queue.get(key) is not None)
-    cluster.scheduler.record(recorder)
+    recorder = DecisionRecorder.of(cluster.scheduler, cluster.clock)
     await place(cluster, FAMILIES["plain"], (f"asked-{number}" for number in range(500)))
     put(cluster, [waiting("cpu"), waiting("constrained", **constrained())])
     put(cluster, (waiting(f"other-{number}") for number in range(args.waiting)))

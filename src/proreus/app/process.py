@@ -149,15 +149,12 @@ class Process:
             unschedulable_timeout_seconds=options.max_unschedulable_seconds,
             assumed_ttl_seconds=options.assumed_pod_expiration_seconds,
         )
-        scheduler = self._scheduler = self._assembly.scheduler
+        self._scheduler = self._assembly.scheduler
         self._recorder: DecisionRecorder | None = None
         if options.decision_record_bytes:
-            self._recorder = DecisionRecorder(
-                self._clock,
-                lambda key: scheduler.queue.get(key) is not None,
-                options.decision_record_bytes,
+            self._recorder = DecisionRecorder.of(
+                self._scheduler, self._clock, options.decision_record_bytes
             )
-            scheduler.record(self._recorder)
         self.configuration = ActiveConfiguration(
             self.state, self._assembly, self._informer_sync, sent_whole
         )

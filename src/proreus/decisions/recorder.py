@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from proreus.runtime.prioritize_nodes import ComputedScores
 from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import AttemptTotals, NodeScores
 from proreus.scheduler.attempt import Attempt, Failure
+
+if TYPE_CHECKING:
+    from proreus.scheduler.scheduler import Scheduler
 
 log = logger(__name__)
 
@@ -56,6 +60,16 @@ class DecisionRecorder:
         self._configuration = 0
         self._logged: set[type[Exception]] = set()
         self._last_column: tuple[Verdicts, int, VerdictColumn] | None = None
+
+    @classmethod
+    def of(
+        cls, scheduler: Scheduler, clock: Clock, budget_bytes: int = DEFAULT_BUDGET_BYTES
+    ) -> Self:
+        """Record the attempts of a scheduler from now on; return what does so."""
+        queue = scheduler.queue
+        recorder = cls(clock, lambda key: queue.get(key) is not None, budget_bytes)
+        scheduler.record(recorder)
+        return recorder
 
     def chosen(
         self,

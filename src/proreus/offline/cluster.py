@@ -124,11 +124,9 @@ class OfflineCluster:
         self.scheduler = self.assembly.scheduler
         self.recorder: DecisionRecorder | None = None
         if options.decision_record_bytes:
-            queue = self.scheduler.queue
-            self.recorder = DecisionRecorder(
-                self.clock, lambda key: queue.get(key) is not None, options.decision_record_bytes
+            self.recorder = DecisionRecorder.of(
+                self.scheduler, self.clock, options.decision_record_bytes
             )
-            self.scheduler.record(self.recorder)
         self.feature_gates = feature_gates
 
     def advance(self, seconds: float) -> None:

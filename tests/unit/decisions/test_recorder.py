@@ -52,12 +52,8 @@ class World:
     def __init__(self, nodes: int, budget_bytes: int = 2**26) -> None:
         gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
         self.cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
-        queue = self.cluster.scheduler.queue
-        self.recorder = CheckedRecorder(
-            self.cluster.clock, lambda key: queue.get(key) is not None, budget_bytes
-        )
+        self.recorder = CheckedRecorder.of(self.cluster.scheduler, self.cluster.clock, budget_bytes)
         self.records = self.recorder.records
-        self.cluster.scheduler.record(self.recorder)
         for number in range(nodes):
             labels = {"zone": f"z{number % 3}"}
             self.cluster.api.put(NODES, make_node(f"n{number}", cpu="8", labels=labels))

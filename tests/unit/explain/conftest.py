@@ -30,9 +30,7 @@ class World:
 
         self.cluster = runner.run(build())
         self.scheduler = self.cluster.scheduler
-        queue = self.scheduler.queue
-        self.recorder = DecisionRecorder(self.cluster.clock, lambda key: queue.get(key) is not None)
-        self.scheduler.record(self.recorder)
+        self.recorder = DecisionRecorder.of(self.scheduler, self.cluster.clock)
         self.explainer = Explainer(
             self.scheduler, self.recorder, self.cluster.api.store(PODS), self.cluster.clock
         )
