@@ -26,6 +26,7 @@ from proreus.client.early_lists import EarlyList
 from proreus.client.history_check import HistoryCheck
 from proreus.client.list_watch import ListWatch
 from proreus.client.object_faults import ObjectFaults
+from proreus.client.pager import list_all_pages
 from proreus.client.responses import ResponseLost
 from proreus.client.stream import Stream
 from proreus.client.watch import (
@@ -254,7 +255,12 @@ class Reflector(Generic[T]):
                 return
             logger.info("%s: listing in pages instead of streaming: %s", self._path, refusal)
             self._streams_lists = False
-        self._sync_with(await self._list(self._options.page_size))
+        options = self._options
+        self._sync_with(
+            await list_all_pages(
+                self._list_watch, self._lists, options.page_size, options.list_timeout_seconds
+            )
+        )
         await self._watch()
 
     def _deliver(self, method: Callable[..., None], *arguments: Any) -> None:
@@ -337,27 +343,6 @@ class Reflector(Generic[T]):
         page = await self._lists.page(body)
         # Without a limit all is one page, unless a proxy has a mind of its own.
         return None if page.metadata.continue_ else page
-
-    async def _list(self, page_size: int) -> Page[T]:
-        """List all pages and return them as one; ``page_size`` 0 lists without pagination."""
-        state: Page[T] = Page(ListMeta(), [])
-        paging = {"limit": str(page_size)} if page_size else {}
-        while True:
-            try:
-                body = await self._list_watch.list(paging, self._options.list_timeout_seconds)
-            except Gone:
-                if "continue" not in paging:
-                    raise
-                # The continue token has expired: paging took longer than etcd keeps its history,
-                # and would again. client-go's pager falls back to one full list too.
-                return await self._list(0)
-            page = await self._lists.page(body)
-            state.items += page.items
-            state.unreadable += page.unreadable
-            state.metadata = page.metadata
-            paging["continue"] = page.metadata.continue_
-            if not page.metadata.continue_:
-                return state
 
     async def _watch(self) -> None:
         """Resume the watch from the last version; return when the server ends it."""

@@ -17,9 +17,10 @@ import msgspec
 
 from proreus.client.early_lists import NON_TERMINAL_PODS
 from proreus.client.list_watch import ListWatch
+from proreus.client.pager import list_all_pages
 from proreus.client.session import ApiClient
 from proreus.client.watch import ListDecoder
-from proreus.errors import Forbidden, Gone, NotFound
+from proreus.errors import Forbidden, NotFound
 from proreus.kubernetes_version import DEFAULT_VERSION, SUPPORTED_VERSIONS, KubernetesVersion
 from proreus.objects.devices import DeviceClass
 from proreus.objects.kinds import NODES, PODS
@@ -104,22 +105,8 @@ async def _list(client: ApiClient, resource: Resource[Any]) -> list[Any]:
     selector = NON_TERMINAL_PODS if resource.kind == PODS.kind else ""
     listing: ListWatch[Any] = ListWatch(client, resource, selector)
     decoder: ListDecoder[Any] = ListDecoder(resource.type)
-    found: list[Any] = []
-    paging = {"limit": str(_PAGE_SIZE)}
-    while True:
-        try:
-            body = await listing.list(paging, _LIST_SECONDS)
-        except Gone:
-            if "limit" not in paging:
-                raise
-            # Paging took longer than etcd keeps its history; one list without pages does not.
-            found, paging = [], {}
-            continue
-        page = await decoder.page(body)
-        found += page.items
-        if not page.metadata.continue_:
-            return found
-        paging["continue"] = page.metadata.continue_
+    page = await list_all_pages(listing, decoder, _PAGE_SIZE, _LIST_SECONDS)
+    return page.items
 
 
 def without_secrets(obj: Any, kept_annotations: frozenset[str] = KEPT_ANNOTATIONS) -> Any:
