@@ -19,6 +19,7 @@ from proreus.decisions import DecisionRecorder
 from proreus.explain import Explainer
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
+from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.scheduler import Scheduler
 from proreus.server.explain_pages import add_explain_pages
 from proreus.server.health import HealthCheck
@@ -39,6 +40,7 @@ def make_server(
     stuck_cycle: StuckCycle,
     blocked_plugins: BlockedPlugins,
     recorder: DecisionRecorder | None,
+    assembly: Assembly,
 ) -> Server:
     """Return the server of a process; it reads ``state`` anew for each request."""
 
@@ -80,6 +82,12 @@ def make_server(
         server.add_page("/shadowz", lambda _: json_body(state.shadow()))
     explainer = Explainer(scheduler, recorder, stores.store(PODS), RealClock())
     add_explain_pages(server, explainer, lambda: state.leads)
+    if options.dry_runs:
+        # Most processes have no use for it.
+        from proreus.dry_run import DryRunService
+        from proreus.server.dry_run_pages import add_dry_run_pages
+
+        add_dry_run_pages(server, DryRunService(assembly), lambda: state.leads)
     server.add_page(
         "/pluginz",
         lambda _: json_body(

@@ -58,7 +58,7 @@ class RunOptions:
     plugins in processes of their own; ``plugin_slots``: names of plugins that may register later.
     ``shadow``: None without a candidate. ``record_arrivals``: the file to record in, "" for none.
     ``early_lists``: by kind, lists that have been requested already.
-    ``decision_record_bytes``: 0 = record no decisions.
+    ``decision_record_bytes``: 0 = record no decisions. ``dry_runs``: whether they are answered.
     """
 
     config: str = ""
@@ -100,3 +100,4 @@ class RunOptions:
     record_arrivals: str = ""
     early_lists: Mapping[str, EarlyList] = field(default_factory=dict)
     decision_record_bytes: int = DEFAULT_BUDGET_BYTES
+    dry_runs: bool = False

@@ -215,6 +215,7 @@ class Process:
             self._stuck_cycle,
             self.blocked_plugins,
             self._recorder,
+            self._assembly,
         )
         return server
 

@@ -150,6 +150,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
         ),
         blocked_plugins_file=values["blocked-plugins-file"],
         decision_record_bytes=values["decision-record-bytes"],
+        dry_runs=values["enable-dry-run"],
         follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],

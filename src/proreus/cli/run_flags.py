@@ -335,6 +335,13 @@ FLAGS: tuple[Flag, ...] = (
             "Memory for the record of decisions that `proreus explain` reads; 0: record nothing.",
         ),
         (
+            "enable-dry-run",
+            "bool",
+            "false",
+            "Answer on the secure port where pods would be placed, with nodes added or removed; "
+            "see docs/dry-run.md.",
+        ),
+        (
             "plugin-endpoint",
             "list",
             "[]",

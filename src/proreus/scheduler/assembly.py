@@ -224,6 +224,16 @@ class Assembly:
         """
         return prepare_shadow(configuration, registry, self._environment, self._core, limits)
 
+    @property
+    def core(self) -> Core:
+        """The parts of the scheduler that outlive its configurations."""
+        return self._core
+
+    @property
+    def environment(self) -> Environment:
+        """What the scheduler was assembled with."""
+        return self._environment
+
     def use(self, profile_set: ProfileSet) -> None:
         """Schedule by another configuration from now on; to be called between cycles.
 

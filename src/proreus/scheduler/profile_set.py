@@ -6,7 +6,7 @@ the switch the old set lives on until the last binding of a pod that it assumed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -121,6 +121,7 @@ class ProfileSet:
     """What one configuration made. ``bindings``: how many bindings by it have not ended."""
 
     configuration: SchedulerConfiguration
+    registry: Registry
     profiles: Mapping[str, Profile]
     queue_profiles: Mapping[str, QueueProfileView]
     extenders: ExtenderChain | None
@@ -183,11 +184,12 @@ def build_profiles(
     environment: Environment,
     core: Core,
     shared_handle: ProfileHandle,
+    without: Collection[str] = (),
 ) -> ProfileSet:
     """Make every plugin of a configuration; raises ``ConfigError``, and then nothing is left over.
 
     Kinds that only these plugins registered are watched from now on. The handles of profiles are of
-    the same class as ``shared_handle``.
+    the same class as ``shared_handle``. ``without``: names of plugins to leave out.
     """
     gates = environment.feature_gates
     expanded = expand_all(configuration, registry, gates)
@@ -198,7 +200,7 @@ def build_profiles(
     try:
         profiles = {
             handle.profile_name: _build_profile(
-                expanded[handle.profile_name], registry, handle, core.avoided_nodes
+                expanded[handle.profile_name], registry, handle, core.avoided_nodes, without
             )
             for handle in handles
         }
@@ -215,7 +217,7 @@ def build_profiles(
         for handle in handles:
             handle.close()
         raise
-    return ProfileSet(configuration, profiles, queue_profiles, extenders, handles)
+    return ProfileSet(configuration, registry, profiles, queue_profiles, extenders, handles)
 
 
 def _extenders(
@@ -234,6 +236,7 @@ def _build_profile(
     registry: Registry,
     handle: ProfileHandle,
     avoided_nodes: AvoidedNodes | None,
+    without: Collection[str],
 ) -> Profile:
     """Return a profile; a plugin of several extension points is made once."""
     made: dict[str, Plugin] = {}
@@ -243,7 +246,10 @@ def _build_profile(
             made[name] = _make(name, expanded, registry, handle)
         return made[name]
 
-    plugins = {point: tuple(map(plugin, names)) for point, names in expanded.points.items()}
+    plugins = {
+        point: tuple(plugin(name) for name in names if name not in without)
+        for point, names in expanded.points.items()
+    }
     profile = handle.profile = Profile(
         expanded.name,
         plugins,

@@ -1,0 +1,6 @@
+"""Dry runs: where pods would be placed in the cluster as it is now, or with other nodes."""
+
+from proreus.dry_run.api import DryRunReview, DryRunSpec, DryRunStatus
+from proreus.dry_run.service import Busy, DryRunService
+
+__all__ = ["Busy", "DryRunReview", "DryRunService", "DryRunSpec", "DryRunStatus"]

@@ -1,0 +1,141 @@
+"""The API of dry runs: ``DryRunReview`` of the group ``scheduling.proreus.dev``, version ``v1alpha1``.
+
+Like a SubjectAccessReview: a client posts an object with a spec, and gets it back with a status.
+Nothing is stored. Pods and nodes are kept as JSON text, and decoded one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Raw
+
+GROUP = "scheduling.proreus.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+MAX_PODS = 2000
+MAX_NODES = 2000
+MAX_IGNORED_NODES = 20_000
+MAX_TIMEOUT_SECONDS = 60
+
+Reason = Literal[
+    "Unschedulable", "SchedulerError", "SchedulingGated", "OtherScheduler", "AlreadyAssigned"
+]
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Fields are snake_case here and camelCase in JSON; a misspelt one is an error."""
+
+
+class PodItem(_Spec, frozen=True):
+    """Pods to place. ``pod``: a Pod. ``count``: how many like it."""
+
+    pod: Raw
+    count: Annotated[int, Meta(ge=1, le=MAX_PODS)] = 1
+
+
+class NodeTemplate(_Spec, frozen=True):
+    """Nodes that do not exist.
+
+    ``name``: theirs, followed by a number. ``node``: a Node; without allocatable amounts its
+    capacity counts. ``pods``: Pods on each of them, those of DaemonSets for instance.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    node: Raw
+    count: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 1
+    pods: tuple[Raw, ...] = ()
+
+
+class DryRunSpec(_Spec, frozen=True):
+    """What is asked.
+
+    ``pods``: in the order in which they are placed. ``node_templates``: nodes to be added.
+    ``ignored_nodes``: names of nodes that are taken for gone, with the pods on them.
+    ``placement``: ``Sequential``: each pod sees those before it on their nodes; ``Independent``:
+    each pod is asked about by itself. ``include_extenders``: also ask the configured extenders,
+    which do not know the added nodes unless they are sent whole nodes. ``node_names``: how many
+    feasible nodes are named for each pod. ``timeout_seconds``: after which there is no answer.
+    """
+
+    pods: Annotated[tuple[PodItem, ...], Meta(min_length=1, max_length=MAX_PODS)]
+    node_templates: tuple[NodeTemplate, ...] = ()
+    ignored_nodes: Annotated[tuple[str, ...], Meta(max_length=MAX_IGNORED_NODES)] = ()
+    placement: Literal["Sequential", "Independent"] = "Sequential"
+    include_extenders: bool = False
+    node_names: Annotated[int, Meta(ge=0, le=1000)] = 0
+    timeout_seconds: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_SECONDS)] = 10
+
+
+class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Fields are snake_case here and camelCase in JSON; those with their default are left out."""
+
+
+class RejectedNodeCount(_Status, frozen=True):
+    """How many nodes one plugin rejected for the same reasons."""
+
+    plugin: str
+    reasons: tuple[str, ...]
+    nodes: int
+
+
+class PodOutcome(_Status, frozen=True):
+    """Where a pod would be placed, or why it would not.
+
+    ``item``: its index in ``spec.pods``. ``node``: the node that would be chosen, ``node_template``
+    the name of its template if it is not one of the cluster. ``feasible_nodes``: how many nodes can
+    take it; ``feasible_node_names``: the first of them. ``message``: the text that its
+    PodScheduled condition would get. ``rejections``: the nodes by plugin and reason, the most
+    frequent first.
+    """
+
+    item: int
+    pod: str
+    fits: bool
+    node: str = ""
+    node_template: str = ""
+    feasible_nodes: int = 0
+    feasible_node_names: tuple[str, ...] = ()
+    reason: Reason | None = None
+    message: str = ""
+    rejections: tuple[RejectedNodeCount, ...] = ()
+
+
+class TemplateUse(_Status, frozen=True):
+    """How many nodes of a template got pods, and how many pods these are."""
+
+    name: str
+    nodes: int
+    nodes_used: int
+    pods: int
+
+
+class DryRunStatus(_Status, frozen=True):
+    """The answer.
+
+    ``time``: the moment whose nodes and pods it is about, RFC 3339. ``all_fit``: whether each pod
+    has a node. ``cluster_nodes``: how many nodes of the cluster took part. ``unknown_nodes``: those
+    of ``spec.ignoredNodes`` that do not exist. ``plugins_left_out``: plugins in processes of their
+    own, which were not asked.
+    """
+
+    time: str
+    all_fit: bool
+    cluster_nodes: int
+    pods: tuple[PodOutcome, ...]
+    node_templates: tuple[TemplateUse, ...] = ()
+    unknown_nodes: tuple[str, ...] = ()
+    plugins_left_out: tuple[str, ...] = ()
+
+
+class DryRunReview(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """A question and, in the response, its answer."""
+
+    api_version: Literal["scheduling.proreus.dev/v1alpha1"]
+    kind: Literal["DryRunReview"]
+    spec: DryRunSpec
+    status: DryRunStatus | None = None

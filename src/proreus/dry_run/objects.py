@@ -1,0 +1,108 @@
+"""The pods and nodes of a request, decoded and given names that nothing in the cluster has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from itertools import count
+
+import msgspec
+
+from proreus.dry_run.api import NodeTemplate
+from proreus.errors import ProreusError
+from proreus.objects.codec import DecodeError, decoder_for
+from proreus.objects.meta import ObjectMeta
+from proreus.objects.node import LABEL_HOSTNAME, Node
+from proreus.objects.pod import Pod
+
+_POD, _NODE = decoder_for(Pod), decoder_for(Node)
+
+
+class InvalidDryRun(ProreusError):
+    """A request that cannot be answered."""
+
+
+def decode_pod(place: str, text: msgspec.Raw) -> Pod:
+    """Return a pod of the request; raises ``InvalidDryRun``."""
+    try:
+        pod = _POD.decode(text)
+        if not pod.spec.containers:
+            raise InvalidDryRun(f"{place}.spec.containers: a container is required")
+        namespace = pod.metadata.namespace or "default"
+        meta = msgspec.structs.replace(pod.metadata, namespace=namespace)
+        return msgspec.structs.replace(pod, metadata=meta)
+    except DecodeError as error:
+        raise InvalidDryRun(f"{place}: {error}") from None
+
+
+def numbered_pods(
+    pod: Pod, item: int, replicas: int, is_taken: Callable[[str], bool]
+) -> Iterator[Pod]:
+    """Yield pods like one, with UIDs of their own; ``is_taken``: whether a UID is in use."""
+    meta = pod.metadata
+    name = meta.name or meta.generate_name or f"pod-{item}"
+    for number in range(replicas):
+        # A pending pod keeps its UID: a nomination of its own must not count against it.
+        own = meta.uid and number == 0 and not is_taken(meta.uid)
+        yield msgspec.structs.replace(
+            pod,
+            metadata=msgspec.structs.replace(
+                meta,
+                name=name if replicas == 1 else f"{name}-{number}",
+                uid=meta.uid if own else f"dry-run/{item}/{number}",
+            ),
+        )
+
+
+def decode_node(place: str, text: msgspec.Raw) -> Node:
+    """Return a node of the request; raises ``InvalidDryRun``."""
+    try:
+        node = _NODE.decode(text)
+    except DecodeError as error:
+        raise InvalidDryRun(f"{place}: {error}") from None
+    status = node.status
+    if not status.allocatable:
+        capacity = msgspec.json.decode(text).get("status", {}).get("capacity") or {}
+        try:
+            status = msgspec.convert({"allocatable": capacity}, type(status))
+        except DecodeError as error:
+            raise InvalidDryRun(f"{place}.status.capacity: {error}") from None
+        status = msgspec.structs.replace(node.status, allocatable=status.allocatable)
+    if not status.allocatable:
+        raise InvalidDryRun(f"{place}.status.allocatable: is required")
+    return msgspec.structs.replace(node, status=status)
+
+
+def nodes_of_template(
+    place: str, template: NodeTemplate, taken: Container[str]
+) -> Iterator[tuple[Node, list[Pod]]]:
+    """Yield the nodes of a template with the pods on each; raises ``InvalidDryRun``.
+
+    ``taken``: names that exist already.
+    """
+    node = decode_node(f"{place}.node", template.node)
+    pods = [
+        decode_pod(f"{place}.pods[{number}]", text) for number, text in enumerate(template.pods)
+    ]
+    names = (name for n in count() if (name := f"{template.name}-{n}") not in taken)
+    for _ in range(template.count):
+        name = next(names)
+        labels = dict(node.metadata.labels)
+        if LABEL_HOSTNAME in labels:
+            labels[LABEL_HOSTNAME] = name
+        meta = msgspec.structs.replace(
+            node.metadata, name=name, uid=f"dry-run/{name}", labels=labels
+        )
+        yield (
+            msgspec.structs.replace(node, metadata=meta),
+            [_on_node(pod, name, number) for number, pod in enumerate(pods)],
+        )
+
+
+def _on_node(pod: Pod, node_name: str, number: int) -> Pod:
+    meta: ObjectMeta = msgspec.structs.replace(
+        pod.metadata,
+        name=f"{pod.metadata.name or 'pod'}-{node_name}-{number}",
+        uid=f"dry-run/{node_name}/{number}",
+    )
+    spec = msgspec.structs.replace(pod.spec, node_name=node_name)
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec)

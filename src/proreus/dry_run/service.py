@@ -1,0 +1,128 @@
+"""Answers dry runs, one at a time: they share one event loop, and one copy of the cluster.
+
+Those that wait are limited, so that memory is; a dry run beyond the limit is refused at once. The
+copy and its plugins are made for the first dry run, made anew after a change of the configuration,
+and freed once nobody has asked for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from proreus import logs
+from proreus.dry_run.api import MAX_NODES, MAX_PODS, DryRunSpec, DryRunStatus
+from proreus.dry_run.environment import DryRunEnvironment
+from proreus.dry_run.run import DryRunAttempts, check_spec
+from proreus.dry_run.slices import Slices
+from proreus.errors import ProreusError
+from proreus.scheduler.assembly import Assembly
+
+log = logs.logger(__name__)
+
+MAX_WAITING = 16
+RETRY_AFTER_SECONDS = 1
+IDLE_SECONDS = 60.0
+
+
+class Busy(ProreusError):
+    """Too many dry runs wait already."""
+
+
+class DryRunService:
+    """Answers dry runs about the cluster of a scheduler."""
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        *,
+        max_waiting: int = MAX_WAITING,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        """``max_waiting``: dry runs besides the one that runs; ``idle_seconds``: see above."""
+        self._assembly = assembly
+        self._max_waiting = max_waiting
+        self._idle_seconds = idle_seconds
+        self._turn = asyncio.Lock()
+        self._environment: DryRunEnvironment | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._undoing: set[asyncio.Task[None]] = set()
+        self.under_way = 0
+        """Dry runs that run or wait."""
+
+    @contextmanager
+    def admit(self) -> Iterator[None]:
+        """Count a dry run as under way, from before its request is read; raises ``Busy``."""
+        if self.under_way > self._max_waiting:
+            raise Busy(f"{self.under_way} dry runs are under way")
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+
+    async def answer(self, spec: DryRunSpec) -> DryRunStatus:
+        """Answer a dry run that was admitted.
+
+        Raises ``TimeoutError`` after its own time limit, ``InvalidDryRun``, ``ClusterChanged``, and
+        ``ConfigError`` if the plugins cannot be made a second time.
+        """
+        check_spec(spec, MAX_PODS, MAX_NODES)
+        async with asyncio.timeout(spec.timeout_seconds):
+            await self._turn.acquire()
+            return await self._run(spec)
+
+    async def _run(self, spec: DryRunSpec) -> DryRunStatus:
+        """Answer it; the turn, which the caller has, ends when everything is undone."""
+        attempts: DryRunAttempts | None = None
+        try:
+            queue = self._assembly.core.queue
+            environment = self._current_environment()
+            attempts = DryRunAttempts(environment, spec, Slices(lambda: queue.poppable))
+            return await attempts.answer()
+        finally:
+            # Not in this task: it may have been cancelled, and the next dry run must not begin
+            # before the copy is as it was.
+            task = asyncio.get_running_loop().create_task(self._end(attempts))
+            self._undoing.add(task)
+            task.add_done_callback(self._undoing.discard)
+
+    async def _end(self, attempts: DryRunAttempts | None) -> None:
+        try:
+            if attempts is not None:
+                await attempts.undo()
+        except Exception as error:
+            log.error("A dry run could not be undone", err=error, trace=True)
+            self.close()  # the next one makes a new copy
+        finally:
+            self._turn.release()
+            self._free_later()
+
+    def _current_environment(self) -> DryRunEnvironment:
+        environment = self._environment
+        if environment is not None:
+            if environment.in_force is self._assembly.scheduler.profile_set:
+                return environment
+            self.close()
+        environment = self._environment = DryRunEnvironment(self._assembly)
+        return environment
+
+    def _free_later(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        loop = asyncio.get_running_loop()
+        self._idle = loop.call_later(self._idle_seconds, self._free_if_idle)
+
+    def _free_if_idle(self) -> None:
+        if not self.under_way and not self._turn.locked():
+            self.close()
+
+    def close(self) -> None:
+        """Free the copy of the cluster; the next dry run makes another."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        environment, self._environment = self._environment, None
+        if environment is not None:
+            environment.close()

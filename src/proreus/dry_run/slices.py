@@ -1,0 +1,48 @@
+"""Work in slices: what takes long lets the event loop do other work in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import perf_counter
+
+SLICE_SECONDS = 0.004
+_REST_FACTOR = 3
+"""How many times as long as a slice the work rests while pods wait to be scheduled."""
+
+
+class Slices:
+    """Divides work on the event loop into slices.
+
+    ``busy``: whether the scheduler has pods to schedule; then it gets most of the time.
+    """
+
+    def __init__(
+        self, busy: Callable[[], bool] = lambda: False, slice_seconds: float = SLICE_SECONDS
+    ) -> None:
+        self._busy = busy
+        self._slice_seconds = slice_seconds
+        self._began = perf_counter()
+        self.pauses = 0
+        """How often other work had a turn."""
+
+    @property
+    def due(self) -> bool:
+        """Whether the slice has taken long enough."""
+        return perf_counter() - self._began >= self._slice_seconds
+
+    async def pause_if_due(self) -> None:
+        """Let other work have a turn if the slice has taken long enough."""
+        if self.due:
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Let other work have a turn."""
+        self.pauses += 1
+        spent = perf_counter() - self._began
+        await asyncio.sleep(_REST_FACTOR * spent if self._busy() else 0)
+        self._began = perf_counter()
+
+    def begin(self) -> None:
+        """Begin a slice: something else was awaited."""
+        self._began = perf_counter()
