@@ -1,4 +1,4 @@
-"""The API of dry runs: ``DryRunReview`` of the group ``scheduling.proreus.dev``, version ``v1alpha1``.
+"""The API of dry runs: ``DryRunReview`` of group ``scheduling.proreus.dev``, version ``v1alpha1``.
 
 Like a SubjectAccessReview: a client posts an object with a spec, and gets it back with a status.
 Nothing is stored. Pods and nodes are kept as JSON text, and decoded one by one.

@@ -95,7 +95,7 @@ class DryRunAttempts:
         cluster_nodes = self._cache.table.size
         for number, template in enumerate(spec.node_templates):
             place = f"spec.nodeTemplates[{number}]"
-            for node, pods in nodes_of_template(place, template, self._cache.table):
+            for node, pods in nodes_of_template(place, template, self._cache.table.rows):
                 name = node.metadata.name
                 self._template_of[name] = template.name
                 environment.replica.differs_at([name])
