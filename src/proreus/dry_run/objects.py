@@ -7,6 +7,7 @@ from itertools import count
 
 import msgspec
 
+from proreus.config.types import DEFAULT_SCHEDULER_NAME
 from proreus.dry_run.api import NodeTemplate
 from proreus.errors import ProreusError
 from proreus.objects.codec import DecodeError, decoder_for
@@ -29,7 +30,10 @@ def decode_pod(place: str, text: msgspec.Raw) -> Pod:
             raise InvalidDryRun(f"{place}.spec.containers: a container is required")
         namespace = pod.metadata.namespace or "default"
         meta = msgspec.structs.replace(pod.metadata, namespace=namespace)
-        return msgspec.structs.replace(pod, metadata=meta)
+        # The apiserver's default, which a pod of a template or of an admission review lacks.
+        scheduler_name = pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
+        spec = msgspec.structs.replace(pod.spec, scheduler_name=scheduler_name)
+        return msgspec.structs.replace(pod, metadata=meta, spec=spec)
     except DecodeError as error:
         raise InvalidDryRun(f"{place}: {error}") from None
 

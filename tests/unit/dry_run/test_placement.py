@@ -162,3 +162,9 @@ def test_invalid_pods(world: World) -> None:
         world.ask({"pod": {"spec": {}}})
     with pytest.raises(InvalidDryRun, match="4000 pods"):
         world.ask(*[{"pod": pod("p"), "count": 2000}] * 2)
+
+
+def test_a_pod_without_scheduler_name_is_of_the_default_scheduler(world: World) -> None:
+    world.add(node("a"))
+    plain = {"spec": {"containers": [{"name": "c"}]}}
+    assert world.ask(plain).pods[0].node == "a"
