@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from proreus.cache.pod_group_states import PodGroupStates
+from proreus.dry_run.cycle import DryRunCycle
 from proreus.dry_run.nominations import NominationsCopy
 from proreus.dry_run.replica import ClusterReplica
 from proreus.framework.nominated_pods import Nominator
@@ -27,7 +28,6 @@ from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.profile_handle import Core, ProfileHandle
 from proreus.scheduler.profile_set import ProfileSet, build_profiles
-from proreus.scheduler.scheduling_cycle import SchedulingCycle
 from proreus.scheduler.shadow_handle import ShadowHandle, ShadowTasks, shadow_environment
 
 T = TypeVar("T", bound=ApiObject)
@@ -109,7 +109,7 @@ class DryRunEnvironment:
         for profile in self.profile_set.profiles.values():
             # What Reserve of a plugin of one's own does outside of this process cannot be undone.
             profile.reserve = tuple(one for one in profile.reserve if not _is_foreign(one))
-        self.cycle = SchedulingCycle(
+        self.cycle = DryRunCycle(
             cache=cache,
             nominator=self.nominations,
             search=self._search,

@@ -36,6 +36,8 @@ class ClusterReplica:
     def __init__(self, original: Cache, clock: Clock) -> None:
         self._original = original
         self.cache = Cache(clock)
+        # While there are none: grouping all pods of a large cluster at once would take too long.
+        self.cache.table.pod_index.group_pods()
         self._position: int | None = None
         self._generation = -1
         self._changed_here: set[str] = set()

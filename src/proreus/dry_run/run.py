@@ -87,6 +87,7 @@ class DryRunAttempts:
         time = datetime.fromtimestamp(environment.environment.clock.now(), UTC)
         environment.begin(spec.include_extenders)
         environment.cycle.recorder = self._recorder
+        environment.cycle.slices = self._slices
         unknown = []
         for name in spec.ignored_nodes:
             if not environment.replica.remove_node(name):

@@ -78,8 +78,11 @@ class DryRunService:
         attempts: DryRunAttempts | None = None
         try:
             queue = self._assembly.core.queue
+            slices = Slices(lambda: queue.poppable)
             environment = self._current_environment()
-            attempts = DryRunAttempts(environment, spec, Slices(lambda: queue.poppable))
+            # Making the plugins has taken a slice by itself.
+            await slices.pause_if_due()
+            attempts = DryRunAttempts(environment, spec, slices)
             return await attempts.answer()
         finally:
             # Not in this task: it may have been cancelled, and the next dry run must not begin

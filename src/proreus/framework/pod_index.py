@@ -47,12 +47,17 @@ class PodIndex:
         """Return how many pods match a query, by row; longer than the table, read-only."""
         # Grouping all pods by labels takes a while in a large cluster; one that uses neither
         # spreading nor affinity must not pay for it at every pod event: it begins with a query.
+        groups = self._groups or self.group_pods()
+        return groups.column(query)
+
+    def group_pods(self) -> PodLabelGroups:
+        """Group all pods by their labels, from now on; ``count`` does it at its first call."""
         if self._groups is None:
             self._groups = PodLabelGroups(self._columns)
             for info in self._infos:
                 for pod in info.pods.values():
                     self._groups.add(info.row, pod.pod)
-        return self._groups.column(query)
+        return self._groups
 
     def count_term(self, existing: ExistingTerm) -> CodeArray:
         """Return the sum of a term's counts by row; longer than the table, read-only."""
