@@ -109,7 +109,7 @@ async def measured(args: argparse.Namespace, service: DryRunService, name: str) 
     print(
         f"{name:<20}{args.clients / seconds:>10.1f}{delays.worst * 1000:>10.1f}"
         f"{delays.worst_cpu * 1000:>10.1f}"
-        f"{delays.over_20_ms:>8}{refused:>9}{resident():>10.1f}",
+        f"{delays.over_20_ms:>10}{refused:>10}{resident():>10.1f}",
         flush=True,
     )
 
@@ -126,9 +126,8 @@ async def run(args: argparse.Namespace) -> None:
     cluster = OfflineCluster(load(CONFIGURATION, registry, gates), registry, gates)
     fill(cluster, FAMILIES[args.family], args.nodes, args.placed)
     service = DryRunService(cluster.assembly)
-    print(
-        f"{'':<20}{'runs/s':>10}{'worst ms':>10}{'cpu ms':>10}{'>20 ms':>8}{'refused':>9}{'MiB':>10}"
-    )
+    heads = ("runs/s", "worst ms", "cpu ms", ">20 ms", "refused", "MiB")
+    print(f"{'':<20}" + "".join(f"{head:>10}" for head in heads))
     for number in range(args.rounds):
         await measured(args, service, f"alone, {number + 1}")
     placed = [0]

@@ -7,17 +7,28 @@ may pause anywhere.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from proreus.dry_run.slices import Slices
 from proreus.errors import PluginError
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.plugin import FilterPlugin
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.verdicts import Rows, Verdicts
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.plugin_results import PodSignatures
 from proreus.runtime.prioritize_nodes import ComputedScores
+from proreus.runtime.profile import Profile
 from proreus.runtime.scheduling_points import PreFilterOutcome
 from proreus.runtime.select_host import NodeScores
 from proreus.scheduler.attempt import Attempt
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
+
+ROWS_AT_ONCE = 256
+"""How many nodes are filtered one by one without a look at the time."""
 
 
 class DryRunCycle(SchedulingCycle):
@@ -26,6 +37,8 @@ class DryRunCycle(SchedulingCycle):
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
         self.slices = Slices()
+        self._found: FeasibleNodes | None = None
+        """What has been found in parts, for the search of the same attempt."""
 
     async def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
         outcome = await super()._pre_filter(attempt)
@@ -33,11 +46,62 @@ class DryRunCycle(SchedulingCycle):
         return outcome
 
     async def _find(self, attempt: Attempt, outcome: PreFilterOutcome) -> FeasibleNodes:
-        if outcome.names is None:
-            await self._fill_results(attempt)
-        found = await super()._find(attempt, outcome)
+        profile, pod = attempt.profile, attempt.pod
+        filters = [one for one in profile.filter if one.name not in attempt.state.skip_filter]
+        signatures = PodSignatures(pod)
+        signatures.sign(filters)
+        per_node = any(signatures[one] is None and not one.columnar_filter for one in filters)
+        if per_node:
+            self._found = await self._find_in_parts(attempt, outcome, signatures)
+        elif outcome.names is None:
+            await self._fill_results(attempt, filters, signatures)
+        try:
+            found = await super()._find(attempt, outcome)
+        finally:
+            self._found = None
         await self.slices.pause_if_due()
         return found
+
+    def search(
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        names: frozenset[str] | None,
+        placement: Rows | None = None,
+    ) -> FeasibleNodes:
+        """Return what has been found in parts; filter all nodes, or the named ones, otherwise."""
+        if self._found is not None:
+            return self._found
+        return super().search(profile, state, pod, names, placement)
+
+    async def _find_in_parts(
+        self, attempt: Attempt, outcome: PreFilterOutcome, signatures: PodSignatures
+    ) -> FeasibleNodes:
+        """Filter node by node until enough are found, as ``NodeSearch.find`` does."""
+        profile, state, pod = attempt.profile, attempt.state, attempt.pod
+        table, search = profile.table, self.node_search
+        if outcome.names is None:
+            order, enough = search.order(), search.num_nodes_to_find(profile)
+        else:
+            order, enough = table.rows_of(outcome.names), len(outcome.names)
+        verdicts = Verdicts(table.size)
+        visited: list[int] = []
+        feasible = 0
+        for start in range(0, len(order), ROWS_AT_ONCE):
+            rows = order[start : start + ROWS_AT_ONCE]
+            part = search.find(profile, state, pod, frozenset(table[row].name for row in rows))
+            passed = frozenset(part.rows.tolist())
+            for row in rows.tolist():
+                if row in passed and feasible == enough:
+                    break
+                feasible += row in passed
+                visited.append(row)
+            verdicts.merge(part.verdicts)
+            if len(visited) < start + len(rows):
+                break
+            await self.slices.pause_if_due()
+        return FeasibleNodes(verdicts, np.array(visited, dtype=np.intp), None, signatures)
 
     async def _prioritize_nodes(
         self, attempt: Attempt, found: FeasibleNodes, computed: ComputedScores | None
@@ -46,19 +110,19 @@ class DryRunCycle(SchedulingCycle):
         await self.slices.pause_if_due()
         return totals
 
-    async def _fill_results(self, attempt: Attempt) -> None:
+    async def _fill_results(
+        self, attempt: Attempt, filters: Sequence[FilterPlugin], signatures: PodSignatures
+    ) -> None:
         """Bring the shared results of each Filter plugin up to date; the search will find them."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
-        filters = [one for one in profile.filter if one.name not in state.skip_filter]
-        signatures = PodSignatures(pod)
-        signatures.sign(filters)
         for plugin in filters:
             signature = signatures[plugin]
             if signature is None:
                 continue
             results = profile.equivalence_cache.results(plugin, signature)
             try:
-                results.refresh_filter(state, pod, profile.table)
+                for _ in results.refresh_filter_in_parts(state, pod, profile.table, ROWS_AT_ONCE):
+                    await self.slices.pause_if_due()
             except PluginError:
                 return  # the search fails in the same way, and its caller knows what to say
             await self.slices.pause_if_due()

@@ -254,13 +254,13 @@ class NodeSearch:
             verdicts,
             rows=self.order(),
             nominated=self.nominated,
-            num_nodes_to_find=self._num_nodes_to_find(profile),
+            num_nodes_to_find=self.num_nodes_to_find(profile),
         )
         # processedNodes = feasible + rejected ones: the next walk starts after them.
         self._advance(len(visited), table)
         return FeasibleNodes(verdicts, visited, equivalence_class, signatures)
 
-    def _num_nodes_to_find(self, profile: Profile) -> int:
+    def num_nodes_to_find(self, profile: Profile) -> int:
         """Return how many feasible nodes end a walk."""
         if not profile.score and self.stop_at_first_feasible:
             return 1

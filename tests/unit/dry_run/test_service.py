@@ -15,6 +15,7 @@ from proreus.dry_run.replica import ClusterReplica
 from proreus.dry_run.slices import Slices
 from proreus.framework.plugin import FilterPlugin, ReservePlugin
 from proreus.framework.status import Status
+from proreus.objects.kinds import PODS
 
 from .conftest import World, node, pod, spec
 
@@ -77,6 +78,30 @@ class WaitingFilter(FilterPlugin):
         return None
 
 
+class OddNodes(FilterPlugin):
+    """Rejects nodes with an even number, one by one."""
+
+    name = "OddNodes"
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
+        if pod.name == "nowhere":
+            return Status.unschedulable("nowhere")
+        if int(node.name[1:]) % 2 == 0:
+            return Status.unschedulable("even")
+        return None
+
+
+class SharedOddNodes(OddNodes):
+    """The same, with results that pods share."""
+
+    name = "SharedOddNodes"
+    row_local = True
+    looks_at_pods = False
+
+    def sign(self, pod: Any) -> str:
+        return str(pod.name)
+
+
 class CountingReserve(ReservePlugin):
     """Counts what is reserved."""
 
@@ -103,6 +128,40 @@ profiles:
         enabled:{enabled}
 """
     return lambda registry, gates: load(text, registry, gates)
+
+
+@pytest.mark.parametrize("plugin", [OddNodes, SharedOddNodes])
+def test_one_pod_is_filtered_in_parts(
+    make_world: Any, plugin: type[OddNodes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(plugins=(plugin,), configure=with_plugins(plugin.name))
+    world.add(*(node(f"n{number}") for number in range(1000)))
+    world.ask(pod("first"))  # the nodes are copied
+    monkeypatch.setattr("proreus.dry_run.cycle.ROWS_AT_ONCE", 50)
+    monkeypatch.setattr("proreus.dry_run.service.Slices", lambda busy: Slices(busy, 0))
+    turns = 0
+
+    async def ask(name: str) -> Any:
+        nonlocal turns
+        turns = 0
+        asked = asyncio.ensure_future(answer(world, pod(name)))
+        while not asked.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return (await asked).pods[0]
+
+    nowhere = world.run(ask("nowhere"))
+    assert turns >= 20
+    assert nowhere.message == "0/1000 nodes are available: 1000 nowhere."
+    somewhere = world.run(ask("somewhere"))
+    assert int(somewhere.node[1:]) % 2 == 1
+    # A search node by node ends where enough are found: 42 % of 1000 nodes.
+    assert somewhere.feasible_nodes == (420 if plugin is OddNodes else 500)
+    # The scheduler itself says the same.
+    real = {**pod("nowhere")}
+    world.schedule(real)
+    status = world.cluster.api.store(PODS)["default/nowhere"].status
+    assert status.conditions[0].message.startswith(nowhere.message)
 
 
 def test_a_dry_run_sees_the_cluster_of_its_beginning(make_world: Any) -> None:
