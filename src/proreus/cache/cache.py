@@ -273,6 +273,14 @@ class Cache:
         """Return all rows in kube-scheduler's order: round robin over zones."""
         return self._tree.order(self.table)
 
+    def clear(self) -> None:
+        """Forget everything at once: nobody uses the cache any more."""
+        self.table.clear()
+        self._tree = NodeTree()
+        self._pods.clear()
+        self._assumed.clear()
+        self._nodes_without_object.clear()
+
     # ---- consistency ---------------------------------------------------------------------------
 
     def node_info(self, node_name: str) -> NodeInfo | None:

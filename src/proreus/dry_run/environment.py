@@ -140,9 +140,11 @@ class DryRunEnvironment:
             profile.equivalence_cache.clear()
 
     def close(self) -> None:
-        """End subscriptions and background work."""
+        """End subscriptions and background work, and free the copy."""
         self._tasks.cancel()
         self.profile_set.close()
+        # Not left to the collector, which may find the cycles of plugins and handles hours later.
+        self.replica.cache.clear()
         if self.profile_set.extenders is not None:
             task = asyncio.get_running_loop().create_task(self.profile_set.extenders.close())
             _closing.add(task)

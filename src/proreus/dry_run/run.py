@@ -17,6 +17,10 @@ import msgspec
 import numpy as np
 
 from proreus.dry_run.api import (
+    MAX_NODE_NAMES,
+    MAX_NODES,
+    MAX_PODS,
+    MAX_TEMPLATE_PODS,
     DryRunSpec,
     DryRunStatus,
     PodOutcome,
@@ -214,12 +218,23 @@ class DryRunAttempts:
             )
 
 
-def check_spec(spec: DryRunSpec, max_pods: int, max_nodes: int) -> None:
+def check_spec(spec: DryRunSpec) -> None:
     """Raise ``InvalidDryRun`` if a spec asks for too much, or names a template twice."""
-    if (pods := sum(item.count for item in spec.pods)) > max_pods:
-        raise InvalidDryRun(f"spec.pods: {pods} pods are more than {max_pods}")
-    if (nodes := sum(one.count for one in spec.node_templates)) > max_nodes:
-        raise InvalidDryRun(f"spec.nodeTemplates: {nodes} nodes are more than {max_nodes}")
+    pods = sum(item.count for item in spec.pods)
+    templates = spec.node_templates
+    for place, what, number, most in (
+        ("pods", "pods", pods, MAX_PODS),
+        ("nodeTemplates", "nodes", sum(one.count for one in templates), MAX_NODES),
+        (
+            "nodeTemplates",
+            "pods on nodes",
+            sum(one.count * len(one.pods) for one in templates),
+            MAX_TEMPLATE_PODS,
+        ),
+        ("nodeNames", "names in all", spec.node_names * pods, MAX_NODE_NAMES),
+    ):
+        if number > most:
+            raise InvalidDryRun(f"spec.{place}: {number} {what} are more than {most}")
     names = [one.name for one in spec.node_templates]
     if len(set(names)) < len(names):
         raise InvalidDryRun("spec.nodeTemplates: each name may be there once only")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from proreus import logs
-from proreus.dry_run.api import MAX_NODES, MAX_PODS, DryRunSpec, DryRunStatus
+from proreus.dry_run.api import DryRunSpec, DryRunStatus
 from proreus.dry_run.environment import DryRunEnvironment
 from proreus.dry_run.run import DryRunAttempts, check_spec
 from proreus.dry_run.slices import Slices
@@ -68,7 +68,7 @@ class DryRunService:
         Raises ``TimeoutError`` after its own time limit, ``InvalidDryRun``, ``ClusterChanged``, and
         ``ConfigError`` if the plugins cannot be made a second time.
         """
-        check_spec(spec, MAX_PODS, MAX_NODES)
+        check_spec(spec)
         async with asyncio.timeout(spec.timeout_seconds):
             await self._turn.acquire()
             return await self._run(spec)

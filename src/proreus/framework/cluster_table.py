@@ -55,6 +55,10 @@ class ClusterTable(NodeTable):
             for array in arrays:
                 array.flags.writeable = True
 
+    def clear(self) -> None:
+        """Forget all nodes at once."""
+        super().__init__()
+
     def add_node(self, info: NodeInfo) -> int:
         """Give a node a row and return it."""
         # Doubled, so that the copies of n additions cost O(n) together.

@@ -155,6 +155,14 @@ def test_invalid_questions(world: World, fields: Any, problem: str) -> None:
     assert world.ask(pod("p")).cluster_nodes == 1
 
 
+def test_too_large_answers_and_templates(world: World) -> None:
+    with pytest.raises(InvalidDryRun, match="100000 names"):
+        world.ask({"pod": pod("p"), "count": 100}, nodeNames=1000)
+    template = {"name": "g", "count": 2000, "node": node("x"), "pods": [pod("d")] * 6}
+    with pytest.raises(InvalidDryRun, match="12000 pods on nodes"):
+        world.ask(pod("p"), nodeTemplates=[template])
+
+
 def test_invalid_pods(world: World) -> None:
     with pytest.raises(InvalidDryRun, match=r"spec.pods\[0\].pod"):
         world.ask({"pod": {"spec": {"containers": 3}}})

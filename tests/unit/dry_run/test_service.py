@@ -264,9 +264,13 @@ def test_the_copy_is_freed_when_nobody_asks(make_world: Any) -> None:
     world = make_world(idle_seconds=0.02)
     world.add(node("a"))
     assert world.ask(pod("p")).all_fit
-    copy = weakref.ref(world.service._environment.replica.cache.table)
+    copy = weakref.ref(table := world.service._environment.replica.cache.table)
+    assert table.size == 1
     world.run(asyncio.sleep(0.1))
     assert world.service._environment is None
+    # What is large is gone at once, the rest when the collector finds it.
+    assert table.size == 0
+    del table
     gc.collect()
     assert copy() is None
     assert world.ask(pod("p")).all_fit
