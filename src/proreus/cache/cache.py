@@ -274,7 +274,7 @@ class Cache:
         return self._tree.order(self.table)
 
     def clear(self) -> None:
-        """Forget everything at once: nobody uses the cache any more."""
+        """Forget all nodes and pods at once; groups of pods stay."""
         self.table.clear()
         self._tree = NodeTree()
         self._pods.clear()

@@ -256,3 +256,16 @@ def test_a_heartbeat_touches_no_row(harness) -> None:
     assert harness.cache.table[0].node is again
     harness.cache.replace_node_object(harness.make_node("n1"))
     assert harness.cache.node_count == 2
+
+
+def test_a_cleared_cache_can_be_filled_again(harness) -> None:
+    harness.cache.add_node(harness.make_node("n0", cpu="1"))
+    harness.cache.assume(harness.make_pod("p", cpu="1"), "n0")
+    harness.cache.assume(harness.make_pod("q", cpu="1"), "nowhere")
+    harness.cache.clear()
+    assert (harness.cache.node_count, harness.cache.pod_count) == (0, 0)
+    harness.cache.validate()
+    harness.cache.add_node(harness.make_node("n0", cpu="3"))
+    harness.cache.assume(harness.make_pod("p", cpu="2"), "n0")
+    assert harness.cpu("n0") == 2000
+    harness.cache.validate()
