@@ -69,6 +69,11 @@ def openapi_document() -> dict[str, Any]:
     }
 
 
+def main() -> None:
+    """Print the document, as docs/dry-run.openapi.json has it."""
+    print(msgspec.json.format(msgspec.json.encode(openapi_document()), indent=1).decode())
+
+
 def _json(schema: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
@@ -82,3 +87,7 @@ def _error(code: str, text: str) -> dict[str, Any]:
         seconds = {"schema": {"type": "integer"}, "description": "seconds"}
         error["headers"] = {"Retry-After": seconds}
     return error
+
+
+if __name__ == "__main__":
+    main()
