@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import tracemalloc
 import weakref
 from typing import Any
 
@@ -42,6 +43,37 @@ def test_more_than_the_limit_are_refused(make_world: Any) -> None:
     assert all(one.all_fit for one in answers if not isinstance(one, Busy))
     assert world.service.under_way == 0
     assert world.ask(pod("p")).all_fit
+
+
+def test_memory_does_not_grow_with_dry_runs(make_world: Any) -> None:
+    world = make_world()
+    world.add(*(node(f"n{number}") for number in range(100)))
+
+    async def client(number: int) -> None:
+        # No two of a round ask alike: each makes new shared results. The next round asks the same,
+        # since what differs in its requests is kept elsewhere, in caches with a budget.
+        question = {"pod": pod(f"p{number}", cpu=f"{number + 1}m"), "count": 3}
+        template = {"name": f"t{number}", "count": 5, "node": node("x")}
+        while True:
+            try:
+                assert (await answer(world, question, nodeTemplates=[template])).all_fit
+                return
+            except Busy:
+                await asyncio.sleep(0.001)
+
+    async def round_of_clients() -> int:
+        await asyncio.gather(*map(client, range(100)))
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        world.run(round_of_clients())
+        first, second = (world.run(round_of_clients()) for _ in range(2))
+    finally:
+        tracemalloc.stop()
+    # A copy of the cluster, or the results of each dry run, would be several megabytes.
+    assert second - first < 100_000
 
 
 def test_other_work_has_turns_while_a_dry_run_lasts(
