@@ -6,13 +6,13 @@
 asked again where they are refused; another task measures how long the event loop kept it waiting,
 and for how much of that this process computed.
 Once alone, once with pods to schedule all the time. Memory is the resident set after each round.
+The garbage collector is set as in a process.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +23,7 @@ import msgspec
 
 from bench.engine import CONFIGURATION, fill, put
 from bench.shapes import FAMILIES
+from proreus import gc_tuning
 from proreus.config.load import load
 from proreus.dry_run import Busy, DryRunService, DryRunSpec
 from proreus.feature_gates import FeatureGates
@@ -93,7 +94,6 @@ async def measured(args: argparse.Namespace, service: DryRunService, name: str) 
                 refused += 1
                 await asyncio.sleep(0.2)
 
-    gc.collect()
     watching = asyncio.create_task(delays.measure())
     await asyncio.sleep(0.05)
     delays.worst = delays.worst_cpu = 0.0
@@ -122,9 +122,11 @@ def resident() -> float:
 
 async def run(args: argparse.Namespace) -> None:
     """Print a line for each round."""
+    gc_tuning.collect_rarely_at_start()
     gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
     cluster = OfflineCluster(load(CONFIGURATION, registry, gates), registry, gates)
     fill(cluster, FAMILIES[args.family], args.nodes, args.placed)
+    gc_tuning.freeze_startup_heap()  # as a process does once its informers are synced
     service = DryRunService(cluster.assembly)
     heads = ("runs/s", "worst ms", "cpu ms", ">20 ms", "refused", "MiB")
     print(f"{'':<20}" + "".join(f"{head:>10}" for head in heads))
