@@ -1,9 +1,11 @@
 """``proreus run --enable-dry-run``, asked by the client of examples/dry-run."""
 
 import asyncio
+import ssl
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "dry-run"
@@ -42,6 +44,37 @@ async def test_the_question_of_an_autoscaler(port, sandbox, tmp_path):
     # Nothing of it has happened.
     assert len(sandbox.store.collection("pods")) == 0
     assert len(sandbox.store.collection("nodes")) == 3
+
+
+async def test_many_at_once_are_answered_or_refused(port, sandbox):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+    review = {
+        "apiVersion": "scheduling.proreus.dev/v1alpha1",
+        "kind": "DryRunReview",
+        "spec": {"pods": [{"pod": pod, "count": 20}]},
+    }
+    url = f"https://127.0.0.1:{port}/apis/scheduling.proreus.dev/v1alpha1/dryrunreviews"
+    # Fewer than the server admits from one address.
+    connector = aiohttp.TCPConnector(ssl=context, limit=28)
+    headers = {"Authorization": f"Bearer {sandbox.token}"}
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+
+        async def ask():
+            refused = 0
+            while True:
+                async with session.post(url, json=review) as answer:
+                    body = await answer.json()
+                    if answer.status == 201:
+                        return refused, body["status"]
+                    assert answer.status == 429, body
+                    refused += 1
+                await asyncio.sleep(0.1 * int(answer.headers["Retry-After"]))
+
+        answers = await asyncio.gather(*(ask() for _ in range(200)))
+    assert all(status["allFit"] for _, status in answers)
+    assert {status["clusterNodes"] for _, status in answers} == {3}
 
 
 async def test_it_is_off_unless_asked_for(start, kubeconfig, live, sandbox):
