@@ -7,6 +7,7 @@ depends on chance in the scenario.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -44,13 +45,30 @@ ScenarioClusters = dict[str, ScenarioCluster]
 FAMILIES = (nodes, affinity, spread, volumes, devices, preemption, extenders)
 SCENARIOS = {one.__name__: one for family in FAMILIES for one in family.SCENARIOS}
 
-ATTEMPTS_VARY = frozenset({"changes_of_nodes_wake_pods", "one_pod_of_a_gang_preempts_for_itself"})
+ATTEMPTS_VARY = frozenset(
+    {
+        "changes_of_nodes_wake_pods",
+        "gangs_have_more_members_than_they_need",
+        "one_pod_of_a_gang_preempts_for_itself",
+    }
+)
 """Scenarios in which kube-scheduler's failed attempts depend on chance: their Events are ignored.
 
-Of the gang it makes, or does not make, one more attempt before the first victim is gone.
+Of the gang it makes, or does not make, one more attempt before the first victim is gone; of a gang
+without nodes it tries as many members as have arrived.
+"""
+
+PLAYED_AT_MOST = 2
+"""How often a scenario is played until both schedulers do the same.
+
+kube-scheduler decides in one goroutine and hears of changes in others, so that now and then it
+attempts a pod or a group before or after a change that it usually sees. What differs between the
+schedulers for another reason differs each time. A repetition is reported as a warning.
 """
 
 OURS, UPSTREAM = "ours", "upstream"
+
+pytestmark = pytest.mark.filterwarnings(r"default:\w+ is played once more")
 
 
 class Gated(NamedTuple):
@@ -134,8 +152,7 @@ def raised(
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_both_make_the_same_decisions(clusters: ScenarioClusters, name: str) -> None:
-    recorded_states = play(clusters, SCENARIOS[name])
-    assert differences_of(name, recorded_states) == ""
+    recorded_states = assert_same_decisions(clusters, name, SCENARIOS[name])
     assert recorded_states[OURS]["at the end"]["pods"]
 
 
@@ -152,7 +169,25 @@ def test_both_make_the_same_decisions_with_gates(
         for scenario in GATED[family].scenarios:
             name = "interrupted" if isinstance(scenario, Interrupted) else scenario.__name__
             with subtests.test(name):
-                assert differences_of(name, play(clusters, scenario)) == ""
+                assert_same_decisions(clusters, name, scenario)
+
+
+def assert_same_decisions(
+    clusters: ScenarioClusters, name: str, scenario: Scenario | Interrupted
+) -> dict[str, Json]:
+    """Play a scenario until its recorded states are equal, and return them."""
+    for _ in range(PLAYED_AT_MOST - 1):
+        try:
+            recorded_states = play(clusters, scenario)
+            different = differences_of(name, recorded_states)
+        except AssertionError as failure:
+            different = "\n".join([str(failure), *getattr(failure, "__notes__", [])])
+        if different == "":
+            return recorded_states
+        warnings.warn(f"{name} is played once more: {different}", stacklevel=2)
+    recorded_states = play(clusters, scenario)
+    assert differences_of(name, recorded_states) == ""
+    return recorded_states
 
 
 def differences_of(scenario: str, recorded_states: dict[str, Json]) -> str:

@@ -71,14 +71,16 @@ def members_that_fit_nowhere_hold_back_the_others(cluster: ScenarioCluster) -> N
 
 
 def gangs_have_more_members_than_they_need(cluster: ScenarioCluster) -> None:
-    """Those beyond the minimum are bound as far as they fit, the others when there is capacity."""
-    cluster.node("only", 6)
-    cluster.settle()
-    gang = Group(cluster, "gang", 2)
+    """Those beyond the minimum are bound as far as they fit, the others when there is capacity.
+
+    The node comes after the members: kube-scheduler may try a group whose PodGroup has just arrived
+    before all of the waiting members have joined it.
+    """
+    gang = Group(cluster, "gang", 2).create()
     for rank in ("top", "high", "middle", "low"):
         gang.member("2", rank)
     cluster.settle()
-    gang.create()
+    cluster.node("only", 6)
     cluster.bound(**{f"gang-{number}": "only" for number in range(3)})
     cluster.decided("gang-3")
     cluster.settle()
