@@ -99,7 +99,7 @@ def test_the_apiserver_accepts_the_monitoring(
             ),
         )
     answer = kubectl("apply", "-k", str(DEPLOY / "monitoring"), "--dry-run=server")
-    assert answer.count("(server dry run)") == 4
+    assert answer.count("(server dry run)") == 5
 
 
 def permissive_definition(group: str, kind: str, plural: str) -> Json:
