@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-startup soak oracle-fuzz hostile kwok-up kwok-down kind-up lock sbom image-steps clean
+.PHONY: build-ahead help venv demo test lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-startup soak oracle-fuzz hostile kwok-up kwok-down kind-up lock vendored sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -36,6 +36,7 @@ lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes, licences
 	$(BIN)/lint-imports
 	$(BIN)/python tests/lint/class_names.py
 	$(BIN)/python tests/lint/licences.py
+	$(BIN)/python tests/lint/vendored.py
 
 format: $(INSTALLED) ## let ruff format and fix what it can
 	$(BIN)/ruff format
@@ -153,6 +154,9 @@ lock: $(TOOLS)/.installed ## requirements/*.txt with hashes, from pyproject.toml
 	$(LOCK) --extra bench --extra dev pyproject.toml requirements/build.in --output-file requirements/development.txt
 	$(LOCK) requirements/build.in --output-file requirements/build.txt
 	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
+
+vendored: $(INSTALLED) ## the dashboard's browser libraries from their npm packages (needs npm)
+	$(BIN)/python tests/lint/vendored.py --update
 
 SBOM := build/proreus.cdx.json
 

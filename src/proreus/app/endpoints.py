@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from proreus import __version__
 from proreus.app.blocked_plugins import BlockedPlugins
 from proreus.app.clients import Clients
 from proreus.app.loop_watchdog import StuckCycle
@@ -88,15 +89,29 @@ def make_server(
         from proreus.server.dry_run_pages import add_dry_run_pages
 
         add_dry_run_pages(server, DryRunService(assembly), lambda: state.leads)
-    server.add_page(
-        "/pluginz",
-        lambda _: json_body(
-            {
-                **_plugin_health(options, scheduler, state),
-                "blockedPlugins": blocked_plugins.describe(),
-            }
-        ),
-    )
+
+    def plugin_health() -> dict[str, Any]:
+        return {
+            **_plugin_health(options, scheduler, state),
+            "blockedPlugins": blocked_plugins.describe(),
+        }
+
+    server.add_page("/pluginz", lambda _: json_body(plugin_health()))
+    if options.dashboard:
+        # Not before: its templates take 60 ms to import, and most processes serve none.
+        from proreus.dashboard import Dashboard, DashboardSources
+
+        sources = DashboardSources(
+            scheduler,
+            explainer,
+            stores.store(PODS),
+            leads=lambda: state.leads,
+            synced=lambda: state.synced,
+            last_reload=lambda: state.last_reload,
+            plugin_health=plugin_health,
+            version=f"{__version__}, as kube-scheduler {options.feature_gates.emulation_version}",
+        )
+        server.add_section(Dashboard(sources, options.dashboard_address))
     return server
 
 

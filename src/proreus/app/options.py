@@ -59,6 +59,8 @@ class RunOptions:
     ``shadow``: None without a candidate. ``record_arrivals``: the file to record in, "" for none.
     ``early_lists``: by kind, lists that have been requested already.
     ``decision_record_bytes``: 0 = record no decisions. ``dry_runs``: whether they are answered.
+    ``dashboard``: whether it is served; ``dashboard_address``: where also without authentication,
+    None for nowhere.
     """
 
     config: str = ""
@@ -101,3 +103,5 @@ class RunOptions:
     early_lists: Mapping[str, EarlyList] = field(default_factory=dict)
     decision_record_bytes: int = DEFAULT_BUDGET_BYTES
     dry_runs: bool = False
+    dashboard: bool = False
+    dashboard_address: tuple[str, int] | None = None

@@ -151,6 +151,8 @@ def run_options(values: ParsedFlags) -> RunOptions:
         blocked_plugins_file=values["blocked-plugins-file"],
         decision_record_bytes=values["decision-record-bytes"],
         dry_runs=values["enable-dry-run"],
+        dashboard=values["dashboard"] or bool(values["dashboard-insecure-local"]),
+        dashboard_address=_dashboard_address(values["dashboard-insecure-local"]),
         follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],
@@ -196,6 +198,17 @@ def _hidden_metrics_problems(values: ParsedFlags, version: KubernetesVersion) ->
 def _record_problems(values: ParsedFlags) -> Iterator[str]:
     if values["decision-record-bytes"] < 0:
         yield "--decision-record-bytes: must be zero or greater"
+
+
+def _dashboard_address(text: str) -> tuple[str, int] | None:
+    if not text:
+        return None
+    from proreus.dashboard.local_server import parse_local_address
+
+    try:
+        return parse_local_address(text)
+    except ConfigError as error:
+        raise FlagError(str(error)) from error
 
 
 def _version(values: ParsedFlags, flag: str) -> KubernetesVersion:

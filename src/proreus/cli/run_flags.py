@@ -342,6 +342,13 @@ FLAGS: tuple[Flag, ...] = (
             "see docs/dry-run.md.",
         ),
         (
+            "dashboard",
+            "bool",
+            "false",
+            "Serve a page for browsers at /dashboard/, authenticated and authorized as /metrics "
+            "is.",
+        ),
+        (
             "plugin-endpoint",
             "list",
             "[]",
@@ -368,6 +375,15 @@ FLAGS: tuple[Flag, ...] = (
             "Forget an assumed pod that the apiserver has not confirmed after this time; 0s: "
             "never.",
         ),
+    ),
+    Flag(
+        "dashboard-insecure-local",
+        "string",
+        "",
+        _OURS,
+        "Serve the dashboard over plain HTTP without authentication too, on this loopback address "
+        "and port.",
+        no_opt_default="127.0.0.1:10260",
     ),
     *SHADOW_FLAGS,
 )

@@ -10,6 +10,7 @@ from proreus.decisions import DecisionRecorder
 from proreus.explain.attempts import NAMES_SHOWN, explain_attempt
 from proreus.explain.engine import Engine
 from proreus.explain.explanation import (
+    AttemptExplanation,
     NodeExplanation,
     PodExplanation,
     QueueExplanation,
@@ -84,6 +85,15 @@ class Explainer:
         else:
             self._explain_pending(explanation, live, changes)
         return explanation
+
+    def history(
+        self, namespace: str, name: str, *, limit: int = 10
+    ) -> tuple[AttemptExplanation, ...]:
+        """Return the recorded attempts of a pod of this name, latest first."""
+        if self._records is None:
+            return ()
+        records = self._records.of(f"{namespace}/{name}")[:limit]
+        return tuple(explain_attempt(record, self._pods, names=0, nodes=0) for record in records)
 
     def _explain_pending(self, explanation: PodExplanation, live: Pod, changes: bool) -> None:
         scheduler, key = self._scheduler, explanation.pod

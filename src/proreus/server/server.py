@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from proreus import logs
 from proreus.errors import ApiError, ConfigError
@@ -29,6 +30,7 @@ from proreus.server.certificates import ServingCertificate
 from proreus.server.client_ca import ClientCAs
 from proreus.server.client_chain import ClientChains
 from proreus.server.connections import ConnectionLimits, ConnectionServer
+from proreus.server.debug_flags import flags_index, set_verbosity
 from proreus.server.delegation import ApiAccess
 from proreus.server.health import PING, HealthCheck, HealthEndpoint, HealthMetrics
 from proreus.server.listener import listen
@@ -42,6 +44,7 @@ from proreus.server.responses import (
     status_body,
     unauthorized,
 )
+from proreus.server.section import Section
 from proreus.server.zpages import ZPages
 
 log = logs.logger(__name__)
@@ -118,6 +121,7 @@ class Server:
             HealthEndpoint("readyz", sources.readyz, self._slis),
         ]
         self._pages = self._mux()
+        self._sections: list[Section] = []
         self._certificate: ServingCertificate | None = None
         self._connections: ConnectionServer | None = None
         self._background_tasks: list[asyncio.Task[None]] = []
@@ -134,8 +138,14 @@ class Server:
         """Serve another path (exact match), with authorization."""
         self._pages[path] = page
 
+    def add_section(self, section: Section) -> None:
+        """Serve all paths below one, which are authorized together."""
+        self._sections.append(section)
+
     async def start(self, listener: socket.socket | None = None) -> None:
         """Listen, on the caller's socket if given; raises ``ConfigError`` if that fails."""
+        for section in self._sections:
+            await section.start()
         if self._options.secure_port == 0 and listener is None:
             return
         certificate = ServingCertificate(self._options, self._sources.component)
@@ -162,6 +172,8 @@ class Server:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        for section in self._sections:
+            await section.stop()
         connections, self._connections = self._connections, None
         if connections is not None:
             await connections.close(_GRACE_SECONDS)
@@ -211,30 +223,50 @@ class Server:
         return response
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        verb = request.method.lower()
-        transport = request.transport
-        connection = None if transport is None else transport.get_extra_info("ssl_object")
-        try:
-            user = await self._authenticator.authenticate(
-                request.headers, self._chains.of(connection)
-            )
-        except NotAuthenticated as error:
-            log.error("Unable to authenticate the request", err=error)
-            return unauthorized()
-        try:
-            decision = await self._authorizer.authorize(user, verb, request.path)
-        except ApiError as error:
-            log.error("Unable to authorize the request", err=error, path=request.path)
-            text = f'Internal Server Error: "{request.path}": {error}\n'
-            return plain(text, status=500)
-        if not decision.allowed:
-            return forbidden(user.name, verb, request.path, decision.reason)
+        for section in self._sections:
+            if request.path.startswith(section.path):
+                return await self._respond_in(section, request)
+        refusal = await self._refusal(request, request.headers, request.path)
+        if refusal is not None:
+            return refusal
         # Only now: a caller without authorization must not learn which paths exist.
         page = self._pages.get(request.path)
         if page is None:
             return not_found()
         response = page(request)
         return await response if isinstance(response, Awaitable) else response
+
+    async def _respond_in(self, section: Section, request: web.BaseRequest) -> web.StreamResponse:
+        response = await section.open_page(request)
+        if response is not None:
+            return response
+        headers = CIMultiDict(request.headers)
+        headers.update(section.credentials(request))
+        refusal = await self._refusal(request, CIMultiDictProxy(headers), section.path)
+        if refusal is not None:
+            return section.refuse(request, refusal)
+        return await section.respond(request)
+
+    async def _refusal(
+        self, request: web.BaseRequest, headers: CIMultiDictProxy[str], path: str
+    ) -> web.Response | None:
+        """Return the response to a caller who is not authorized for a path, else None."""
+        verb = request.method.lower()
+        transport = request.transport
+        connection = None if transport is None else transport.get_extra_info("ssl_object")
+        try:
+            user = await self._authenticator.authenticate(headers, self._chains.of(connection))
+        except NotAuthenticated as error:
+            log.error("Unable to authenticate the request", err=error)
+            return unauthorized()
+        try:
+            decision = await self._authorizer.authorize(user, verb, path)
+        except ApiError as error:
+            log.error("Unable to authorize the request", err=error, path=path)
+            return plain(f'Internal Server Error: "{path}": {error}\n', status=500)
+        if not decision.allowed:
+            return forbidden(user.name, verb, path, decision.reason)
+        return None
 
     def _mux(self) -> dict[str, Page]:
         sources = self._sources
@@ -259,8 +291,8 @@ class Server:
         pages["/flagz"] = lambda request: zpages.flagz(request.headers.get("Accept", ""))
         pages["/statusz"] = lambda request: zpages.statusz(request.headers.get("Accept", ""))
         if sources.profiling:
-            pages["/debug/flags/v"] = _set_verbosity
-            pages["/debug/flags"] = pages["/debug/flags/"] = _flags_index
+            pages["/debug/flags/v"] = set_verbosity
+            pages["/debug/flags"] = pages["/debug/flags/"] = flags_index
         return pages
 
     def _metrics_page(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -317,21 +349,3 @@ def _health_root(endpoint: HealthEndpoint) -> Page:
 
 def _health_check(endpoint: HealthEndpoint, name: str) -> Page:
     return lambda _: endpoint.single(name) or not_found()
-
-
-async def _set_verbosity(request: web.BaseRequest) -> web.Response:
-    if request.method != "PUT":
-        return plain("unsupported http method\n", status=406)
-    text = (await request.text()).strip()
-    try:
-        logs.set_verbosity(int(text))
-    except ValueError:
-        return plain(
-            f'failed to set klog.logging.verbosity {text}: "{text}" is not a whole number\n',
-            status=400,
-        )
-    return plain(f"successfully set klog.logging.verbosity to {text}")
-
-
-def _flags_index(_: web.BaseRequest) -> web.Response:
-    return plain("flags that can be changed by PUT:\n/debug/flags/v\n")

@@ -1,0 +1,43 @@
+"""What the pages show, given by ``app``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from proreus.clock import Clock, RealClock
+from proreus.explain import Explainer
+from proreus.metrics import SchedulerMetrics
+from proreus.objects.pod import Pod
+from proreus.scheduler.scheduler import Scheduler
+
+
+@dataclass(frozen=True)
+class DashboardSources:
+    """One scheduler and what is around it; the callables are called for each request.
+
+    pods: all pods by ``namespace/name``.
+    leads: returns whether this instance decides anything.
+    synced: returns whether all informers have their first list.
+    last_reload: returns the result of the latest reload, None if there was none.
+    plugin_health: returns the body of /pluginz.
+    version: of proreus and of the kube-scheduler that it emulates, for people.
+    title: which process this is, in the head of each page.
+    """
+
+    scheduler: Scheduler
+    explainer: Explainer
+    pods: Mapping[str, Pod]
+    leads: Callable[[], bool]
+    synced: Callable[[], bool]
+    last_reload: Callable[[], Mapping[str, Any] | None] = lambda: None
+    plugin_health: Callable[[], Mapping[str, Any]] = dict
+    version: str = ""
+    title: str = "proreus"
+    clock: Clock = field(default_factory=RealClock)
+
+    @property
+    def metrics(self) -> SchedulerMetrics:
+        """The metrics of the scheduler."""
+        return self.scheduler.metrics
