@@ -21,8 +21,8 @@ $(INSTALLED): pyproject.toml requirements/development.txt
 
 venv: $(INSTALLED) ## the virtual environment, with proreus in it
 
-demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster
-	$(BIN)/proreus demo
+demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster, in the browser too
+	$(BIN)/proreus demo --serve
 
 test: $(INSTALLED) ## all tests that need no cluster
 	$(BIN)/pytest

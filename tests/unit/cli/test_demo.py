@@ -1,10 +1,11 @@
 import io
+import socket
 from collections import Counter
 
 import pytest
 from rich.console import Console
 
-from proreus.cli.demo import report, workload
+from proreus.cli.demo import free_dashboard_address, report, workload
 from proreus.cli.demo.progress import Progress
 from proreus.config.load import load
 from proreus.config.types import PluginRef, Plugins, PluginSet
@@ -96,3 +97,15 @@ def test_the_report_has_counts_by_zone_and_reasons(store):
     ]
     assert "Insufficient cpu" in text
     assert "1 of 1 pods for default-scheduler left untouched" in text
+
+
+def test_a_port_in_use_is_not_the_dashboards():
+    first = free_dashboard_address()
+    host, _, port = first.partition(":")
+    with socket.socket() as taken:
+        taken.bind((host, int(port)))
+        taken.listen()
+        other = free_dashboard_address()
+    assert host == "127.0.0.1"
+    assert other.startswith("127.0.0.1:")
+    assert other != first

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _LIMIT_SECONDS = 120.0
 _STOP_SECONDS = 10.0
+_DASHBOARD_PORT = 10260
 
 
 @click.command("demo")
@@ -45,7 +47,11 @@ _STOP_SECONDS = 10.0
     help="Number of zones that nodes are divided among.",
 )
 @plugin_options
-@click.option("--serve", is_flag=True, help="Keep the cluster running afterwards, for kubectl.")
+@click.option(
+    "--serve",
+    is_flag=True,
+    help="Serve the dashboard on loopback, and keep the cluster running afterwards.",
+)
 def command(
     nodes: int,
     pods: int,
@@ -103,6 +109,10 @@ async def _demo(
                 Path(folder) / "config.yaml", str(kubeconfig), plugins
             )
             progress = Progress(sandbox.store)
+            if serve:
+                address = free_dashboard_address()
+                plugin_flags = [*plugin_flags, f"--dashboard-insecure-local={address}"]
+                console.print(f"the dashboard: http://{address}/dashboard/", soft_wrap=True)
             async with _scheduler(config, plugin_flags, Path(folder) / "scheduler.log") as process:
                 # Without waiting for the scheduler: the throughput is measured from just before the
                 # first binding, so that its start does not count.
@@ -112,9 +122,21 @@ async def _demo(
                 report.print_report(console, progress, sandbox.store)
                 on_report("printed")
                 if serve:
-                    console.print(f"\nkubectl --kubeconfig {kubeconfig} get pods -n demo -o wide")
+                    console.print(f"\nwhy do pods wait? http://{address}/dashboard/pods")
+                    console.print(f"kubectl --kubeconfig {kubeconfig} get pods -n demo -o wide")
                     console.print("Ctrl-C ends it.")
                     await forever()
+
+
+def free_dashboard_address() -> str:
+    """Return an address on loopback: the usual port of the dashboard, or else any free one."""
+    for port in (_DASHBOARD_PORT, 0):
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                tried.bind(("127.0.0.1", port))
+                return f"127.0.0.1:{tried.getsockname()[1]}"
+    raise ProreusError("there is no free port on 127.0.0.1")
 
 
 @contextlib.asynccontextmanager
