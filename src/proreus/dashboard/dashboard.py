@@ -45,7 +45,11 @@ class Dashboard:
         self, sources: DashboardSources, local_address: tuple[str, int] | None = None
     ) -> None:
         self._renderer = Renderer(
-            base=PATH, title=sources.title, version=sources.version, leads=sources.leads
+            base=PATH,
+            title=sources.title,
+            version=sources.version,
+            leads=sources.leads,
+            changes=sources.changes,
         )
         self._files = StaticFiles("static", "vendored")
         queue = sources.scheduler.queue

@@ -23,6 +23,7 @@ class DashboardSources:
     last_reload: returns the result of the latest reload, None if there was none.
     plugin_health: returns the body of /pluginz.
     version: of proreus and of the kube-scheduler that it emulates, for people.
+    changes: whether anything goes on, so that there are figures over time.
     title: which process this is, in the head of each page.
     """
 
@@ -34,6 +35,7 @@ class DashboardSources:
     last_reload: Callable[[], Mapping[str, Any] | None] = lambda: None
     plugin_health: Callable[[], Mapping[str, Any]] = dict
     version: str = ""
+    changes: bool = True
     title: str = "proreus"
     clock: Clock = field(default_factory=RealClock)
 

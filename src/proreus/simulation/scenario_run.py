@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -26,17 +27,29 @@ from proreus.simulation.spread import PodSpread, compare_spread
 from proreus.simulation.utilisation import Shapes, measure
 
 
-def run_scenario(scenario: Scenario, settings: Settings) -> tuple[ScenarioResult, Timings]:
+def _nobody(_: SimulatedCluster) -> None:
+    """Do nothing with a cluster."""
+
+
+def run_scenario(
+    scenario: Scenario,
+    settings: Settings,
+    watch: Callable[[SimulatedCluster], None] = _nobody,
+) -> tuple[ScenarioResult, Timings]:
     """Run a scenario from its start to its end; raises ``ConfigError`` for the configuration.
 
-    Needs a thread without a running event loop: the clock of the one that it makes is virtual.
+    ``watch`` is given the cluster before anything happens in it. Needs a thread without a running
+    event loop: the clock of the one that it makes is virtual.
     """
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(_run(scenario, settings))
+        return runner.run(_run(scenario, settings, watch))
 
 
-async def _run(scenario: Scenario, settings: Settings) -> tuple[ScenarioResult, Timings]:
+async def _run(
+    scenario: Scenario, settings: Settings, watch: Callable[[SimulatedCluster], None]
+) -> tuple[ScenarioResult, Timings]:
     cluster = SimulatedCluster(settings)
+    watch(cluster)
     started = perf_counter()
     await cluster.load(scenario.before)
     load_seconds = perf_counter() - started

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+from proreus.clock import Clock
 from proreus.config.types import SchedulerConfiguration
 from proreus.feature_gates import FeatureGates
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions
@@ -88,6 +89,7 @@ class SimulatedCluster:
         assert isinstance(loop, VirtualTimeLoop)
         loop.use_clock(self._cluster.clock)
         self.api = self._cluster.api
+        self.clock: Clock = self._cluster.clock
         self.scheduler = self._cluster.scheduler
         self.table = self.scheduler.cache.table
         self.pods: Mapping[str, Pod] = self.api.store(PODS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 import ssl
@@ -113,3 +114,64 @@ async def test_the_demo_serves_it_until_it_is_ended(session):
         process.send_signal(signal.SIGINT)
         await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode == 0
+
+
+async def test_a_simulation_shows_its_result(tmp_path, session, live):
+    cluster = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": "n"},
+                "status": {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "10"}},
+            },
+            *(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": name, "namespace": "default", "uid": name},
+                    "spec": {
+                        "schedulerName": "default-scheduler",
+                        "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+                    },
+                }
+                for name, cpu in (("small", "1"), ("large", "16"))
+            ),
+        ],
+    }
+    (tmp_path / "cluster.json").write_text(json.dumps(cluster))
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\necho $1 > {opened}\n")
+    browser.chmod(0o755)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "proreus", "simulate", str(tmp_path / "cluster.json")),
+        *("--open", "-o", "json"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "BROWSER": f"{browser} %s"},
+    )
+    try:
+        async with asyncio.timeout(30):
+            while not (line := (await process.stderr.readline()).decode()).startswith("the result"):
+                assert line
+        await live.until(lambda: opened.exists() and opened.read_text().endswith("/\n"))
+        [base] = re.findall(r"http://\S+/dashboard/", line)
+        assert opened.read_text().strip() == base
+        for path, expected in (
+            ("", "NodeResourcesFit"),
+            ("pod/default/small", "It is bound to n"),
+            ("pod/default/large", "Insufficient cpu"),
+            ("pod-help/default/large", "no smaller change does"),
+        ):
+            async with session.get(base + path) as answer:
+                page = await answer.text()
+                assert (answer.status, expected in page) == (200, True), path
+            assert "overview.js" not in page
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0
+    assert json.loads(out)["result"]["unplaced"][0]["pod"] == "default/large"

@@ -96,6 +96,12 @@ _PATH = click.Path(path_type=Path)
     help="With --compare, draw the result to an .svg or .png file.",
 )
 @click.option(
+    "--open",
+    "opened",
+    is_flag=True,
+    help="Show the result in the browser too, on loopback, until interrupted.",
+)
+@click.option(
     "--seed",
     type=int,
     default=0,
@@ -144,6 +150,7 @@ def command(
     compare: tuple[Path, Path] | None,
     recording: Path | None,
     picture: Path | None,
+    opened: bool,
     seed: int,
     require_all_placed: bool,
     form: str,
@@ -165,6 +172,8 @@ def command(
     gc_tuning.collect_rarely_at_start()
     changes = (added, removed, add_nodes, drained, evict_all, references)
     _check(cluster, config, compare, picture, references, recording, any(changes))
+    if opened and (compare or references or recording):
+        raise click.UsageError("--open does not go with --compare, --capacity or --replay")
     with Output(form, timings) as output:
         if recording:
             from proreus.cli.simulate.replays import run_replay
@@ -192,9 +201,18 @@ def command(
         from proreus.simulation.scenario_run import run_scenario
 
         settings = configurations.settings(config, output, "scheduling")
-        result, measured = run_scenario(scenario, settings)
+        if opened:
+            from proreus.cli.simulate.result_page import ResultPage
+
+            page = ResultPage()
+            result, measured = run_scenario(scenario, settings, page.watch)
+        else:
+            result, measured = run_scenario(scenario, settings)
         output.show_result(result, measured)
-        return NOT_ALL_PLACED if require_all_placed and result.unplaced else 0
+    if opened:
+        # Not before: a report that goes to a file or a pipe is complete by now.
+        page.serve()
+    return NOT_ALL_PLACED if require_all_placed and result.unplaced else 0
 
 
 def _check(
