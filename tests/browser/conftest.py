@@ -1,0 +1,95 @@
+"""A real Chromium, and the demo with its dashboard.
+
+Debian's package or what PROREUS_CHROMIUM names; where there is none, or no playwright, these tests
+are skipped and say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def chromium() -> str | None:
+    """Return the path of a Chromium, None if there is none."""
+    named = os.environ.get("PROREUS_CHROMIUM")
+    return named or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@pytest.fixture
+async def demo() -> AsyncIterator[str]:
+    """Run the demo, with a thousand pods of which ten wait; return where its dashboard is."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "proreus", "demo", "--serve", "--nodes=60"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    seen = ""
+    try:
+        async with asyncio.timeout(90):
+            while "why do pods wait?" not in seen:
+                line = (await process.stdout.readline()).decode()
+                assert line, seen
+                seen += line
+        [base] = re.findall(r"the dashboard: (http://127\.0\.0\.1:\d+/dashboard/)", seen)
+        yield base
+    finally:
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.communicate(), 30)
+
+
+class Watched:
+    """A page, and what went wrong on it: errors, violations of the policy, foreign requests."""
+
+    def __init__(self, page: Any, base: str) -> None:
+        self.page = page
+        self.base = base
+        self.problems: list[str] = []
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("request", self._request)
+
+    async def open(self, path: str) -> None:
+        await self.page.goto(self.base + path, wait_until="load")
+
+    def _console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(f"{message.type}: {message.text}")
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith(self.base):
+            self.problems.append(f"request to {request.url}")
+
+
+@pytest.fixture
+async def watched(demo: str) -> AsyncIterator[Watched]:
+    """Return a page of the demo's dashboard in a browser; at the end nothing has gone wrong."""
+    path = chromium()
+    if path is None:
+        pytest.skip(
+            "NOT TESTED IN A BROWSER: there is no Chromium (apt install chromium, or name one by "
+            "PROREUS_CHROMIUM)"
+        )
+    async_api = pytest.importorskip(
+        "playwright.async_api", reason="NOT TESTED IN A BROWSER: playwright is not installed"
+    )
+    async with async_api.async_playwright() as playwright:
+        # Its sandbox needs rights that containers and root do not have.
+        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        context = await browser.new_context(viewport={"width": 1280, "height": 900})
+        context.set_default_timeout(20_000)
+        made = Watched(await context.new_page(), demo)
+        yield made
+        await browser.close()
+    assert made.problems == []
