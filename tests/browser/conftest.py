@@ -27,7 +27,22 @@ def chromium() -> str | None:
 
 
 @pytest.fixture
-async def demo() -> AsyncIterator[str]:
+def executable() -> str:
+    """Return the browser to test in; skips the test aloud without one."""
+    path = chromium()
+    if path is None:
+        pytest.skip(
+            "NOT TESTED IN A BROWSER: there is no Chromium (apt install chromium, or name one by "
+            "PROREUS_CHROMIUM)"
+        )
+    pytest.importorskip(
+        "playwright.async_api", reason="NOT TESTED IN A BROWSER: playwright is not installed"
+    )
+    return path
+
+
+@pytest.fixture
+async def demo(executable: str) -> AsyncIterator[str]:
     """Run the demo, with a thousand pods of which ten wait; return where its dashboard is."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "proreus", "demo", "--serve", "--nodes=60"),
@@ -73,20 +88,15 @@ class Watched:
 
 
 @pytest.fixture
-async def watched(demo: str) -> AsyncIterator[Watched]:
+async def watched(executable: str, demo: str) -> AsyncIterator[Watched]:
     """Return a page of the demo's dashboard in a browser; at the end nothing has gone wrong."""
-    path = chromium()
-    if path is None:
-        pytest.skip(
-            "NOT TESTED IN A BROWSER: there is no Chromium (apt install chromium, or name one by "
-            "PROREUS_CHROMIUM)"
-        )
-    async_api = pytest.importorskip(
-        "playwright.async_api", reason="NOT TESTED IN A BROWSER: playwright is not installed"
-    )
+    from playwright import async_api
+
     async with async_api.async_playwright() as playwright:
         # Its sandbox needs rights that containers and root do not have.
-        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(
+            executable_path=executable, args=["--no-sandbox"]
+        )
         context = await browser.new_context(viewport={"width": 1280, "height": 900})
         context.set_default_timeout(20_000)
         made = Watched(await context.new_page(), demo)
