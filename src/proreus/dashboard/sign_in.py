@@ -7,6 +7,7 @@ pages alone (SameSite), and scripts cannot read it.
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import parse_qs
 
 from aiohttp import web
@@ -14,6 +15,7 @@ from aiohttp import web
 from proreus.server.options import FORWARDED_AUTHORIZATION
 
 COOKIE = "__Secure-proreus-token"
+_READ_SECONDS = 10.0
 _MAX_TOKEN = 3_500
 """Browsers refuse cookies of more than 4 KiB. Tokens of service accounts have about 1 KiB."""
 
@@ -35,8 +37,13 @@ def cookie_credentials(request: web.BaseRequest) -> dict[str, str]:
 
 async def sent_token(request: web.BaseRequest) -> str:
     """Return the token of the sign-in form; raises ``BadToken``."""
-    # aiohttp limits a body to 1 MiB; a form of ours is much smaller.
-    fields = parse_qs((await request.read()).decode("ascii", "replace"), max_num_fields=5)
+    # Whoever reaches the port can send one. aiohttp limits a body to 1 MiB.
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            body = await request.read()
+        fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=5)
+    except (TimeoutError, ValueError, web.HTTPRequestEntityTooLarge):
+        raise BadToken("It did not arrive, or is no form of this page.") from None
     token = fields.get("token", [""])[0].strip().removeprefix("Bearer ").strip()
     if not token:
         raise BadToken("There is no token in it.")

@@ -33,6 +33,9 @@ async def test_a_standby_a_refused_reload_and_a_disabled_plugin_are_seen(world, 
     ]
     assert await browser.get("/dashboard/state") == 200
     assert "stands by" in browser.text
+    await browser.get("/dashboard/pods")
+    assert "This instance does not lead" in browser.text
+    await browser.get("/dashboard/state")
     assert "no &lt;such&gt; field" in browser.html
     assert re.search(r"Mine p disabled 5", browser.text)
 

@@ -1,9 +1,12 @@
 """The token that a browser keeps."""
 
+import asyncio
+
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+from proreus.dashboard import sign_in
 from proreus.dashboard.sign_in import (
     COOKIE,
     BadToken,
@@ -45,6 +48,19 @@ async def test_the_token_of_a_form(body, token):
 async def test_what_cannot_be_a_token(body):
     with pytest.raises(BadToken):
         await sent_token(Form(body))
+
+
+async def test_a_form_that_does_not_end_or_is_too_long(monkeypatch):
+    monkeypatch.setattr(sign_in, "_READ_SECONDS", 0.01)
+
+    class Endless:
+        async def read(self):
+            await asyncio.sleep(60)
+
+    with pytest.raises(BadToken, match="did not arrive"):
+        await sent_token(Endless())
+    with pytest.raises(BadToken, match="no form of this page"):
+        await sent_token(Form(b"a=1&" * 100))
 
 
 def test_scripts_and_other_sites_do_not_get_the_cookie():
