@@ -21,6 +21,7 @@ from proreus import loading
 from proreus.cli.run import command
 from proreus.cli.run_flags import FLAGS
 from proreus.config import load
+from proreus.dry_run.openapi import DOCUMENT_PATH, PATH
 from proreus.loading import PluginSources
 from proreus.metrics.scheduler_metrics import SchedulerMetrics
 from proreus.objects.kinds import BY_KIND
@@ -128,7 +129,7 @@ def test_the_role_allows_to_watch_every_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["second-scheduler", "monitoring", "explain", "plugins-from-configmap"]
+    "folder", ["second-scheduler", "monitoring", "explain", "dry-run", "plugins-from-configmap"]
 )
 def test_kustomizations_name_every_file_there(folder: str) -> None:
     kustomization = one(DEPLOY / folder / "kustomization.yaml", "Kustomization")
@@ -139,6 +140,14 @@ def test_kustomizations_name_every_file_there(folder: str) -> None:
     bases = {each for each in kustomization["resources"] if each.startswith("../")}
     assert all((DEPLOY / folder / each / "kustomization.yaml").exists() for each in bases)
     assert {*kustomization["resources"], *generated} - bases == there
+
+
+def test_the_role_for_dry_runs_allows_what_is_served() -> None:
+    rules = one(DEPLOY / "dry-run" / "rbac.yaml", "ClusterRole")["rules"]
+    allowed = {
+        (url, verb) for rule in rules for url in rule["nonResourceURLs"] for verb in rule["verbs"]
+    }
+    assert allowed == {(PATH, "post"), (DOCUMENT_PATH, "get")}
 
 
 # --- the second scheduler -----------------------------------------------------------------------

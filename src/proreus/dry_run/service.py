@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import perf_counter
 
 from proreus import logs
 from proreus.dry_run.api import DryRunSpec, DryRunStatus
 from proreus.dry_run.environment import DryRunEnvironment
+from proreus.dry_run.objects import InvalidDryRun
+from proreus.dry_run.replica import ClusterChanged
 from proreus.dry_run.run import DryRunAttempts, check_spec
 from proreus.dry_run.slices import Slices
 from proreus.errors import ProreusError
@@ -28,6 +31,15 @@ IDLE_SECONDS = 60.0
 
 class Busy(ProreusError):
     """Too many dry runs wait already."""
+
+
+_RESULTS: dict[type[BaseException], str] = {
+    InvalidDryRun: "invalid",
+    ClusterChanged: "conflict",
+    TimeoutError: "timeout",
+    asyncio.CancelledError: "canceled",
+}
+"""The label of ``proreus_dry_runs_total`` for a dry run that raises this; others are errors."""
 
 
 class DryRunService:
@@ -48,6 +60,7 @@ class DryRunService:
         self._environment: DryRunEnvironment | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._undoing: set[asyncio.Task[None]] = set()
+        self._metrics = assembly.scheduler.metrics
         self.under_way = 0
         """Dry runs that run or wait."""
 
@@ -55,12 +68,17 @@ class DryRunService:
     def admit(self) -> Iterator[None]:
         """Count a dry run as under way, from before its request is read; raises ``Busy``."""
         if self.under_way > self._max_waiting:
+            self._metrics.dry_runs_total.labels("refused").inc()
             raise Busy(f"{self.under_way} dry runs are under way")
-        self.under_way += 1
+        self._count(1)
         try:
             yield
         finally:
-            self.under_way -= 1
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self.under_way += change
+        self._metrics.dry_runs_under_way.set(self.under_way)
 
     async def answer(self, spec: DryRunSpec) -> DryRunStatus:
         """Answer a dry run that was admitted.
@@ -68,10 +86,22 @@ class DryRunService:
         Raises ``TimeoutError`` after its own time limit, ``InvalidDryRun``, ``ClusterChanged``, and
         ``ConfigError`` if the plugins cannot be made a second time.
         """
-        check_spec(spec)
-        async with asyncio.timeout(spec.timeout_seconds):
-            await self._turn.acquire()
-            return await self._run(spec)
+        started, result = perf_counter(), "error"
+        try:
+            check_spec(spec)
+            async with asyncio.timeout(spec.timeout_seconds):
+                await self._turn.acquire()
+                status = await self._run(spec)
+            result = "answered"
+            return status
+        except BaseException as error:
+            result = next(
+                (name for kind, name in _RESULTS.items() if isinstance(error, kind)), result
+            )
+            raise
+        finally:
+            self._metrics.dry_runs_total.labels(result).inc()
+            self._metrics.dry_run_duration_seconds.observe(perf_counter() - started)
 
     async def _run(self, spec: DryRunSpec) -> DryRunStatus:
         """Answer it; the turn, which the caller has, ends when everything is undone."""

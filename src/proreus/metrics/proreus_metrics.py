@@ -21,6 +21,7 @@ class ProreusMetrics(ProcessMetrics):
         self._describe_kubelet_rejections()
         self._describe_overcommits()
         self._describe_shadow()
+        self._describe_dry_runs()
         self._describe_request_window()
 
     def _describe_request_window(self) -> None:
@@ -186,4 +187,22 @@ class ProreusMetrics(ProcessMetrics):
             "proreus_shadow_running",
             "ALPHA",
             "Whether a candidate configuration decides in parallel with the one in force (1).",
+        ).labels()
+
+    def _describe_dry_runs(self) -> None:
+        self.dry_runs_total = self.counter(
+            "proreus_dry_runs_total",
+            "ALPHA",
+            "Dry runs, by result (answered, invalid, refused: too many were under way, conflict: "
+            "the nodes changed, timeout, canceled, error).",
+            "result",
+        )
+        self.dry_run_duration_seconds = self.histogram(
+            "proreus_dry_run_duration_seconds",
+            "ALPHA",
+            "Seconds that a dry run took, waiting for its turn included.",
+            exponential(0.001, 2, 15),
+        ).labels()
+        self.dry_runs_under_way = self.gauge(
+            "proreus_dry_runs_under_way", "ALPHA", "Dry runs that run or wait for their turn."
         ).labels()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
+Page = Callable[[web.BaseRequest], web.StreamResponse | Awaitable[web.StreamResponse]]
+"""Answers the requests for one path."""
+
+CACHE_CONTROL = {"Cache-Control": "no-cache, private"}
 _NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
 
 

@@ -22,7 +22,6 @@ from proreus import logs
 from proreus.errors import ApiError, ConfigError
 from proreus.kubernetes_version import DEFAULT_VERSION
 from proreus.metrics import SchedulerMetrics
-from proreus.metrics.exposition import expose
 from proreus.objects.pod import Pod
 from proreus.server.authentication import Authenticator, NotAuthenticated
 from proreus.server.authorization import Authorizer
@@ -34,9 +33,11 @@ from proreus.server.debug_flags import flags_index, set_verbosity
 from proreus.server.delegation import ApiAccess
 from proreus.server.health import PING, HealthCheck, HealthEndpoint, HealthMetrics
 from proreus.server.listener import listen
+from proreus.server.metrics_pages import metrics_pages
 from proreus.server.options import ServingOptions
-from proreus.server.pod_resources import write_pod_resources
 from proreus.server.responses import (
+    CACHE_CONTROL,
+    Page,
     forbidden,
     json_body,
     not_found,
@@ -48,8 +49,6 @@ from proreus.server.section import Section
 from proreus.server.zpages import ZPages
 
 log = logs.logger(__name__)
-
-Page = Callable[[web.BaseRequest], web.StreamResponse | Awaitable[web.StreamResponse]]
 
 _FILES_SECONDS = 5.0
 _CLIENT_CA_SECONDS = 60.0
@@ -209,7 +208,7 @@ class Server:
                 "This request caused apiserver to panic. Look in the logs for details.",
             )
         if not response.prepared:
-            response.headers.update(_CACHE_CONTROL)
+            response.headers.update(CACHE_CONTROL)
         if detail := log.v(4):
             detail.info(
                 "HTTP",
@@ -226,6 +225,8 @@ class Server:
         for section in self._sections:
             if request.path.startswith(section.path):
                 return await self._respond_in(section, request)
+            if f"{request.path}/" == section.path:
+                return web.Response(status=301, headers={"Location": section.path})
         refusal = await self._refusal(request, request.headers, request.path)
         if refusal is not None:
             return refusal
@@ -271,9 +272,7 @@ class Server:
     def _mux(self) -> dict[str, Page]:
         sources = self._sources
         pages: dict[str, Page] = {
-            "/metrics": self._metrics_page,
-            "/metrics/slis": self._slis_page,
-            "/metrics/resources": self._resources_page,
+            **metrics_pages(sources.metrics, self._slis, sources.leader_pods),
             "/configz": lambda _: json_body(_configz(sources)),
         }
         for endpoint in self._health:
@@ -294,46 +293,6 @@ class Server:
             pages["/debug/flags/v"] = set_verbosity
             pages["/debug/flags"] = pages["/debug/flags/"] = flags_index
         return pages
-
-    def _metrics_page(self, request: web.BaseRequest) -> web.StreamResponse:
-        metrics = self._sources.metrics
-        if request.method == "DELETE":
-            metrics.reset()
-            return plain("metrics reset\n")
-        return _scraped(request, *metrics.expose(request.headers.get("Accept", "")))
-
-    def _slis_page(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.method == "DELETE":
-            self._slis.reset()
-            return plain("metrics reset\n")
-        return _scraped(request, *expose(self._slis, request.headers.get("Accept", "")))
-
-    async def _resources_page(self, request: web.BaseRequest) -> web.StreamResponse:
-        content_type = expose(_NOTHING, request.headers.get("Accept", ""))[1]
-        response = web.StreamResponse(headers={**_CACHE_CONTROL, "Content-Type": content_type})
-        if "gzip" in request.headers.get("Accept-Encoding", ""):
-            response.enable_compression(web.ContentCoding.gzip)
-        await response.prepare(request)
-        pods = self._sources.leader_pods()
-        openmetrics = content_type.startswith("application/openmetrics-text")
-        async for part in write_pod_resources(
-            () if pods is None else pods, openmetrics=openmetrics
-        ):
-            await response.write(part)
-            await asyncio.sleep(0)
-        await response.write_eof()
-        return response
-
-
-_CACHE_CONTROL = {"Cache-Control": "no-cache, private"}
-_NOTHING = HealthMetrics()
-
-
-def _scraped(request: web.BaseRequest, body: bytes, content_type: str) -> web.Response:
-    response = web.Response(body=body, headers={"Content-Type": content_type})
-    if "gzip" in request.headers.get("Accept-Encoding", ""):
-        response.enable_compression(web.ContentCoding.gzip)
-    return response
 
 
 def _configz(sources: EndpointSources) -> dict[str, Any]:

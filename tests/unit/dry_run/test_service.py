@@ -43,6 +43,9 @@ def test_more_than_the_limit_are_refused(make_world: Any) -> None:
     assert all(one.all_fit for one in answers if not isinstance(one, Busy))
     assert world.service.under_way == 0
     assert world.ask(pod("p")).all_fit
+    metrics = world.scheduler.metrics
+    assert dict(metrics.dry_runs_total.values()) == {("refused",): 7, ("answered",): 4}
+    assert metrics.dry_run_duration_seconds.count == 4
 
 
 def test_memory_does_not_grow_with_dry_runs(make_world: Any) -> None:

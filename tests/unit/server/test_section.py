@@ -56,6 +56,12 @@ async def test_one_right_is_for_all_pages_below(served):
     assert (await served("/metrics", headers=headers))[0] == 403
 
 
+async def test_the_path_without_its_slash_leads_there(served):
+    response = await served("/pages", headers={"Authorization": "Bearer t"}, allow_redirects=False)
+    assert response[0] == 301
+    assert (await served("/page"))[0] == 403
+
+
 async def test_those_without_the_right_are_refused_by_the_section(served):
     assert await served("/pages/a") == (403, "refused 403")
     assert await served("/pages/a", headers={"Authorization": "Bearer u"}) == (403, "refused 403")
