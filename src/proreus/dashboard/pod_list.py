@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from heapq import nsmallest
+from operator import itemgetter
 
 import msgspec
 
@@ -41,14 +42,6 @@ class PodList(msgspec.Struct):
     reasons: list[tuple[str, int]]
 
 
-def reason_of(queued: QueuedPodInfo, place: str) -> str:
-    """Return the plugins that keep a pod from its node, in one text."""
-    if place == "active":
-        return READY
-    plugins = sorted(queued.rejectors) or [queued.gating_plugin or "error"]
-    return ", ".join(plugins)
-
-
 def list_pods(
     queue: SchedulingQueue, pods: Mapping[str, Pod], clock: Clock, text: str, reason: str
 ) -> PodList:
@@ -59,17 +52,20 @@ def list_pods(
     now = clock.monotonic()
     counts: dict[str, int] = {}
     matching: list[tuple[float, str, QueuedPodInfo, str]] = []
-    for place, queued in _waiting(queue):
-        why = reason_of(queued, place)
-        counts[why] = counts.get(why, 0) + 1
-        if text in queued.key and reason in ("", why):
-            first = queued.initial_attempt_timestamp
-            since = queued.timestamp if first is None else first
-            matching.append((since, place, queued, why))
+    reasons = _Reasons()
+    # Once a pod, with up to all pods of a cluster waiting: the event loop stands still meanwhile.
+    for place, waiting in _waiting(queue):
+        for queued in waiting:
+            why = READY if place == "active" else reasons.of(queued)
+            counts[why] = counts.get(why, 0) + 1
+            if reason in ("", why) and (not text or text in queued.key):
+                first = queued.initial_attempt_timestamp
+                since = queued.timestamp if first is None else first
+                matching.append((since, place, queued, why))
     placed: list[str] = []
     if text and not reason:
         placed = [key for key, pod in pods.items() if text in key and pod.spec.node_name]
-    oldest = nsmallest(SHOWN, matching, key=lambda one: one[0])
+    oldest = nsmallest(SHOWN, matching, key=itemgetter(0))
     return PodList(
         pods=[
             _listed(queued.key, place, max(now - since, 0.0), queued.attempts, why)
@@ -91,12 +87,22 @@ def _listed(
     return ListedPod(namespace, name, place, waits, attempts, rejected_by)
 
 
-def _waiting(queue: SchedulingQueue) -> Iterator[tuple[str, QueuedPodInfo]]:
-    for place, pods in (
-        ("active", queue.active_pods()),
-        ("backoff", queue.backoff_pods()),
-        ("unschedulable", queue.unschedulable_pods()),
-        ("gated", queue.gated_pods()),
-    ):
-        for queued in pods:
-            yield place, queued
+def _waiting(queue: SchedulingQueue) -> Iterator[tuple[str, list[QueuedPodInfo]]]:
+    yield "active", queue.active_pods()
+    yield "backoff", queue.backoff_pods()
+    yield "unschedulable", queue.unschedulable_pods()
+    yield "gated", queue.gated_pods()
+
+
+class _Reasons:
+    """Which plugins keep pods from their nodes, in one text for each set of plugins."""
+
+    def __init__(self) -> None:
+        self._texts: dict[frozenset[str], str] = {}
+
+    def of(self, queued: QueuedPodInfo) -> str:
+        plugins = frozenset(queued.rejectors or (queued.gating_plugin or "error",))
+        text = self._texts.get(plugins)
+        if text is None:
+            text = self._texts[plugins] = ", ".join(sorted(plugins))
+        return text

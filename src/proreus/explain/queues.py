@@ -111,13 +111,14 @@ def explain_queue(
         "gated": queue.gated_pods(),
     }
     waiting = [(name, queued) for name, pods in lists.items() for queued in pods]
-    by_plugins: dict[tuple[str, ...], list[QueuedPodInfo]] = defaultdict(list)
+    by_plugins: dict[frozenset[str], list[QueuedPodInfo]] = defaultdict(list)
     for name, queued in waiting:
         if name != "active":
-            plugins = sorted(queued.rejectors) or [queued.gating_plugin or "error"]
-            by_plugins[tuple(plugins)].append(queued)
+            plugins = frozenset(queued.rejectors or (queued.gating_plugin or "error",))
+            by_plugins[plugins].append(queued)
     reasons = []
-    for rejected_by, pods in by_plugins.items():
+    for plugins, pods in by_plugins.items():
+        rejected_by = tuple(sorted(plugins))
         oldest = min(pods, key=_first_tried)
         since = _wall(clock, _first_tried(oldest))
         reasons.append(
