@@ -24,8 +24,11 @@ venv: $(INSTALLED) ## the virtual environment, with proreus in it
 demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster, in the browser too
 	$(BIN)/proreus demo --serve
 
+# Those of the first line share nothing, so that two processes halve their time; the others measure
+# time, or start processes of their own.
 test: $(INSTALLED) ## all tests that need no cluster
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 tests/unit tests/conformance
+	$(BIN)/pytest tests/integration tests/browser examples
 
 lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes, licences
 	$(BIN)/ruff format --check
