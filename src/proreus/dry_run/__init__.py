@@ -1,6 +1,16 @@
 """Dry runs: where pods would be placed in the cluster as it is now, or with other nodes."""
 
 from proreus.dry_run.api import DryRunReview, DryRunSpec, DryRunStatus
+from proreus.dry_run.objects import InvalidDryRun
+from proreus.dry_run.replica import ClusterChanged
 from proreus.dry_run.service import Busy, DryRunService
 
-__all__ = ["Busy", "DryRunReview", "DryRunService", "DryRunSpec", "DryRunStatus"]
+__all__ = [
+    "Busy",
+    "ClusterChanged",
+    "DryRunReview",
+    "DryRunService",
+    "DryRunSpec",
+    "DryRunStatus",
+    "InvalidDryRun",
+]

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Raw
 
+from proreus.config.types import DEFAULT_SCHEDULER_NAME
+
 GROUP = "scheduling.proreus.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -21,6 +23,9 @@ MAX_TEMPLATE_PODS = 10_000
 MAX_NODE_NAMES = 50_000
 MAX_IGNORED_NODES = 20_000
 MAX_TIMEOUT_SECONDS = 60
+MAX_BEST_NODES = 100
+MAX_SCORE_WEIGHTS = 1000
+MAX_WEIGHT = 1_000_000
 
 Reason = Literal[
     "Unschedulable", "SchedulerError", "SchedulingGated", "OtherScheduler", "AlreadyAssigned"
@@ -51,6 +56,17 @@ class NodeTemplate(_Spec, frozen=True):
     pods: tuple[Raw, ...] = ()
 
 
+class ScoreWeight(_Spec, frozen=True):
+    """A weight of a score plugin, in place of the configured one.
+
+    ``scheduler_name``: the profile. ``weight``: of its normalised scores; 0: they do not count.
+    """
+
+    plugin: str
+    weight: Annotated[int, Meta(ge=0, le=MAX_WEIGHT)]
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME
+
+
 class DryRunSpec(_Spec, frozen=True):
     """What is asked.
 
@@ -59,7 +75,9 @@ class DryRunSpec(_Spec, frozen=True):
     ``placement``: ``Sequential``: each pod sees those before it on their nodes; ``Independent``:
     each pod is asked about by itself. ``include_extenders``: also ask the configured extenders,
     which do not know the added nodes unless they are sent whole nodes. ``node_names``: how many
-    feasible nodes are named for each pod. ``timeout_seconds``: after which there is no answer.
+    feasible nodes are named for each pod. ``best_nodes``: how many nodes with the highest scores
+    are named, with these. ``score_weights``: weights to be used instead of the configured ones.
+    ``timeout_seconds``: after which there is no answer.
     """
 
     pods: Annotated[tuple[PodItem, ...], Meta(min_length=1, max_length=MAX_PODS)]
@@ -68,6 +86,8 @@ class DryRunSpec(_Spec, frozen=True):
     placement: Literal["Sequential", "Independent"] = "Sequential"
     include_extenders: bool = False
     node_names: Annotated[int, Meta(ge=0, le=1000)] = 0
+    best_nodes: Annotated[int, Meta(ge=0, le=MAX_BEST_NODES)] = 0
+    score_weights: Annotated[tuple[ScoreWeight, ...], Meta(max_length=MAX_SCORE_WEIGHTS)] = ()
     timeout_seconds: Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_SECONDS)] = 10
 
 
@@ -83,14 +103,22 @@ class RejectedNodeCount(_Status, frozen=True):
     nodes: int
 
 
+class NodeTotal(_Status, frozen=True):
+    """The total score of a node: the weighted sum of what plugins, and extenders, gave it."""
+
+    node: str
+    score: int
+
+
 class PodOutcome(_Status, frozen=True):
     """Where a pod would be placed, or why it would not.
 
     ``item``: its index in ``spec.pods``. ``node``: the node that would be chosen, ``node_template``
     the name of its template if it is not one of the cluster. ``feasible_nodes``: how many nodes can
-    take it; ``feasible_node_names``: the first of them. ``message``: the text that its
-    PodScheduled condition would get. ``rejections``: the nodes by plugin and reason, the most
-    frequent first.
+    take it; ``feasible_node_names``: the first of them. ``best_nodes``: those with the highest
+    scores, the best first; none where one node alone can take the pod, which is not scored then.
+    ``message``: the text that its PodScheduled condition would get. ``rejections``: the nodes by
+    plugin and reason, the most frequent first.
     """
 
     item: int
@@ -100,6 +128,7 @@ class PodOutcome(_Status, frozen=True):
     node_template: str = ""
     feasible_nodes: int = 0
     feasible_node_names: tuple[str, ...] = ()
+    best_nodes: tuple[NodeTotal, ...] = ()
     reason: Reason | None = None
     message: str = ""
     rejections: tuple[RejectedNodeCount, ...] = ()

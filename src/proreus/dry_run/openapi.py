@@ -17,7 +17,7 @@ _ERRORS = {
     "403": "the caller must not post to this path (nonResourceURLs)",
     "409": "the cluster changes faster than it can be copied: ask again",
     "413": "the body is larger than 1 MiB",
-    "422": "a pod or node of it is not valid, or too much is asked",
+    "422": "a pod, node or weight of it is not valid, or too much is asked",
     "429": "too many dry runs are under way: ask again after Retry-After",
     "503": "this instance does not lead, and knows nothing of assumed pods",
     "504": "spec.timeoutSeconds are over",

@@ -23,6 +23,7 @@ from proreus.dry_run.api import (
     MAX_TEMPLATE_PODS,
     DryRunSpec,
     DryRunStatus,
+    NodeTotal,
     PodOutcome,
     Reason,
     RejectedNodeCount,
@@ -30,6 +31,7 @@ from proreus.dry_run.api import (
 )
 from proreus.dry_run.environment import DryRunEnvironment
 from proreus.dry_run.objects import InvalidDryRun, decode_pod, nodes_of_template, numbered_pods
+from proreus.dry_run.score_weights import ScoreWeights
 from proreus.dry_run.slices import Slices
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
@@ -49,10 +51,17 @@ _ATTEMPT_SECONDS = 1.0
 class _FeasibleRows:
     """Notes how many nodes can take a pod (``scheduler.attempt.AttemptRecorder``)."""
 
-    def __init__(self, names: int) -> None:
+    def __init__(self, names: int, best: int) -> None:
         self._names = names
+        self._best = best
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was noted of the last pod."""
         self.count = 0
         self.rows: Rows = np.empty(0, dtype=np.intp)
+        self.best: list[tuple[int, int]] = []
+        """Rows with their total scores, the highest first."""
 
     def chosen(
         self,
@@ -66,6 +75,10 @@ class _FeasibleRows:
         self.count = found.count
         if self._names:
             self.rows = found.rows[: self._names].copy()
+        if self._best and totals is not None:
+            scores = totals.scores[found.rows]
+            first = np.argsort(-scores, kind="stable")[: self._best]
+            self.best = list(zip(found.rows[first].tolist(), scores[first].tolist(), strict=True))
 
     def failed(self, attempt: Attempt, failure: Failure, message: str) -> None:
         """Do nothing: the failure is returned."""
@@ -82,11 +95,13 @@ class DryRunAttempts:
         self._resources_options = PodResourcesOptions.of(environment.environment.feature_gates)
         self._assumed: list[tuple[Attempt, str]] = []
         self._template_of: dict[str, str] = {}
-        self._recorder = _FeasibleRows(spec.node_names)
+        self._recorder = _FeasibleRows(spec.node_names, spec.best_nodes)
+        self._weights = ScoreWeights(environment.profile_set.profiles)
 
     async def answer(self) -> DryRunStatus:
         """Return where the pods would be; raises ``InvalidDryRun``."""
         spec, environment = self._spec, self._environment
+        self._weights.change(spec.score_weights)
         await environment.replica.sync(self._slices)
         time = datetime.fromtimestamp(environment.environment.clock.now(), UTC)
         environment.begin(spec.include_extenders)
@@ -126,6 +141,7 @@ class DryRunAttempts:
         """Take everything back; the next ``sync`` copies the changed nodes anew."""
         replica, cycle = self._environment.replica, self._environment.cycle
         cycle.recorder = cycle.extenders = None
+        self._weights.restore()
         while self._assumed:
             attempt, node_name = self._assumed.pop()
             cycle.unreserve_and_forget(attempt, node_name)
@@ -165,7 +181,7 @@ class DryRunAttempts:
             text = "Scheduling is blocked due to non-empty scheduling gates"
             return rejected("SchedulingGated", text)
         attempt = self._begin(pod, profile)
-        self._recorder.count, self._recorder.rows = 0, self._recorder.rows[:0]
+        self._recorder.clear()
         cycle = self._environment.cycle
         cycle.set_interested_extenders(attempt)
         found: str | Failure | None = await cycle.schedule_pod(attempt)
@@ -184,7 +200,8 @@ class DryRunAttempts:
                 message=found.message,
                 rejections=_rejections(found),
             )
-        names = tuple(self._cache.table[row].name for row in self._recorder.rows.tolist())
+        table = self._cache.table
+        names = tuple(table[row].name for row in self._recorder.rows.tolist())
         return PodOutcome(
             item=item,
             pod=key,
@@ -193,6 +210,9 @@ class DryRunAttempts:
             node_template=self._template_of.get(node, ""),
             feasible_nodes=self._recorder.count,
             feasible_node_names=names,
+            best_nodes=tuple(
+                NodeTotal(node=table[row].name, score=score) for row, score in self._recorder.best
+            ),
         )
 
     def _begin(self, pod: Pod, profile: Profile) -> Attempt:
@@ -232,6 +252,7 @@ def check_spec(spec: DryRunSpec) -> None:
             MAX_TEMPLATE_PODS,
         ),
         ("nodeNames", "names in all", spec.node_names * pods, MAX_NODE_NAMES),
+        ("bestNodes", "names in all", spec.best_nodes * pods, MAX_NODE_NAMES),
     ):
         if number > most:
             raise InvalidDryRun(f"spec.{place}: {number} {what} are more than {most}")
