@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,23 @@ async def test_a_new_user_finds_out_why_ten_pods_wait(watched: Any) -> None:
     await page.get_by_text("no smaller change does").first.wait_for()
     assert "less cpu" in await page.locator("main").inner_text()
     await take_picture(page, "waiting")
+
+
+async def test_what_if_a_waiting_pod_asked_for_less(watched: Any) -> None:
+    page = watched.page
+    await watched.open("pod/demo/too-large-0050")
+    await page.get_by_role("link", name="What if it, or a weight, were different?").click()
+    assert "name: too-large-0050" in await page.get_by_label("Pod", exact=True).input_value()
+    await page.get_by_label("Requested cpu").fill("100m")
+    await page.get_by_label("NodeResourcesFit", exact=True).fill("5")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("heading", name="With the change").wait_for()
+    said = await page.locator("main").inner_text()
+    assert "It does not fit" in said
+    assert "Insufficient cpu" in said
+    assert re.search(r"It fits on \d\d nodes", said)
+    assert await page.get_by_label("NodeResourcesFit", exact=True).input_value() == "5"
+    await take_picture(page, "what-if")
 
 
 async def test_a_search_finds_placed_pods_and_their_scores(watched: Any) -> None:
@@ -128,7 +146,15 @@ CONTRAST = """() => {
 async def test_texts_can_be_read_in_light_and_dark(watched: Any, scheme: str) -> None:
     page = watched.page
     await page.emulate_media(color_scheme=scheme)
-    for path in ("", "nodes", "pods", "pod/demo/too-large-0050", "pod/demo/web-0000", "sign-in"):
+    for path in (
+        "",
+        "nodes",
+        "pods",
+        "what-if",
+        "pod/demo/too-large-0050",
+        "pod/demo/web-0000",
+        "sign-in",
+    ):
         await watched.open(path)
         assert await page.evaluate(CONTRAST) == []
     back = await page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -142,7 +168,7 @@ async def test_texts_can_be_read_in_light_and_dark(watched: Any, scheme: str) ->
 async def test_a_narrow_screen_does_not_scroll_sideways(watched: Any) -> None:
     page = watched.page
     await page.set_viewport_size({"width": 380, "height": 800})
-    for path in ("", "nodes", "pods", "pod/demo/web-0000", "pod/demo/too-large-0050"):
+    for path in ("", "nodes", "pods", "what-if", "pod/demo/web-0000", "pod/demo/too-large-0050"):
         await watched.open(path)
         width = await page.evaluate("document.documentElement.scrollWidth")
         assert width <= 380, path

@@ -83,12 +83,15 @@ def make_server(
         server.add_page("/shadowz", lambda _: json_body(state.shadow()))
     explainer = Explainer(scheduler, recorder, stores.store(PODS), RealClock())
     add_explain_pages(server, explainer, lambda: state.leads)
-    if options.dry_runs:
+    if options.dry_runs or options.dashboard:
         # Most processes have no use for it.
         from proreus.dry_run import DryRunService
         from proreus.server.dry_run_pages import add_dry_run_pages
 
-        add_dry_run_pages(server, DryRunService(assembly), lambda: state.leads)
+        # One for all: its limits are those of the process.
+        dry_runs = DryRunService(assembly)
+        if options.dry_runs:
+            add_dry_run_pages(server, dry_runs, lambda: state.leads)
 
     def plugin_health() -> dict[str, Any]:
         return {
@@ -109,6 +112,7 @@ def make_server(
             synced=lambda: state.synced,
             last_reload=lambda: state.last_reload,
             plugin_health=plugin_health,
+            dry_runs=lambda: dry_runs,
             version=f"{__version__}, as kube-scheduler {options.feature_gates.emulation_version}",
         )
         server.add_section(Dashboard(sources, options.dashboard_address))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable
 from time import perf_counter
 from urllib.parse import unquote
 
@@ -30,8 +30,6 @@ log = logs.logger(__name__)
 PATH = "/dashboard/"
 _LONG_SECONDS = 0.2
 
-PageFunction = Callable[[web.BaseRequest, list[str]], web.Response]
-
 
 class Dashboard:
     """The pages of one process: a ``server.Section``.
@@ -50,6 +48,7 @@ class Dashboard:
             version=sources.version,
             leads=sources.leads,
             changes=sources.changes,
+            what_if=sources.dry_runs is not None,
         )
         self._files = StaticFiles("static", "vendored")
         queue = sources.scheduler.queue
@@ -103,7 +102,7 @@ class Dashboard:
             return refusal
         why = {
             401: "The token is not valid, or not any more.",
-            403: f"Reading {PATH} is not allowed to you: {refusal.text}",
+            403: f"This is not allowed to you at {PATH}: {refusal.text}",
         }.get(refusal.status, str(refusal.text))
         if refusal.status == 403 and not cookie_credentials(request) and _anonymous(refusal):
             why = ""
@@ -111,19 +110,21 @@ class Dashboard:
 
     async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the page of a path."""
-        if request.method not in ("GET", "HEAD"):
-            return status_body(405, "MethodNotAllowed", "these pages only read")
         # The raw path: a name in it may contain an encoded slash.
         raw = request.rel_url.raw_path.removeprefix(PATH)
         page, *rest = [unquote(part) for part in raw.split("/")]
+        methods = ("GET", "HEAD", "POST") if page in self._pages.with_forms else ("GET", "HEAD")
+        if request.method not in methods:
+            return status_body(405, "MethodNotAllowed", "these pages only read")
         if page == "events":
             return await self._live.stream(request, HEADERS)
         respond = self._pages.by_name.get(page)
         if respond is None:
             return self._renderer.page("not_found.html", status=404, what=f"page {page}")
         started = perf_counter()
-        response = respond(request, rest)
+        answered = respond(request, rest)
         seconds = perf_counter() - started
+        response = await answered if isinstance(answered, Awaitable) else answered
         if seconds >= _LONG_SECONDS:
             log.info("A page took long", path=request.path, seconds=round(seconds, 3))
         if "gzip" in request.headers.get("Accept-Encoding", ""):

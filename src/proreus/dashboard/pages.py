@@ -1,11 +1,11 @@
 """The pages and parts of pages, by name: each a function of a request and the rest of its path.
 
-They are sync and read the scheduler's own state, as of one moment between two cycles.
+They read the scheduler's own state, as of one moment between two cycles; only what-if awaits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -16,15 +16,21 @@ from proreus.dashboard.pod_list import list_pods
 from proreus.dashboard.rendering import HEADERS, Renderer
 from proreus.dashboard.score_bars import score_bars
 from proreus.dashboard.sources import DashboardSources
+from proreus.dashboard.what_if import WhatIf
 
-PageFunction = Callable[[web.BaseRequest, list[str]], web.Response]
+PageFunction = Callable[[web.BaseRequest, list[str]], web.Response | Awaitable[web.Response]]
 
 _MAX_TEXT = 300
 _COLUMNS = ("cpu", "memory", "pods")
 
 
 class Pages:
-    """All pages of a scheduler. ``by_name``: the first segment of the path after /dashboard/."""
+    """All pages of a scheduler. ``by_name``: the first segment of the path after /dashboard/.
+
+    ``with_forms``: those that take a POST.
+    """
+
+    with_forms = frozenset({"what-if"})
 
     def __init__(self, sources: DashboardSources, renderer: Renderer) -> None:
         self._sources = sources
@@ -40,6 +46,7 @@ class Pages:
             "pod-table": self.pod_table,
             "pod": self.pod,
             "pod-help": self.pod_help,
+            "what-if": WhatIf(sources, renderer).respond,
         }
 
     # ---- overview ------------------------------------------------------------------------------

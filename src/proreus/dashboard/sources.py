@@ -11,6 +11,7 @@ from proreus.explain import Explainer
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.pod import Pod
 from proreus.scheduler.scheduler import Scheduler
+from proreus.server.dry_run_pages import DryRuns
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class DashboardSources:
     plugin_health: returns the body of /pluginz.
     version: of proreus and of the kube-scheduler that it emulates, for people.
     changes: whether anything goes on, so that there are figures over time.
+    dry_runs: returns what answers the what-if page, always the same; None: there is no such page.
     title: which process this is, in the head of each page.
     """
 
@@ -36,6 +38,7 @@ class DashboardSources:
     plugin_health: Callable[[], Mapping[str, Any]] = dict
     version: str = ""
     changes: bool = True
+    dry_runs: Callable[[], DryRuns] | None = None
     title: str = "proreus"
     clock: Clock = field(default_factory=RealClock)
 

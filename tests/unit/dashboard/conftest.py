@@ -11,6 +11,7 @@ import pytest
 from proreus.config.load import default_configuration
 from proreus.dashboard import Dashboard, DashboardSources
 from proreus.decisions import DecisionRecorder
+from proreus.dry_run import DryRunService
 from proreus.explain import Explainer
 from proreus.feature_gates import FeatureGates
 from proreus.objects.kinds import PODS
@@ -66,7 +67,9 @@ class World:
             plugin_health=lambda: {"plugins": self.plugins},
             version="0.1",
             clock=clock,
+            dry_runs=lambda: self.dry_runs,
         )
+        self.dry_runs = DryRunService(self.cluster.assembly)
         for number in range(3):
             self.cluster.api.add(node(f"n{number}", **{ZONE: f"z{number % 2}"}))
 
