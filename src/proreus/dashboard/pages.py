@@ -1,6 +1,7 @@
 """The pages and parts of pages, by name: each a function of a request and the rest of its path.
 
-They read the scheduler's own state, as of one moment between two cycles; only what-if awaits.
+They read the scheduler's own state. Those about all pods let other work have turns in between, so
+that tens of thousands do not hold up the event loop; the others are of one moment.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from proreus.dashboard.rendering import HEADERS, Renderer
 from proreus.dashboard.score_bars import score_bars
 from proreus.dashboard.sources import DashboardSources
 from proreus.dashboard.what_if import WhatIf
+from proreus.dry_run.slices import run_in_slices
 
 PageFunction = Callable[[web.BaseRequest, list[str]], web.Response | Awaitable[web.Response]]
 
@@ -51,18 +53,18 @@ class Pages:
 
     # ---- overview ------------------------------------------------------------------------------
 
-    def overview(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+    async def overview(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the charts, and the state next to them."""
-        return self._render("overview.html", here="overview", **self._state())
+        return self._render("overview.html", here="overview", **await self._state())
 
-    def state(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+    async def state(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the part of the overview that is fetched again every few seconds."""
-        return self._render("state.html", **self._state())
+        return self._render("state.html", **await self._state())
 
-    def _state(self) -> dict[str, Any]:
+    async def _state(self) -> dict[str, Any]:
         sources = self._sources
         return {
-            "queue": sources.explainer.queue(),
+            "queue": await run_in_slices(sources.explainer.queue_in_parts()),
             "synced": sources.synced(),
             "reload": sources.last_reload(),
             "plugins": sources.plugin_health().get("plugins", []),
@@ -130,18 +132,20 @@ class Pages:
 
     # ---- pods ----------------------------------------------------------------------------------
 
-    def pods(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
+    async def pods(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the pods that wait, by reason, with a search."""
-        return self._render("pods.html", here="pods", **self._pod_list(request))
+        return self._render("pods.html", here="pods", **await self._pod_list(request))
 
-    def pod_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
+    async def pod_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the table alone."""
-        return self._render("pod_table.html", **self._pod_list(request))
+        return self._render("pod_table.html", **await self._pod_list(request))
 
-    def _pod_list(self, request: web.BaseRequest) -> dict[str, Any]:
+    async def _pod_list(self, request: web.BaseRequest) -> dict[str, Any]:
         sources = self._sources
         text, reason = _text(request, "q"), _text(request, "reason")
-        found = list_pods(sources.scheduler.queue, sources.pods, sources.clock, text, reason)
+        found = await run_in_slices(
+            list_pods(sources.scheduler.queue, sources.pods, sources.clock, text, reason)
+        )
         return {"found": found, "text": text, "reason": reason}
 
     def pod(self, _: web.BaseRequest, rest: list[str]) -> web.Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from heapq import nsmallest
 from operator import itemgetter
 
@@ -14,6 +14,7 @@ from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
 
 SHOWN = 100
+_PODS_AT_ONCE = 500
 READY = "ready"
 """Stands for pods that nothing rejects: they wait for their turn."""
 
@@ -44,37 +45,45 @@ class PodList(msgspec.Struct):
 
 def list_pods(
     queue: SchedulingQueue, pods: Mapping[str, Pod], clock: Clock, text: str, reason: str
-) -> PodList:
+) -> Generator[None, None, PodList]:
     """Return the pods whose ``namespace/name`` contains a text and that wait for a reason.
 
-    ``reason``: "" for any. Pods with a node are searched where there is a text and no reason.
+    ``reason``: "" for any. Pods with a node are searched where there is a text and no reason. It
+    yields every few hundred pods: tens of thousands may wait, and more have a node.
     """
     now = clock.monotonic()
     counts: dict[str, int] = {}
-    matching: list[tuple[float, str, QueuedPodInfo, str]] = []
+    count = 0
     reasons = _Reasons()
-    # Once a pod, with up to all pods of a cluster waiting: the event loop stands still meanwhile.
+    oldest: list[tuple[float, str, QueuedPodInfo, str]] = []
     for place, waiting in _waiting(queue):
-        for queued in waiting:
-            why = READY if place == "active" else reasons.of(queued)
-            counts[why] = counts.get(why, 0) + 1
-            if reason in ("", why) and (not text or text in queued.key):
-                first = queued.initial_attempt_timestamp
-                since = queued.timestamp if first is None else first
-                matching.append((since, place, queued, why))
-    placed: list[str] = []
-    if text and not reason:
-        placed = [key for key, pod in pods.items() if text in key and pod.spec.node_name]
-    oldest = nsmallest(SHOWN, matching, key=itemgetter(0))
+        for start in range(0, len(waiting), _PODS_AT_ONCE):
+            matching = oldest
+            for queued in waiting[start : start + _PODS_AT_ONCE]:
+                why = READY if place == "active" else reasons.of(queued)
+                counts[why] = counts.get(why, 0) + 1
+                if reason in ("", why) and (not text or text in queued.key):
+                    first = queued.initial_attempt_timestamp
+                    since = queued.timestamp if first is None else first
+                    matching.append((since, place, queued, why))
+                    count += 1
+            oldest = nsmallest(SHOWN, matching, key=itemgetter(0))
+            yield
+    placed: list[tuple[str, str]] = []
+    keys = list(pods) if text and not reason else []
+    for start in range(0, len(keys), _PODS_AT_ONCE):
+        for key in keys[start : start + _PODS_AT_ONCE]:
+            # One may have gone since.
+            if text in key and (pod := pods.get(key)) is not None and pod.spec.node_name:
+                placed.append((key, pod.spec.node_name))
+        yield
     return PodList(
         pods=[
             _listed(queued.key, place, max(now - since, 0.0), queued.attempts, why)
             for since, place, queued, why in oldest
         ],
-        count=len(matching),
-        placed=[
-            _listed(key, pods[key].spec.node_name, None, 0, "") for key in nsmallest(SHOWN, placed)
-        ],
+        count=count,
+        placed=[_listed(key, node, None, 0, "") for key, node in nsmallest(SHOWN, placed)],
         placed_count=len(placed),
         reasons=sorted(counts.items(), key=lambda one: (-one[1], one[0])),
     )
@@ -87,11 +96,14 @@ def _listed(
     return ListedPod(namespace, name, place, waits, attempts, rejected_by)
 
 
-def _waiting(queue: SchedulingQueue) -> Iterator[tuple[str, list[QueuedPodInfo]]]:
-    yield "active", queue.active_pods()
-    yield "backoff", queue.backoff_pods()
-    yield "unschedulable", queue.unschedulable_pods()
-    yield "gated", queue.gated_pods()
+def _waiting(queue: SchedulingQueue) -> tuple[tuple[str, list[QueuedPodInfo]], ...]:
+    """Return the pods of one moment by queue: a pod may change its queue later."""
+    return (
+        ("active", queue.active_pods()),
+        ("backoff", queue.backoff_pods()),
+        ("unschedulable", queue.unschedulable_pods()),
+        ("gated", queue.gated_pods()),
+    )
 
 
 class _Reasons:

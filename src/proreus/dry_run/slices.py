@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from time import perf_counter
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SLICE_SECONDS = 0.004
 _REST_FACTOR = 3
@@ -46,3 +49,15 @@ class Slices:
     def begin(self) -> None:
         """Begin a slice: something else was awaited."""
         self._began = perf_counter()
+
+
+async def run_in_slices(parts: Generator[None, None, T]) -> T:
+    """Return what a generator returns; other work has turns where it yields."""
+    slices = Slices()
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        await slices.pause_if_due()

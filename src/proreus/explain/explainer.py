@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from proreus.clock import Clock
@@ -17,7 +17,7 @@ from proreus.explain.explanation import (
     WhatWouldHelp,
 )
 from proreus.explain.nodes import explain_node
-from proreus.explain.queues import explain_queue, explain_waiting
+from proreus.explain.queues import explain_queue, explain_queue_in_parts, explain_waiting
 from proreus.explain.what_if import help_for
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.objects.pod import Pod
@@ -155,6 +155,10 @@ class Explainer:
     def queue(self) -> QueueExplanation:
         """Explain the whole queue."""
         return explain_queue(self._scheduler.queue, self._records, self._clock)
+
+    def queue_in_parts(self) -> Generator[None, None, QueueExplanation]:
+        """Explain the whole queue, and yield every few hundred pods."""
+        return explain_queue_in_parts(self._scheduler.queue, self._records, self._clock)
 
 
 def _bound(explanation: PodExplanation) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Generator
 from heapq import nsmallest
+from typing import cast
 
 from proreus.cache.pod_group_states import PodGroupStates
 from proreus.clock import Clock
@@ -25,6 +27,7 @@ from proreus.queue.scheduling_queue import SchedulingQueue
 SHOWN = 10
 """How many pods a list names."""
 _MANY_ACTIONS = 5
+_PODS_AT_ONCE = 500
 STARVING_ATTEMPTS = 5
 STARVING_SECONDS = 300.0
 """A pod that waits for so long, after so many failed attempts, is called starving."""
@@ -103,6 +106,21 @@ def explain_queue(
     queue: SchedulingQueue, records: KeptRecords | None, clock: Clock
 ) -> QueueExplanation:
     """Return counts by queue and reason, the oldest pods, and those that starve."""
+    parts = explain_queue_in_parts(queue, records, clock)
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            return cast(QueueExplanation, end.value)
+
+
+def explain_queue_in_parts(
+    queue: SchedulingQueue, records: KeptRecords | None, clock: Clock
+) -> Generator[None, None, QueueExplanation]:
+    """Do as ``explain_queue``, and yield every few hundred pods: tens of thousands may wait.
+
+    Pods are those that wait at the beginning, counts those of the end.
+    """
     now = clock.monotonic()
     lists = {
         "active": queue.active_pods(),
@@ -110,26 +128,41 @@ def explain_queue(
         "unschedulable": queue.unschedulable_pods(),
         "gated": queue.gated_pods(),
     }
-    waiting = [(name, queued) for name, pods in lists.items() for queued in pods]
-    by_plugins: dict[frozenset[str], list[QueuedPodInfo]] = defaultdict(list)
-    for name, queued in waiting:
-        if name != "active":
-            plugins = frozenset(queued.rejectors or (queued.gating_plugin or "error",))
-            by_plugins[plugins].append(queued)
-    reasons = []
-    for plugins, pods in by_plugins.items():
-        rejected_by = tuple(sorted(plugins))
-        oldest = min(pods, key=_first_tried)
-        since = _wall(clock, _first_tried(oldest))
-        reasons.append(
-            QueueReason(plugins=rejected_by, count=len(pods), oldest=oldest.key, oldest_since=since)
+    counted: dict[frozenset[str], int] = defaultdict(int)
+    oldest_of: dict[frozenset[str], QueuedPodInfo] = {}
+    oldest: list[tuple[str, QueuedPodInfo]] = []
+    starving: list[tuple[str, QueuedPodInfo]] = []
+    for name, pods in lists.items():
+        for start in range(0, len(pods), _PODS_AT_ONCE):
+            part = pods[start : start + _PODS_AT_ONCE]
+            for queued in part if name != "active" else ():
+                plugins = frozenset(queued.rejectors or (queued.gating_plugin or "error",))
+                counted[plugins] += 1
+                first = oldest_of.setdefault(plugins, queued)
+                if _first_tried(queued) < _first_tried(first):
+                    oldest_of[plugins] = queued
+            oldest = _oldest([*oldest, *((name, one) for one in part)])
+            starving = _oldest(
+                [
+                    *starving,
+                    *(
+                        (name, one)
+                        for one in part
+                        if one.attempts >= STARVING_ATTEMPTS
+                        and not one.gated
+                        and now - _first_tried(one) >= STARVING_SECONDS
+                    ),
+                ]
+            )
+            yield
+    reasons = [
+        QueueReason(
+            plugins=tuple(sorted(plugins)),
+            count=count,
+            oldest=oldest_of[plugins].key,
+            oldest_since=_wall(clock, _first_tried(oldest_of[plugins])),
         )
-    starving = [
-        (name, queued)
-        for name, queued in waiting
-        if queued.attempts >= STARVING_ATTEMPTS
-        and not queued.gated
-        and now - _first_tried(queued) >= STARVING_SECONDS
+        for plugins, count in counted.items()
     ]
     counts = queue.pending_counts()
     in_all = sum(counts.values())
@@ -139,11 +172,15 @@ def explain_queue(
         in_flight=queue.in_flight_count,
         next=tuple(one.key for one in lists["active"][:SHOWN]),
         reasons=tuple(sorted(reasons, key=lambda one: -one.count)),
-        oldest=_listed(waiting, clock),
+        oldest=_listed(oldest, clock),
         starving=_listed(starving, clock),
         records=0 if records is None else len(records),
         record_bytes=0 if records is None else records.size_bytes,
     )
+
+
+def _oldest(pods: list[tuple[str, QueuedPodInfo]]) -> list[tuple[str, QueuedPodInfo]]:
+    return nsmallest(SHOWN, pods, key=lambda one: _first_tried(one[1]))
 
 
 def _listed(pods: list[tuple[str, QueuedPodInfo]], clock: Clock) -> tuple[WaitingPod, ...]:
@@ -155,7 +192,7 @@ def _listed(pods: list[tuple[str, QueuedPodInfo]], clock: Clock) -> tuple[Waitin
             attempts=queued.attempts,
             rejected_by=tuple(sorted(queued.rejectors)),
         )
-        for name, queued in nsmallest(SHOWN, pods, key=lambda one: _first_tried(one[1]))
+        for name, queued in pods
     )
 
 
