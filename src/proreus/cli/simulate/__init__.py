@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from proreus.cli.plugin_options import load_plugins, plugin_options
+from proreus.cli.plugin_options import plugin_options
+from proreus.cli.simulate.configurations import Configurations
 from proreus.errors import ConfigError
 
 if TYPE_CHECKING:
     from proreus.cli.simulate.output import Output
-    from proreus.kubernetes_version import KubernetesVersion
     from proreus.simulation.cluster_objects import ClusterObjects
     from proreus.simulation.scenario import Scenario
     from proreus.simulation.simulated_cluster import Settings
@@ -275,55 +275,6 @@ def _count(text: str) -> int:
     if not digits.isdecimal():
         raise ConfigError(f"--add-nodes: {text!r} is not a number of nodes such as x3")
     return int(digits)
-
-
-class Configurations:
-    """Loads configurations for one version of Kubernetes, with the plugins of the options."""
-
-    def __init__(
-        self,
-        version: KubernetesVersion | None,
-        emulated_version: str | None,
-        gates: tuple[str, ...],
-        plugin: tuple[str, ...],
-        plugin_dir: tuple[str, ...],
-        seed: int,
-    ) -> None:
-        from proreus.feature_gates import FeatureGates
-        from proreus.kubernetes_version import DEFAULT_VERSION, parse_emulated_version
-
-        version = version or DEFAULT_VERSION
-        if emulated_version:
-            text = emulated_version.removeprefix("kube=")
-            version = parse_emulated_version(text, "--emulated-version")
-        settings = [one for text in gates for one in text.split(",") if one]
-        self._gates = FeatureGates.from_list(settings, version)
-        self._loaded = load_plugins(plugin, plugin_dir)
-        self._seed = seed
-
-    def settings(self, path: Path | None, output: Output, task: str) -> Settings:
-        """Return the settings of a configuration; raises ``ConfigError`` if it is invalid."""
-        from proreus.config.load import default_configuration, load_file
-        from proreus.simulation.simulated_cluster import Settings
-
-        loaded, registry = self._loaded, self._loaded.registry
-        if path is None:
-            problems = loaded.problems_with(loaded.requested_names)
-            if problems:
-                raise ConfigError(*problems)
-            plugins = loaded.default_plugins()
-            configuration = default_configuration(registry, self._gates, plugins)
-        else:
-            with loaded.attributing_errors_to_plugins():
-                try:
-                    configuration = load_file(str(path), registry, self._gates)
-                except ConfigError as error:
-                    raise ConfigError(*(f"{path}: {one}" for one in error.problems)) from None
-            if problems := loaded.problems(configuration):
-                raise ConfigError(*problems)
-        if configuration.extenders:
-            output.note("extenders are not called: a simulation asks nobody")
-        return Settings(configuration, registry, self._gates, self._seed, output.progress(task))
 
 
 def _capacity(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proreus.cli.simulate import Configurations
+    from proreus.cli.simulate.configurations import Configurations
     from proreus.cli.simulate.output import Output
     from proreus.kubernetes_version import KubernetesVersion
 
