@@ -2,9 +2,11 @@
 
     PYTHONPATH=tests python -m bench.decision_records [--nodes N] [--pods N] [--rounds N]
 
-Processor time of a pod, from the pop to its binding. Rounds alternate; each makes a ratio, and the
-median is printed. ``different``: each pod has requests of its own, so that no results are shared.
-A small ``--budget`` shows the cost once the record is full: until then its memory is new.
+Processor time of a pod, from the pop to its binding. Within a run, blocks of pods are recorded and
+not recorded in turn, so that what else the machine does meets both; each pair of neighbours makes a
+ratio, and the median over all rounds is printed, with the quartiles. ``different``: each pod has
+requests of its own, so that no results are shared. A small ``--budget`` shows the cost once the
+record is full: until then its memory is new.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import gc
 import statistics
 from collections.abc import Iterator
 from time import process_time
-from typing import Any
 
 from bench.engine import CONFIGURATION, fill, place, put
 from bench.shapes import FAMILIES, Family, Json
@@ -39,16 +40,16 @@ def _pending(family: Family, name: str, number: int, different: bool) -> Json:
     return pod
 
 
-async def seconds(name: str, args: argparse.Namespace, recorded: bool) -> tuple[float, Any]:
-    """Return seconds a pod, and the recorder."""
+async def measure(
+    name: str, args: argparse.Namespace
+) -> tuple[list[tuple[float, float]], DecisionRecorder]:
+    """Return seconds a pod without and with the record, for each pair of blocks."""
     gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
     cluster = OfflineCluster(load(CONFIGURATION, registry, gates), registry, gates)
     different = name == DIFFERENT
     family = FAMILIES["plain" if different else name]
     fill(cluster, family, args.nodes, args.placed)
-    recorder = None
-    if recorded:
-        recorder = DecisionRecorder.of(cluster.scheduler, cluster.clock, args.budget)
+    recorder = DecisionRecorder.of(cluster.scheduler, cluster.clock, args.budget)
     await place(cluster, family, (f"warm-{number}" for number in range(WARM)))
 
     def pods() -> Iterator[Json]:
@@ -58,17 +59,29 @@ async def seconds(name: str, args: argparse.Namespace, recorded: bool) -> tuple[
 
     put(cluster, pods())
     schedule_one, queue = cluster.scheduler.schedule_one, cluster.scheduler.queue
+
+    async def block(recorded: bool) -> float:
+        cluster.scheduler.record(recorder if recorded else None)
+        began = process_time()
+        for number in range(args.block):
+            queued = queue.pop()
+            assert queued is not None
+            await schedule_one(queued)
+            if number % 16 == 0:
+                await cluster.settle()
+        await cluster.settle()
+        return (process_time() - began) / args.block
+
     gc_tuning.freeze_startup_heap()
-    began = process_time()
-    while (queued := queue.pop()) is not None:
-        await schedule_one(queued)
-        if queue.scheduling_cycle % 16 == 0:
-            await cluster.settle()
-    await cluster.settle()
-    took = (process_time() - began) / args.pods
+    pairs = []
+    for number in range(args.pods // args.block // 2):
+        took = {}
+        for recorded in (False, True) if number % 2 else (True, False):
+            took[recorded] = await block(recorded)
+        pairs.append((took[False], took[True]))
     gc.unfreeze()
     gc.collect()
-    return took, recorder
+    return pairs, recorder
 
 
 def main() -> None:
@@ -78,24 +91,26 @@ def main() -> None:
     parser.add_argument("families", nargs="*", default=families)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--placed", type=int, default=5000)
-    parser.add_argument("--pods", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--pods", type=int, default=3000)
+    parser.add_argument("--block", type=int, default=100, help="pods")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget", type=int, default=DEFAULT_BUDGET_BYTES, help="bytes")
     args = parser.parse_args()
-    print(f"{'family':<24}{'µs a pod':>10}{'ratio':>8}{'µs more':>9}{'bytes a pod':>13}")
+    print(f"{'family':<22}{'µs a pod':>10}{'ratio':>8}{'quartiles':>15}{'µs more':>9}{'bytes':>8}")
     for name in args.families:
-        ratios, without, more, size_bytes = [], [], [], 0.0
-        for number in range(args.rounds):
-            took = {}
-            for recorded in (False, True) if number % 2 else (True, False):
-                took[recorded], recorder = asyncio.run(seconds(name, args, recorded))
-                if recorder is not None:
-                    size_bytes = recorder.records.size_bytes / max(len(recorder.records), 1)
-            ratios.append(took[True] / took[False])
-            without.append(1e6 * took[False])
-            more.append(1e6 * (took[True] - took[False]))
-        figures = f"{statistics.median(without):>10.1f}{statistics.median(ratios):>8.3f}"
-        print(f"{name:<24}{figures}{statistics.median(more):>9.1f}{size_bytes:>13.0f}", flush=True)
+        pairs, size_bytes = [], 0.0
+        for _ in range(args.rounds):
+            more_pairs, recorder = asyncio.run(measure(name, args))
+            pairs += more_pairs
+            size_bytes = recorder.records.size_bytes / max(len(recorder.records), 1)
+        low, ratio, high = statistics.quantiles([on / off for off, on in pairs], n=4)
+        without = 1e6 * statistics.median(off for off, _ in pairs)
+        more = 1e6 * statistics.median(on - off for off, on in pairs)
+        print(
+            f"{name:<22}{without:>10.1f}{ratio:>8.3f}{low:>9.3f}-{high:.3f}{more:>9.1f}"
+            f"{size_bytes:>8.0f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

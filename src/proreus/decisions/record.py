@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proreus.decisions.scores import BestScores, ScoreTable
+from proreus.decisions.attempt_scores import KeptScores
+from proreus.decisions.scores import ScoreTable
 from proreus.decisions.shared_results import SharedResults
 from proreus.decisions.verdicts import VerdictColumn, VerdictCounts
 from proreus.framework.status import Status
@@ -98,7 +99,7 @@ class DecisionRecord:
         self.failure: FailureRecord | None = None
         self._shared: SharedResults | None = None
         self._verdicts: VerdictColumn | None = None
-        self._scores: BestScores | None = None
+        self._scores: KeptScores | None = None
         self.size_bytes = _BYTES
         self.shared_bytes = 0
 
@@ -125,7 +126,7 @@ class DecisionRecord:
         self.shared_bytes = size_bytes
         results.users += 1
 
-    def keep(self, verdicts: VerdictColumn | None, scores: BestScores | None = None) -> None:
+    def keep(self, verdicts: VerdictColumn | None, scores: KeptScores | None = None) -> None:
         """Keep results with the attempt alone."""
         self._verdicts, self._scores = verdicts, scores
 
@@ -134,7 +135,13 @@ class DecisionRecord:
         if self._shared is not None:
             return self._shared.as_of(self._end)
         scores = self._scores
-        return self._verdicts, None if scores is None else scores.table()
+        verdicts = self._verdicts
+        return verdicts, None if scores is None else scores.table(verdicts, len(self.names))
+
+    def leave_arena(self) -> None:
+        """Keep no block of the arena alive: the record outlives those that were made with it."""
+        if self._scores is not None:
+            self._scores = self._scores.copy()
 
     def release(self) -> int:
         """Give up the results; return how many bytes of shared ones nobody uses any more."""

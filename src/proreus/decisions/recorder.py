@@ -14,21 +14,20 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
-
 from proreus.clock import Clock
+from proreus.decisions.arena import ColumnArena
+from proreus.decisions.attempt_scores import keep_scores
 from proreus.decisions.record import DecisionRecord, FailureRecord, Victim
 from proreus.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
-from proreus.decisions.scores import EXTENDERS, BestScores, best_places, compact
 from proreus.decisions.shared_results import SharedResultsOf
 from proreus.decisions.verdicts import VerdictColumn
 from proreus.framework.node_table import NodeTable
-from proreus.framework.verdicts import IntArray, Rows, Verdicts
+from proreus.framework.verdicts import Verdicts
 from proreus.logs import logger
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.prioritize_nodes import ComputedScores
 from proreus.runtime.profile import Profile
-from proreus.runtime.select_host import AttemptTotals, NodeScores
+from proreus.runtime.select_host import NodeScores
 from proreus.scheduler.attempt import Attempt, Failure
 
 if TYPE_CHECKING:
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_MAX_INT16 = np.iinfo(np.int16).max
+_SEEN = object()
+"""The history of a class of which one attempt has been recorded."""
 
 
 class DecisionRecorder:
@@ -52,6 +52,7 @@ class DecisionRecorder:
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
     ) -> None:
         self.records = KeptRecords(waits, budget_bytes)
+        self._arena = ColumnArena(budget_bytes)
         self._now = clock.now
         self._names: Sequence[str] = ()
         self._names_generation = -1
@@ -117,21 +118,30 @@ class DecisionRecorder:
         if shared is not None and totals is shared.totals:
             history = shared.history
             if history is None:
-                history = shared.history = SharedResultsOf()
-            results, size_bytes = history.advance(shared, table)
-            if results is not None:
-                record.share(results, size_bytes)
-                self.records.add(record)
-                return
+                # A class that is seen once has no use for a copy, and of these there are most.
+                shared.history = _SEEN
+            else:
+                if history is _SEEN:
+                    history = shared.history = SharedResultsOf()
+                results, size_bytes = history.advance(shared, table)
+                if results is not None:
+                    record.share(results, size_bytes)
+                    self.records.add(record)
+                    return
         verdicts = None
         if found.verdicts.ids is not None or found.evaluated is not None:
             verdicts = VerdictColumn.of(found.verdicts, found.evaluated)
             record.size_bytes += verdicts.size_bytes
         scores = None
         if totals is not None:
-            scores = _best_scores(attempt, found, totals, computed or ComputedScores(), row)
+            extenders = attempt.extenders
+            computed = computed or ComputedScores()
+            scores = keep_scores(
+                attempt.profile, found, totals, computed, row, bool(extenders), self._arena
+            )
             record.size_bytes += scores.size_bytes
-            record.extenders = tuple(extender.url for extender in attempt.extenders)
+            if extenders:
+                record.extenders = tuple(extender.url for extender in extenders)
         record.keep(verdicts, scores)
         self.records.add(record)
 
@@ -217,53 +227,3 @@ def _failure_record(failure: Failure, message: str) -> FailureRecord:
         )
         record.pdb_violations = failure.victims.pdb_violations
     return record
-
-
-def _best_scores(
-    attempt: Attempt, found: FeasibleNodes, totals: NodeScores, computed: ComputedScores, row: int
-) -> BestScores:
-    """Return the scores of the best nodes, that of ``row`` among them."""
-    shared = found.equivalence_class
-    rows: Rows | None = None
-    if isinstance(totals, AttemptTotals):
-        rows, sums = totals.rows, totals.totals
-        # HTTP extenders may return nodes in any order.
-        in_order = not attempt.extenders
-        place = int(rows.searchsorted(row) if in_order else (rows == row).nonzero()[0][0])
-    else:
-        sums, place = totals.scores, row
-        if not found.all_nodes_feasible:
-            rows = found.rows
-            sums, place = sums[rows], int(rows.searchsorted(row))
-    # Looking for the lowest total takes as long as copying: only extenders may make one negative.
-    small = not attempt.extenders and int(sums[place]) <= _MAX_INT16
-    # All that follows reads the copy: it is a quarter of the size, and stays in the cache.
-    all_totals: IntArray = sums.astype(np.int16) if small else compact(sums)
-    places = best_places(all_totals, place)
-    best = places if rows is None else rows[places]
-    scorers = () if shared is None else shared.scorers
-    plugins = [(scorer.plugin.name, scorer.weight) for scorer in scorers]
-    cached = {scorer.plugin.name for scorer in scorers} if computed.weighted else ()
-    uncached = [name for name in computed.weighted if name not in cached]
-    weights = attempt.profile.weights
-    plugins += [(name, weights[name]) for name in uncached]
-    if attempt.extenders:
-        plugins.append((EXTENDERS, 1))
-    scores = BestScores(tuple(plugins), best, sums[places], all_totals)
-    for number, scorer in enumerate(scorers):
-        weighted = computed.weighted.get(scorer.plugin.name)
-        scores.raw[number] = _at(scorer.results.raw_scores, best)
-        scores.weighted[number] = (
-            _at(scorer.weighted_scores, best) if weighted is None else _at(weighted, places)
-        )
-    for number, name in enumerate(uncached, len(scorers)):
-        scores.raw[number] = _at(computed.raw[name], places)
-        scores.weighted[number] = _at(computed.weighted[name], places)
-    if attempt.extenders:
-        scores.raw[-1] = 0
-        scores.weighted[-1] = scores.totals - scores.weighted[:-1].sum(axis=0)
-    return scores
-
-
-def _at(scores: IntArray | int, places: Rows) -> IntArray | int:
-    return scores if isinstance(scores, int) else scores[places]

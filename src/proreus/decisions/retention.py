@@ -91,6 +91,7 @@ class KeptRecords:
                 kept = self._still_waits(record)
                 if kept:
                     self._waiting[record.key] = record
+                    record.leave_arena()
             elif self._waiting:
                 record = self._waiting.pop(next(iter(self._waiting)))
                 kept = self._still_waits(record)

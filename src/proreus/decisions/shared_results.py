@@ -184,7 +184,7 @@ class SharedResultsOf:
 
     def __init__(self) -> None:
         self.results: SharedResults | None = None
-        self._pause = 1  # a class that is seen once only has no use for a copy
+        self._pause = 0
 
     def advance(
         self, shared: EquivalenceClass, table: NodeTable

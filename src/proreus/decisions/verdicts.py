@@ -65,6 +65,11 @@ class VerdictColumn:
             return self.absent_status
         return None if self.numbers is None else self.statuses[int(self.numbers[row])]
 
+    def passed_rows(self, size: int) -> Rows:
+        """Return the rows that were filtered and passed, ascending, of a table of ``size`` rows."""
+        rows = np.arange(size) if self.evaluated is None else np.sort(self.evaluated)
+        return rows if self.numbers is None else rows[self.numbers[rows] == 0]
+
     def rejections(self, size: int) -> Iterator[tuple[Status, Rows]]:
         """Yield each status with its rows, ascending, of a table of ``size`` rows."""
         evaluated = self.evaluated

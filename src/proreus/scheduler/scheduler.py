@@ -226,8 +226,8 @@ class Scheduler:
         """Report failed attempts to an observer; others are as fast as without one."""
         self._failures.observer = observer
 
-    def record(self, recorder: AttemptRecorder) -> None:
-        """Have every attempt recorded."""
+    def record(self, recorder: AttemptRecorder | None) -> None:
+        """Have every attempt recorded from now on; None: none any more."""
         self.scheduling_cycle.recorder = self._failures.recorder = recorder
 
     def pods_in_flight(self) -> list[str]:

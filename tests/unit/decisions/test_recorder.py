@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from proreus.config.load import default_configuration
-from proreus.decisions import DecisionRecorder
+from proreus.decisions import DecisionRecorder, attempt_scores
 from proreus.decisions.scores import BEST_NODES
 from proreus.feature_gates import FeatureGates
 from proreus.objects.kinds import NODES, PODS
@@ -148,6 +148,51 @@ def test_every_attempt_is_recorded_as_it_was(seed: int) -> None:
     assert shared > 30, "attempts of pods that are alike share their results"
 
 
+def test_of_few_plugins_all_scores_are_kept_a_byte_each() -> None:
+    async def run() -> World:
+        world = World(5000)
+        await world.schedule(*(pod(f"p{number}", cpu=f"{100 + number}m") for number in range(5)))
+        check(world.recorder)
+        return world
+
+    for record in asyncio.run(run()).records:
+        _, table = record.results()
+        assert len(table.rows) == 5000
+        assert table.complete
+        # NodeResourcesFit and NodeResourcesBalancedAllocation differ by node, no other plugin does.
+        assert 10_000 < record.size_bytes < 12_000
+
+
+def test_a_record_that_is_kept_for_long_keeps_no_block_of_others_alive() -> None:
+    async def run() -> World:
+        world = World(100)
+        await world.schedule(pod("one"))
+        return world
+
+    (record,) = asyncio.run(run()).records
+    _, before = record.results()
+    columns = [scores for *_, scores in record._scores._plugins if not isinstance(scores, int)]
+    assert columns
+    assert all(column.base is not None for column in columns)
+    record.leave_arena()
+    columns = [scores for *_, scores in record._scores._plugins if not isinstance(scores, int)]
+    assert all(column.base is None for column in columns)
+    _, after = record.results()
+    assert after.totals.tolist() == before.totals.tolist()
+
+
+@pytest.fixture
+def few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the best nodes kept already of attempts with two plugins that differ by node."""
+    monkeypatch.setattr(attempt_scores, "_MAX_COLUMN_BYTES", 1)
+
+
+@pytest.mark.usefixtures("few_bytes")
+def test_every_attempt_is_recorded_as_it_was_where_only_the_best_nodes_are_kept() -> None:
+    test_every_attempt_is_recorded_as_it_was(5)
+
+
+@pytest.mark.usefixtures("few_bytes")
 def test_of_many_nodes_the_best_are_kept() -> None:
     async def run() -> World:
         world = World(100)
