@@ -7,6 +7,7 @@ the rows that changed. Nothing here decides, and nothing is composed before it i
 done by ``proreus.explain``.
 """
 
+from proreus.decisions.outcomes import ExtenderAnswer, PermitWait
 from proreus.decisions.record import DecisionRecord, FailureRecord, Victim
 from proreus.decisions.recorder import DecisionRecorder
 from proreus.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
@@ -17,8 +18,10 @@ __all__ = [
     "DEFAULT_BUDGET_BYTES",
     "DecisionRecord",
     "DecisionRecorder",
+    "ExtenderAnswer",
     "FailureRecord",
     "KeptRecords",
+    "PermitWait",
     "PluginScores",
     "ScoreTable",
     "VerdictColumn",

@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from proreus.decisions.arena import ColumnArena
-from proreus.decisions.scores import BEST_NODES, EXTENDERS, PluginScores, ScoreTable, compact
+from proreus.decisions.scores import BEST_NODES, PluginScores, ScoreTable, compact
 from proreus.decisions.verdicts import VerdictColumn
 from proreus.framework.verdicts import IntArray, Rows
+from proreus.int64 import wrap
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.prioritize_nodes import ComputedScores
 from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import AttemptTotals, NodeScores
+from proreus.scheduler.extender_answers import ExtenderAnswers
 
 _Scores = IntArray | int
 _Kept = tuple[str, int, _Scores | None, _Scores]
@@ -82,10 +84,7 @@ class KeptScores:
         for name, weight, raw, weighted in self._plugins:
             weighted = _of_rows(weighted, rows)
             totals += weighted
-            if name == EXTENDERS:
-                raw = None
-            else:
-                raw = weighted // weight if raw is None else _of_rows(raw, rows)
+            raw = weighted // weight if raw is None else _of_rows(raw, rows)
             plugins[name] = PluginScores(weight, raw, weighted)
         if self._all_totals is None:
             return ScoreTable(rows, totals, plugins, len(rows))
@@ -108,17 +107,17 @@ def keep_scores(
     totals: NodeScores,
     computed: ComputedScores,
     row: int,
-    extended: bool,
+    answers: ExtenderAnswers | None,
     arena: ColumnArena,
 ) -> KeptScores:
     """Return a copy of an attempt's scores, that of the chosen ``row`` among them.
 
-    ``extended``: HTTP extenders took part, who may return nodes in any order, and negative scores.
+    ``answers``: of HTTP extenders, whose scores may be negative; None: no extender took part.
     """
-    columns = None if extended else _whole_columns(profile, found, computed, arena)
+    columns = None if answers is not None else _whole_columns(profile, found, computed, arena)
     if columns is not None:
         return KeptScores(columns, None, None)
-    return _best_nodes(profile, found, totals, computed, row, extended)
+    return _best_nodes(profile, found, totals, computed, row, answers)
 
 
 def _scores(profile: Profile, found: FeasibleNodes, computed: ComputedScores) -> list[_Kept]:
@@ -187,19 +186,22 @@ def _best_nodes(
     totals: NodeScores,
     computed: ComputedScores,
     row: int,
-    extended: bool,
+    answers: ExtenderAnswers | None,
 ) -> KeptScores:
     rows: Rows | None = None
     if isinstance(totals, AttemptTotals):
         rows, sums = totals.rows, totals.totals
-        place = int((rows == row).nonzero()[0][0] if extended else rows.searchsorted(row))
+        # After extenders ``totals`` are ranks.
+        if answers is not None and answers.totals is not None:
+            sums = answers.totals
+        place = int(rows.searchsorted(row))
     else:
         sums, place = totals.scores, row
         if not found.all_nodes_feasible:
             rows = found.rows
             sums, place = sums[rows], int(rows.searchsorted(row))
     # Looking for the lowest total takes as long as copying: only extenders may make one negative.
-    small = not extended and int(sums[place]) <= _MAX_INT16
+    small = answers is None and int(sums[place]) <= _MAX_INT16
     # All that follows reads the copy: it is a quarter of the size, and stays in the cache.
     all_totals: IntArray = sums.astype(np.int16) if small else compact(sums)
     places = best_places(all_totals, place)
@@ -215,9 +217,11 @@ def _best_nodes(
         (name, weight, None if raw is None else of_best(raw), of_best(weighted))
         for name, weight, raw, weighted in _scores(profile, found, computed)
     ]
-    if extended:
-        others = sum(weighted for _, _, _, weighted in kept)
-        kept.append((EXTENDERS, 1, None, sums[places] - others))
+    if answers is not None:
+        names = [profile.table.infos[row].name for row in best.tolist()]
+        for url, by_name in answers.scores:
+            added = np.array([wrap(by_name.get(name, 0)) for name in names], dtype=np.int64)
+            kept.append((url, 1, None, added))
     return KeptScores(tuple(kept), best, all_totals)
 
 

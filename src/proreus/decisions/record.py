@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proreus.decisions.attempt_scores import KeptScores
+from proreus.decisions.outcomes import ExtenderAnswer, PermitWait
 from proreus.decisions.scores import ScoreTable
 from proreus.decisions.shared_results import SharedResults
 from proreus.decisions.verdicts import VerdictColumn, VerdictCounts
@@ -30,7 +31,8 @@ class FailureRecord:
     ``message``: that of the Event. ``plugins``: those that rejected the pod; ``pending_plugins``:
     those of them that wait for something. ``nominated_node``: where ``victims`` are evicted for it,
     of which ``pdb_violations`` violate a PodDisruptionBudget. ``counts``: how many nodes were
-    rejected by status, where the rows had to be given up for memory.
+    rejected by status, where the rows had to be given up for memory. ``point``: the extension point
+    that failed after a node was chosen, "" if none was.
     """
 
     status: Status
@@ -41,6 +43,7 @@ class FailureRecord:
     victims: Sequence[Victim] = ()
     pdb_violations: int = 0
     counts: VerdictCounts | None = None
+    point: str = ""
 
 
 class DecisionRecord:
@@ -50,7 +53,9 @@ class DecisionRecord:
     ``namespace/name`` of the pod. ``seconds``: how long the attempt took until then. ``names``: of
     the nodes, by row. ``node``: the one that was chosen, "" if none. ``failure``: why it ended;
     None while all goes well. ``count``: how many attempts in a row failed in just this way, the
-    first at ``first_at``. ``extenders``: the URLs of those that were interested.
+    first at ``first_at``. ``extenders``: the URLs of those that were interested, and
+    ``extender_answers`` what they returned. ``permit``: that Permit held it. ``bound_at``: when it
+    was bound; None: it is not, or not yet.
     """
 
     # Made for each pod: every attribute costs.
@@ -60,14 +65,17 @@ class DecisionRecord:
         "_shared",
         "_verdicts",
         "at",
+        "bound_at",
         "configuration",
         "count",
+        "extender_answers",
         "extenders",
         "failure",
         "first_at",
         "key",
         "names",
         "node",
+        "permit",
         "profile",
         "seconds",
         "shared_bytes",
@@ -96,6 +104,9 @@ class DecisionRecord:
         self.node = node
         self.count = 1
         self.extenders: Sequence[str] = ()
+        self.extender_answers: Sequence[ExtenderAnswer] = ()
+        self.permit: PermitWait | None = None
+        self.bound_at: float | None = None
         self.failure: FailureRecord | None = None
         self._shared: SharedResults | None = None
         self._verdicts: VerdictColumn | None = None
@@ -165,6 +176,8 @@ class DecisionRecord:
         ):
             return False
         if self.names is not other.names and self.names != other.names:
+            return False
+        if self.extender_answers != other.extender_answers:
             return False
         column, others = self._verdicts, other._verdicts
         if column is None or others is None:

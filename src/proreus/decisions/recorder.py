@@ -1,9 +1,11 @@
 """Keeps a record of every attempt to schedule a pod, within a budget of bytes.
 
     SchedulingCycle ─► chosen   a node was found: before it is assumed, so that nothing has changed
+                    ─► waits    Permit holds the pod
+    BindingCycle    ─► permitted, bound
     FailureHandler  ─► failed   no node was found, or Reserve, Permit, PreBind or Bind failed
 
-Both are called in the scheduling cycle, so they keep what exists and compose nothing, and an error
+They are called in the scheduling cycle, so they keep what exists and compose nothing, and an error
 in them leaves the attempt out of the record rather than failing it. ``retention`` decides what is
 kept.
 """
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 from proreus.clock import Clock
 from proreus.decisions.arena import ColumnArena
 from proreus.decisions.attempt_scores import keep_scores
+from proreus.decisions.outcomes import PermitWait, extender_answers
 from proreus.decisions.record import DecisionRecord, FailureRecord, Victim
 from proreus.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
 from proreus.decisions.shared_results import SharedResultsOf
@@ -28,6 +31,7 @@ from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.prioritize_nodes import ComputedScores
 from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import NodeScores
+from proreus.runtime.waiting_pods import WaitingPod
 from proreus.scheduler.attempt import Attempt, Failure
 
 if TYPE_CHECKING:
@@ -42,7 +46,7 @@ _SEEN = object()
 class DecisionRecorder:
     """Records attempts, in ``records``. ``waits(key)``: whether a pod waits to be scheduled.
 
-    ``budget_bytes``: what the records may take, roughly. Implements ``scheduler.AttemptRecorder``.
+    ``budget_bytes``: what the records may take, roughly. Implements ``scheduler.OutcomeRecorder``.
     """
 
     def __init__(
@@ -97,6 +101,24 @@ class DecisionRecorder:
         except Exception as error:
             self._leave_out(attempt, error)
 
+    def waits(self, attempt: Attempt, waiting: WaitingPod) -> None:
+        """Record that Permit holds the pod."""
+        record = attempt.record
+        if isinstance(record, DecisionRecord):
+            record.permit = PermitWait(self._now(), dict(waiting.timeouts))
+
+    def permitted(self, attempt: Attempt, seconds: float) -> None:
+        """Record that Permit holds the pod no more, allowed or rejected, after so long."""
+        record = attempt.record
+        if isinstance(record, DecisionRecord) and record.permit is not None:
+            record.permit.seconds = seconds
+
+    def bound(self, attempt: Attempt) -> None:
+        """Record that the pod is bound to the chosen node."""
+        record = attempt.record
+        if isinstance(record, DecisionRecord):
+            record.bound_at = self._now()
+
     def _leave_out(self, attempt: Attempt, error: Exception) -> None:
         attempt.record = None
         # One line for each kind: it may come back with every pod.
@@ -134,14 +156,12 @@ class DecisionRecorder:
             record.size_bytes += verdicts.size_bytes
         scores = None
         if totals is not None:
-            extenders = attempt.extenders
-            computed = computed or ComputedScores()
+            answers, computed = attempt.extender_answers, computed or ComputedScores()
             scores = keep_scores(
-                attempt.profile, found, totals, computed, row, bool(extenders), self._arena
+                attempt.profile, found, totals, computed, row, answers, self._arena
             )
             record.size_bytes += scores.size_bytes
-            if extenders:
-                record.extenders = tuple(extender.url for extender in extenders)
+        _keep_extender_answers(record, attempt)
         record.keep(verdicts, scores)
         self.records.add(record)
 
@@ -154,6 +174,7 @@ class DecisionRecorder:
         record = self._begin(attempt, attempt.profile.table)
         record.failure = _failure_record(failure, message)
         record.size_bytes += len(message)
+        _keep_extender_answers(record, attempt)
         fit = failure.fit_error
         if fit is not None and not fit.diagnosis.pre_filter_message:
             record.keep(self._failure_column(failure, attempt, record))
@@ -213,8 +234,15 @@ class DecisionRecorder:
             self._names = names
 
 
+def _keep_extender_answers(record: DecisionRecord, attempt: Attempt) -> None:
+    if attempt.extender_answers is not None:
+        record.extenders = tuple(extender.url for extender in attempt.extenders)
+        record.extender_answers = extender_answers(attempt.extender_answers)
+        record.size_bytes += sum(one.size_bytes for one in record.extender_answers)
+
+
 def _failure_record(failure: Failure, message: str) -> FailureRecord:
-    record = FailureRecord(failure.status, message)
+    record = FailureRecord(failure.status, message, point=failure.point)
     if failure.fit_error is not None:
         diagnosis = failure.fit_error.diagnosis
         record.plugins = tuple(sorted(diagnosis.unschedulable_plugins))

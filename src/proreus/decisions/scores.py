@@ -15,23 +15,21 @@ from proreus.framework.verdicts import IntArray, Rows
 
 BEST_NODES = 20
 """Of how many nodes the scores are kept where not all are."""
-EXTENDERS = "extenders"
-"""The name under which the scores of HTTP extenders are kept, as one sum."""
 
 
 @dataclass(slots=True)
 class PluginScores:
     """One plugin's scores, in the order of ``ScoreTable.rows``; an int if all are the same.
 
-    ``raw``: what Score returned, None where that is not known (HTTP extenders). ``weighted``: after
-    NormalizeScore, times the ``weight``.
+    ``raw``: what Score returned. ``weighted``: after NormalizeScore, times the ``weight``. HTTP
+    extenders are in such columns too: what each adds to the total, with weight 1.
     """
 
     weight: int
-    raw: IntArray | int | None
+    raw: IntArray | int
     weighted: IntArray | int
 
-    def at(self, place: int) -> tuple[int | None, int]:
+    def at(self, place: int) -> tuple[int, int]:
         """Return the raw and the weighted score of a node."""
         raw, weighted = self.raw, self.weighted
         return (

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from proreus.decisions import DecisionRecord, ScoreTable, VerdictColumn, Victim
+from proreus.decisions import DecisionRecord, ExtenderAnswer, ScoreTable, VerdictColumn, Victim
 from proreus.explain.explanation import (
     AttemptExplanation,
+    ExtenderRejections,
+    ExtenderReply,
     LeftOut,
     NodeChoice,
+    PermitHold,
     PluginScore,
     RejectedNodes,
     ScoredNode,
@@ -19,6 +22,7 @@ from proreus.explain.explanation import (
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
 from proreus.objects.pod import Pod
+from proreus.scheduler.extender_chain import EXTENDER
 
 NAMES_SHOWN = 10
 
@@ -42,11 +46,15 @@ def explain_attempt(
         count=record.count,
         first_at=record.first_at,
     )
+    explanation.bound_at = record.bound_at
+    explanation.permit = _permit(record)
+    explanation.extenders = tuple(_reply(answer) for answer in record.extender_answers)
     if record.node:
         explanation.placement = _placement(record, verdicts, scores, nodes)
     if (failure := record.failure) is not None:
         explanation.status = failure.status.code.label
         explanation.message = failure.message
+        explanation.failed_point = failure.point
         explanation.plugins = tuple(failure.plugins)
         explanation.pending_plugins = tuple(failure.pending_plugins)
         explanation.nominated_node = failure.nominated_node
@@ -72,11 +80,45 @@ def _rejected(
 
 def _group(status: Status, count: int, names: list[str] | tuple[()]) -> RejectedNodes:
     return RejectedNodes(
-        plugin=status.plugin,
+        # An extender is no plugin: its statuses have no name.
+        plugin=status.plugin or EXTENDER,
         code=status.code.label,
         reasons=status.reasons,
         count=count,
         names=tuple(names),
+    )
+
+
+def _permit(record: DecisionRecord) -> tuple[PermitHold, ...]:
+    permit = record.permit
+    if permit is None:
+        return ()
+    ended_at = None if permit.seconds is None else permit.since + permit.seconds
+    return tuple(
+        PermitHold(
+            plugin=plugin, since=permit.since, until=permit.since + seconds, ended_at=ended_at
+        )
+        for plugin, seconds in permit.timeouts.items()
+    )
+
+
+def _reply(answer: ExtenderAnswer) -> ExtenderReply:
+    rejected = tuple(
+        ExtenderRejections(
+            message=one.message,
+            count=one.count,
+            names=tuple(one.names),
+            unresolvable=one.unresolvable,
+        )
+        for one in answer.rejections
+    )
+    return ExtenderReply(
+        url=answer.url,
+        verb=answer.verb,
+        accepted=answer.accepted,
+        rejected=rejected,
+        scored=answer.scored,
+        error=answer.error,
     )
 
 

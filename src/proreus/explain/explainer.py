@@ -12,12 +12,14 @@ from proreus.explain.engine import Engine
 from proreus.explain.explanation import (
     AttemptExplanation,
     NodeExplanation,
+    PermitHold,
     PodExplanation,
     QueueExplanation,
     WhatWouldHelp,
 )
 from proreus.explain.nodes import explain_node
 from proreus.explain.queues import explain_queue, explain_queue_in_parts, explain_waiting
+from proreus.explain.victims import rejections_beside
 from proreus.explain.what_if import help_for
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.objects.pod import Pod
@@ -105,6 +107,9 @@ class Explainer:
             )
             if changes and not queued.gated:
                 explanation.help = self._help(queued)
+            if changes:
+                # Also of a pod that DefaultPreemption gates until its victims are evicted.
+                self._explain_victims(explanation, queued)
             explanation.summary = _waiting(explanation)
             return
         binding = self._binding(key)
@@ -115,6 +120,7 @@ class Explainer:
             explanation.binding_plugins = tuple(binding["plugins"])
             point = binding["point"] or "Bind"
             explanation.summary = f"It is assumed on {binding['node']}, in {point}."
+            self._explain_permit(explanation, live.metadata.uid)
         elif scheduler.is_under_way(live.metadata.uid) or scheduler.cache.is_assumed(
             live.metadata.uid
         ):
@@ -131,14 +137,58 @@ class Explainer:
         found: dict[str, Any] | None = next((one for one in bindings if one["pod"] == key), None)
         return found
 
-    def _help(self, queued: QueuedPodInfo) -> WhatWouldHelp | None:
+    def _explain_permit(self, explanation: PodExplanation, uid: str) -> None:
+        """Say which plugins hold a pod in Permit, since when, and until when."""
+        waiting = self._scheduler.waiting_pods.get(uid)
+        if waiting is None:
+            return
+        now = self._clock.now() - self._clock.monotonic()
+        holds = [
+            PermitHold(
+                plugin=plugin,
+                since=now + waiting.since,
+                until=now + waiting.since + seconds,
+            )
+            for plugin, seconds in waiting.timeouts.items()
+        ]
+        pending = {hold.plugin for hold in holds}
+        if (attempt := explanation.attempt) is not None:
+            # Those that have allowed it since the attempt.
+            for hold in attempt.permit:
+                if hold.plugin not in pending:
+                    hold.allowed = True
+                    holds.append(hold)
+            attempt.permit = tuple(holds)
+        explanation.permit = tuple(holds)
+
+    def _engine(self, queued: QueuedPodInfo) -> Engine | None:
         profile = self._scheduler.profiles.get(queued.pod.spec.scheduler_name)
         # Plugins of other processes answer requests: they cannot be asked without waiting.
         if profile is None or profile.fetching:
             return None
-        engine = Engine(profile, self._scheduler.scheduling_cycle.node_search)
+        return Engine(profile, self._scheduler.scheduling_cycle.node_search)
+
+    def _help(self, queued: QueuedPodInfo) -> WhatWouldHelp | None:
+        engine = self._engine(queued)
+        if engine is None:
+            return None
         with self._scheduler.cache.table.read_only_columns():
             return help_for(engine, queued.info)
+
+    def _explain_victims(self, explanation: PodExplanation, queued: QueuedPodInfo) -> None:
+        """Say for which reason each victim has to go that is still there."""
+        attempt = explanation.attempt
+        if attempt is None or not attempt.victims:
+            return
+        engine = self._engine(queued)
+        if engine is None:
+            return
+        names = [victim.pod for victim in attempt.victims if victim.state != "gone"]
+        with self._scheduler.cache.table.read_only_columns():
+            found = rejections_beside(engine, queued.info, attempt.nominated_node, names)
+        for victim in attempt.victims:
+            if victim.pod in found:
+                victim.reason += f"; beside it the preemptor would not fit: {found[victim.pod]}"
 
     def _group_states(self) -> Any:
         return self._scheduler.cache.pod_group_states

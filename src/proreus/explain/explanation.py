@@ -29,7 +29,7 @@ class RejectedNodes(_Part):
 class PluginScore(_Part):
     """One plugin's score of a node. ``weighted`` is ``normalized`` times ``weight``.
 
-    ``raw``: None where only the sum of HTTP extenders is known.
+    Of an HTTP extender, ``plugin`` is the URL, and all are what it adds to the total.
     """
 
     plugin: str
@@ -87,10 +87,52 @@ class VictimState(_Part):
     state: Literal["running", "terminating", "gone"]
 
 
+class ExtenderRejections(_Part):
+    """Nodes that an extender rejected with the same message. ``names``: some of them.
+
+    ``unresolvable``: preemption does not help there.
+    """
+
+    message: str
+    count: int
+    names: tuple[str, ...] = ()
+    unresolvable: bool = False
+
+
+class ExtenderReply(_Part):
+    """What an HTTP extender answered in an attempt. ``verb``: filter or prioritize.
+
+    ``accepted``: how many nodes it let through; ``scored``: how many it gave a score. ``error``:
+    why there was no answer.
+    """
+
+    url: str
+    verb: str
+    accepted: int = 0
+    rejected: tuple[ExtenderRejections, ...] = ()
+    scored: int = 0
+    error: str = ""
+
+
+class PermitHold(_Part):
+    """That a Permit plugin held a pod, from ``since`` on and until ``until`` at most.
+
+    ``ended_at``: when it was allowed or rejected; None: it waits. ``allowed``: by this plugin,
+    while others still hold the pod.
+    """
+
+    plugin: str
+    since: float
+    until: float
+    ended_at: float | None = None
+    allowed: bool = False
+
+
 class AttemptExplanation(_Part):
     """What one attempt found. ``count``: so many attempts in a row failed in just this way.
 
-    ``configuration``: which configuration of the process decided, counted from 1.
+    ``configuration``: which configuration of the process decided, counted from 1. ``failed_point``:
+    the extension point that failed after a node was chosen. ``bound_at``: when it was bound.
     """
 
     at: float
@@ -109,6 +151,10 @@ class AttemptExplanation(_Part):
     pdb_violations: int = 0
     count: int = 1
     first_at: float = 0.0
+    failed_point: str = ""
+    bound_at: float | None = None
+    permit: tuple[PermitHold, ...] = ()
+    extenders: tuple[ExtenderReply, ...] = ()
 
 
 class WakingEvent(_Part):
@@ -195,7 +241,7 @@ class WhatWouldHelp(_Part):
 
 
 class PodExplanation(_Part):
-    """Everything about one pod. ``summary``: in one sentence."""
+    """Everything about one pod. ``summary``: in one sentence. ``permit``: who holds it now."""
 
     pod: str
     state: PodState
@@ -205,6 +251,7 @@ class PodExplanation(_Part):
     node: str = ""
     binding_point: str = ""
     binding_plugins: tuple[str, ...] = ()
+    permit: tuple[PermitHold, ...] = ()
     waiting: Waiting | None = None
     attempt: AttemptExplanation | None = None
     help: WhatWouldHelp | None = None

@@ -10,7 +10,7 @@ called ``allow``; after 10 s it is rejected on Quota's behalf; ``reject`` by eit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from proreus.clock import Clock
 from proreus.config.durations import format_duration
@@ -32,6 +32,11 @@ class WaitingPod:
     def pending_plugins(self) -> list[str]:
         """Return the names of the plugins that have not allowed it yet."""
         return list(self._timeouts)
+
+    @property
+    def timeouts(self) -> Mapping[str, float]:
+        """How long each plugin that has not allowed it yet lets it wait, from ``since`` on."""
+        return self._timeouts
 
     def allow(self, plugin: str) -> None:
         """Allow the pod on behalf of a plugin; it goes on once no plugin is pending."""

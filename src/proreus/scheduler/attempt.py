@@ -22,6 +22,7 @@ from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import NodeScores
 from proreus.runtime.waiting_pods import WaitingPod
 from proreus.scheduler.extender import HTTPExtender
+from proreus.scheduler.extender_answers import ExtenderAnswers
 
 log = logger(__name__)
 
@@ -64,6 +65,8 @@ class Attempt:
     shadow: Comparison | None = None
     record: object = None
     """What the ``AttemptRecorder`` keeps of it."""
+    extender_answers: ExtenderAnswers | None = None
+    """What HTTP extenders returned; None: there are none, or nothing is recorded."""
 
 
 @dataclass(slots=True)
@@ -87,7 +90,8 @@ class Failure:
 
     ``fit_error``: which plugins rejected the pod; None: an error, and the pod is retried after a
     back-off. ``nominating``: None leaves the nomination as it is. ``cause``: the exception, if any.
-    ``victims``: the pods that PostFilter evicts for it.
+    ``victims``: the pods that PostFilter evicts for it. ``point``: the extension point that failed
+    after a node was chosen, Reserve, Permit, PreBind or Bind.
     """
 
     status: Status
@@ -95,6 +99,7 @@ class Failure:
     nominating: NominatingInfo | None = CLEAR_NOMINATION
     cause: ProreusError | None = None
     victims: Victims | None = None
+    point: str = ""
 
     @property
     def message(self) -> str:
@@ -102,18 +107,18 @@ class Failure:
         return self.fit_error.message if self.fit_error is not None else self.status.message
 
 
-def error_failure(text: str, cause: ProreusError | None = None) -> Failure:
+def error_failure(text: str, cause: ProreusError | None = None, point: str = "") -> Failure:
     """Return the failure of an attempt that ended in an error."""
-    return Failure(Status(Code.ERROR, (text,)), cause=cause)
+    return Failure(Status(Code.ERROR, (text,)), cause=cause, point=point)
 
 
-def rejected_on_node(status: Status) -> Failure:
+def rejected_on_node(status: Status, point: str = "") -> Failure:
     """Return the failure of a pod that Reserve, Permit or PreBind rejected on its chosen node."""
     verdicts = Verdicts(1)
     verdicts.reject_row(0, status)
     diagnosis = Diagnosis(verdicts)
     diagnosis.add_plugin_status(status)
-    return Failure(status, FitError(1, diagnosis))
+    return Failure(status, FitError(1, diagnosis), point=point)
 
 
 class Comparison(Protocol):
@@ -160,6 +165,22 @@ class AttemptRecorder(Protocol):
 
     def failed(self, attempt: Attempt, failure: Failure, message: str) -> None:
         """Record how an attempt ended without a bound pod; it is not requeued yet."""
+        ...
+
+
+class OutcomeRecorder(AttemptRecorder, Protocol):
+    """Records also what becomes of a pod after its node was chosen."""
+
+    def waits(self, attempt: Attempt, waiting: WaitingPod) -> None:
+        """Record that Permit holds the pod."""
+        ...
+
+    def permitted(self, attempt: Attempt, seconds: float) -> None:
+        """Record that Permit holds the pod no more, allowed or rejected, after so long."""
+        ...
+
+    def bound(self, attempt: Attempt) -> None:
+        """Record that the pod is bound to the chosen node."""
         ...
 
 

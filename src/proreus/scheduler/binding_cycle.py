@@ -33,7 +33,13 @@ from proreus.runtime.binding_points import (
 )
 from proreus.runtime.scheduling_points import run_unreserve
 from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.attempt import Failure, ScheduleResult, error_failure, rejected_on_node
+from proreus.scheduler.attempt import (
+    Failure,
+    OutcomeRecorder,
+    ScheduleResult,
+    error_failure,
+    rejected_on_node,
+)
 from proreus.scheduler.cluster_events import as_assigned
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender_chain import ExtenderChain
@@ -55,6 +61,7 @@ class BindingCycle:
         environment: Environment,
     ) -> None:
         self.extenders: ExtenderChain | None = None
+        self.recorder: OutcomeRecorder | None = None
         self._cache = cache
         self._queue = queue
         self._waiting_pods = waiting_pods
@@ -79,6 +86,8 @@ class BindingCycle:
             if failure is None:
                 self._succeed(schedule_result)
             else:
+                waited = schedule_result.waiting is not None
+                failure.point = schedule_result.point or ("Permit" if waited else "PreBind")
                 self._fail(schedule_result, failure)
         finally:
             self._running.dec()
@@ -197,6 +206,8 @@ class BindingCycle:
         seconds = self._clock.monotonic() - waiting.since
         label = code_of(status).label
         self._metrics.permit_wait_duration_seconds.labels(label).observe(seconds)
+        if self.recorder is not None:
+            self.recorder.permitted(schedule_result.attempt, seconds)
         if status is None:
             return None
         if status.rejected:
@@ -249,6 +260,8 @@ class BindingCycle:
     def _succeed(self, schedule_result: ScheduleResult) -> None:
         attempt, pod = schedule_result.attempt, schedule_result.attempt.pod
         self._cache.finish_binding(pod.uid)
+        if self.recorder is not None:
+            self.recorder.bound(attempt)
         note = f"Successfully assigned {pod.key} to {schedule_result.node_name}"
         self._events.event(pod.pod, "Normal", "Scheduled", "Binding", note, attempt.profile.name)
         if log.v(2):

@@ -36,6 +36,7 @@ from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.select_host import AttemptTotals
 from proreus.scheduler import score_log
 from proreus.scheduler.extender import HTTPExtender
+from proreus.scheduler.extender_answers import ExtenderAnswers, FilterAnswer
 
 log = logger(__name__)
 
@@ -82,11 +83,16 @@ class ExtenderChain:
     # ---- filter --------------------------------------------------------------------------------
 
     async def filter(
-        self, interested: Sequence[HTTPExtender], pod: Pod, found: FeasibleNodes
+        self,
+        interested: Sequence[HTTPExtender],
+        pod: Pod,
+        found: FeasibleNodes,
+        answers: ExtenderAnswers | None = None,
     ) -> FeasibleNodes:
         """Let extenders narrow down feasible nodes; raises ``ExtenderError``.
 
-        The result is a copy: the verdicts of ``found`` may be shared with other pods.
+        The result is a copy: the verdicts of ``found`` may be shared with other pods. ``answers``
+        is filled with what each extender answered.
         """
         filters = [extender for extender in interested if extender.filter_verb]
         if not filters or not found.count:
@@ -101,6 +107,8 @@ class ExtenderChain:
             try:
                 filtered = await extender.filter(pod, self._nodes(left.values()))
             except ExtenderError as error:
+                if answers is not None:
+                    answers.filters.append(FilterAnswer(extender.url, error=str(error)))
                 if not extender.ignorable:
                     raise
                 log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
@@ -111,6 +119,10 @@ class ExtenderChain:
             for name, message in filtered.unresolvable.items():
                 statuses[name] = Status.unresolvable(message)
             left = {name: rows[name] for name in filtered.names}
+            if answers is not None:
+                answers.filters.append(
+                    FilterAnswer(extender.url, len(left), filtered.failed, filtered.unresolvable)
+                )
             without_pods = without_pods or filtered.as_objects
         # An extender may name nodes that do not exist, or reject some that a later one lists.
         by_row = {
@@ -123,12 +135,17 @@ class ExtenderChain:
     # ---- prioritize ----------------------------------------------------------------------------
 
     async def prioritize(
-        self, interested: Sequence[HTTPExtender], pod: Pod, rows: Rows, node_scores: IntArray
+        self,
+        interested: Sequence[HTTPExtender],
+        pod: Pod,
+        rows: Rows,
+        node_scores: IntArray,
+        answers: ExtenderAnswers | None = None,
     ) -> AttemptTotals:
         """Return the order of feasible nodes with the extenders' scores added; errors are ignored.
 
         Nodes with equal totals are ordered at random, those that no extender scored last. Only the
-        order of the returned totals has a meaning.
+        order of the returned totals has a meaning. ``answers`` is filled with the scores.
         """
         # Copied before the first await: shared totals change with the next row.
         totals = node_scores[rows]
@@ -137,12 +154,16 @@ class ExtenderChain:
         scored = np.full(len(rows), len(prioritizers) < len(interested))
         if prioritizers:
             places = {self._table[row].name: index for index, row in enumerate(rows.tolist())}
-            for _, scores in await self.scores(prioritizers, pod, rows):
+            for url, scores in await self.scores(prioritizers, pod, rows, answers):
+                if answers is not None:
+                    answers.scores.append((url, scores))
                 for name, score in scores.items():
                     index = places.get(name)
                     if index is not None:
                         totals[index] = wrap(int(totals[index]) + score)
                         scored[index] = True
+        if answers is not None:
+            answers.totals = totals
         if score_log.log.threshold >= score_log.LEVEL:
             names = [self._table[row].name for row in rows.tolist()]
             score_log.log_final_scores(key_of(pod), names, totals.tolist())
@@ -150,17 +171,27 @@ class ExtenderChain:
         return AttemptTotals(len(node_scores), rows, _in_order(totals, chance))
 
     async def scores(
-        self, interested: Sequence[HTTPExtender], pod: Pod, rows: Rows
+        self,
+        interested: Sequence[HTTPExtender],
+        pod: Pod,
+        rows: Rows,
+        answers: ExtenderAnswers | None = None,
     ) -> list[tuple[str, Mapping[str, int]]]:
         """Return what each extender with this verb adds to the scores: its URL, and by node."""
         prioritizers = [extender for extender in interested if extender.prioritize_verb]
         nodes = self._nodes(rows.tolist())
         # Together, as in kube-scheduler: their scores are added, so the order does not matter.
-        found = await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in prioritizers))
+        errors = None if answers is None else answers.errors
+        requests = (self._prioritize(extender, pod, nodes, errors) for extender in prioritizers)
+        found = await asyncio.gather(*requests)
         return [(extender.url, s) for extender, s in zip(prioritizers, found, strict=True)]
 
     async def _prioritize(
-        self, extender: HTTPExtender, pod: Pod, nodes: Sequence[Node]
+        self,
+        extender: HTTPExtender,
+        pod: Pod,
+        nodes: Sequence[Node],
+        errors: dict[str, str] | None,
     ) -> Mapping[str, int]:
         self._in_progress.inc()
         try:
@@ -168,6 +199,8 @@ class ExtenderChain:
         except ExtenderError as error:
             message = "Failed to run extender's priority function. No score given by this extender"
             log.v(5).info(message, err=error, extender=extender.url)
+            if errors is not None:
+                errors[extender.url] = str(error)
             return {}
         finally:
             self._in_progress.dec()

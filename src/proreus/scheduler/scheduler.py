@@ -36,9 +36,9 @@ from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.attempt import (
     Attempt,
     AttemptObserver,
-    AttemptRecorder,
     Failure,
     FailureObserver,
+    OutcomeRecorder,
     ScheduleResult,
 )
 from proreus.scheduler.avoided_nodes import AvoidedNodes
@@ -226,9 +226,10 @@ class Scheduler:
         """Report failed attempts to an observer; others are as fast as without one."""
         self._failures.observer = observer
 
-    def record(self, recorder: AttemptRecorder | None) -> None:
+    def record(self, recorder: OutcomeRecorder | None) -> None:
         """Have every attempt recorded from now on; None: none any more."""
         self.scheduling_cycle.recorder = self._failures.recorder = recorder
+        self.scheduling_cycle.outcome_recorder = self._binding_cycle.recorder = recorder
 
     def pods_in_flight(self) -> list[str]:
         """Return the keys of pods that were popped and whose attempt or binding has not ended."""

@@ -61,12 +61,14 @@ from proreus.scheduler.attempt import (
     AttemptObserver,
     AttemptRecorder,
     Failure,
+    OutcomeRecorder,
     ScheduleResult,
     Trace,
     error_failure,
     rejected_on_node,
 )
 from proreus.scheduler.environment import Environment
+from proreus.scheduler.extender_answers import ExtenderAnswers
 from proreus.scheduler.extender_chain import ExtenderChain
 from proreus.scheduler.no_feasible_node import diagnose, fail_with_post_filter
 
@@ -120,11 +122,14 @@ class SchedulingCycle:
         self._metrics = environment.metrics
         self.observer: AttemptObserver | None = None
         self.recorder: AttemptRecorder | None = None
+        self.outcome_recorder: OutcomeRecorder | None = None
 
     def set_interested_extenders(self, attempt: Attempt) -> None:
         """Set the extenders that are interested in the pod."""
         if self.extenders is not None:
             attempt.extenders = self.extenders.interested_in(attempt.pod.pod)
+            if attempt.extenders and self.recorder is not None:
+                attempt.extender_answers = ExtenderAnswers()
 
     async def run(self, attempt: Attempt) -> ScheduleResult | Failure:
         """Choose a node and assume the pod there, or return why there is none."""
@@ -276,14 +281,18 @@ class SchedulingCycle:
     async def _filter_by_extenders(self, attempt: Attempt, found: FeasibleNodes) -> FeasibleNodes:
         if self.extenders is None or not attempt.extenders:
             return found
-        return await self.extenders.filter(attempt.extenders, attempt.pod.pod, found)
+        return await self.extenders.filter(
+            attempt.extenders, attempt.pod.pod, found, attempt.extender_answers
+        )
 
     async def _prioritize_by_extenders(
         self, attempt: Attempt, found: FeasibleNodes, totals: NodeScores
     ) -> NodeScores:
         assert self.extenders is not None
         interested, pod = attempt.extenders, attempt.pod.pod
-        return await self.extenders.prioritize(interested, pod, found.rows, totals.scores)
+        return await self.extenders.prioritize(
+            interested, pod, found.rows, totals.scores, attempt.extender_answers
+        )
 
     def search(
         self,
@@ -330,6 +339,8 @@ class SchedulingCycle:
         waiting = None
         if permit.timeouts:
             waiting = self._waiting_pods.add(attempt.pod, permit.timeouts)
+            if self.outcome_recorder is not None:
+                self.outcome_recorder.waits(attempt, waiting)
         return ScheduleResult(attempt, node_name, waiting)
 
     async def assume_reserve_and_permit(
@@ -345,10 +356,10 @@ class SchedulingCycle:
             permit = await self._permit(attempt, node_name)
         except PluginError as error:
             self.unreserve_and_forget(attempt, node_name)
-            return error_failure(str(error), error)
+            return error_failure(str(error), error, "Permit")
         if permit.status is not None:
             self.unreserve_and_forget(attempt, node_name)
-            return rejected_on_node(permit.status)
+            return rejected_on_node(permit.status, "Permit")
         return permit
 
     async def _permit_resize(self, attempt: Attempt, node_name: str, failure: Failure) -> Failure:
@@ -379,10 +390,10 @@ class SchedulingCycle:
                     self._cache.update_assumed(as_assumed)
         except PluginError as error:
             self.unreserve_and_forget(attempt, node_name)
-            return error_failure(str(error), error)
+            return error_failure(str(error), error, "Reserve")
         if rejected is not None:
             self.unreserve_and_forget(attempt, node_name)
-            return rejected_on_node(rejected)
+            return rejected_on_node(rejected, "Reserve")
         return None
 
     async def _reserve(self, attempt: Attempt, node_name: str) -> Status | None:

@@ -49,6 +49,10 @@ async def test_a_placed_and_a_waiting_pod(cluster, sandbox, live):
     assert (code, err) == (0, "")
     assert "It is bound to node-" in out
     assert "NodeResourcesFit" in out
+    assert "Bound: 20" in out
+    code, out, _ = await proreus("explain", "pod", "default/small", "-o", "json", *cluster)
+    attempt = json.loads(out)["attempt"]
+    assert attempt["at"] <= attempt["boundAt"] < attempt["at"] + 20
 
     code, out, err = await proreus("why", "large", *cluster)
     assert (code, err) == (0, "")

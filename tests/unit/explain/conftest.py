@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from proreus.config.load import default_configuration
+from proreus.config.load import default_configuration, load
 from proreus.decisions import DecisionRecorder
 from proreus.explain import Explainer
 from proreus.feature_gates import FeatureGates
 from proreus.objects.kinds import PODS
-from proreus.offline.cluster import OfflineCluster
+from proreus.offline.api import InMemoryApi
+from proreus.offline.cluster import OfflineCluster, OfflineOptions
+from proreus.offline.fake_extenders import FakeExtenders
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
@@ -21,12 +23,29 @@ from proreus.runtime.registry import Registry
 class World:
     """A cluster in which pods are scheduled one after another, and explained."""
 
-    def __init__(self, runner: asyncio.Runner, gates: FeatureGates | None = None) -> None:
-        gates, registry = gates or FeatureGates(), Registry(IN_TREE_PLUGINS)
+    def __init__(
+        self,
+        runner: asyncio.Runner,
+        gates: FeatureGates | None = None,
+        plugins: Any = (),
+        configuration: Any = None,
+        extenders: Any = None,
+    ) -> None:
+        """``extenders``: their behaviours by URL."""
+        gates, registry = gates or FeatureGates(), Registry([*IN_TREE_PLUGINS, *plugins])
         self._runner = runner
 
         async def build() -> OfflineCluster:
-            return OfflineCluster(default_configuration(registry, gates), registry, gates)
+            if configuration is None:
+                loaded = default_configuration(registry, gates)
+            else:
+                loaded = load(configuration, registry, gates)
+            api = InMemoryApi()
+            options = OfflineOptions()
+            if extenders is not None:
+                transport = FakeExtenders(extenders, api).transport
+                options = OfflineOptions(use_extenders=True, extender_transport=transport)
+            return OfflineCluster(loaded, registry, gates, options, api)
 
         self.cluster = runner.run(build())
         self.scheduler = self.cluster.scheduler
@@ -47,6 +66,10 @@ class World:
                 pass
 
         self._runner.run(run())
+
+    def settle(self) -> None:
+        """Let binding cycles go on as far as they can."""
+        self._runner.run(self.cluster.settle())
 
     def explain(self, name: str, **options: Any) -> Any:
         return self.explainer.pod("default", name, **options)

@@ -13,6 +13,7 @@ from rich.text import Text
 from proreus.explain import NodeExplanation, PodExplanation, QueueExplanation
 from proreus.explain.explanation import (
     AttemptExplanation,
+    ExtenderReply,
     LeftOut,
     NodeChoice,
     PluginScore,
@@ -44,6 +45,10 @@ def _pod(explained: PodExplanation) -> Iterator[RenderableType]:
     if explained.binding_point:
         plugins = ", ".join(explained.binding_plugins)
         yield _line("Binding", f"{explained.binding_point} {plugins}".strip())
+    for hold in explained.permit:
+        if not hold.allowed:
+            since, until = _time(hold.since), _time(hold.until)
+            yield _line("Held by", f"{hold.plugin} since {since}, until {until} at most")
     if explained.waiting is not None:
         yield from _waiting(explained.waiting)
     if (attempt := explained.attempt) is not None:
@@ -87,7 +92,10 @@ def _attempt(attempt: AttemptExplanation) -> Iterator[RenderableType]:
     text = f"{_time(attempt.at)}, {1000 * attempt.seconds:.1f} ms, profile {attempt.profile}{times}"
     yield _line("Attempt", text)
     if attempt.message:
-        yield _line(attempt.status or "Failed", attempt.message)
+        yield _line(
+            " in ".join(filter(None, (attempt.status or "Failed", attempt.failed_point))),
+            attempt.message,
+        )
     if attempt.nominated_node:
         yield _line("Nominated", attempt.nominated_node)
     if attempt.victims:
@@ -95,10 +103,38 @@ def _attempt(attempt: AttemptExplanation) -> Iterator[RenderableType]:
         for victim in attempt.victims:
             table.add_row(victim.pod, str(victim.priority), victim.reason, victim.state)
         yield table
+        if attempt.pdb_violations:
+            yield _line("PodDisruptionBudgets", f"{attempt.pdb_violations} of these violate one")
+    if attempt.bound_at is not None:
+        yield _line("Bound", _time(attempt.bound_at))
+    for hold in attempt.permit:
+        if hold.ended_at is not None:
+            held = hold.ended_at - hold.since
+            yield _line("Was held by", f"{hold.plugin}, the pod for {held:.1f} s")
+    if attempt.extenders:
+        yield _extenders(attempt.extenders)
     if attempt.placement is not None:
         yield from _placement(attempt.placement)
     if attempt.rejected:
         yield _rejected(attempt.rejected, attempt.nodes)
+
+
+def _extenders(replies: Iterable[ExtenderReply]) -> RenderableType:
+    table = _table("Extenders", "extender", "verb", "answer")
+    for reply in replies:
+        if reply.error:
+            text = f"error: {reply.error}"
+        elif reply.verb == "prioritize":
+            text = f"scored {reply.scored} nodes"
+        else:
+            text = f"accepted {reply.accepted} nodes"
+            for group in reply.rejected:
+                more = ", …" if group.count > len(group.names) else ""
+                text += (
+                    f"; rejected {group.count} ({', '.join(group.names)}{more}): {group.message}"
+                )
+        table.add_row(reply.url, reply.verb, Text(text))
+    return table
 
 
 def _placement(placement: NodeChoice) -> Iterator[RenderableType]:
