@@ -1,7 +1,8 @@
 """Explanations of recorded decisions say what kube-scheduler answered, and their advice works.
 
 Of a thousand random cases with one decision each: the explanation's rejected nodes, reasons and
-scores are the recorded ones; every change that is said to help is made, and the engine asked again.
+scores are the recorded ones; every change of the pod or of a node that is said to help is made, and
+the engine asked again.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from proreus.decisions import DecisionRecorder
 from proreus.errors import PluginError
 from proreus.explain import Explainer
 from proreus.explain.engine import Engine
+from proreus.explain.node_what_if import VerifiedNode, look_for_node_help
 from proreus.explain.what_if import Verified, look_for_help
 from proreus.feature_gates import FeatureGates
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions, QueuedPodInfo
 from proreus.kubernetes_version import parse_emulated_version
-from proreus.objects.kinds import PODS
+from proreus.objects.kinds import NODES, PODS
 from proreus.offline.api import InMemoryApi
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.evaluate import read_cases
@@ -157,14 +159,22 @@ async def _decided(case: Any) -> Explained:
     return explained
 
 
-async def _place_changed(explained: Explained, one: Verified) -> bool:
-    """Make a change for real, and return whether the scheduler finds a node for the pod now."""
+async def _place_on_changed_node(explained: Explained, one: VerifiedNode) -> bool:
+    """Change a node for real, and return whether the scheduler finds a node for the pod now."""
     api, scheduler = explained.cluster.api, explained.cluster.scheduler
-    for gone in one.without:
-        api.remove("Pod", gone.key)
-    api.remove("Pod", explained.key)
+    before = scheduler.cache.table[one.row].node
+    assert before is not None
+    api.put(NODES, one.node)
     await explained.cluster.settle()
-    api.put(PODS, one.pod.pod)
+    placed = await _schedule_again(explained)
+    api.put(NODES, before)
+    await explained.cluster.settle()
+    return placed
+
+
+async def _schedule_again(explained: Explained) -> bool:
+    """Return whether the scheduler finds a node for the pod of the case, which waits."""
+    scheduler = explained.cluster.scheduler
     scheduler.queue.activate([explained.key])
     while (queued := scheduler.queue.pop()) is not None:
         if queued.key == explained.key:
@@ -172,7 +182,18 @@ async def _place_changed(explained: Explained, one: Verified) -> bool:
             profile = scheduler.profiles[queued.pod.spec.scheduler_name]
             attempt = scheduler.begin(queued, profile)
             return isinstance(await scheduler.scheduling_cycle.schedule_pod(attempt), str)
-    raise AssertionError("the changed pod is not in the queue")
+    raise AssertionError("the pod is not in the queue")
+
+
+async def _place_changed(explained: Explained, one: Verified) -> bool:
+    """Make a change for real, and return whether the scheduler finds a node for the pod now."""
+    api = explained.cluster.api
+    for gone in one.without:
+        api.remove("Pod", gone.key)
+    api.remove("Pod", explained.key)
+    await explained.cluster.settle()
+    api.put(PODS, one.pod.pod)
+    return await _schedule_again(explained)
 
 
 def _advice(explained: Explained, runner: asyncio.Runner) -> Iterator[str]:
@@ -183,8 +204,14 @@ def _advice(explained: Explained, runner: asyncio.Runner) -> Iterator[str]:
     engine = explained.engine()
     try:
         found, new_node, _ = look_for_help(engine, info)
+        on_nodes = look_for_node_help(engine, info, 3)
     except PluginError:
         return
+    explained.cluster.scheduler.cache.table.validate()
+    for changed in on_nodes:
+        assert engine.rejection(info, changed.row) is not None
+        assert engine.rejection_on(changed.node, info, changed.row) is None
+        yield "node advice"
     for one in found:
         # The change is made, and the engine asked anew, from PreFilter on.
         if one.without:
@@ -194,7 +221,14 @@ def _advice(explained: Explained, runner: asyncio.Runner) -> Iterator[str]:
         yield "advice"
     # Where preemption evicts pods, the cluster is another one once they are gone.
     preempted = explained.case["expect"].get("preemption", ())
-    if found and not any(one.get("victims") for one in preempted):
+    if any(one.get("victims") for one in preempted):
+        found, on_nodes = [], []
+    for changed in on_nodes:
+        # A new cluster each time: the pod must wait there, as it did when the question was asked.
+        again = runner.run(_decided(explained.case))
+        assert runner.run(_place_on_changed_node(again, changed)), explained.case["id"]
+        yield "node changed"
+    if found:
         assert runner.run(_place_changed(explained, found[0])), explained.case["id"]
         yield "applied"
     if new_node is not None:
@@ -213,4 +247,6 @@ def test_explanations_are_the_recorded_answers_and_advice_helps(part: int) -> No
     assert seen["rejections"] > 80
     assert seen["scores"] > 200
     assert seen["advice"] > 50
+    assert seen["node advice"] > 40
+    assert seen["node changed"] > 20
     assert seen["applied"] > 10

@@ -71,17 +71,22 @@ def _rejected(
         counts = record.failure.counts if record.failure is not None else None
         found = [_group(status, count, ()) for status, count in (counts or {}).items()]
     else:
-        found = [
-            _group(status, len(rows), [record.names[row] for row in rows[:names].tolist()])
-            for status, rows in verdicts.rejections(size)
-        ]
+        found = []
+        for status, rows in verdicts.rejections(size):
+            # An extender is no plugin, so its statuses have no name; nor has that of nodes which
+            # PreFilter excluded.
+            extended = record.extender_answers and status is not verdicts.absent_status
+            some = [record.names[row] for row in rows[:names].tolist()]
+            found.append(_group(status, len(rows), some, EXTENDER if extended else ""))
     return tuple(sorted(found, key=lambda one: (-one.count, one.plugin, one.reasons)))
 
 
-def _group(status: Status, count: int, names: list[str] | tuple[()]) -> RejectedNodes:
+def _group(
+    status: Status, count: int, names: list[str] | tuple[()], unnamed: str = ""
+) -> RejectedNodes:
+    """Return nodes with the same status. ``unnamed``: whose it is if it names no plugin."""
     return RejectedNodes(
-        # An extender is no plugin: its statuses have no name.
-        plugin=status.plugin or EXTENDER,
+        plugin=status.plugin or unnamed,
         code=status.code.label,
         reasons=status.reasons,
         count=count,

@@ -12,11 +12,13 @@ from time import perf_counter
 
 import numpy as np
 
+from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.node_table import NodeTable
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
+from proreus.objects.node import Node
 from proreus.runtime.dry_run import PreemptionDryRun
 from proreus.runtime.find_nodes import NodeSearch
 from proreus.runtime.node_points import run_filter_plugin
@@ -35,7 +37,8 @@ class Engine:
         """``limit_seconds``: after which ``out_of_time`` says that no more is to be asked."""
         self._ends = perf_counter() + limit_seconds
         self.profile = profile
-        self.table: NodeTable = profile.table
+        assert isinstance(profile.table, ClusterTable)
+        self.table = profile.table
         self._search = search
         self.questions = 0
         """How often PreFilter has been run."""
@@ -61,6 +64,29 @@ class Engine:
                 outcome.plugins_with_names[0]
             )
         return self._search.check_node(self.profile, state, pod, row)
+
+    def rejection_on(self, node: Node, pod: PodInfo, row: int) -> Status | None:
+        """Return why a pod does not fit a node that is changed to ``node``; None if it does.
+
+        The columns have the change while the question is asked, so that plugins which look across
+        nodes see it too. Nothing is scheduled meanwhile, and shared results are not asked.
+        """
+        info = self.table[row]
+        before = info.node
+        assert before is not None
+        if node is before:
+            return self.rejection(pod, row)
+        try:
+            self._put(info, node)
+            with self.table.read_only_columns():
+                return self.rejection(pod, row)
+        finally:
+            self._put(info, before)
+
+    def _put(self, info: NodeInfo, node: Node) -> None:
+        info.set_node(node)
+        # The row is recorded as changed, both times: whoever reads that evaluates it again.
+        self.table.update_node(info)
 
     def rejection_without(
         self, pod: PodInfo, row: int, without: Sequence[PodInfo]

@@ -172,8 +172,7 @@ class Explainer:
         engine = self._engine(queued)
         if engine is None:
             return None
-        with self._scheduler.cache.table.read_only_columns():
-            return help_for(engine, queued.info)
+        return help_for(engine, queued.info)
 
     def _explain_victims(self, explanation: PodExplanation, queued: QueuedPodInfo) -> None:
         """Say for which reason each victim has to go that is still there."""

@@ -204,7 +204,7 @@ class Waiting(_Part):
 
 
 class PodChange(_Part):
-    """One change of a pod, or of what is on a node. ``field``: which one, as in its YAML.
+    """One change of a pod, of a node, or of what is on it. ``field``: which one, as in its YAML.
 
     ``minimal``: the engine was asked about the next smaller change too, which does not suffice.
     """
@@ -217,7 +217,7 @@ class PodChange(_Part):
 
 
 class HelpfulChanges(_Part):
-    """Changes that together make the pod fit a node; the engine was asked with all of them."""
+    """Changes of the pod, or of the node, with which it fits there; asked with all of them."""
 
     node: str
     changes: tuple[PodChange, ...]
@@ -229,10 +229,12 @@ class WhatWouldHelp(_Part):
     ``new_node_like``: a node like this one, with only its DaemonSet pods on it, would take the pod
     as it is; "" if none. ``fits_now``: nodes that would take it as it is, so that it only has to be
     tried again. ``error``: what a plugin raised when it was asked. ``incomplete``: there was no
-    time to ask everything.
+    time to ask everything. ``changed_nodes``: changes of nodes instead, with which they would take
+    the pod as it is.
     """
 
     nodes: tuple[HelpfulChanges, ...] = ()
+    changed_nodes: tuple[HelpfulChanges, ...] = ()
     new_node_like: str = ""
     fits_now: int = 0
     tried_nodes: int = 0

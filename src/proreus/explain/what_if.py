@@ -4,6 +4,7 @@
              ─► _help_on_node   plugin by plugin: propose, ask, until the pod fits
              ─► _needed         leave out changes that turn out not to be needed; ask again
              ─► _new_node       would a node like one of these, without its pods, take the pod?
+             ─► node_what_if    changes of the nodes instead
 
 Example: a pod of 4 CPUs; node a has 3 free and a taint, node b 1 free. Two plugins reject it on a
 and one on b, so b comes first: "3 CPUs less". On a it is "1 CPU less" and the toleration.
@@ -19,10 +20,12 @@ import numpy as np
 from proreus.errors import PluginError
 from proreus.explain.engine import Engine
 from proreus.explain.explanation import HelpfulChanges, PodChange, WhatWouldHelp
+from proreus.explain.nearest import nearest_rows
+from proreus.explain.node_what_if import VerifiedNode, look_for_node_help
 from proreus.explain.pod_changes import PROPOSALS, Proposal, lower_request
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.verdicts import IntArray, Rows, Verdicts
+from proreus.framework.verdicts import Rows
 
 NODES = 3
 """For how many nodes changes are looked for."""
@@ -46,13 +49,20 @@ class Verified:
 
 def help_for(engine: Engine, pod: PodInfo, nodes: int = NODES) -> WhatWouldHelp:
     """Return what would make a pod fit, as of now."""
+    on_nodes: list[VerifiedNode] = []
     try:
-        found, new_node, fitting = look_for_help(engine, pod, nodes)
+        with engine.table.read_only_columns():
+            found, new_node, fitting = look_for_help(engine, pod, nodes)
+        if not fitting:
+            on_nodes = look_for_node_help(engine, pod, nodes)
     except PluginError as error:
         return WhatWouldHelp(error=str(error))
     names = engine.table
     return WhatWouldHelp(
         nodes=tuple(HelpfulChanges(node=names[one.row].name, changes=one.changes) for one in found),
+        changed_nodes=tuple(
+            HelpfulChanges(node=names[one.row].name, changes=one.changes) for one in on_nodes
+        ),
         new_node_like="" if new_node is None else names[new_node].name,
         fits_now=fitting,
         tried_nodes=nodes,
@@ -76,33 +86,13 @@ def look_for_help(
         fits = [row for row in fitting.tolist()[:64] if engine.rejection(pod, row) is None]
         if fits:
             return [], None, len(fitting)
-        rows = _nearest_rows(engine, pod, found, nodes)
+        rows = nearest_rows(engine, pod, found, nodes, PROPOSALS)
     else:
         # PreFilter rejects the pod whatever the node is: any node shows what has to change.
         rows = np.arange(min(nodes, engine.table.size))
     helped = [one for row in rows.tolist() if (one := _help_on_node(engine, pod, row)) is not None]
     helped.sort(key=lambda one: len(one.changes))
     return helped, _new_node(engine, pod, rows), 0
-
-
-def _nearest_rows(
-    engine: Engine, pod: PodInfo, found: Sequence[tuple[str, Verdicts]], nodes: int
-) -> Rows:
-    """Return the rows that the fewest plugins reject, and that lack the smallest share."""
-    rejecting: IntArray = np.zeros(engine.table.size, dtype=np.int64)
-    hopeless = np.zeros(engine.table.size, dtype=np.bool_)
-    for plugin, verdicts in found:
-        rejected = ~verdicts.passed()
-        rejecting += rejected
-        if plugin not in PROPOSALS:
-            hopeless |= rejected
-    missing = np.zeros(engine.table.size)
-    for resource, requested in pod.requests.amounts.items():
-        if requested:
-            free = engine.table.allocatable[resource] - engine.table.requested[resource]
-            missing = np.maximum(missing, (requested - free) / requested)
-    order = np.lexsort((np.maximum(missing, 0), rejecting, hopeless))
-    return order[:nodes]
 
 
 # ---- one node ----------------------------------------------------------------------------------

@@ -199,12 +199,17 @@ def _help(found: WhatWouldHelp) -> Iterator[RenderableType]:
         for one in found.nodes:
             table.add_row(one.node, "; ".join(change.text for change in one.changes))
         yield table
+    if found.changed_nodes:
+        table = _table("Or changes of a node with which it would take the pod", "node", "changes")
+        for one in found.changed_nodes:
+            table.add_row(one.node, "; ".join(change.text for change in one.changes))
+        yield table
     if found.incomplete:
         yield _line("Changes", "there was no time to ask about all nodes")
     if found.new_node_like:
         text = f"a node like {found.new_node_like}, with its DaemonSet pods only, would take it"
         yield _line("New node", text if found.nodes else f"no change of the pod helps: {text}")
-    elif not found.nodes and not found.incomplete:
+    elif not (found.nodes or found.changed_nodes or found.incomplete):
         yield _line("Changes", "no change was found that makes it fit")
 
 
