@@ -54,6 +54,13 @@ if TYPE_CHECKING:
     "repeated.",
 )
 @click.option(
+    "--recording",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --redact, convert what proreus run --record-arrivals has recorded, instead of a "
+    "cluster.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -68,6 +75,7 @@ def command(
     labels: tuple[str, ...],
     annotations: tuple[str, ...],
     files: tuple[Path, ...],
+    recording: Path | None,
     output: Path,
 ) -> None:
     """Write all objects that a scheduler reads to a gzipped List.
@@ -78,6 +86,9 @@ def command(
     from rich.console import Console
 
     progress = Console(stderr=True)
+    if recording is not None:
+        _redact_recording(recording, redact, files, labels, output, progress)
+        return
     if str(output) == "-" and sys.stdout.isatty():
         raise ConfigError("the snapshot is binary: redirect it, or name a file with --output")
     with progress.status("reading") as status:
@@ -92,6 +103,25 @@ def command(
         status.update("writing")
         _write(objects, info, output)
     _report(objects, info, progress)
+
+
+def _redact_recording(
+    recording: Path,
+    redact: bool,
+    files: tuple[Path, ...],
+    labels: tuple[str, ...],
+    output: Path,
+    progress: Any,
+) -> None:
+    from proreus.simulation.recording_redaction import redact_recording
+
+    if not redact or files or str(output) == "-":
+        raise click.UsageError("--recording needs --redact and --output, and goes without --from")
+    if output.exists() and output.samefile(recording):
+        raise click.UsageError("--output is the recording itself")
+    with progress.status("redacting"):
+        events = redact_recording(recording, output, labels)
+    progress.print(f"{events:,} events", highlight=False)
 
 
 async def _take(

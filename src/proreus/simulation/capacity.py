@@ -16,7 +16,7 @@ from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.simulation.results import NodesRejected, Utilisation
-from proreus.simulation.scenario import Scenario
+from proreus.simulation.scenario import DEFAULT_SCHEDULER, Scenario, with_scheduler
 from proreus.simulation.simulated_cluster import Settings, SimulatedCluster
 from proreus.simulation.templates import PodTemplate, read_templates, template_of_pod
 from proreus.simulation.utilisation import measure
@@ -71,11 +71,12 @@ def _templates(scenario: Scenario, reference: str) -> list[PodTemplate]:
 async def _measure(
     scenario: Scenario, settings: Settings, templates: list[PodTemplate], limit: int
 ) -> list[PodCapacity]:
-    probes = [_probe(scenario, template) for template in templates]
     cluster = SimulatedCluster(settings)
+    profiles = list(cluster.scheduler.profiles)
+    probes = [_probe(scenario, template, profiles) for template in templates]
     await cluster.load(scenario.before)
     shapes = cluster.shapes_with([*scenario.pending(), *probes])
-    await cluster.change(scenario.before, scenario.objects)
+    await cluster.change(scenario.before, scenario.objects_for(profiles)[0])
     await cluster.schedule()
     found = []
     for probe in probes:
@@ -114,11 +115,14 @@ async def _fill(cluster: SimulatedCluster, probe: Pod, limit: int, settings: Set
     return names
 
 
-def _probe(scenario: Scenario, template: PodTemplate) -> Pod:
+def _probe(scenario: Scenario, template: PodTemplate, profiles: list[str]) -> Pod:
     name = template.name
     while f"{template.namespace}/{name}" in scenario.objects.of(PODS):
         name += "-more"
-    pod = scenario.admission.admit(template.place, template.pod(name, 0))
+    plain = template.pod(name, 0)
+    pod = scenario.admission.admit(template.place, plain)
+    if not plain["spec"].get("schedulerName") and DEFAULT_SCHEDULER not in profiles:
+        pod = with_scheduler(pod, profiles[0])
     return _replace(pod, spec=_replace(pod.spec, preemption_policy="Never"))
 
 

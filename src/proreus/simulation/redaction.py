@@ -14,7 +14,7 @@ here if it holds names: ``tests/unit/simulation/test_redaction.py`` looks for wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from proreus.objects.codec import decoder_for, to_plain
@@ -68,7 +68,7 @@ _KEPT_SUBTREES = frozenset(
 )
 """Fields that are kept with all below them: amounts, ports, names of drivers and resources."""
 
-_KEPT_NAMES_OF = frozenset({"CSIDriver", "DeviceClass"})
+KEPT_NAMES_OF = frozenset({"CSIDriver", "DeviceClass"})
 """Kinds whose names have a meaning to others; only their labels go."""
 
 _MEANINGFUL = re.compile(
@@ -89,9 +89,13 @@ def redact(objects: ClusterObjects, replacements: dict[str, str] | None = None) 
     made = replacements_for(objects) if replacements is None else replacements
     redacted = ClusterObjects(objects.version)
     for resource, obj in objects:
-        replaced = _of_object(resource, to_plain(obj), lambda text: made.get(text, text))
-        redacted.put(resource, decoder_for(resource.type).convert(replaced))
+        redacted.put(resource, redacted_object(resource, obj, lambda text: made.get(text, text)))
     return redacted
+
+
+def redacted_object(resource: Resource[Any], obj: Any, replace: Replace) -> Any:
+    """Return one object with its texts replaced."""
+    return decoder_for(resource.type).convert(_of_object(resource, to_plain(obj), replace))
 
 
 def replacements_for(objects: ClusterObjects, kept_labels: Iterable[str] = ()) -> dict[str, str]:
@@ -99,7 +103,16 @@ def replacements_for(objects: ClusterObjects, kept_labels: Iterable[str] = ()) -
 
     ``kept_labels``: keys that stay with their values, since a configuration or a plugin names them.
     """
-    texts: set[str] = set()
+    return replacements_of(list(objects), kept_labels)
+
+
+def replacements_of(
+    objects: Sequence[tuple[Resource[Any], Any]],
+    kept_labels: Iterable[str] = (),
+    more: Iterable[str] = (),
+) -> dict[str, str]:
+    """Return the same for objects of which there may be several versions, and ``more`` names."""
+    texts = {*more}
     kept = {*kept_labels}
     kept |= {
         obj.metadata.labels[key] for key in kept for _, obj in objects if key in obj.metadata.labels
@@ -118,7 +131,7 @@ def replacements_for(objects: ClusterObjects, kept_labels: Iterable[str] = ()) -
         )
     }
     # The claim of an ephemeral volume is found by a name that is made of two others.
-    for pod in objects.of(PODS).values():
+    for pod in (obj for resource, obj in objects if resource.kind == PODS.kind):
         for volume in pod.spec.volumes:
             if volume.ephemeral is not None:
                 name, part = pod.metadata.name, volume.name
@@ -134,7 +147,7 @@ def is_meaningful(text: str) -> bool:
 
 
 def _of_object(resource: Resource[Any], obj: JsonObject, replace: Replace) -> JsonObject:
-    if resource.kind in _KEPT_NAMES_OF:
+    if resource.kind in KEPT_NAMES_OF:
         metadata = {**obj["metadata"], "labels": {}, "annotations": {}, "ownerReferences": []}
         return {**obj, "metadata": metadata}
     made = _of_fields(obj, replace)

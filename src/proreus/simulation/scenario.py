@@ -11,7 +11,7 @@ come back, and pods of DaemonSets go with their node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,12 @@ from proreus.simulation.templates import (
 )
 
 _replace = msgspec.structs.replace
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+def with_scheduler(pod: Pod, name: str) -> Pod:
+    """Return the pod as one of another scheduler, or profile."""
+    return _replace(pod, spec=_replace(pod.spec, scheduler_name=name))
 
 
 class Scenario:
@@ -57,6 +63,8 @@ class Scenario:
         self.removed: list[str] = []
         self.added_nodes: list[str] = []
         self.notes: list[str] = []
+        self._without_scheduler: set[str] = set()
+        """Keys of added pods whose files name no scheduler."""
         self.controllers = Controllers(self.objects)
         self._admission: Admission | None = None
         if not before.of(NODES):
@@ -101,7 +109,26 @@ class Scenario:
         """Add a pending pod as plain data; ``place``: for errors. Returns its key."""
         admitted = self.admission.admit(place, pod)
         self.objects.put(PODS, admitted)
+        if not pod["spec"].get("schedulerName"):
+            self._without_scheduler.add(key_of(admitted))
         return key_of(admitted)
+
+    def objects_for(self, profiles: Sequence[str]) -> tuple[ClusterObjects, list[str]]:
+        """Return the objects as they are to be under a configuration, and notes about them.
+
+        Added pods that name no scheduler have the API's default, default-scheduler. Where the
+        configuration has no such profile they belong to its first one: who writes a pod by hand
+        means the scheduler that is simulated.
+        """
+        if DEFAULT_SCHEDULER in profiles or not self._without_scheduler:
+            return self.objects, []
+        objects, first = self.objects.copy(), profiles[0]
+        pods = objects.of(PODS)
+        found = [key for key in self._without_scheduler if key in pods]
+        for key in found:
+            pods[key] = with_scheduler(pods[key], first)
+        note = f"pods that are added and name no scheduler belong to the profile {first}"
+        return objects, [note] if found else []
 
     def _add_claims(self, template: PodTemplate, pod_name: str) -> None:
         present = self.objects.of(PERSISTENT_VOLUME_CLAIMS)

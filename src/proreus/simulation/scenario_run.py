@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from proreus.objects.kinds import NODES, PODS
@@ -55,11 +56,13 @@ async def _run(
     load_seconds = perf_counter() - started
     shapes = cluster.shapes_with(scenario.pending())
     before = measure(cluster.table, shapes)
-    await cluster.change(scenario.before, scenario.objects)
+    objects, notes = scenario.objects_for(list(cluster.scheduler.profiles))
+    await cluster.change(scenario.before, objects)
     began = perf_counter()
     await cluster.schedule()
     seconds = perf_counter() - began
     result = result_of(cluster, scenario, before, shapes)
+    result = msgspec.structs.replace(result, notes=(*result.notes, *notes))
     return result, timings_of(cluster, load_seconds, seconds)
 
 

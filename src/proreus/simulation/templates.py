@@ -183,7 +183,9 @@ def template_of_pod(pod: Pod) -> PodTemplate:
     owners = plain["metadata"].get("ownerReferences") or ()
     owner = next((one for one in owners if one.get("controller")), None)
     key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-    return PodTemplate(f"pod/{key}", {"metadata": meta, "spec": plain["spec"]}, 1, owner)
+    # Plain data lacks what has its default value, but the scheduler of this pod is known.
+    spec = {**plain["spec"], "schedulerName": pod.spec.scheduler_name}
+    return PodTemplate(f"pod/{key}", {"metadata": meta, "spec": spec}, 1, owner)
 
 
 def _of_workload(place: str, obj: JsonObject) -> PodTemplate:

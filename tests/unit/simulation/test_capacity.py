@@ -28,6 +28,20 @@ def test_as_many_fit_as_real_pods_do(tmp_path: Path) -> None:
     assert len(run(real).placed) == found.fits
 
 
+def test_a_pod_that_names_no_scheduler_is_one_of_the_simulated_one(tmp_path: Path) -> None:
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "mine"}],
+    }
+    one = pod("more", "1500m")
+    del one["spec"]["schedulerName"]
+    path = written(tmp_path, "pod.yaml", one)
+    objects = cluster(node("n0", cpu="4"))
+    (found,) = measure_capacity(Scenario(objects), settings(config), [str(path)])
+    assert (found.fits, found.exhausted) == (2, True)
+
+
 def test_what_runs_out_first_leads(tmp_path: Path) -> None:
     small = node("small")
     small["status"]["allocatable"] |= {"memory": "1Gi"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clusters import ZONE, cluster, node, nodes_of, pod, run, written
@@ -234,6 +235,41 @@ def test_gated_pods_and_those_of_other_schedulers_are_told_apart() -> None:
         ("shop/gated", "SchedulingGated", ("SchedulingGates",))
     ]
     assert result.other_schedulers == 1
+
+
+def written_by_hand(name: str, **spec: Any) -> dict[str, Any]:
+    made = pod(name, **spec)
+    if "schedulerName" not in spec:
+        del made["spec"]["schedulerName"]
+    return made
+
+
+def profiles(*names: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": name} for name in names],
+    }
+
+
+def test_added_pods_that_name_no_scheduler_belong_to_the_simulated_one(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "pods.yaml",
+        written_by_hand("mine"),
+        written_by_hand("theirs", schedulerName="default-scheduler"),
+        written_by_hand("second", schedulerName="second"),
+    )
+    scenario = Scenario(cluster(node("n0"), pod("old")))
+    scenario.add_file(path)
+    result = run(scenario, config=profiles("first", "second"))
+    assert nodes_of(result).keys() == {"mine", "second"}
+    assert result.other_schedulers == 2, "those that name it, and those that were there"
+    assert any("belong to the profile first" in note for note in result.notes)
+    # The same scenario with a profile of that name: nothing is changed.
+    result = run(scenario)
+    assert nodes_of(result).keys() == {"old", "mine", "theirs"}
+    assert result.notes == ()
 
 
 def test_finished_and_terminating_pods_do_not_arrive() -> None:
