@@ -7,9 +7,6 @@ from pathlib import Path
 
 from proreus.bench.measures import Pass
 from proreus.bench.report import format_number, medians
-from proreus.errors import ConfigError
-
-FORMATS = (".svg", ".png")
 
 _BARS = (
     ("pods_per_second", "pods/s"),
@@ -17,16 +14,6 @@ _BARS = (
     ("scheduler_cpu_ms_a_pod", "scheduler CPU,\nms a pod"),
     ("scheduler_peak_rss_mib", "scheduler peak RSS,\nMiB"),
 )
-
-
-def check(path: Path) -> None:
-    """Raise ``ConfigError`` if ``draw`` would fail: unknown format, or no matplotlib."""
-    if path.suffix not in FORMATS:
-        raise ConfigError(f"--plot {path}: must end in {' or '.join(FORMATS)}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ConfigError("--plot needs matplotlib: install proreus with the extra bench") from None
 
 
 def draw(path: Path, title: str, passes: Sequence[Pass]) -> None:

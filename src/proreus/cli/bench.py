@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proreus.cli.pictures import check_picture
 from proreus.errors import ConfigError, ProreusError
 
 if TYPE_CHECKING:
@@ -138,7 +139,6 @@ def command(
         return
     if nodes or pods:
         raise ConfigError("--nodes and --pods need --simulate; for a workload use --set")
-    from proreus.bench import plot
     from proreus.bench.comparison import Options, version_of_apiserver
     from proreus.bench.control_plane import PROGRAMS, find_programs
     from proreus.bench.schedulers import nearest_supported
@@ -150,7 +150,7 @@ def command(
         return
     plans = _plans(files, workloads, _values(overrides))
     if plot_path:
-        plot.check(plot_path)
+        check_picture("--plot", plot_path)
     programs = {} if kubeconfig else find_programs(PROGRAMS, assets)
     version = asyncio.run(version_of_apiserver(programs, kubeconfig))
     options = Options(

@@ -8,7 +8,6 @@ from typing import Any
 from proreus.errors import ConfigError
 from proreus.simulation.comparison import ComparisonResult, compared_resources
 
-FORMATS = (".svg", ".png")
 _MOST_RESOURCES = 4
 _BARS = (
     ("pods placed", "pods placed"),
@@ -17,18 +16,6 @@ _BARS = (
     ("skew of workloads, mean", "mean skew of\nworkloads"),
 )
 _COLOURS = ("C0", "C1")
-
-
-def check_picture(path: Path) -> None:
-    """Raise ``ConfigError`` if ``draw_comparison`` would fail: format, or no matplotlib."""
-    if path.suffix not in FORMATS:
-        raise ConfigError(f"--picture {path}: must end in {' or '.join(FORMATS)}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "--picture needs matplotlib: install proreus with the extra bench"
-        ) from None
 
 
 def draw_comparison(path: Path, comparison: ComparisonResult) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from clusters import cluster, node, pod, settings
 
+from proreus.cli.pictures import check_picture
 from proreus.errors import ConfigError
 from proreus.simulation.comparison import ComparisonResult, compare_results
-from proreus.simulation.picture import check_picture, draw_comparison
+from proreus.simulation.picture import draw_comparison
 from proreus.simulation.scenario import Scenario
 from proreus.simulation.scenario_run import run_scenario
 
@@ -57,7 +58,7 @@ def test_equal_results_give_equal_pictures(tmp_path: Path, suffix: str, comparis
     pytest.importorskip("matplotlib")
     paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
     for path in paths:
-        check_picture(path)
+        check_picture("--picture", path)
         draw_comparison(path, comparison)
     first, second = (path.read_bytes() for path in paths)
     assert first == second
@@ -68,8 +69,8 @@ def test_equal_results_give_equal_pictures(tmp_path: Path, suffix: str, comparis
 
 
 def test_pictures_that_cannot_be_drawn(tmp_path: Path, comparison) -> None:
-    with pytest.raises(ConfigError, match=r"must end in \.svg or \.png"):
-        check_picture(Path("a.gif"))
+    with pytest.raises(ConfigError, match=r"--picture a\.gif: must end in \.svg or \.png"):
+        check_picture("--picture", Path("a.gif"))
     pytest.importorskip("matplotlib")
     with pytest.raises(ConfigError, match="cannot write"):
         draw_comparison(tmp_path / "nowhere" / "a.svg", comparison)

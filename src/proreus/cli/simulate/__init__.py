@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proreus.cli.pictures import check_picture
 from proreus.cli.plugin_options import plugin_options
 from proreus.cli.simulate.configurations import Configurations
 from proreus.errors import ConfigError
@@ -236,11 +237,9 @@ def _check(
     if picture and recording:
         raise click.UsageError("--picture does not go with --replay")
     if picture:
-        from proreus.simulation.picture import check_picture
-
         if not compare:
             raise click.UsageError("--picture needs --compare")
-        check_picture(picture)
+        check_picture("--picture", picture)
 
 
 def _scenario(
