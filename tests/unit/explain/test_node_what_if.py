@@ -29,7 +29,7 @@ def help_of(world: World, waiting: Any) -> list[VerifiedNode]:
     info = PodInfo(world.cluster.api.store(PODS)[key])
     assert not info.pod.spec.node_name, "the pod waits"
     profile = next(iter(world.scheduler.profiles.values()))
-    engine = Engine(profile, world.scheduler.scheduling_cycle.node_search)
+    engine = Engine(profile, world.scheduler.scheduling_cycle.node_search, limit_seconds=60)
     before = columns(world)
     found = look_for_node_help(engine, info, 3)
     assert columns(world) == before

@@ -23,7 +23,7 @@ def help_of(world: World, waiting: Any) -> tuple[Engine, list[Verified], int | N
     info = PodInfo(world.cluster.api.store(PODS)[key])
     assert not info.pod.spec.node_name, "the pod waits"
     profile = next(iter(world.scheduler.profiles.values()))
-    engine = Engine(profile, world.scheduler.scheduling_cycle.node_search)
+    engine = Engine(profile, world.scheduler.scheduling_cycle.node_search, limit_seconds=60)
     found, new_node, _ = look_for_help(engine, info)
     for one in found:
         assert engine.rejection(info, one.row) is not None
