@@ -124,20 +124,28 @@ class BoundedCache(Generic[K, V]):
         self._young_bytes += size_bytes
 
 
+_PLAIN_TYPES = frozenset((str, bytes, int, float, bool, type(None)))
+"""What has nothing in it: nearly all of a key that names thousands of resources."""
+
+
 def approximate_size(value: Any) -> int:
     """Return about how many bytes a key takes, with all that tuples and sets in it refer to.
 
     An object that has a ``size_bytes`` takes that.
     """
-    total, waiting = 0, [value]
-    while waiting:
-        one = waiting.pop()
-        size_bytes = getattr(one, "size_bytes", None)
-        total += sys.getsizeof(one) if size_bytes is None else size_bytes
-        if isinstance(one, tuple | list | frozenset):
-            waiting += one
-        elif isinstance(one, msgspec.Struct):
-            waiting += [getattr(one, name) for name in one.__struct_fields__]
+    total, level = 0, [value]
+    while level:
+        total += sum(map(sys.getsizeof, level))
+        others = [one for one in level if type(one) not in _PLAIN_TYPES]
+        level = []
+        for one in others:
+            size_bytes = getattr(one, "size_bytes", None)
+            if size_bytes is not None:
+                total += size_bytes - sys.getsizeof(one)
+            if isinstance(one, tuple | list | frozenset):
+                level += one
+            elif isinstance(one, msgspec.Struct):
+                level += [getattr(one, name) for name in one.__struct_fields__]
     return total
 
 

@@ -25,7 +25,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
-from proreus.gc_tuning import return_free_memory
+from proreus.gc_tuning import collect_between_cycles, return_free_memory
 from proreus.logs import logger
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.background import BackgroundWork
@@ -361,6 +361,7 @@ class Scheduler:
             call()
         self._measure_cache()
         self._ticks += 1
+        collect_between_cycles()
         age_caches(self._ticks % AGE_INTERVAL_SECONDS, AGE_INTERVAL_SECONDS)
         if self._ticks % AGE_INTERVAL_SECONDS == 0:
             return_free_memory()

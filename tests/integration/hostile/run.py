@@ -29,7 +29,8 @@ from proreus.gc_tuning import freeze_startup_heap
 from proreus.objects.kinds import BY_KIND
 
 from .cluster import HostileCluster
-from .objects import Objects, event_line, malformed_lines
+from .maker import made_elsewhere
+from .objects import event_line, malformed_lines
 
 MAX_CYCLE_SECONDS = 1.0
 MAX_WAIT_SECONDS = 0.1
@@ -81,16 +82,14 @@ def remove(cluster: HostileCluster, kind: str) -> None:
 
 async def try_kind(cluster: HostileCluster, kind: str, count: int, scale: float) -> Figures:
     """Create and delete hostile objects of one kind."""
-    objects = Objects(kind, 1, scale)
     figures = Figures(kind, 0.0, 0.0, 0, 0.0, 0.0, "")
     cluster.longest_cycle, cluster.misunderstood = 0.0, 0
     failures = cluster.handler_failures()
-    for number in range(count):
-        made = objects.make(number)
-        waited = await cluster.wait_beside(kind, number, event_line("ADDED", made))
+    for number, made in enumerate(made_elsewhere(kind, 1, scale, count)):
+        waited = await cluster.wait_beside(kind, number, event_line("ADDED", made.json))
         if waited > figures.longest_wait:
             figures.longest_wait = waited
-            figures.worst = f"{objects.shape}, {len(made):,} bytes"
+            figures.worst = f"{made.shape}, {len(made.json):,} bytes"
         if number % _ALIVE == _ALIVE - 1:
             remove(cluster, kind)
             cluster.tick()

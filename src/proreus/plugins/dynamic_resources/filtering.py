@@ -176,13 +176,16 @@ class ClaimFilter:
         ):
             verdicts.reject_with(_in_rows(outcome == code, rows), status)
         # Errors name devices and pools, which differ from node to node.
+        statuses: dict[str, Status] = {}
         for index in np.flatnonzero(outcome == ERROR).tolist():
             allocation_error = allocation_cache.results[int(numbers[index])]
             assert isinstance(allocation_error, AllocationError)
             row = index if rows is None else int(rows[index])
-            verdicts.reject_row(
-                row, Status.error(self._error_message(allocation_error, to_allocate, nodes, row))
-            )
+            text = self._error_message(allocation_error, to_allocate, nodes, row)
+            # Where the text names no device it is that of all nodes: one Status for 5,000 of them.
+            if text not in statuses:
+                statuses[text] = Status.error(text).with_plugin(verdicts.plugin)
+            verdicts.reject_row(row, statuses[text])
 
     def _allocate_one_by_one(
         self,
