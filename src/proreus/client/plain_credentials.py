@@ -75,7 +75,26 @@ def from_service_account(environ: Mapping[str, str]) -> PlainCredentials | None:
 
 
 def from_kubeconfig(path: str, context: str | None) -> PlainCredentials | None:
-    """Return the credentials of a context, None for the current one."""
+    """Return the credentials of a context, None for the current one.
+
+    A file is read again only if it has changed: a start needs the same one for the first lists, the
+    scheduler, its Lease, and the requests that it authenticates.
+    """
+    try:
+        found = os.stat(os.path.expanduser(path))
+    except OSError:
+        return None
+    version = found.st_ino, found.st_mtime_ns, found.st_size
+    read = _read.get((path, context))
+    if read is None or read[0] != version:
+        read = _read[path, context] = version, _read_kubeconfig(path, context)
+    return read[1]
+
+
+_read: dict[tuple[str, str | None], tuple[tuple[int, int, int], PlainCredentials | None]] = {}
+
+
+def _read_kubeconfig(path: str, context: str | None) -> PlainCredentials | None:
     try:
         with open(os.path.expanduser(path), "rb") as file:
             config = yaml.load(file, Loader=_LOADER)

@@ -407,3 +407,30 @@ def test_neither_a_missing_file_nor_another_document_is_plain(tmp_path):
     (tmp_path / "text").write_text("just text")
     assert plain_credentials.from_kubeconfig(str(tmp_path / "text"), None) is None
     assert plain_credentials.from_kubeconfig(str(tmp_path / "none"), None) is None
+
+
+async def test_a_kubeconfig_is_parsed_once_until_it_changes(tmp_path, monkeypatch):
+    def written(server):
+        return {
+            "current-context": "one",
+            "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {"token": "secret"}}],
+        }
+
+    parsed = []
+    load_yaml = yaml.load
+
+    def counted(*args, **kwargs):
+        parsed.append(args)
+        return load_yaml(*args, **kwargs)
+
+    monkeypatch.setattr(plain_credentials.yaml, "load", counted)
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(written("http://127.0.0.1:8001")))
+    for _ in range(3):
+        assert (await load(str(path))).server == "http://127.0.0.1:8001"
+    assert len(parsed) == 1
+    path.write_text(yaml.safe_dump(written("http://127.0.0.1:18001")))
+    assert (await load(str(path))).server == "http://127.0.0.1:18001"
+    assert len(parsed) == 2
