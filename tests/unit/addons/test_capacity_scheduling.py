@@ -150,6 +150,36 @@ def test_a_preemptor_waits_for_victims_on_its_nominated_node() -> None:
     assert not outcome.nominated_node
 
 
+def test_a_guarantee_is_taken_back_from_several_nodes() -> None:
+    quotas = quota("a", {"cpu": 6}), quota("b", {"cpu": 6})
+    cluster = harness(*quotas, nodes=("n0", "n1", "n2"), cpus="20")
+    for number in range(12):
+        cluster.add(make_pod(f"a{number}", "1", namespace="a", node_name=f"n{number % 3}"))
+    assert not cluster.schedule(make_pod("p", "6", namespace="b")).bound
+    for _ in range(3):
+        cluster.advance(20)
+        cluster.schedule_all()
+    assert cluster.outcome("b/p").bound
+    assert len(cluster.api.deleted) == 6
+
+
+def test_a_guarantee_is_taken_back_from_who_borrowed_meanwhile() -> None:
+    cluster = harness(quota("a", {"cpu": 3}), quota("b", {"cpu": 2}))
+    used(cluster, "a", 1, 1)
+    used(cluster, "b", 1)
+    nominated = {"nominatedNodeName": "n"}
+    cluster.add(make_pod("late", "2", namespace="b", priority=-1, status=nominated))
+    outcome = cluster.schedule(make_pod("p", "1", namespace="a"))
+    assert "total ElasticQuota used is more than min" in str(outcome)
+    cluster.patch("Pod", "late", {"spec": {"nodeName": "n"}}, namespace="b")
+    assert cluster.queue_of("a/p") in ("active", "backoff")
+    for _ in range(3):
+        cluster.advance(20)
+        cluster.schedule_all()
+    assert cluster.outcome("a/p").bound
+    assert [key.partition("/")[0] for key in cluster.api.deleted] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("spec", "cpu"),
     [

@@ -1,0 +1,206 @@
+"""What a pod claims of its quota or queue in one cycle, and whose pods may be evicted for it.
+
+``Claim`` is what the plugin asks; ``ElasticQuotaClaim`` answers by ElasticQuotas alone,
+``queue_claims.QueueClaim`` by a tree of queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from proreus.addons.capacity_scheduling.quotas import Amounts, Quotas, added, requests_of
+from proreus.framework import Nominator, PodInfo, Status
+from proreus.plugins.default_preemption import sorted_by_importance
+
+
+class Claim(Protocol):
+    """A pod's claim. Dry runs change clones of it, by ``add`` and ``remove``."""
+
+    last_resort: bool
+    """Whether a guarantee was not reached by evicting pods of others on a single node."""
+
+    def clone(self) -> Claim:
+        """Return a copy."""
+        ...
+
+    def rejection(self) -> Status | None:
+        """Return why the pod may not start now, whatever the nodes."""
+        ...
+
+    def add(self, pod: PodInfo) -> None:
+        """Count a pod as placed."""
+        ...
+
+    def remove(self, pod: PodInfo) -> None:
+        """Do not count a pod as placed any more."""
+        ...
+
+    def may_evict(self, other: PodInfo) -> bool:
+        """Return whether a pod may be evicted as things stand."""
+        ...
+
+    def in_order_of_removal(self, pods: Iterable[PodInfo]) -> Iterable[PodInfo]:
+        """Return the pods of a node in the order in which they are asked about and removed."""
+        ...
+
+    def protected(self, removed: list[PodInfo]) -> list[PodInfo]:
+        """Return, of removed pods, those that have to be put back, and count them again."""
+        ...
+
+    def exceeds_alone(self) -> bool:
+        """Return whether the pod by itself would exceed what its quota allows now."""
+        ...
+
+    def exceeds(self) -> bool:
+        """Return the same, with pods that are nominated."""
+        ...
+
+    def reaches_its_guarantee(self) -> bool:
+        """Return whether the pod is within what it is guaranteed."""
+        ...
+
+
+@dataclass
+class ElasticQuotaClaim:
+    """A claim on the ElasticQuota of a namespace. ``quotas``: as they are in this cycle.
+
+    ``requests``: of the pod; ``own``: and of nominated pods of its namespace; ``total``: and of
+    those of others that are within their guarantees. ``borrows``: whether the pod was over the
+    guarantee of its namespace when the claim was made: it is the pod's own that counts, and does
+    not change while victims are removed. ``ignores_sum``: the sum of guarantees is used up already,
+    and the pod is within its own.
+    """
+
+    pod: PodInfo
+    quotas: Quotas
+    requests: Amounts
+    own: Amounts
+    total: Amounts
+    borrows: bool = False
+    ignores_sum: bool = False
+    last_resort: bool = False
+
+    @classmethod
+    def of(cls, pod: PodInfo, quotas: Quotas, nominator: Nominator) -> ElasticQuotaClaim:
+        """Return a pod's claim."""
+        requests = requests_of(pod.pod)
+        own, others = [requests], []
+        for node_name in nominator.nominated_nodes():
+            for other in nominator.nominated_pods(node_name):
+                if other.uid == pod.uid or other.namespace not in quotas:
+                    continue
+                if other.namespace == pod.namespace:
+                    if other.priority >= pod.priority:
+                        own.append(requests_of(other.pod))
+                elif not quotas.over_min(other.namespace):
+                    others.append(requests_of(other.pod))
+        claim = cls(pod, quotas, requests, added(own), added((*own, *others)))
+        if pod.namespace in quotas:
+            claim.borrows = quotas.over_min_with(pod.namespace, claim.own, claim.resources)
+            # So it is after quotas were lowered, or came after pods: a guarantee counts all the
+            # same.
+            claim.ignores_sum = not claim.borrows and quotas.sum_over_min_with({}, claim.resources)
+        return claim
+
+    def clone(self) -> ElasticQuotaClaim:
+        """Return a copy."""
+        return ElasticQuotaClaim(
+            self.pod,
+            self.quotas.clone(),
+            self.requests,
+            self.own,
+            self.total,
+            self.borrows,
+            self.ignores_sum,
+            self.last_resort,
+        )
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The resources that are tested: those that the pod requests."""
+        return tuple(name for name, amount in self.requests.items() if amount)
+
+    @property
+    def _has_quota(self) -> bool:
+        return self.pod.namespace in self.quotas
+
+    def rejection(self) -> Status | None:
+        """Return that the pod is beyond its maximum, or borrows what is not idle."""
+        if not self._has_quota:
+            return None
+        rejected = f"Pod {self.pod.key} is rejected in PreFilter because "
+        if self._over_max(self.own):
+            text = f"{rejected}ElasticQuota {self.pod.namespace} is more than Max"
+            return Status.unschedulable(text)
+        if self._over_sum(self.total):
+            return Status.unschedulable(f"{rejected}total ElasticQuota used is more than min")
+        return None
+
+    def add(self, pod: PodInfo) -> None:
+        """Count a pod."""
+        self.quotas.add(pod.namespace, pod.uid, requests_of(pod.pod))
+
+    def remove(self, pod: PodInfo) -> None:
+        """Do not count a pod any more."""
+        self.quotas.remove(pod.namespace, pod.uid)
+
+    def may_evict(self, other: PodInfo) -> bool:
+        """Return whether a pod may be evicted.
+
+        Over its own guarantee, a pod preempts less important ones of its namespace; within it, any
+        of namespaces that are over theirs. Without quota: less important ones without quota.
+        """
+        quotas, pod = self.quotas, self.pod
+        if not self._has_quota:
+            return other.namespace not in quotas and other.priority < pod.priority
+        if other.namespace not in quotas:
+            return False
+        if self.borrows:
+            return other.namespace == pod.namespace and other.priority < pod.priority
+        return other.namespace != pod.namespace and quotas.over_min(other.namespace)
+
+    def in_order_of_removal(self, pods: Iterable[PodInfo]) -> Iterable[PodInfo]:
+        """Return the pods as they are; with ``last_resort``, the least important first."""
+        return reversed(sorted_by_importance(list(pods))) if self.last_resort else pods
+
+    def protected(self, removed: list[PodInfo]) -> list[PodInfo]:
+        """Return those of other namespaces that fit in the guarantees there.
+
+        Removing a larger pod after a smaller one may leave room for the smaller one.
+        """
+        if not self._has_quota or self.borrows:
+            return []
+        found = []
+        for pod in sorted_by_importance(removed):
+            amounts = requests_of(pod.pod)
+            resources = tuple(name for name, amount in amounts.items() if amount)
+            if not self.quotas.over_min_with(pod.namespace, amounts, resources):
+                self.add(pod)
+                found.append(pod)
+        return found
+
+    def exceeds_alone(self) -> bool:
+        """Return whether the pod is over the maximum, or the sum of guarantees is exceeded.
+
+        The latter does not count as a last resort, since pods of other nodes will follow.
+        """
+        if not self._has_quota:
+            return False
+        over_sum = not self.last_resort and self._over_sum(self.requests)
+        return over_sum or self._over_max(self.requests)
+
+    def exceeds(self) -> bool:
+        """Return the same, with nominated pods."""
+        return self._has_quota and (self._over_max(self.own) or self._over_sum(self.total))
+
+    def reaches_its_guarantee(self) -> bool:
+        """Return whether the pod has a quota, and is within its minimum and maximum."""
+        return self._has_quota and not self.borrows and not self._over_max(self.own)
+
+    def _over_max(self, claimed: Amounts) -> bool:
+        return self.quotas.over_max_with(self.pod.namespace, claimed, self.resources)
+
+    def _over_sum(self, claimed: Amounts) -> bool:
+        return not self.ignores_sum and self.quotas.sum_over_min_with(claimed, self.resources)

@@ -1,0 +1,291 @@
+"""A pod's claim on its queue: what it deserves, its fair share, and what it may take back.
+
+Worked example: two queues deserve 4 CPUs each, of 12; both ask for more, with equal weights, so
+that the fair share of each is 6. The first has 8. A pod of the second that asks for 1 gets it back
+from the first as long as the second has less than 4 (it is deserved), whatever the priorities; from
+4 to 6 only if the first stays the more saturated of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
+from proreus.addons.capacity_scheduling.queue_objects import QueueSource
+from proreus.addons.capacity_scheduling.queue_tree import QueueShares
+from proreus.addons.capacity_scheduling.quotas import Amounts, added, requests_of
+from proreus.framework import Nominator, PodInfo, Status
+from proreus.plugins.default_preemption import sorted_by_importance
+
+Bounds = Mapping[str, Mapping[str, int]]
+"""Amounts by queue and resource."""
+
+
+@dataclass(frozen=True)
+class QueueView:
+    """What claims of one cycle are decided by.
+
+    ``saturation_multiplier``: a queue gives up its surplus only to one that is less saturated by
+    this factor. ``now``: seconds since the epoch.
+    """
+
+    accounts: QueueAccounts
+    source: QueueSource
+    shares: QueueShares
+    saturation_multiplier: float
+    now: float
+
+
+@dataclass
+class QueueClaim:
+    """A pod's claim on its queue, "" for a pod of none.
+
+    ``requests``: of the pod; ``own``: and of nominated pods of its queue that are as important.
+    """
+
+    view: QueueView
+    pod: PodInfo
+    queue: str
+    requests: Amounts
+    own: Amounts
+    last_resort: bool = False
+    _changed: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By queue: what this dry run added to what it has."""
+    _moved: set[str] = field(default_factory=set)
+    """UIDs of pods whose being placed differs from the accounts."""
+
+    @classmethod
+    def of(cls, pod: PodInfo, view: QueueView, nominator: Nominator) -> QueueClaim:
+        """Return a pod's claim."""
+        queue, requests = view.source.name_for(pod.pod), requests_of(pod.pod)
+        own = [requests]
+        for node_name in nominator.nominated_nodes():
+            for other in nominator.nominated_pods(node_name):
+                if other.uid == pod.uid or other.priority < pod.priority:
+                    continue
+                if queue and view.source.name_for(other.pod) == queue:
+                    own.append(requests_of(other.pod))
+        return cls(view, pod, queue, requests, added(own))
+
+    def clone(self) -> QueueClaim:
+        """Return a copy."""
+        changed = {name: dict(one) for name, one in self._changed.items()}
+        return QueueClaim(
+            self.view,
+            self.pod,
+            self.queue,
+            self.requests,
+            self.own,
+            self.last_resort,
+            changed,
+            set(self._moved),
+        )
+
+    # ---- may it start? -------------------------------------------------------------------------
+
+    def rejection(self) -> Status | None:
+        """Return why the pod may not start: no such queue, its limit, or its fair share."""
+        tree, queue = self.view.accounts.tree, self.queue
+        if not queue:
+            return None
+        if queue not in tree:
+            return Status.unresolvable(f'queue "{queue}" does not exist')
+        if not tree.is_leaf(queue):
+            return Status.unresolvable(f'queue "{queue}" has queues below it, and takes no pods')
+        for name in tree.path(queue):
+            if resource := self._over_limit(name, self.own):
+                return Status.unschedulable(f'queue "{name}" is at its limit of {resource}')
+        preemptible = self.view.source.is_preemptible(self.pod.pod)
+        for name in tree.path(queue):
+            if self._within(name, self.own, self.view.shares.deserved):
+                continue
+            # What is not given back must not be borrowed.
+            if not preemptible:
+                text = (
+                    f'queue "{name}" deserves less than this pod, which is not preemptible, needs'
+                )
+                return Status.unschedulable(text)
+            if resource := self._beyond_share(name, self.own):
+                return Status.unschedulable(f'queue "{name}" has its fair share of {resource}')
+        return None
+
+    def exceeds_alone(self) -> bool:
+        """Return whether the pod may not start, without nominated pods."""
+        own, self.own = self.own, self.requests
+        try:
+            return self.exceeds()
+        finally:
+            self.own = own
+
+    def exceeds(self) -> bool:
+        """Return whether the pod may not start."""
+        return self.rejection() is not None
+
+    def reaches_its_guarantee(self) -> bool:
+        """Return whether the pod is within what its queue and all above it deserve."""
+        path = self.view.accounts.tree.path(self.queue)
+        deserved = self.view.shares.deserved
+        return bool(path) and all(self._within(name, self.own, deserved) for name in path)
+
+    def _over_limit(self, queue: str, claimed: Amounts) -> str:
+        limit = self.view.accounts.tree[queue].limit
+        return next(
+            (
+                name
+                for name, amount in claimed.items()
+                if name in limit and amount and self._used(queue, name) + amount > limit[name]
+            ),
+            "",
+        )
+
+    def _within(self, queue: str, claimed: Amounts, bounds: Bounds) -> bool:
+        bound = bounds.get(queue, {})
+        return all(
+            self._used(queue, name) + amount <= bound.get(name, 0)
+            for name, amount in claimed.items()
+            if amount
+        )
+
+    def _beyond_share(self, queue: str, claimed: Amounts) -> str:
+        """Return a resource of which a queue has its share already.
+
+        The last pod may go beyond it: shares are no multiples of what pods request, and what is
+        left over would be idle. But it must leave what the queue's siblings deserve and ask for:
+        they would take it back at once.
+        """
+        share = self.view.shares.fair.get(queue, {})
+        capacity = self.view.shares.capacity
+        for name, amount in claimed.items():
+            # Of what no node has there is nothing to divide; that is for NodeResourcesFit to say.
+            if not amount or not capacity.get(name, 0):
+                continue
+            after, most = self._used(queue, name) + amount, share.get(name, 0)
+            if after > most and (
+                after - self.requests.get(name, 0) >= most
+                or after > self._left_by_siblings(queue, name)
+            ):
+                return name
+        return ""
+
+    def _left_by_siblings(self, queue: str, resource: str) -> int:
+        """Return what a queue can have at most if its siblings get what they deserve."""
+        tree, shares = self.view.accounts.tree, self.view.shares
+        path = tree.path(queue)
+        parent = path[1] if len(path) > 1 else ""
+        total = shares.fair[parent][resource] if parent else shares.capacity[resource]
+        for name in tree.children(parent):
+            if name != queue:
+                claimed = min(shares.deserved[name][resource], shares.fair[name][resource])
+                total -= max(self._used(name, resource), claimed)
+        return total
+
+    # ---- dry runs ------------------------------------------------------------------------------
+
+    def add(self, pod: PodInfo) -> None:
+        """Count a pod as placed."""
+        if not self._is_placed(pod.uid):
+            self._move(pod, 1)
+
+    def remove(self, pod: PodInfo) -> None:
+        """Do not count a pod as placed any more."""
+        if self._is_placed(pod.uid):
+            self._move(pod, -1)
+
+    def _is_placed(self, uid: str) -> bool:
+        return self.view.accounts.is_placed(uid) != (uid in self._moved)
+
+    def _move(self, pod: PodInfo, sign: int) -> None:
+        self._moved ^= {pod.uid}
+        amounts = requests_of(pod.pod)
+        for name in self.view.accounts.tree.path(self.view.source.name_for(pod.pod)):
+            changed = self._changed.setdefault(name, {})
+            for resource, amount in amounts.items():
+                changed[resource] = changed.get(resource, 0) + sign * amount
+
+    def _used(self, queue: str, resource: str) -> int:
+        changed = self._changed.get(queue)
+        more = changed.get(resource, 0) if changed else 0
+        return self.view.accounts.used(queue, resource) + more
+
+    # ---- victims -------------------------------------------------------------------------------
+
+    def may_evict(self, other: PodInfo) -> bool:
+        """Return whether a pod may be evicted.
+
+        Of its own queue: less important ones, unless it can have what others borrowed. Of another
+        queue: if this pod is within what its queue deserves, and that queue has more than it
+        deserves; or if this pod is within the fair share of its queue, and that queue is more
+        saturated, and stays so. Pods of no queue and pods of queues leave each other alone.
+        """
+        source = self.view.source
+        queue = source.name_for(other.pod)
+        if queue == self.queue:
+            if queue and not self.last_resort and self.reaches_its_guarantee():
+                return False
+            return other.priority < self.pod.priority and source.is_preemptible(other.pod)
+        if not queue or not self.queue:
+            return False
+        return source.is_preemptible(other.pod) and self._may_reclaim(queue, other)
+
+    def _may_reclaim(self, queue: str, other: PodInfo) -> bool:
+        tree = self.view.accounts.tree
+        path, others = tree.diverging(self.queue, queue)
+        if not path or not others:
+            return False
+        for name in tree.path(queue):
+            found = tree[name]
+            if not found.reclaimable:
+                return False
+            start = other.pod.status.start_time
+            ran = 0.0 if start is None else self.view.now - start.timestamp()
+            if ran < found.reclaim_min_runtime_seconds:
+                return False
+        amounts, shares = requests_of(other.pod), self.view.shares
+        wanted = [name for name, amount in self.requests.items() if amount and amounts.get(name)]
+        if all(self._within(name, self.own, shares.deserved) for name in path):
+            return all(self._over(name, wanted, shares.deserved) for name in others)
+        if not all(self._within(name, self.own, shares.fair) for name in path):
+            return False
+        return all(self._over(name, wanted, shares.fair) for name in others) and (
+            self._stays_more_saturated(path[-1], others[-1], wanted, amounts)
+        )
+
+    def _over(self, queue: str, resources: Iterable[str], bounds: Bounds) -> bool:
+        bound = bounds.get(queue, {})
+        return any(self._used(queue, name) > bound.get(name, 0) for name in resources)
+
+    def _stays_more_saturated(
+        self, mine: str, other: str, resources: Iterable[str], amounts: Amounts
+    ) -> bool:
+        """Return whether the other queue is at least as saturated after the move, by the factor.
+
+        Otherwise the two would evict each other's pods in turn.
+        """
+        fair, factor = self.view.shares.fair, self.view.saturation_multiplier
+        for name in resources:
+            share, others = fair[mine].get(name, 0), fair[other].get(name, 0)
+            after = self._used(mine, name) + self.own.get(name, 0)
+            left = self._used(other, name) - amounts.get(name, 0)
+            if left * share < factor * after * others:
+                return False
+        return True
+
+    def in_order_of_removal(self, pods: Iterable[PodInfo]) -> Iterable[PodInfo]:
+        """Return the least important pods first."""
+        return reversed(sorted_by_importance(list(pods)))
+
+    def protected(self, removed: list[PodInfo]) -> list[PodInfo]:
+        """Return those of other queues that fit in what their queues deserve.
+
+        Removing a larger pod after a smaller one may leave room for the smaller one.
+        """
+        tree, deserved, found = self.view.accounts.tree, self.view.shares.deserved, []
+        for pod in sorted_by_importance(removed):
+            queue = self.view.source.name_for(pod.pod)
+            amounts = requests_of(pod.pod)
+            others = tree.diverging(self.queue, queue)[1]
+            if any(self._within(name, amounts, deserved) for name in others):
+                self.add(pod)
+                found.append(pod)
+        return found

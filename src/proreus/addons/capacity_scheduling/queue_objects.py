@@ -1,0 +1,264 @@
+"""Queues as other projects write them, read as ``CapacityQueue``, and which queue a pod names.
+
+Volcano: ``Queue`` (scheduling.volcano.sh/v1beta1), named by an annotation. KAI: ``Queue``
+(scheduling.run.ai/v2), named by a label. Koordinator: ElasticQuotas that labels make a tree.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import ceil
+from typing import Protocol
+
+from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue
+from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, ElasticQuota
+from proreus.config.durations import DurationError, parse_duration
+from proreus.framework import logger
+from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource, parse_amount
+
+log = logger(__name__)
+
+Quantities = dict[str, str | int | float]
+
+_GPU = "nvidia.com/gpu"
+_MEGABYTE = 10**6
+
+
+class QueueSource(Protocol):
+    """A kind of objects that are queues."""
+
+    @property
+    def resource(self) -> Resource[object]:
+        """What is watched."""
+        ...
+
+    def queue_of(self, obj: object) -> CapacityQueue | None:
+        """Return an object as a queue; None for one that is none."""
+        ...
+
+    def name_for(self, pod: Pod) -> str:
+        """Return the queue that a pod names; "" if it names none."""
+        ...
+
+    def is_preemptible(self, pod: Pod) -> bool:
+        """Return whether a pod may be evicted for others."""
+        ...
+
+
+# ---- Volcano -------------------------------------------------------------------------------------
+
+
+class VolcanoGuarantee(ApiStruct, frozen=True):
+    """What is not lent."""
+
+    resource: Quantities = {}
+
+
+class VolcanoQueueSpec(ApiStruct, frozen=True):
+    """Spec of a Volcano queue, as far as it is read."""
+
+    weight: int = 1
+    capability: Quantities = {}
+    deserved: Quantities = {}
+    guarantee: VolcanoGuarantee = VolcanoGuarantee()
+    parent: str = ""
+    priority: int = 0
+    reclaimable: bool | None = None
+
+
+class VolcanoQueue(ApiStruct, frozen=True):
+    """scheduling.volcano.sh Queue."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolcanoQueueSpec = VolcanoQueueSpec()
+
+
+VOLCANO_QUEUES = Resource(
+    "scheduling.volcano.sh", "v1beta1", "queues", "Queue", False, VolcanoQueue, custom=True
+)
+
+
+class VolcanoSource:
+    """Pods without annotation are of the queue "default", as in Volcano."""
+
+    resource = VOLCANO_QUEUES
+
+    def queue_of(self, obj: VolcanoQueue) -> CapacityQueue | None:
+        """Return a queue; the root, of which all others are children, is none."""
+        if obj.metadata.name == "root":
+            return None
+        spec = obj.spec
+        return CapacityQueue(
+            obj.metadata.name,
+            spec.parent,
+            deserved=_amounts(spec.deserved),
+            guarantee=_amounts(spec.guarantee.resource),
+            limit=_amounts(spec.capability),
+            weight=float(max(spec.weight, 0)),
+            priority=spec.priority,
+            reclaimable=spec.reclaimable is not False,
+        )
+
+    def name_for(self, pod: Pod) -> str:
+        """Return the queue that the annotation names."""
+        annotations = pod.metadata.annotations
+        return (
+            annotations.get("scheduling.volcano.sh/queue-name")
+            or annotations.get("volcano.sh/queue-name")
+            or "default"
+        )
+
+    def is_preemptible(self, pod: Pod) -> bool:
+        """Return False for a pod that says so."""
+        meta = pod.metadata
+        text = meta.annotations.get("volcano.sh/preemptable") or meta.labels.get(
+            "volcano.sh/preemptable"
+        )
+        return text != "false"
+
+
+# ---- KAI -----------------------------------------------------------------------------------------
+
+
+class KaiQueueResource(ApiStruct, frozen=True):
+    """-1: unlimited."""
+
+    quota: float = 0
+    limit: float = -1
+    over_quota_weight: float = 0
+
+
+class KaiQueueResources(ApiStruct, frozen=True):
+    """Of CPU in millicores, memory in megabytes, GPUs."""
+
+    cpu: KaiQueueResource | None = None
+    memory: KaiQueueResource | None = None
+    gpu: KaiQueueResource | None = None
+
+
+class KaiQueueSpec(ApiStruct, frozen=True):
+    """Spec of a KAI queue, as far as it is read."""
+
+    parent_queue: str = ""
+    priority: int | None = None
+    resources: KaiQueueResources | None = None
+    reclaim_min_runtime: str = ""
+
+
+class KaiQueue(ApiStruct, frozen=True):
+    """scheduling.run.ai Queue."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: KaiQueueSpec = KaiQueueSpec()
+
+
+KAI_QUEUES = Resource("scheduling.run.ai", "v2", "queues", "Queue", False, KaiQueue, custom=True)
+
+_KAI_DEFAULT_PRIORITY = 100
+
+
+class KaiSource:
+    """Pods without label are outside of all queues."""
+
+    resource = KAI_QUEUES
+
+    def queue_of(self, obj: KaiQueue) -> CapacityQueue | None:
+        """Return a queue."""
+        spec = obj.spec
+        resources = spec.resources or KaiQueueResources()
+        by_name = {
+            "cpu": (resources.cpu, 1),
+            "memory": (resources.memory, _MEGABYTE),
+            _GPU: (resources.gpu, 1),
+        }
+        found = {name: (one, unit) for name, (one, unit) in by_name.items() if one is not None}
+        return CapacityQueue(
+            obj.metadata.name,
+            spec.parent_queue,
+            deserved={n: ceil(one.quota * u) for n, (one, u) in found.items() if one.quota >= 0},
+            unlimited=frozenset(n for n, (one, _) in found.items() if one.quota < 0),
+            limit={n: ceil(one.limit * u) for n, (one, u) in found.items() if one.limit >= 0},
+            weights={n: one.over_quota_weight for n, (one, _) in found.items()},
+            priority=_KAI_DEFAULT_PRIORITY if spec.priority is None else spec.priority,
+            reclaim_min_runtime_seconds=_seconds(spec.reclaim_min_runtime),
+        )
+
+    def name_for(self, pod: Pod) -> str:
+        """Return the queue that the label names, in its present or older spelling."""
+        labels = pod.metadata.labels
+        return labels.get("kai.scheduler/queue") or labels.get("runai/queue", "")
+
+    def is_preemptible(self, pod: Pod) -> bool:
+        """Return False for a pod that says so."""
+        return pod.metadata.labels.get("kai.scheduler/preemptibility") != "non-preemptible"
+
+
+# ---- Koordinator ---------------------------------------------------------------------------------
+
+_KOORDINATOR = "quota.scheduling.koordinator.sh/"
+
+
+class ElasticQuotaSource:
+    """ElasticQuotas as a tree. A pod's label names its quota; else the first of its namespace."""
+
+    resource = ELASTIC_QUOTAS
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, dict[str, None]] = {}
+
+    def queue_of(self, obj: ElasticQuota) -> CapacityQueue | None:
+        """Return a quota as a queue; weights are ``max`` unless an annotation says others."""
+        meta = obj.metadata
+        least, most = _amounts(obj.spec.min), _amounts(obj.spec.max)
+        lends = meta.labels.get(f"{_KOORDINATOR}allow-lent-resource") != "false"
+        weights = _shared_weight(meta) or most
+        return CapacityQueue(
+            meta.name,
+            meta.labels.get(f"{_KOORDINATOR}parent", ""),
+            deserved=least,
+            guarantee={} if lends else least,
+            limit=most,
+            weights={name: float(amount) for name, amount in weights.items()},
+        )
+
+    def note(self, old: ElasticQuota | None, new: ElasticQuota | None) -> None:
+        """Note which quotas a namespace has."""
+        if old is not None and new is None:
+            self._by_namespace.get(old.metadata.namespace, {}).pop(old.metadata.name, None)
+        if new is not None and new.metadata.labels.get(f"{_KOORDINATOR}is-parent") != "true":
+            self._by_namespace.setdefault(new.metadata.namespace, {})[new.metadata.name] = None
+
+    def name_for(self, pod: Pod) -> str:
+        """Return the quota that the label names, or the first of the namespace."""
+        named = pod.metadata.labels.get(f"{_KOORDINATOR}name")
+        return named or next(iter(self._by_namespace.get(pod.metadata.namespace, ())), "")
+
+    def is_preemptible(self, pod: Pod) -> bool:
+        """Return False for a pod that says so."""
+        return pod.metadata.labels.get(f"{_KOORDINATOR}preemptible") != "false"
+
+
+def _shared_weight(meta: ObjectMeta) -> Mapping[str, int]:
+    text = meta.annotations.get(f"{_KOORDINATOR}shared-weight", "")
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+        return {str(name): parse_amount(str(name), quantity) for name, quantity in found.items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        log.error("A shared weight cannot be read", quota=meta.name, err=str(error))
+        return {}
+
+
+def _amounts(quantities: Quantities) -> dict[str, int]:
+    return {name: parse_amount(name, quantity) for name, quantity in quantities.items()}
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds of a duration such as ``1h30m``; 0 for what is none."""
+    try:
+        return parse_duration(text) if text else 0.0
+    except DurationError as error:
+        log.error("A duration of a queue cannot be read", err=str(error))
+        return 0.0

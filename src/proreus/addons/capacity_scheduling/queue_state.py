@@ -1,0 +1,159 @@
+"""Queues and their pods as the watch reports them, and claims on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proreus.addons.capacity_scheduling.args import QueuesArgs
+from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
+from proreus.addons.capacity_scheduling.queue_claims import QueueClaim, QueueView
+from proreus.addons.capacity_scheduling.queue_objects import (
+    ElasticQuotaSource,
+    KaiSource,
+    VolcanoSource,
+)
+from proreus.addons.capacity_scheduling.queue_tree import QueueShares
+from proreus.addons.capacity_scheduling.quotas import requests_of
+from proreus.framework import Handle, PodInfo
+from proreus.objects import PODS, Pod, Resource
+
+_SOURCES: dict[str, type[ElasticQuotaSource | KaiSource | VolcanoSource]] = {
+    "ElasticQuota": ElasticQuotaSource,
+    "KAI": KaiSource,
+    "Volcano": VolcanoSource,
+}
+
+
+class QueueState:
+    """Keeps the accounts of all queues."""
+
+    def __init__(self, args: QueuesArgs, handle: Handle) -> None:
+        self._args = args
+        self._handle = handle
+        self._source: Any = _SOURCES[args.source]()
+        half_life = args.half_life if args.k_value else 0.0
+        self.accounts = QueueAccounts(half_life, args.k_value)
+        self._pods = handle.store(PODS)
+        self._allocatable: dict[str, int] = {}
+        self._allocatable_of = (-1, frozenset[str]())
+        self._room_at = ("", 0.0)
+        self._room: dict[str, Mapping[str, int]] = {}
+        """What queues may reclaim after the event ``_room_at``, by name."""
+        self._announced: Mapping[str, Mapping[str, int]] = {}
+        resource: Resource[Any] = self._source.resource
+        handle.on_change(resource, self._queue_changed)
+
+    @property
+    def resource_id(self) -> str:
+        """The name of the queues' kind in events."""
+        found: str = self._source.resource.id
+        return found
+
+    def _queue_changed(self, old: Any, new: Any) -> None:
+        before = None if old is None else self._source.queue_of(old)
+        after = None if new is None else self._source.queue_of(new)
+        if before is not None and (after is None or after.name != before.name):
+            self.accounts.remove_queue(before.name)
+        if after is not None:
+            self.accounts.put_queue(after)
+        if isinstance(self._source, ElasticQuotaSource):
+            self._source.note(old, new)
+            # Which quota a pod is of may be another one now.
+            for pod in self._pods.values():
+                self.note(pod, placed=bool(pod.spec.node_name))
+
+    def note(self, pod: Pod, placed: bool) -> None:
+        """Count a pod; one that nobody asked us to place does not ask."""
+        spec = pod.spec
+        if pod.status.phase not in ("", "Pending", "Running"):
+            self.forget(pod)
+        elif (
+            placed
+            or self.accounts.is_placed(pod.metadata.uid)
+            or (spec.scheduler_name == self._handle.profile_name and not spec.scheduling_gates)
+        ):
+            name = self._source.name_for(pod)
+            now = self._handle.clock.monotonic()
+            self.accounts.note(pod.metadata.uid, name, requests_of(pod), placed, now)
+
+    def unplace(self, pod: Pod) -> None:
+        """Note that a pod has no node after all."""
+        self.accounts.unplace(pod.metadata.uid, self._handle.clock.monotonic())
+
+    def forget(self, pod: Pod) -> None:
+        """Do not count a pod any more."""
+        self.accounts.forget(pod.metadata.uid, self._handle.clock.monotonic())
+
+    def may_help(self, pod: PodInfo, gone: Pod) -> bool:
+        """Return whether a pod may start after another is gone: both are of queues, or of none."""
+        return bool(self._source.name_for(pod.pod)) == bool(self._source.name_for(gone))
+
+    def may_reclaim(self, pod: PodInfo, other: Pod) -> bool:
+        """Return whether a pod is within what its queue deserves, and another's is beyond it."""
+        # Asked for every waiting pod whenever a pod is bound: most are of queues without room.
+        event = other.metadata.uid, self._handle.clock.monotonic()
+        if self._room_at != event:
+            self._room_at, self._room = event, {}
+        queue = self._source.name_for(pod.pod)
+        room = self._room.get(queue)
+        if room is None:
+            room = self._room[queue] = self._room_to_reclaim(queue, self._source.name_for(other))
+        if not room:
+            return False
+        amounts = requests_of(pod.pod)
+        return all(amount <= room.get(name, 0) for name, amount in amounts.items())
+
+    def _room_to_reclaim(self, queue: str, other: str) -> Mapping[str, int]:
+        """Return what a queue may have yet of what it deserves, if another has more than it
+        deserves; nothing otherwise."""
+        used, deserved = self.accounts.used, self.shares().deserved
+        path, others = self.accounts.tree.diverging(queue, other)
+        if not path or not all(
+            any(used(name, one) > amount for one, amount in deserved[name].items())
+            for name in others
+        ):
+            return {}
+        room = {
+            resource: min(deserved[name][resource] - used(name, resource) for name in path)
+            for resource in deserved[path[0]]
+        }
+        return {resource: amount for resource, amount in room.items() if amount > 0}
+
+    @property
+    def refresh_seconds(self) -> float:
+        """How old fair shares may be where the past counts."""
+        return self._args.refresh_period
+
+    def have_shares_grown(self) -> bool:
+        """Return whether a queue has a larger fair share than when this was last called."""
+        before, self._announced = self._announced, self.shares().fair
+        return any(
+            amount > before.get(name, {}).get(resource, 0)
+            for name, share in self._announced.items()
+            for resource, amount in share.items()
+        )
+
+    def claim(self, pod: PodInfo) -> QueueClaim:
+        """Return a pod's claim as of now."""
+        view = QueueView(
+            self.accounts,
+            self._source,
+            self.shares(),
+            self._args.reclaimer_utilization_multiplier,
+            self._handle.clock.now(),
+        )
+        return QueueClaim.of(pod, view, self._handle.nominator)
+
+    def shares(self) -> QueueShares:
+        """Return what each queue deserves now, and its fair share."""
+        now = self._handle.clock.monotonic()
+        return self.accounts.shares(self._capacity(), now, self._args.refresh_period)
+
+    def _capacity(self) -> dict[str, int]:
+        """Return what all nodes together have, of the resources that pods of queues request."""
+        nodes, names = self._handle.nodes, frozenset(self.accounts.resources())
+        if self._allocatable_of != (nodes.nodes_generation, names):
+            self._allocatable_of = nodes.nodes_generation, names
+            self._allocatable = {name: int(nodes.allocatable[name].sum()) for name in names}
+        return self._allocatable

@@ -1,0 +1,100 @@
+"""ElasticQuotas and the pods of their namespaces as the watch reports them, and claims on them."""
+
+from __future__ import annotations
+
+from proreus.addons.capacity_scheduling.claims import ElasticQuotaClaim
+from proreus.addons.capacity_scheduling.quotas import (
+    ELASTIC_QUOTAS,
+    Amounts,
+    Bounds,
+    ElasticQuota,
+    NamespaceUsage,
+    Quotas,
+    requests_of,
+)
+from proreus.framework import Handle, PodInfo
+from proreus.objects import Pod
+
+
+class QuotaState:
+    """Keeps what each namespace is guaranteed, and uses."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._quotas: dict[str, dict[str, Bounds]] = {}
+        """By namespace and name, in the order of their coming."""
+        self._usage: dict[str, NamespaceUsage] = {}
+        """Of all namespaces: a quota may come after the pods that it counts."""
+        handle.on_change(ELASTIC_QUOTAS, self._quota_changed)
+
+    @property
+    def resource_id(self) -> str:
+        """The name of the quotas' kind in events."""
+        return ELASTIC_QUOTAS.id
+
+    def _quota_changed(self, old: ElasticQuota | None, new: ElasticQuota | None) -> None:
+        quota = new or old
+        assert quota is not None
+        meta = quota.metadata
+        if new is not None:
+            self._quotas.setdefault(meta.namespace, {})[meta.name] = Bounds.of(new)
+            return
+        quotas = self._quotas.get(meta.namespace, {})
+        quotas.pop(meta.name, None)
+        if not quotas:
+            self._quotas.pop(meta.namespace, None)
+
+    def note(self, pod: Pod, placed: bool) -> None:
+        """Count a pod that is placed."""
+        if placed:
+            usage = self._usage.setdefault(pod.metadata.namespace, NamespaceUsage())
+            usage.add(pod.metadata.uid, requests_of(pod))
+
+    def forget(self, pod: Pod) -> None:
+        """Do not count a pod any more."""
+        usage = self._usage.get(pod.metadata.namespace)
+        if usage is not None:
+            usage.remove(pod.metadata.uid)
+            if not usage.pods:
+                del self._usage[pod.metadata.namespace]
+
+    unplace = forget
+
+    def may_help(self, pod: PodInfo, gone: Pod) -> bool:
+        """Return whether a pod may start after another is gone: both are counted by quotas."""
+        return pod.namespace in self._quotas and gone.metadata.namespace in self._quotas
+
+    def may_reclaim(self, pod: PodInfo, other: Pod) -> bool:
+        """Return whether a pod is within its guarantee, and another's namespace is over its own."""
+        namespace, others = pod.namespace, other.metadata.namespace
+        if namespace == others or namespace not in self._quotas or others not in self._quotas:
+            return False
+        if not self._is_over(others, {}):
+            return False
+        # Asked for every waiting pod whenever a pod is bound: most are of namespaces without room.
+        bounds, usage = next(iter(self._quotas[namespace].values())).min, self._usage.get(namespace)
+        if usage is not None and any(
+            usage.used.get(name, 0) >= bounds.get(name, 0) for name in pod.requests.amounts
+        ):
+            return False
+        return not self._is_over(namespace, requests_of(pod.pod))
+
+    def _is_over(self, namespace: str, more: Amounts) -> bool:
+        """Return whether a namespace uses more than its minimum: of what ``more`` has, if that is
+        not empty."""
+        bounds = next(iter(self._quotas[namespace].values())).min
+        usage = self._usage.get(namespace)
+        used = usage.used if usage is not None else {}
+        return any(
+            used.get(name, 0) + more.get(name, 0) > bounds.get(name, 0) for name in (more or used)
+        )
+
+    def claim(self, pod: PodInfo) -> ElasticQuotaClaim:
+        """Return a pod's claim as of now."""
+        return ElasticQuotaClaim.of(pod, self._snapshot(), self._handle.nominator)
+
+    def _snapshot(self) -> Quotas:
+        """Return all quotas, the first of each namespace."""
+        bounds = {name: next(iter(found.values())) for name, found in self._quotas.items()}
+        usage = {name: one for name, one in self._usage.items() if name in bounds}
+        return Quotas(bounds, usage)
