@@ -195,6 +195,10 @@ class PreEnqueuePlugin(Plugin):
 class QueueSortPlugin(Plugin):
     """Orders the active queue; every scheduler has exactly one."""
 
+    sort_key_changes: ClassVar[bool] = False
+    """Whether keys that ``sort_key`` returned may compare otherwise later, by the state of the
+    plugin. Then the active queue compares them as kube-scheduler's does, which is slower."""
+
     def sort_key(self, queued: QueuedPodInfo) -> Any:
         """Return a sort key, the smallest first. Called when a pod enters a queue."""
         raise NotImplementedError

@@ -14,6 +14,7 @@ from proreus.framework.events import POP_FROM_BACKOFF
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.queue.backoff import BackoffQueue
+from proreus.queue.binary_heap import BinaryHeap, resorted
 from proreus.queue.in_flight import InFlightPods
 from proreus.queue.keyed_heap import KeyedHeap
 from proreus.queue.queue_recorder import QueueRecorder
@@ -37,7 +38,8 @@ class ActiveQueue:
         recorder: QueueRecorder,
         group_pods: dict[str, QueuedPodInfo],
     ) -> None:
-        self._heap: KeyedHeap[QueuedEntityInfo] = KeyedHeap(sort_key)
+        self._heap: KeyedHeap[QueuedEntityInfo] | BinaryHeap[QueuedEntityInfo]
+        self._heap = KeyedHeap(sort_key)
         self._in_flight = in_flight
         self._backoff = backoff
         self._recorder = recorder
@@ -135,9 +137,9 @@ class ActiveQueue:
         """Return all pods and groups in the order of their pops."""
         return self._heap.items()
 
-    def set_sort_key(self, sort_key: Callable[[Any], Any]) -> None:
-        """Order by another queueSort plugin."""
-        self._heap.set_sort_key(sort_key)
+    def set_sort_key(self, sort_key: Callable[[Any], Any], *, changing: bool = False) -> None:
+        """Order by another queueSort plugin; ``changing``: see ``QueueSortPlugin``."""
+        self._heap = resorted(self._heap, sort_key, changing)
 
     def validate(self) -> None:
         """Assert that the heap is in order and holds no gated pod."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from proreus.clock import Clock
 from proreus.framework.queued_pod_group import QueuedEntityInfo
+from proreus.queue.binary_heap import BinaryHeap, resorted
 from proreus.queue.keyed_heap import KeyedHeap
 
 NO_BACKOFF = -math.inf
@@ -52,7 +53,8 @@ class BackoffQueue:
         self._clock = clock
         self.set_limits(initial_seconds, max_seconds)
         self._whole_seconds = whole_seconds
-        self._rejected: KeyedHeap[QueuedEntityInfo] = KeyedHeap(self._by_expiration_and(sort_key))
+        self._rejected: KeyedHeap[QueuedEntityInfo] | BinaryHeap[QueuedEntityInfo]
+        self._rejected = KeyedHeap(self._by_expiration_and(sort_key))
         self._errors: KeyedHeap[QueuedEntityInfo] = KeyedHeap(self.expiration)
 
     def __len__(self) -> int:
@@ -152,9 +154,9 @@ class BackoffQueue:
         self._initial = round(initial_seconds * _NANOSECONDS)
         self._max = round(max_seconds * _NANOSECONDS)
 
-    def set_sort_key(self, sort_key: Callable[[Any], Any]) -> None:
-        """Order by another queueSort plugin."""
-        self._rejected.set_sort_key(self._by_expiration_and(sort_key))
+    def set_sort_key(self, sort_key: Callable[[Any], Any], *, changing: bool = False) -> None:
+        """Order by another queueSort plugin; ``changing``: see ``QueueSortPlugin``."""
+        self._rejected = resorted(self._rejected, self._by_expiration_and(sort_key), changing)
 
     def _by_expiration_and(
         self, sort_key: Callable[[Any], Any]

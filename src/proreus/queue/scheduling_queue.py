@@ -349,16 +349,21 @@ class SchedulingQueue(PendingPods):
     # ---- changed configuration -----------------------------------------------------------------
 
     def use_profiles(
-        self, profiles: Mapping[str, QueueProfile], sort_key: Callable[[Any], Any]
+        self,
+        profiles: Mapping[str, QueueProfile],
+        sort_key: Callable[[Any], Any],
+        *,
+        sort_key_changes: bool = False,
     ) -> None:
         """Use the plugins of a changed configuration from now on.
 
+        ``sort_key_changes``: of the queueSort plugin, see there.
         All pods are tried again, as after a restart: their rejectors may be disabled now.
         """
         self._sub_queues.pre_enqueue_plugins = PreEnqueuePlugins(profiles, self._recorder)
         self._hints.use_profiles(profiles)
-        self._active.set_sort_key(sort_key)
-        self._backoff.set_sort_key(sort_key)
+        self._active.set_sort_key(sort_key, changing=sort_key_changes)
+        self._backoff.set_sort_key(sort_key, changing=sort_key_changes)
         for queued in self._unschedulable.pods():
             strategy = (
                 QueueingStrategy.IMMEDIATELY if queued.gated else QueueingStrategy.AFTER_BACKOFF

@@ -101,7 +101,7 @@ class Assembly:
         self._core = Core(cache, queue, waiting_pods, search, binding_cycle, avoided)
         self._shared_handle = ProfileHandle("", environment, self._core)
         profile_set = self.prepare(configuration, registry)
-        queue.use_profiles(profile_set.queue_profiles, profile_set.sort_key)
+        self._use_queue_profiles(profile_set)
         self.scheduler = Scheduler(
             profile_set=profile_set,
             cache=cache,
@@ -241,9 +241,16 @@ class Assembly:
         """
         self._apply(profile_set)
         self.scheduler.use(profile_set)
-        self.scheduler.queue.use_profiles(profile_set.queue_profiles, profile_set.sort_key)
+        self._use_queue_profiles(profile_set)
         pods = self._environment.stores.store(PODS).values()
         self._pod_handlers.use_scheduler_names(frozenset(profile_set.profiles), pods)
+
+    def _use_queue_profiles(self, profile_set: ProfileSet) -> None:
+        self._core.queue.use_profiles(
+            profile_set.queue_profiles,
+            profile_set.sort_key,
+            sort_key_changes=profile_set.sort_key_changes,
+        )
 
     def _apply(self, profile_set: ProfileSet) -> None:
         """Apply the fields outside of profiles; register handlers for the kinds of plugins."""

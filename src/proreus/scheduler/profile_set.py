@@ -136,6 +136,11 @@ class ProfileSet:
         return next(iter(self.profiles.values())).queue_sort.sort_key
 
     @property
+    def sort_key_changes(self) -> bool:
+        """Whether keys of that order may compare otherwise later."""
+        return next(iter(self.profiles.values())).queue_sort.sort_key_changes
+
+    @property
     def plugins(self) -> Iterator[Plugin]:
         """All plugins of all profiles."""
         return (plugin for profile in self.profiles.values() for plugin in profile.plugins)

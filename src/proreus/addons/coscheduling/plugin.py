@@ -65,6 +65,7 @@ class CoschedulingArgs(PluginArgs):
 class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePlugin, PermitPlugin):
     """Binds the pods of a group once enough of them have a node."""
 
+    sort_key_changes = True
     Args = CoschedulingArgs
     args: CoschedulingArgs
 
