@@ -104,6 +104,7 @@ PAGE = (
         "PodGroups",
         "proreus.framework",
         "PlacementGeneratePlugin PlacementFeasiblePlugin PlacementScorePlugin "
+        "PodGroupSourcePlugin "
         "PodGroupPostFilterPlugin PodGroupInfo Placement PlacementProgress PodGroupAssignments "
         "PlacedPod ProposedAssignment SchedulePodGroup PodGroupPostFilterResult PodGroupStates "
         "PodGroupState",

@@ -271,6 +271,20 @@ class Handle(Protocol):
         and none with the plugins of Kubernetes 1.36."""
         ...
 
+    def put_pod_group(self, group: PodGroup | CompositePodGroup) -> None:
+        """Provide a group of a ``PodGroupSourcePlugin``, or its new version.
+
+        Raises ``ValueError`` if its name has no slash: it might be that of an object of the API.
+        """
+        ...
+
+    def remove_pod_group(self, group: PodGroup | CompositePodGroup) -> None:
+        """Take back a group that ``put_pod_group`` provided; its pods wait until it is there again.
+
+        A group that is not there is ignored.
+        """
+        ...
+
     @property
     def api(self) -> ApiWriter:
         """Writes to the apiserver."""

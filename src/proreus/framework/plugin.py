@@ -38,6 +38,7 @@ from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.metrics import Counter
+from proreus.objects.pod import Pod
 
 MIN_SCORE = 0
 """The lowest score of a node, after ``normalize``."""
@@ -343,6 +344,27 @@ class PlacementFeasiblePlugin(Plugin):
 
         Unschedulable: the group cannot be scheduled any more, and nothing else is tried. Wait: not
         enough yet. None: enough, the rest is welcome.
+        """
+        raise NotImplementedError
+
+
+class PodGroupSourcePlugin(Plugin):
+    """Names groups of pods that are scheduled as a whole, though the API has no PodGroup for them.
+
+    It is no extension point of the configuration: where a profile enables such a plugin at any
+    point, its pods are asked about. The pods of a group wait in the queue as one, and are placed
+    together or not at all, as those of a PodGroup (gate GenericWorkload, which is not needed).
+
+    The plugin provides the groups: ``handle.put_pod_group`` as soon as it knows one, also from
+    ``handle.on_change(PODS, …)``, which comes before the pod is queued. Until then pods that name
+    the group wait. Whether enough of a group fits is for ``PlacementFeasiblePlugin`` to say. Unlike
+    a PodGroup, a group that was rejected waits for an event that helps one of its rejected pods.
+    """
+
+    def pod_group_name(self, pod: Pod) -> str:
+        """Return the name of a pod's group in its namespace, with a slash; "" schedules it alone.
+
+        Called whenever the pod is read: it must be cheap, and depend on the pod alone.
         """
         raise NotImplementedError
 

@@ -18,6 +18,7 @@ from proreus.source_location import attribute_location, class_location, function
 _BASES = (
     *POINTS.values(),
     framework.PodGroupPostFilterPlugin,
+    framework.PodGroupSourcePlugin,
     framework.BackgroundPlugin,
     framework.FetchingPlugin,
     Plugin,

@@ -45,6 +45,11 @@ class EntityKey(NamedTuple):
         """Whether it is a CompositePodGroup."""
         return self.type == COMPOSITE_POD_GROUP_TYPE
 
+    @property
+    def is_provided(self) -> bool:
+        """Whether a plugin provides the group: no object of the API has a slash in its name."""
+        return "/" in self.name
+
 
 class BasicSchedulingPolicy(ApiStruct, frozen=True):
     """Each pod of the group may start alone."""

@@ -101,7 +101,8 @@ class PodGroupQueue:
         key = str(root.key)
         # As it is there counts as a nominated pod from now on (Nominator.nominated_pods).
         self._nominator.record_change(queued.uid)
-        if isinstance(entity := self._unschedulable.get(key), QueuedPodGroupInfo):
+        entity = self._unschedulable.get(key)
+        if isinstance(entity, QueuedPodGroupInfo) and entity.gated:
             # Where the group stays gated whoever joins it, nothing but the new pod is looked at.
             entity.add_pod(queued)
             self._unschedulable.pod_joined(entity, queued)
@@ -109,6 +110,9 @@ class PodGroupQueue:
             self._recorder.record_incoming_pods("unschedulable", self._added, entity)
             return
         taken, strategy = self._sub_queues.take(key)
+        if strategy is QueueingStrategy.SKIP:
+            # It was rejected as it was, and is another group with one more pod.
+            strategy = QueueingStrategy.AFTER_BACKOFF
         if isinstance(taken, QueuedPodGroupInfo):
             taken.add_pod(queued)
             self._sub_queues.requeue(taken, strategy, self._added)
@@ -255,15 +259,22 @@ class PodGroupQueue:
                 group.timestamp = now
             group.unschedulable_count = group.consecutive_errors_count = 0
             # Without a back-off, also if it was activated before an earlier one was over.
+            group.unschedulable_plugins = set()
             strategy = QueueingStrategy.IMMEDIATELY
         else:
+            group.unschedulable_plugins = set()
+            strategy = QueueingStrategy.AFTER_BACKOFF
             if status.rejected:
                 group.unschedulable_count += 1
                 group.consecutive_errors_count = 0
+                if tried.root.is_provided:
+                    # Its failure costs no more attempts until something changes.
+                    group.unschedulable_plugins = set().union(*(pod.rejectors for pod in pods))
+                    joined = any(queued.uid not in uids for queued in pods)
+                    strategy = strategy if joined else QueueingStrategy.SKIP
             else:
                 group.consecutive_errors_count += 1
             group.timestamp, group.backoff_expiration = now, None
-            strategy = QueueingStrategy.AFTER_BACKOFF
         group.was_flushed_from_unschedulable, group.flush_timestamp = False, 0.0
         self._sub_queues.requeue(group, strategy, SCHEDULE_ATTEMPT_FAILURE, is_new=True)
         self._notify_ready()

@@ -211,6 +211,9 @@ class QueueingHints:
     ) -> QueueingStrategy:
         """Return what an event means for a group: what it means for the pod that it helps most."""
         pods = group.queued_pods
+        if not group.gated:
+            # Pods that were not tried, because others did not fit, say nothing about the event.
+            pods = [pod for pod in pods if pod.rejectors] or pods
         best, enough = QueueingStrategy.SKIP, _enough(any(pod.pending_plugins for pod in pods))
         for pod in pods:
             best = max(best, self.queueing_strategy(pod, event, old, new, named))

@@ -8,7 +8,9 @@ events can help it. Where that plugin names the pods that an event ungates, only
 Example: 5,000 pods wait for NodeResourcesFit and 20 for NodeAffinity. A node's label changes, which
 only NodeAffinity registered: 20 pods are looked at, not 5,020.
 
-A pod group is here only while it is gated, and is indexed by the plugin that gates it.
+A pod group is here while it is gated, indexed by the plugin that gates it. One that a plugin
+provides (``PodGroupSourcePlugin``) is here after a rejection as well, indexed by the plugins that
+rejected its pods.
 """
 
 from __future__ import annotations
@@ -150,7 +152,10 @@ class UnschedulablePods:
 def _rejector_keys(queued: QueuedEntityInfo) -> tuple[RejectorKey, ...]:
     if isinstance(queued, QueuedPodGroupInfo):
         profiles = sorted({pod.pod.spec.scheduler_name for pod in queued.queued_pods})
-        return tuple(RejectorKey(one, queued.gating_plugin, gated=True) for one in profiles)
+        if queued.gating_plugin:
+            return tuple(RejectorKey(one, queued.gating_plugin, gated=True) for one in profiles)
+        rejectors = sorted(queued.rejectors) or [""]
+        return tuple(RejectorKey(one, plugin) for one in profiles for plugin in rejectors)
     profile = queued.pod.spec.scheduler_name
     if queued.gating_plugin:
         return (RejectorKey(profile, queued.gating_plugin, gated=True),)

@@ -5,16 +5,20 @@ The same for a process, for ``evaluate`` and for tests: only the environment dif
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
+from proreus.errors import ConfigError
 from proreus.framework.events import COMPOSITE_POD_GROUP, POD_GROUP
+from proreus.framework.plugin import PodGroupSourcePlugin
 from proreus.framework.pod_events import PodEvents
 from proreus.framework.pod_info import PodResourcesOptions
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import Resource
+from proreus.objects.pod import Pod
 from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.queue.sub_queues import QueueOptions
@@ -32,6 +36,7 @@ from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.overcommit_watch import OvercommitWatch
 from proreus.scheduler.pod_groups.cycle import PodGroupCycle
 from proreus.scheduler.pod_groups.event_handlers import PodGroupHandlers
+from proreus.scheduler.pod_groups.sources import GroupedPodHandlers, PodGroupSources
 from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
 from proreus.scheduler.profile_handle import Core, ProfileHandle
 from proreus.scheduler.profile_set import ProfileSet, build_profiles
@@ -58,10 +63,23 @@ class Assembly:
         """Build the scheduler; raises ``ConfigError``."""
         gates = environment.feature_gates
         pod_groups = gates.enabled("GenericWorkload")
-        whole_groups = pod_groups and gates.includes(Change.POD_GROUP_ENTITIES)
-        composite = gates.enabled("CompositePodGroup")
+        provided_groups = _provides_pod_groups(configuration, registry)
+        if provided_groups and pod_groups and not gates.includes(Change.POD_GROUP_ENTITIES):
+            raise ConfigError(
+                "plugins that name groups of pods need Kubernetes 1.37 to be emulated where gate "
+                "GenericWorkload is on"
+            )
+        api_groups, pod_groups = pod_groups, pod_groups or provided_groups
+        whole_groups = provided_groups or (pod_groups and gates.includes(Change.POD_GROUP_ENTITIES))
+        composite = gates.enabled("CompositePodGroup") or provided_groups
         deferred_resizes = gates.enabled("InPlacePodVerticalScalingSchedulerPreemption")
         events = PodEvents.of(gates)
+        self._sources = (
+            PodGroupSources(environment.stores.store(PODS), api_groups=api_groups)
+            if provided_groups
+            else None
+        )
+        pods: Mapping[str, Pod] | PodGroupSources = self._sources or environment.stores.store(PODS)
         cache = Cache(
             environment.clock,
             assumed_ttl_seconds,
@@ -71,7 +89,7 @@ class Assembly:
         )
         queue = SchedulingQueue(
             clock=environment.clock,
-            pod_lister=environment.stores.store(PODS).get,
+            pod_lister=pods.get,
             options=QueueOptions(
                 unschedulable_timeout_seconds=unschedulable_timeout_seconds,
                 pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
@@ -87,7 +105,7 @@ class Assembly:
         )
         waiting_pods = WaitingPods(environment.clock)
         search = NodeSearch(queue.nominator, cache.node_order)
-        failures = FailureHandler(queue, environment)
+        failures = FailureHandler(queue, environment, pods.get)
         binding_cycle = BindingCycle(
             cache=cache,
             queue=queue,
@@ -129,7 +147,9 @@ class Assembly:
                 "environment": environment,
             }
             if whole_groups:
-                self.scheduler.pod_group_cycle = PodGroupCycle(**parts)
+                self.scheduler.pod_group_cycle = PodGroupCycle(
+                    **parts, provided_groups=provided_groups
+                )
             else:
                 self.scheduler.pod_group_cycle_v1_36 = PodGroupCycleV136(**parts)
         handlers = DeferredResizeHandlers if deferred_resizes else PodHandlers
@@ -142,11 +162,15 @@ class Assembly:
             resources_options=PodResourcesOptions.of(gates),
             events=events,
             pod_groups=pod_groups,
-            announces_group_pods=gates.enabled("GangScheduling"),
+            announces_group_pods=gates.enabled("GangScheduling") or provided_groups,
         )
+        self._grouped_pods: GroupedPodHandlers | None = None
+        if self._sources is not None:
+            self._sources.use(profile_set.profiles)
+            self._grouped_pods = GroupedPodHandlers(self._pod_handlers, self._sources)
         self._handled_kinds: set[str] = set()
-        if whole_groups:
-            self._watch_pod_groups(composite)
+        if api_groups and whole_groups:
+            self._watch_pod_groups(gates.enabled("CompositePodGroup"))
         if environment.shares_nodes:
             self._watch_overcommits()
         nodes = NodeHandlers(
@@ -162,10 +186,10 @@ class Assembly:
             pods=environment.stores.store(PODS),
             bindings=self.scheduler,
             node_handlers=nodes,
-            pod_handlers=self._pod_handlers,
+            pod_handlers=self._grouped_pods or self._pod_handlers,
         )
         environment.stores.add_handler(NODES, nodes)
-        environment.stores.add_handler(PODS, self._pod_handlers)
+        environment.stores.add_handler(PODS, self._grouped_pods or self._pod_handlers)
         if avoided is not None:
             self._watch_rejections(avoided)
         self._apply(profile_set)
@@ -210,6 +234,8 @@ class Assembly:
         The kinds that its plugins registered are watched from now on. The caller passes the set to
         ``use`` once these are synced, or closes it.
         """
+        if self._sources is None and _provides_pod_groups(configuration, registry):
+            raise ConfigError("plugins that name groups of pods can be enabled at the start only")
         return build_profiles(
             configuration, registry, self._environment, self._core, self._shared_handle
         )
@@ -242,7 +268,11 @@ class Assembly:
         self._apply(profile_set)
         self.scheduler.use(profile_set)
         self._use_queue_profiles(profile_set)
-        pods = self._environment.stores.store(PODS).values()
+        pods = list(self._environment.stores.store(PODS).values())
+        if self._grouped_pods is not None and self._sources is not None:
+            cache = self._core.cache
+            self._grouped_pods.regroup(pods, profile_set.profiles, cache.is_assumed)
+            pods = [self._sources.with_group(pod) for pod in pods]
         self._pod_handlers.use_scheduler_names(frozenset(profile_set.profiles), pods)
 
     def _use_queue_profiles(self, profile_set: ProfileSet) -> None:
@@ -267,3 +297,10 @@ class Assembly:
                 self._handled_kinds.add(name)
                 handler = OtherHandlers(name, queue, self._environment.metrics)
                 self._environment.stores.add_handler(resource, handler)
+
+
+def _provides_pod_groups(configuration: SchedulerConfiguration, registry: Registry) -> bool:
+    """Return whether an enabled plugin names groups of pods."""
+    names = {name for one in configuration.profiles for name in one.plugins.enabled_names()}
+    known = (registry[name] for name in sorted(names) if name in registry)
+    return any(issubclass(plugin, PodGroupSourcePlugin) for plugin in known)

@@ -9,6 +9,7 @@ the queue.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
@@ -36,9 +37,15 @@ NOTICED_SECONDS = 0.1
 class FailureHandler:
     """Requeues failed pods and reports the reason."""
 
-    def __init__(self, queue: SchedulingQueue, environment: Environment) -> None:
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        environment: Environment,
+        pod_lister: Callable[[str], Pod | None] | None = None,
+    ) -> None:
+        """``pod_lister``: as the queue's; None: of the informer's store."""
         self._queue = queue
-        self._pods = environment.stores.store(PODS)
+        self._pod_lister = pod_lister or environment.stores.store(PODS).get
         self._api = environment.api
         self._events = environment.event_recorder
         self._metrics = environment.metrics
@@ -87,7 +94,7 @@ class FailureHandler:
     def _requeue(self, attempt: Attempt) -> Pod | None:
         """Requeue the pod as the informer knows it; None if its name belongs to another pod now."""
         queued = attempt.queued
-        live = self._pods.get(queued.key)
+        live = self._pod_lister(queued.key)
         # Deleted or bound by now, perhaps by the very attempt whose response was lost.
         if live is None or (live.spec.node_name and not attempt.profile.is_deferred_resize(live)):
             self._queue.done(queued.uid)

@@ -26,7 +26,7 @@ from proreus.framework.pod_group import ProposedAssignment
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import Victims
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.framework.workload_forest import WorkloadForest
+from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod
@@ -132,6 +132,29 @@ class ProfileHandle:
     def workload_forest(self) -> WorkloadForest:
         """The PodGroups and CompositePodGroups."""
         return self._core.cache.workload_forest
+
+    def put_pod_group(self, group: Group) -> None:
+        """Provide a group of a plugin, or its new version."""
+        pod_groups = self._core.queue.pod_groups
+        if not group.key.is_provided:
+            raise ValueError(
+                f"the name of a group that a plugin provides needs a slash: {group.key}"
+            )
+        # The queue of a scheduler without such plugins has no groups.
+        if pod_groups is None:
+            return
+        known = self._core.cache.workload_forest.get(group.key)
+        if known is None:
+            pod_groups.add_group(group)
+        elif known != group:
+            pod_groups.update_group(known, group)
+
+    def remove_pod_group(self, group: Group) -> None:
+        """Take back a group of a plugin."""
+        pod_groups = self._core.queue.pod_groups
+        known = self._core.cache.workload_forest.get(group.key)
+        if pod_groups is not None and known is not None and group.key.is_provided:
+            pod_groups.delete_group(known)
 
     @property
     def metrics(self) -> SchedulerMetrics:

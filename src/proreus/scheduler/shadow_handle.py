@@ -21,6 +21,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
+from proreus.objects.scheduling import CompositePodGroup, PodGroup
 from proreus.runtime.background import BackgroundWork
 from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.runtime.plugin_health import DEFAULT_RULES, EventSink, HealthContext
@@ -100,6 +101,12 @@ class ShadowHandle(ProfileHandle):
     def nominator(self) -> Nominator:
         """The nominated pods, read-only."""
         return ReadOnlyNominator(super().nominator)
+
+    def put_pod_group(self, group: PodGroup | CompositePodGroup) -> None:
+        """Do nothing: groups are those of the configuration in force."""
+
+    def remove_pod_group(self, group: PodGroup | CompositePodGroup) -> None:
+        """Do nothing."""
 
     def activate(self, pod_keys: Iterable[str]) -> None:
         """Do nothing: the queue belongs to the configuration in force."""

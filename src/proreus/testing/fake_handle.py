@@ -146,6 +146,18 @@ class FakeHandle:
         for obj in objects:
             self.api.add(obj)
 
+    def put_pod_group(self, group: Group) -> None:
+        """Provide a group of a plugin, or its new version."""
+        if not group.key.is_provided:
+            raise ValueError(
+                f"the name of a group that a plugin provides needs a slash: {group.key}"
+            )
+        self.workload_forest.put(group)
+
+    def remove_pod_group(self, group: Group) -> None:
+        """Take back a group of a plugin."""
+        self.workload_forest.remove(group.key)
+
     def _group_changed(self, old: Group | None, new: Group | None) -> None:
         if new is not None:
             self.workload_forest.put(new)

@@ -26,6 +26,7 @@ from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.scheduler.cluster_events import as_assigned
 from proreus.scheduler.event_handlers import NodeHandlers, PodHandlers
+from proreus.scheduler.pod_groups.sources import GroupedPodHandlers
 
 CACHE, COLUMNS, QUEUE = "cache", "columns", "queue"
 
@@ -69,7 +70,7 @@ class CacheComparer:
         pods: Mapping[str, Pod],
         bindings: Bindings,
         node_handlers: NodeHandlers,
-        pod_handlers: PodHandlers,
+        pod_handlers: PodHandlers | GroupedPodHandlers,
     ) -> None:
         """``nodes``, ``pods``: the informers' stores."""
         self._cache = cache

@@ -51,6 +51,7 @@ from proreus.scheduler.pod_groups.results import (
     PodResult,
     Results,
     error_of,
+    naming_rejected_pod,
     not_scheduled,
     successful_leaves,
 )
@@ -164,6 +165,8 @@ class PodGroupAlgorithm:
             return
         if result.status.code == Code.WAIT:
             result.status = not_scheduled(result.status)
+        if result.group.entity_key.is_provided:
+            result.status = naming_rejected_pod(result.status, result.pods)
         self._revert_to(before)
         result.any_scheduled = False
 

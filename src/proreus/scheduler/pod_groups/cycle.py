@@ -91,7 +91,9 @@ class PodGroupCycle:
         cycle: SchedulingCycle,
         failures: FailureHandler,
         environment: Environment,
+        provided_groups: bool = False,
     ) -> None:
+        """``provided_groups``: plugins may provide groups (``PodGroupSourcePlugin``)."""
         gates = environment.feature_gates
         assert queue.pod_groups is not None
         self._pods = pods
@@ -104,8 +106,8 @@ class PodGroupCycle:
         self._rng = environment.rng
         self._paused = environment.paused
         self._options = AlgorithmOptions(
-            topology_aware=gates.enabled("TopologyAwareWorkloadScheduling"),
-            composite=gates.enabled("CompositePodGroup"),
+            topology_aware=gates.enabled("TopologyAwareWorkloadScheduling") or provided_groups,
+            composite=gates.enabled("CompositePodGroup") or provided_groups,
         )
         self._policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
         self._status_writer = PodGroupStatusWriter(
@@ -135,6 +137,7 @@ class PodGroupCycle:
                 [queued.pod for queued in popped.queued_pods] + self._scheduled_pods(root),
                 policy_of_group=self._policy_of_group,
             )
+
         except InvalidPodGroup as error:
             return self._fail(popped, Status.error(str(error)), root.leaves)
         name = popped.pod.spec.scheduler_name
@@ -174,7 +177,7 @@ class PodGroupCycle:
                 attempt = self._pods.begin(queued, profile)
                 self._failures.handle(attempt, error_failure(status.message))
         for leaf in leaves:
-            self._status_writer.write(leaf.key, status)
+            self._write_status(leaf, status)
         self._pod_groups.add_attempted(popped, status)
         return dict.fromkeys((queued.key for queued in popped.queued_pods), "")
 
@@ -252,7 +255,7 @@ class PodGroupCycle:
                     self._failures.handle(pod.attempt, failure)
                 placed[queued.key] = "" if failure is not None else pod.node_name
             self._log(leaf, result)
-            self._status_writer.write(leaf.key, result.status)
+            self._write_status(leaf, result.status)
         return placed
 
     async def _commit(self, pod: PodResult) -> Failure | None:
@@ -263,6 +266,11 @@ class PodGroupCycle:
             return schedule_result
         self._pods.start_binding(schedule_result)
         return None
+
+    def _write_status(self, leaf: PodGroupInfo, status: Status | None) -> None:
+        # The API has no object of a group that a plugin provides.
+        if leaf.group is None or not leaf.entity_key.is_provided:
+            self._status_writer.write(leaf.key, status)
 
     def _log(self, leaf: PodGroupInfo, result: PodGroupResult) -> None:
         if result.status is None:

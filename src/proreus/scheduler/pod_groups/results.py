@@ -98,6 +98,16 @@ def not_scheduled(status: Status) -> Status:
     return Status.unschedulable(UNSCHEDULABLE, *status.reasons)
 
 
+def naming_rejected_pod(status: Status, pods: Sequence[PodResult]) -> Status:
+    """Return the status of a group that does not fit with the last pod that did not, and why."""
+    pod = next((pod for pod in reversed(pods) if pod.failure is not None), None)
+    if pod is None or pod.failure is None or not status.rejected:
+        return status
+    return replace(
+        status, reasons=(*status.reasons, f"pod {pod.queued.key}: {pod.failure.message}")
+    )
+
+
 def successful_leaves(group: PodGroupInfo, results: Results) -> Iterable[PodGroupResult]:
     """Yield the results of the PodGroups that fit, below groups that fit as well."""
     result = results.get(group.entity_key)

@@ -33,6 +33,9 @@ def validate_pod_group(
                 f'{whole} .spec.schedulerName set, got: "{spec.scheduler_name}" and '
                 f'"{scheduler_name}"'
             )
+        # A group that a plugin provides takes its pods as they are.
+        if root.key.is_provided:
+            continue
         priority = spec.priority or 0
         if priority != root.priority:
             raise InvalidPodGroup(
