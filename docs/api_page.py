@@ -104,10 +104,10 @@ PAGE = (
         "PodGroups",
         "proreus.framework",
         "PlacementGeneratePlugin PlacementFeasiblePlugin PlacementScorePlugin "
-        "PodGroupSourcePlugin "
-        "PodGroupPostFilterPlugin PodGroupInfo Placement PlacementProgress PodGroupAssignments "
+        "PodGroupSourcePlugin PodGroupPostFilterPlugin PodGroupInfo Placement OrderedPlacements "
+        "PlacementProgress PodGroupAssignments "
         "PlacedPod ProposedAssignment SchedulePodGroup PodGroupPostFilterResult PodGroupStates "
-        "PodGroupState",
+        "PodGroupState PodGroupSchedulingCycle POD_GROUP_SCHEDULING_CYCLE",
         "Beta: behind kube-scheduler's gate GenericWorkload, and may change with it.",
     ),
     Section(

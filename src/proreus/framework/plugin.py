@@ -368,6 +368,13 @@ class PodGroupSourcePlugin(Plugin):
         """
         raise NotImplementedError
 
+    def pod_rank(self, pod: Pod) -> tuple[int, ...]:
+        """Return a pod's place in its group, whose pods are tried in this order.
+
+        Pods with equal ranks are tried in the order of the queue.
+        """
+        return ()
+
 
 class PreScorePlugin(Plugin):
     """Prepares data before nodes are scored."""
@@ -469,8 +476,8 @@ class PlacementGeneratePlugin(Plugin):
         self, state: CycleState, group: PodGroupInfo, nodes: NodeTable
     ) -> Sequence[Placement] | Status:
         """Called once a cycle of a group, with the nodes that its parent's placement leaves, the
-        whole cluster as a rule. A dry run is made in each placement. An empty result, or
-        Unschedulable, rejects the group."""
+        whole cluster as a rule. A dry run is made in each placement, of ``OrderedPlacements``
+        until the group fits. An empty result, or Unschedulable, rejects the group."""
         raise NotImplementedError
 
 

@@ -141,6 +141,15 @@ class Placement:
     node_names: Collection[str] | None
 
 
+class OrderedPlacements(tuple[Placement, ...]):
+    """Placements in the order of preference: the first in which the group fits is taken.
+
+    The others are not tried then, and none is scored.
+    """
+
+    __slots__ = ()
+
+
 class PlacementProgress(NamedTuple):
     """How far the dry run of a group is: pods, or child groups of a CompositePodGroup.
 

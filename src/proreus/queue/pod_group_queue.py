@@ -215,6 +215,13 @@ class PodGroupQueue:
         if root is not None and entity is not None and entity.priority != root.priority:
             entity.priority = root.priority
             self._sort_anew(entity)
+        # What it needs may have changed, which no rejection of its pods tells of.
+        if new.key.is_provided and entity is not None and not entity.gated:
+            taken, strategy = self._sub_queues.take(entity.key)
+            assert taken is entity
+            if strategy is QueueingStrategy.SKIP:
+                strategy = QueueingStrategy.AFTER_BACKOFF
+            self._put_back(entity, strategy, self._updated)
 
     def delete_group(self, group: Group) -> None:
         """Remove a group from the forest; its pods wait until it is there again."""

@@ -16,7 +16,7 @@ configuration, ``profile.weights["TaintToleration"]`` is 3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import TypeVar
 
 from proreus.framework.cycle_state import CycleState
@@ -33,6 +33,7 @@ from proreus.framework.plugin import (
     PlacementScorePlugin,
     Plugin,
     PodGroupPostFilterPlugin,
+    PodGroupSourcePlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -116,6 +117,10 @@ class Profile:
             for plugin in dict.fromkeys(one for point in plugins.values() for one in point)
             if isinstance(plugin, PlacementFeasiblePlugin)
         )
+        self.pod_group_source = next(
+            (one for one in chain(*plugins.values()) if isinstance(one, PodGroupSourcePlugin)), None
+        )
+        """The plugin that names groups of pods."""
         self._optional_filter = optional_filter
         self._configured_filter = self.filter
         self.equivalence_cache = EquivalenceCache(table)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from proreus.framework import events
 from proreus.framework.events import ADD, DELETE, UPDATE, ClusterEvent
-from proreus.framework.plugin import Plugin
+from proreus.framework.plugin import Plugin, PodGroupSourcePlugin
 from proreus.framework.pod_events import POD_ACTIONS
 from proreus.logs import logger
 from proreus.runtime.profile import Profile
@@ -43,6 +43,9 @@ def warn_of_idle_registration(profile: str, plugin: Plugin, registered: ClusterE
     Not for in-tree plugins: these register what those of kube-scheduler do.
     """
     if type(plugin).__module__.startswith(_IN_TREE):
+        return
+    # New pods are events where plugins name groups, which they may complete.
+    if isinstance(plugin, PodGroupSourcePlugin) and registered.resource == events.POD:
         return
     remedy = _remedy(registered)
     if remedy:

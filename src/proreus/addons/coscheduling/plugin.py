@@ -12,19 +12,37 @@ from typing import Any
 
 import numpy as np
 
-from proreus.addons.coscheduling.groups import GANGS, Gang, Group, group_key, virtual_group
+from proreus.addons.coscheduling.args import CoschedulingArgs
+from proreus.addons.coscheduling.groups import (
+    GANGS,
+    VOLCANO,
+    VOLCANO_GANGS,
+    Gang,
+    Group,
+    Membership,
+    group_key,
+    membership_of,
+)
+from proreus.addons.coscheduling.planning import GroupPlanner
+from proreus.addons.coscheduling.queue_order import Place
+from proreus.addons.coscheduling.ranks import rank_of
 from proreus.addons.coscheduling.records import Records
 from proreus.framework import (
+    POD_GROUP_SCHEDULING_CYCLE,
     ClusterEvent,
     CycleState,
-    FeatureGates,
     Handle,
     NodeTable,
     PermitPlugin,
-    PluginArgs,
+    PlacementFeasiblePlugin,
+    PlacementProgress,
+    PodGroupInfo,
+    PodGroupSchedulingCycle,
+    PodGroupSourcePlugin,
     PodInfo,
     PostFilterPlugin,
     PostFilterResult,
+    PreEnqueuePlugin,
     PreFilterPlugin,
     QueuedPodInfo,
     QueueSortPlugin,
@@ -32,7 +50,6 @@ from proreus.framework import (
     Status,
     Verdicts,
     events,
-    field_errors,
 )
 from proreus.objects import PODS, Pod, key_of
 
@@ -41,29 +58,19 @@ _PERMITTED_SECONDS = 3.0
 """How long a group's resources are not added up again where no wait is configured."""
 
 
-class CoschedulingArgs(PluginArgs):
-    """How long pods wait for their group, and what happens to one that fails."""
-
-    permit_waiting_time_seconds: int = 60
-    pod_group_backoff_seconds: int = 0
-    pod_group_reject_percentage: int = 10
-
-    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check the ranges."""
-        for name, value in (
-            ("permitWaitingTimeSeconds", self.permit_waiting_time_seconds),
-            ("podGroupBackoffSeconds", self.pod_group_backoff_seconds),
-        ):
-            if value < 0:
-                yield field_errors.invalid(field_errors.child(path, name), value, "must be >= 0")
-        if not 0 <= self.pod_group_reject_percentage <= 100:
-            where = field_errors.child(path, "podGroupRejectPercentage")
-            value = self.pod_group_reject_percentage
-            yield field_errors.invalid(where, value, "not in valid range [0, 100]")
-
-
-class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePlugin, PermitPlugin):
+class Coscheduling(
+    QueueSortPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PostFilterPlugin,
+    ReservePlugin,
+    PermitPlugin,
+    PodGroupSourcePlugin,
+    PlacementFeasiblePlugin,
+):
     """Binds the pods of a group once enough of them have a node."""
+
+    group_wide = True
 
     sort_key_changes = True
     Args = CoschedulingArgs
@@ -72,16 +79,34 @@ class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePl
     def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._gangs = handle.store(GANGS)
+        self._volcano_gangs = handle.store(VOLCANO_GANGS)
         self._records = Records()
+        self._planner = GroupPlanner(handle, self._group_of) if args.mode == "plan" else None
+        """Places groups as a whole; None: members wait at Permit."""
         handle.on_change(PODS, self._pod_changed)
         handle.on_change(GANGS, self._gang_changed)
+        handle.on_change(VOLCANO_GANGS, self._volcano_gang_changed)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register pods that got a node, of whatever group, and changes of groups."""
+        changes = events.ADD | events.UPDATE
+        groups = (ClusterEvent(GANGS.id, changes), ClusterEvent(VOLCANO_GANGS.id, changes))
+        if self._planner is None:
+            return (ClusterEvent(events.ASSIGNED_POD, events.ADD), *groups)
         return (
-            ClusterEvent(events.ASSIGNED_POD, events.ADD),
-            ClusterEvent(GANGS.id, events.ADD | events.UPDATE),
+            ClusterEvent(
+                events.POD, events.ADD, hint=self._is_of_group, ungated_pods=self._ungated_pods
+            ),
+            *groups,
         )
+
+    def _is_of_group(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+        return new is not None and group_key(new) == group_key(pod.pod)
+
+    def _ungated_pods(self, old: Pod | None, new: Pod | None) -> tuple[str, ...]:
+        if new is None or self._planner is None:
+            return ()
+        return tuple(self._planner.keys_ungated_by(new))
 
     # ---- groups --------------------------------------------------------------------------------
 
@@ -92,25 +117,46 @@ class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePl
             self._records.remove_member(before, old)
             if before not in self._gangs:
                 self._records.forget_if_empty(before)
+            if self._planner is not None and not self._records.of(before).members:
+                self._planner.forget(before)
         if new is not None and now:
             self._records.put_member(now, new)
+            if self._planner is not None:
+                self._planner.pod_appeared(new)
 
     def _gang_changed(self, old: Gang | None, new: Gang | None) -> None:
-        if old is not None and new is None:
-            meta = old.metadata
-            self._records.forget_if_empty(f"{meta.namespace}/{meta.name}")
+        meta = (old or new or Gang()).metadata
+        self._object_changed(f"{meta.namespace}/{meta.name}", new)
+
+    def _volcano_gang_changed(self, old: Gang | None, new: Gang | None) -> None:
+        meta = (old or new or Gang()).metadata
+        self._object_changed(f"{meta.namespace}/{VOLCANO}/{meta.name}", new)
+
+    def _object_changed(self, key: str, new: Gang | None) -> None:
+        if new is None:
+            self._records.forget_if_empty(key)
+        if self._planner is not None:
+            self._planner.provide(key)
 
     def group(self, pod: Pod) -> Group | None:
         """Return the group of a pod; None if it has none, or the PodGroup does not exist."""
-        key = group_key(pod)
-        gang = self._gangs.get(key) if key else None
-        return virtual_group(pod) if gang is None else Group.of(gang)
+        membership = membership_of(pod)
+        return None if membership is None else self._group_of(membership)
+
+    def _group_of(self, membership: Membership) -> Group | None:
+        gangs = self._volcano_gangs if membership.source == VOLCANO else self._gangs
+        gang = gangs.get(membership.object_key)
+        return membership.virtual if gang is None else Group.of(gang, membership.key)
 
     # ---- queue ---------------------------------------------------------------------------------
 
-    def sort_key(self, queued: QueuedPodInfo) -> _Place:
+    def sort_key(self, queued: QueuedPodInfo) -> Place:
         """Return what compares by priority, then by the time of the group, then by name."""
-        return _Place(queued, self)
+        return Place(queued, self)
+
+    def is_surplus(self, queued: QueuedPodInfo) -> bool:
+        """Return whether a pod's group has its minimum: others go first, in mode ``plan``."""
+        return self._planner is not None and self._planner.is_satisfied(queued.pod)
 
     def time_of(self, queued: QueuedPodInfo) -> float:
         """Return the time by which a pod is sorted: that of its group, failures first."""
@@ -125,6 +171,28 @@ class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePl
         group = self.group(queued.pod)
         return first if group is None else group.created
 
+    # ---- whole groups --------------------------------------------------------------------------
+
+    def pod_group_name(self, pod: Pod) -> str:
+        """Return the group that a pod is queued with, in mode ``plan``."""
+        return "" if self._planner is None else self._planner.name_of(pod)
+
+    def pod_rank(self, pod: Pod) -> tuple[int, ...]:
+        """Return the number that the pod's controller gave it."""
+        return rank_of(pod)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Gate the pods of a group that has too few of them, in mode ``plan``."""
+        return None if self._planner is None else self._planner.pre_enqueue(pod)
+
+    def placement_feasible(
+        self, state: CycleState, group: PodGroupInfo, progress: PlacementProgress
+    ) -> Status | None:
+        """Return whether enough pods of a group can still fit."""
+        if self._planner is None or group.group is None or not group.entity_key.is_provided:
+            return None
+        return self._planner.placement_feasible(group, progress)
+
     # ---- PreFilter -----------------------------------------------------------------------------
 
     def pre_filter(
@@ -134,6 +202,8 @@ class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePl
         group = self.group(pod.pod)
         if group is None:
             return None
+        if self._planner is not None:
+            return self._pre_filter_in_plan(state, pod, group, nodes)
         now, record = self.handle.clock.monotonic(), self._records.of(group.key)
         if now < record.backs_off_until:
             return Status.unresolvable(f"podGroup {group.key} failed recently")
@@ -156,6 +226,22 @@ class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePl
         wait = self.args.permit_waiting_time_seconds or _PERMITTED_SECONDS
         self._records.kept(group.key).permitted_until = now + wait
         return None
+
+    def _pre_filter_in_plan(
+        self, state: CycleState, pod: PodInfo, group: Group, nodes: NodeTable
+    ) -> Status | None:
+        assert self._planner is not None
+        cycle: PodGroupSchedulingCycle | None = state.get(POD_GROUP_SCHEDULING_CYCLE)
+        before = group.min_member if cycle is None else cycle.scheduled_before
+        surplus = self._planner.surplus(pod, before < group.min_member)
+        if surplus is not None or not group.min_resources or before:
+            return surplus
+        # Once an attempt, before anything of the group is placed.
+        if cycle is None or cycle.state.get(group.key) is not None:
+            return None
+        cycle.state.write(group.key, True)
+        gap = self._resource_gap(group, nodes)
+        return Status.unresolvable(f"resource gap: {_listed(gap)}") if gap else None
 
     def _resource_gap(self, group: Group, nodes: NodeTable) -> dict[str, int]:
         """Return what of the group's resources the cluster lacks, those of its members aside."""
@@ -194,9 +280,12 @@ class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePl
         return None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Hold the pod until its group has a quorum."""
+        """Hold the pod until its group has a quorum; in mode ``plan`` it has."""
         key = group_key(pod.pod)
         if not key:
+            return None
+        if self._planner is not None:
+            self._planner.pod_bound(pod.pod)
             return None
         group = self.group(pod.pod)
         if group is None:
@@ -222,7 +311,7 @@ class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePl
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Reject the siblings of a pod that lost its node."""
         key = group_key(pod.pod)
-        if not key or self.group(pod.pod) is None:
+        if self._planner is not None or not key or self.group(pod.pod) is None:
             return
         record = self._records.kept(key)
         record.assigned.discard(pod.uid)
@@ -234,6 +323,8 @@ class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePl
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts
     ) -> PostFilterResult:
         """Reject the whole group, unless it is close to its quorum."""
+        if self._planner is not None:
+            return PostFilterResult(Status.unschedulable())
         group = self.group(pod.pod)
         if group is None:
             return PostFilterResult(Status.unschedulable("can not find pod group"))
@@ -260,27 +351,6 @@ class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePl
         record.failed_at = self.handle.clock.now()
         for waiting in self._waiting_siblings(key):
             waiting.reject(self.name, message)
-
-
-class _Place:
-    """The place of a pod in the queue.
-
-    Times are looked up at each comparison, as in the original: a group that fails moves back.
-    """
-
-    __slots__ = ("_plugin", "_queued")
-
-    def __init__(self, queued: QueuedPodInfo, plugin: Coscheduling) -> None:
-        self._queued, self._plugin = queued, plugin
-
-    def __lt__(self, other: _Place) -> bool:
-        mine, others = self._queued, other._queued
-        if mine.priority != others.priority:
-            return mine.priority > others.priority
-        time, other_time = self._plugin.time_of(mine), other._plugin.time_of(others)
-        if time != other_time:
-            return time < other_time
-        return mine.key < others.key
 
 
 def _free(nodes: NodeTable, name: str) -> Any:

@@ -291,7 +291,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
     ) -> PodGroupPostFilterResult:
         """Preempt for a whole group, on all nodes at once (KEP-5710)."""
         if self._evaluator is None:
-            assert isinstance(group.group, PodGroup)
+            # The preemption of 1.36, which groups of plugins get as well, knows no trees of groups.
+            if not isinstance(group.group, PodGroup):
+                return PodGroupPostFilterResult(Status.unschedulable())
 
             async def fits() -> Status | None:
                 found = await schedule()

@@ -255,6 +255,9 @@ class DynamicResources(
             return PodGroupPostFilterResult(Status.unschedulable())
         states: dict[str, CycleState] | None = state.get(self.name)
         if states is None:
+            # Of a group that a plugin provides, no pod is tried where no placement has room for it.
+            if group.group is not None and group.entity_key.is_provided:
+                return PodGroupPostFilterResult(Status.unschedulable())
             return PodGroupPostFilterResult(Status.error("not found"))
         try:
             status = await self._free_claims_of_group(states, group.pods)

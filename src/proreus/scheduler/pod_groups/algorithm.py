@@ -26,6 +26,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_group import (
     FILTER_VERDICTS,
     POD_GROUP_SCHEDULING_CYCLE,
+    OrderedPlacements,
     PlacedPod,
     Placement,
     PlacementProgress,
@@ -54,6 +55,7 @@ from proreus.scheduler.pod_groups.results import (
     naming_rejected_pod,
     not_scheduled,
     successful_leaves,
+    with_reason_of_placement,
 )
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
@@ -189,6 +191,7 @@ class PodGroupAlgorithm:
         result = PodGroupResult(group)
         result.status = self._feasible(result, progress)
         results: Results = {}
+        rejected: Status | None = None
         for child in group.children:
             if code_of(result.status) in (Code.UNSCHEDULABLE, Code.ERROR):
                 break
@@ -202,8 +205,14 @@ class PodGroupAlgorithm:
                 break
             result.any_scheduled = result.any_scheduled or found.any_scheduled
             fits = found.status is None
+            if not fits and group.entity_key.is_provided:
+                rejected = rejected or found.status
             progress = PlacementProgress(progress.remaining - 1, progress.scheduled + fits)
             result.status = self._feasible(result, progress)
+        if rejected is not None and code_of(result.status) == Code.UNSCHEDULABLE:
+            assert result.status is not None
+            reasons = (*result.status.reasons, *rejected.reasons[1:])
+            result.status = replace(result.status, reasons=reasons)
         self._conclude(result, before)
         return results | {group.entity_key: result}
 
@@ -288,6 +297,8 @@ class PodGroupAlgorithm:
                 found.append((placement, results))
             if not group.is_composite:
                 self._observe(result.status is None, perf_counter() - started)
+            if found and isinstance(placements, OrderedPlacements):
+                break
         if not found:
             assert first is not None
             status = first[key].status
@@ -297,6 +308,8 @@ class PodGroupAlgorithm:
                 f"0/{len(placements)} placements are available, first placement status: "
                 f"{error_of(status)}",
             )
+            if key.is_provided:
+                first[key].status = with_reason_of_placement(status, len(placements))
             return first
         try:
             best = self._best_placement(group, state, found)

@@ -146,6 +146,8 @@ class PodGroupCycle:
             text = f'profile not found for scheduler name "{name}"'
             return self._fail(popped, Status.error(text), root.leaves)
         self._skip_pods(popped, profile)
+        if popped.root.is_provided:
+            _sort_by_rank(popped, profile)
         root = self._forest.pod_group_info(popped.root, popped.pods_by_group)
         if root is None or not popped.pods_by_group:
             self._pod_groups.add_attempted(popped, None)
@@ -295,6 +297,14 @@ class PodGroupCycle:
         self._metrics.podgroup_schedule_attempts_total.labels(*labels).inc()
         seconds = perf_counter() - cycle.started
         self._metrics.podgroup_scheduling_attempt_duration_seconds.labels(*labels).observe(seconds)
+
+
+def _sort_by_rank(popped: QueuedPodGroupInfo, profile: Profile) -> None:
+    source = profile.pod_group_source
+    if source is None:
+        return
+    for pods in popped.pods_by_group.values():
+        pods.sort(key=lambda queued: source.pod_rank(queued.pod))
 
 
 def _not_found(popped: QueuedPodGroupInfo) -> str:

@@ -108,6 +108,15 @@ def naming_rejected_pod(status: Status, pods: Sequence[PodResult]) -> Status:
     )
 
 
+def with_reason_of_placement(status: Status, placements: int) -> Status:
+    """Return the status of a group that fits in none of its placements: that of the first one."""
+    if placements == 1:
+        return status
+    reasons = [reason for reason in status.reasons if reason != UNSCHEDULABLE]
+    text = f"0/{placements} placements are available, first placement status: {', '.join(reasons)}"
+    return Status.unschedulable(UNSCHEDULABLE, text)
+
+
 def successful_leaves(group: PodGroupInfo, results: Results) -> Iterable[PodGroupResult]:
     """Yield the results of the PodGroups that fit, below groups that fit as well."""
     result = results.get(group.entity_key)

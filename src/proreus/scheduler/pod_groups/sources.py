@@ -43,10 +43,9 @@ class PodGroupSources:
         """Ask the plugins of these profiles from now on."""
         self._grouped.clear()
         self._sources = {
-            name: plugin
+            name: profile.pod_group_source
             for name, profile in profiles.items()
-            for plugin in reversed(profile.plugins)
-            if isinstance(plugin, PodGroupSourcePlugin)
+            if profile.pod_group_source is not None
         }
 
     def get(self, key: str) -> Pod | None:

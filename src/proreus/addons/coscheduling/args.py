@@ -1,0 +1,34 @@
+"""The arguments of Coscheduling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from proreus.framework import FeatureGates, PluginArgs, field_errors
+
+
+class CoschedulingArgs(PluginArgs):
+    """How long pods wait for their group, and what happens to one that fails.
+
+    ``mode``: ``permit`` holds members at Permit until there are enough, as the original; ``plan``
+    places a group as a whole. The other arguments are of ``permit`` alone.
+    """
+
+    mode: Literal["permit", "plan"] = "permit"
+    permit_waiting_time_seconds: int = 60
+    pod_group_backoff_seconds: int = 0
+    pod_group_reject_percentage: int = 10
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check the ranges."""
+        for name, value in (
+            ("permitWaitingTimeSeconds", self.permit_waiting_time_seconds),
+            ("podGroupBackoffSeconds", self.pod_group_backoff_seconds),
+        ):
+            if value < 0:
+                yield field_errors.invalid(field_errors.child(path, name), value, "must be >= 0")
+        if not 0 <= self.pod_group_reject_percentage <= 100:
+            where = field_errors.child(path, "podGroupRejectPercentage")
+            value = self.pod_group_reject_percentage
+            yield field_errors.invalid(where, value, "not in valid range [0, 100]")

@@ -1,0 +1,255 @@
+"""Coscheduling in mode ``plan``: groups as a whole, whoever's labels name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.addons.coscheduling import Coscheduling
+from proreus.addons.coscheduling.groups import POD_GROUP_LABEL, membership_of
+from proreus.testing import Harness, make_node, make_pod
+
+KOORDINATOR = "gang.scheduling.koordinator.sh"
+
+
+def gang(name: str, members: int, group: str = "scheduling.x-k8s.io/v1alpha1", **spec: Any) -> dict:
+    return {
+        "apiVersion": group,
+        "kind": "PodGroup",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "creationTimestamp": "2023-11-14T22:00:00Z",
+        },
+        "spec": {"minMember": members, **spec},
+    }
+
+
+def volcano(name: str, members: int, **spec: Any) -> dict:
+    return gang(name, members, "scheduling.volcano.sh/v1beta1", **spec)
+
+
+def member(name: str, group: str = "g", cpu: str = "1", **more: Any):
+    return make_pod(name, cpu, labels={POD_GROUP_LABEL: group}, **more)
+
+
+def annotated(name: str, annotations: dict[str, str], cpu: str = "1"):
+    return make_pod(name, cpu, metadata={"annotations": annotations})
+
+
+def harness(*objects: Any, nodes: int = 1, cpus: str = "4", **args: Any) -> Harness:
+    made = [make_node(f"n{number}", cpus) for number in range(nodes)]
+    return Harness([Coscheduling], made, objects, args={"Coscheduling": {"mode": "plan", **args}})
+
+
+def bound(cluster: Harness, *names: str) -> list[str]:
+    return [name for name in names if cluster.pod(name).spec.node_name]
+
+
+def message(cluster: Harness, name: str) -> str:
+    return " ".join(one.message for one in cluster.pod(name).status.conditions)
+
+
+def validate(cluster: Harness) -> None:
+    cluster.scheduler.queue.validate()
+    cluster.scheduler.cache.validate()
+
+
+def test_a_group_is_bound_as_a_whole_and_never_waits_on_permit() -> None:
+    cluster = harness(gang("g", 3))
+    cluster.add(member("p0"), member("p1"))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == []
+    assert not list(cluster.scheduler.waiting_pods)
+    cluster.add(member("p2"))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1", "p2") == ["p0", "p1", "p2"]
+    validate(cluster)
+
+
+def test_a_group_that_does_not_fit_holds_nothing_and_says_which_member_and_why() -> None:
+    cluster = harness(gang("g", 3), cpus="2")
+    cluster.add(*(member(f"p{number}") for number in range(3)))
+    cluster.schedule_all()
+    assert cluster.node("n0").requested["cpu"] == 0
+    for name in ("p0", "p1", "p2"):
+        (condition,) = cluster.pod(name).status.conditions
+        assert (condition.type, condition.status) == ("PodScheduled", "False")
+        assert condition.reason == "Unschedulable"
+    assert "3 pods are needed together, 2 fit" in message(cluster, "p0")
+    assert "pod default/p2: 0/1 nodes are available: 1 Insufficient cpu." in message(cluster, "p0")
+
+
+def test_one_group_after_another_gets_the_room_never_halves_of_both() -> None:
+    cluster = harness(gang("a", 3), gang("b", 3), nodes=4, cpus="1")
+    for number in range(3):
+        cluster.add(member(f"a{number}", "a"), member(f"b{number}", "b"))
+    cluster.schedule_all()
+    cluster.advance(30)
+    cluster.schedule_all()
+    assert len(bound(cluster, "a0", "a1", "a2")) == 3
+    assert bound(cluster, "b0", "b1", "b2") == []
+    for number in range(3):
+        cluster.remove("Pod", f"a{number}")
+    cluster.schedule_all()
+    assert len(bound(cluster, "b0", "b1", "b2")) == 3
+    validate(cluster)
+
+
+def test_a_failed_group_does_not_delay_others() -> None:
+    cluster = harness(gang("big", 2), gang("small", 2), cpus="2")
+    cluster.add(member("b0", "big", "2"), member("b1", "big", "2"))
+    cluster.add(member("s0", "small"), member("s1", "small"))
+    cluster.schedule_all()
+    assert bound(cluster, "b0", "b1", "s0", "s1") == ["s0", "s1"]
+
+
+@pytest.mark.parametrize(("gated", "fits"), [(1, True), (2, False)])
+def test_members_that_are_gated_do_not_count_and_hold_up_nobody(gated: int, fits: bool) -> None:
+    cluster = harness(gang("g", 3))
+    for number in range(4):
+        gates = [{"name": "x/y"}] if number < gated else []
+        cluster.add(member(f"p{number}", spec={"schedulingGates": gates}))
+    cluster.schedule_all()
+    assert bool(bound(cluster, "p2", "p3")) == fits
+    for number in range(gated):
+        cluster.patch("Pod", f"p{number}", {"spec": {"schedulingGates": []}})
+    cluster.schedule_all()
+    assert len(bound(cluster, "p0", "p1", "p2", "p3")) == 4
+    validate(cluster)
+
+
+def test_surplus_goes_behind_groups_that_lack_their_minimum() -> None:
+    cluster = harness(gang("a", 2), gang("b", 2), nodes=4, cpus="1")
+    for number in range(4):
+        cluster.add(member(f"a{number}", "a"))
+    cluster.add(member("b0", "b"), member("b1", "b"))
+    cluster.schedule_all()
+    assert len(bound(cluster, "b0", "b1")) == 2
+    assert len(bound(cluster, "a0", "a1", "a2", "a3")) == 2
+    cluster.add(make_node("more", "8"))
+    cluster.advance(30)
+    cluster.schedule_all()
+    assert len(bound(cluster, "a0", "a1", "a2", "a3")) == 4
+    validate(cluster)
+
+
+def test_a_member_that_is_replaced_starts_beside_the_others() -> None:
+    cluster = harness(gang("g", 2))
+    cluster.add(member("p0"), member("p1"))
+    cluster.schedule_all()
+    cluster.remove("Pod", "p0")
+    cluster.add(member("p2"))
+    cluster.schedule_all()
+    assert bound(cluster, "p1", "p2") == ["p1", "p2"]
+
+
+def test_a_group_whose_minimum_is_lowered_is_tried_again() -> None:
+    cluster = harness(gang("g", 3), cpus="2")
+    cluster.add(*(member(f"p{number}") for number in range(3)))
+    cluster.schedule_all()
+    cluster.add(gang("g", 2))
+    cluster.advance(30)
+    cluster.schedule_all()
+    assert len(bound(cluster, "p0", "p1", "p2")) == 2
+
+
+def test_pods_wait_for_their_pod_group() -> None:
+    cluster = harness()
+    cluster.add(member("p0"))
+    cluster.schedule_all()
+    assert bound(cluster, "p0") == []
+    cluster.add(gang("g", 1))
+    cluster.schedule_all()
+    assert bound(cluster, "p0") == ["p0"]
+    cluster.remove("Pod", "p0")
+    cluster.remove("PodGroup", "g")
+    validate(cluster)
+
+
+def test_resources_that_the_cluster_lacks_are_said_once() -> None:
+    cluster = harness(gang("g", 2, minResources={"cpu": "9"}))
+    cluster.add(member("p0"), member("p1"))
+    cluster.schedule_all()
+    assert "resource gap: cpu: 5000" in message(cluster, "p0")
+    assert bound(cluster, "p0", "p1") == []
+
+
+def test_a_group_of_koordinators_annotations() -> None:
+    annotations = {
+        f"{KOORDINATOR}/name": "g",
+        f"{KOORDINATOR}/min-available": "2",
+        f"{KOORDINATOR}/total-number": "3",
+        f"{KOORDINATOR}/waiting-time": "30s",
+    }
+    cluster = harness()
+    cluster.add(annotated("p0", annotations))
+    cluster.schedule_all()
+    assert bound(cluster, "p0") == []
+    cluster.add(*(annotated(f"p{number}", annotations) for number in (1, 2, 3)))
+    cluster.schedule_all()
+    names = ("p0", "p1", "p2", "p3")
+    assert len(bound(cluster, *names)) == 3
+    (left,) = set(names) - set(bound(cluster, *names))
+    assert "has its 3 pods" in message(cluster, left)
+    virtual = membership_of(cluster.pod("p0")).virtual
+    assert (virtual.min_member, virtual.maximum, virtual.timeout_seconds) == (2, 3, 30.0)
+
+
+def test_a_gang_that_was_complete_once_lets_single_pods_start() -> None:
+    annotations = {f"{KOORDINATOR}/name": "g", f"{KOORDINATOR}/min-available": "2"}
+    cluster = harness()
+    cluster.add(annotated("p0", annotations), annotated("p1", annotations))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == ["p0", "p1"]
+    cluster.remove("Pod", "p0")
+    cluster.add(annotated("p2", annotations))
+    cluster.schedule_all()
+    assert bound(cluster, "p1", "p2") == ["p1", "p2"]
+
+
+def test_a_group_of_volcano_and_its_tasks() -> None:
+    def of(name: str, task: str):
+        annotations = {"scheduling.k8s.io/group-name": "j", "volcano.sh/task-spec": task}
+        return annotated(name, annotations)
+
+    group = volcano("j", 3, minTaskMember={"master": 1, "worker": 2})
+    cluster = harness(group, cpus="3")
+    cluster.add(of("w0", "worker"), of("w1", "worker"), of("w2", "worker"))
+    cluster.schedule_all()
+    assert bound(cluster, "w0", "w1", "w2") == []
+    cluster.add(of("m0", "master"))
+    cluster.schedule_all()
+    assert bound(cluster, "m0") == ["m0"]
+    assert len(bound(cluster, "w0", "w1", "w2")) == 2
+    validate(cluster)
+
+
+def test_a_task_that_lacks_its_pods_keeps_the_whole_group_waiting() -> None:
+    def of(name: str, task: str, cpu: str):
+        annotations = {"scheduling.k8s.io/group-name": "j", "volcano.sh/task-spec": task}
+        return annotated(name, annotations, cpu)
+
+    cluster = harness(volcano("j", 2, minTaskMember={"master": 1, "worker": 1}))
+    cluster.add(of("m0", "master", "9"), of("w0", "worker", "1"))
+    cluster.schedule_all()
+    assert bound(cluster, "m0", "w0") == []
+    assert cluster.node("n0").requested["cpu"] == 0
+    assert "default/m0: 0/1 nodes are available: 1 Insufficient cpu" in message(cluster, "w0")
+
+
+def test_groups_of_the_same_name_are_told_apart_by_whose_they_are() -> None:
+    cluster = harness(gang("g", 1), volcano("g", 2))
+    cluster.add(member("p0"), annotated("v0", {"scheduling.k8s.io/group-name": "g"}))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "v0") == ["p0"]
+
+
+def test_mode_permit_reads_the_same_groups() -> None:
+    cluster = harness(volcano("g", 2), mode="permit")
+    cluster.add(*(annotated(f"v{n}", {"scheduling.k8s.io/group-name": "g"}) for n in (0, 1)))
+    cluster.schedule("v0")
+    assert cluster.waiting("v0")
+    cluster.schedule("v1")
+    assert bound(cluster, "v0", "v1") == ["v0", "v1"]
