@@ -24,6 +24,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "NetworkOverhead": "proreus.addons.network_aware.network_overhead",
         "TopologicalSort": "proreus.addons.network_aware.topological_sort",
         "SySched": "proreus.addons.sysched",
+        "GroupTopology": "proreus.addons.group_topology",
     }
 )
 """The module of each add-on, by the name of the plugin, which is that of its class."""

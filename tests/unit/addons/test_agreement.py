@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pytest
 
 from proreus.addons import ADD_ONS
+from proreus.addons.group_topology import GroupTopology
 from proreus.addons.network_aware.network_overhead import (
     NetworkOverhead,
     _Dependencies,
@@ -45,7 +47,15 @@ from proreus.addons.trimaran.metrics import (
 )
 from proreus.addons.trimaran.peaks import Peaks
 from proreus.addons.trimaran.target_load_packing import TargetLoadPacking
-from proreus.framework import FilterPlugin, Handle, Plugin, PodInfo, ScorePlugin
+from proreus.framework import (
+    CycleState,
+    FilterPlugin,
+    Handle,
+    IntArray,
+    Plugin,
+    PodInfo,
+    ScorePlugin,
+)
 from proreus.objects import LABEL_REGION, LABEL_ZONE, ObjectMeta
 from proreus.testing.agreement import agree
 from proreus.testing.clusters import clusters
@@ -135,6 +145,14 @@ class WithProfiles(SySched):
             self._running[f"n{number}"] = {"u": (f"default/p{number}",)}
 
 
+class WithPositions(GroupTopology):
+    """The plugin, as if every pod were of a group whose domains are filled in some order."""
+
+    def _positions_in(self, state: CycleState) -> IntArray:
+        values = self.handle.nodes.label_values(LABEL_ZONE).values
+        return np.array([7 * number % 5 for number in range(len(values))] + [9], dtype=np.int64)
+
+
 EXAMPLES = 40
 """Clusters a case: what the forms of an add-on read is little."""
 
@@ -166,6 +184,11 @@ CASES = (
         made=WithDependencies,
     ),
     Case(SySched, made=WithProfiles),
+    Case(
+        GroupTopology,
+        drawn_from=clusters(vocabulary=Vocabulary(node_labels=frozenset((LABEL_ZONE,)))),
+        made=WithPositions,
+    ),
     Case(TargetLoadPacking, made=measured(TargetLoadPacking)),
     Case(LoadVariationRiskBalancing, made=measured(LoadVariationRiskBalancing)),
     Case(LowRiskOverCommitment, made=measured(LowRiskOverCommitment)),

@@ -1,0 +1,203 @@
+"""The plugin: placements of a group, the tightest domain first, and neighbours for its pods.
+
+Worked example: the levels are block and rack, and 60 pods prefer one block. A rack that has room
+for 60 is tried first, of several the one with the least room; then the blocks, within which racks
+are filled one after another; then all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+
+from proreus.addons.group_topology.domains import best_fit, least_free, pods_by_node
+from proreus.addons.group_topology.requests import TopologyRequest, topology_request
+from proreus.framework import (
+    MAX_SCORE,
+    POD_GROUP_SCHEDULING_CYCLE,
+    CodeArray,
+    CycleState,
+    FeatureGates,
+    IntArray,
+    NodeTable,
+    OrderedPlacements,
+    Placement,
+    PlacementGeneratePlugin,
+    PluginArgs,
+    PodGroupInfo,
+    PodGroupSchedulingCycle,
+    PodInfo,
+    ScorePlugin,
+    Status,
+    field_errors,
+)
+
+_POSITIONS = "GroupTopology/positions"
+_ABSENT = -1
+
+Fill = Callable[[Sequence[int], int], list[int]]
+"""Returns the indexes of the domains to fill, by their room, with so many pods."""
+
+
+class GroupTopologyArgs(PluginArgs):
+    """``levels``: labels of nodes, the widest domain first. ``policy``: which domain of several.
+
+    ``BestFit`` takes the one with the least room that is enough, ``Balance`` the one with the most.
+    ``max_placements``: how many domains are tried at most.
+    """
+
+    levels: tuple[str, ...] = ("topology.kubernetes.io/zone",)
+    policy: Literal["BestFit", "Balance"] = "BestFit"
+    max_placements: int = 8
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check that there are levels, each once."""
+        where = field_errors.child(path, "levels")
+        if not self.levels:
+            yield field_errors.required(where, "at least one label")
+        if len(set(self.levels)) != len(self.levels):
+            yield field_errors.invalid(where, list(self.levels), "each label once")
+        if self.max_placements < 1:
+            where = field_errors.child(path, "maxPlacements")
+            yield field_errors.invalid(where, self.max_placements, "must be >= 1")
+
+
+class GroupTopology(PlacementGeneratePlugin, ScorePlugin):
+    """Places a group in the tightest domain that holds it."""
+
+    Args = GroupTopologyArgs
+    args: GroupTopologyArgs
+
+    # ---- placements ----------------------------------------------------------------------------
+
+    def generate_placements(
+        self, state: CycleState, group: PodGroupInfo, nodes: NodeTable
+    ) -> Sequence[Placement] | Status:
+        """Return the domains that hold the group, the tightest first."""
+        pods = group.unscheduled_pods
+        request = topology_request(pods[0].pod) if pods else None
+        if request is None:
+            return (Placement("all-nodes", None),)
+        room = pods_by_node(nodes, pods)
+        needed, own = self._needed(group, nodes)
+        if self.args.policy == "BestFit":
+            whole = self.handle.nodes
+            # As few domains as possible for those that want neighbours, scraps for the others.
+            fill = best_fit if request.key else least_free
+            room_of_all = room if nodes is whole else pods_by_node(whole, pods)
+            state.write(_POSITIONS, self._positions(whole, room_of_all, needed, fill))
+        placements = list(self._domains(request, nodes, room, needed, own))
+        if not request.required:
+            placements = placements[: self.args.max_placements - 1]
+            placements.append(Placement("all-nodes", None))
+        if placements:
+            return OrderedPlacements(placements[: self.args.max_placements])
+        text = f"no {request.key} has room for {needed} pods"
+        return Status.unschedulable(text)
+
+    def _needed(self, group: PodGroupInfo, nodes: NodeTable) -> tuple[int, set[int]]:
+        """Return how many more pods the group needs, and the rows of those that it has."""
+        states = [self.handle.pod_group_states.get(leaf.key) for leaf in group.leaves]
+        placed = [one for state in states if state is not None for one in state.scheduled()]
+        rows = self.handle.nodes.rows
+        own = {rows[one.node_name] for one in placed if one.node_name in rows}
+        pods = len(group.unscheduled_pods)
+        minimum = pods if group.group is None else group.group.min_count - len(placed)
+        return max(1, min(minimum, pods)), own
+
+    def _domains(
+        self,
+        request: TopologyRequest,
+        nodes: NodeTable,
+        room: IntArray,
+        needed: int,
+        own: set[int],
+    ) -> Iterator[Placement]:
+        for key in self._levels_of(request):
+            codes = nodes.label(key)
+            values = nodes.label_values(key).values
+            capacities = _sums(codes, room)
+            held = {int(self.handle.nodes.label(key)[row]) for row in own}
+            enough = np.flatnonzero(capacities >= needed).tolist()
+            # Members that have a node already are the group's domain, if they are in one.
+            if held:
+                enough = [code for code in enough if held == {code}]
+            balance = self.args.policy == "Balance"
+            enough.sort(key=lambda c: (-capacities[c] if balance else capacities[c], values[c]))
+            for code in enough:
+                names = frozenset(nodes[row].name for row in np.flatnonzero(codes == code).tolist())
+                yield Placement(f"{key}={values[code]}", names)
+
+    def _levels_of(self, request: TopologyRequest) -> list[str]:
+        """Return the labels whose domains are tried: the tightest first, up to the one asked for.
+
+        A preference goes further up.
+        """
+        levels = list(self.args.levels)
+        if not request.key:
+            return []
+        if request.key not in levels:
+            return [request.key]
+        widest = levels.index(request.key) if request.required else 0
+        return levels[widest:][::-1]
+
+    # ---- neighbours ----------------------------------------------------------------------------
+
+    def _positions(self, nodes: NodeTable, room: IntArray, needed: int, fill: Fill) -> IntArray:
+        """Return the place in which each tightest domain is filled, by code; the last: none."""
+        parents = np.zeros(len(nodes), dtype=np.int64)
+        order = np.zeros(len(nodes), dtype=np.int64)
+        for key in self.args.levels:
+            codes = nodes.label(key).astype(np.int64)
+            places = _places(parents, codes, room, needed, fill)
+            order = order * len(places) + places[codes]
+            parents = codes
+        present = parents != _ABSENT
+        _, dense = np.unique(order[present], return_inverse=True)
+        count = int(parents.max(initial=_ABSENT)) + 1
+        positions = np.full(count + 1, MAX_SCORE, dtype=np.int64)
+        positions[parents[present]] = dense.reshape(-1)
+        return positions
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Score nodes by how early their tightest domain is filled; 0 for pods without a group."""
+        positions = self._positions_in(state)
+        if positions is None:
+            return 0
+        scores: IntArray = np.maximum(MAX_SCORE - positions[nodes.label(self.args.levels[-1])], 0)
+        return scores
+
+    def _positions_in(self, state: CycleState) -> IntArray | None:
+        cycle: PodGroupSchedulingCycle | None = state.get(POD_GROUP_SCHEDULING_CYCLE)
+        positions: IntArray | None = None if cycle is None else cycle.state.get(_POSITIONS)
+        return positions
+
+
+def _sums(codes: CodeArray, room: IntArray) -> IntArray:
+    present = codes != _ABSENT
+    sums: IntArray = np.bincount(codes[present], weights=room[present]).astype(np.int64)
+    return sums
+
+
+def _places(
+    parents: IntArray, codes: IntArray, room: IntArray, needed: int, fill: Fill
+) -> IntArray:
+    """Return the place of each domain among those of its parent, by code; the last: no domain."""
+    count = int(codes.max(initial=_ABSENT)) + 1
+    places = np.full(count + 1, count, dtype=np.int64)
+    present = codes != _ABSENT
+    capacities = np.bincount(codes[present], weights=room[present], minlength=count)
+    domains: dict[int, list[int]] = {}
+    pairs = np.unique(np.stack((parents[present], codes[present])), axis=1)
+    for parent, code in pairs.T.tolist():
+        domains.setdefault(parent, []).append(code)
+    for children in domains.values():
+        sizes = [int(capacities[code]) for code in children]
+        first = fill(sizes, needed)
+        rest = [index for index in range(len(children)) if index not in set(first)]
+        rest.sort(key=lambda index: -sizes[index])
+        for place, index in enumerate((*first, *rest)):
+            places[children[index]] = place
+    return places
