@@ -33,6 +33,8 @@ class QueuedPodGroupInfo(QueueingParams):
     timestamp: float
     pods_by_group: dict[EntityKey, list[QueuedPodInfo]] = field(default_factory=dict)
     """By PodGroup, in the order in which they are tried; no list is empty."""
+    reported: float | None = None
+    """When the pods of a group that a plugin provides were last told why it does not fit."""
 
     @property
     def key(self) -> str:

@@ -330,6 +330,8 @@ class SchedulingQueue(PendingPods):
     def flush(self) -> None:
         """Flush what is due. To be called at every whole second of the clock."""
         self.flush_backoff_completed()
+        if self._moves.flush_put_off():
+            self._notify_ready()
         if self._moves.flush_left_over_is_due():
             self.flush_unschedulable_left_over()
 

@@ -17,7 +17,7 @@ from typing import Any
 from proreus.client.event_bodies import printf_without_arguments, truncate_note
 from proreus.errors import ApiError
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
-from proreus.framework.post_filter_result import NominatingInfo
+from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
 from proreus.logs import logger
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, PodCondition, condition_of
@@ -54,8 +54,11 @@ class FailureHandler:
         self.observer: FailureObserver | None = None
         self.recorder: AttemptRecorder | None = None
 
-    def handle(self, attempt: Attempt, failure: Failure) -> None:
-        """Requeue the pod, register its nomination, write Event and condition."""
+    def handle(self, attempt: Attempt, failure: Failure, *, repeated: bool = False) -> None:
+        """Requeue the pod, register its nomination, write Event and condition.
+
+        ``repeated``: it failed alike a moment ago, so nothing is written again.
+        """
         if self.observer is not None:
             self.observer.on_failure(attempt, failure)
         rejected = failure.status.rejected
@@ -75,6 +78,10 @@ class FailureHandler:
             return
         # After the requeue: the nominator looks nominated pods up in the queue.
         self._queue.nominator.add_nominated_pod(queued.info, failure.nominating)
+        if repeated and rejected and failure.nominating in (None, CLEAR_NOMINATION):
+            old = condition_of(pod, POD_SCHEDULED)
+            if old is not None and (old.status, old.reason) == ("False", UNSCHEDULABLE):
+                return
         profile = attempt.profile.name
         # kube-scheduler passes its message as a format string, so "%" comes out as Go prints it.
         note = printf_without_arguments(truncate_note(message))

@@ -47,6 +47,9 @@ from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 log = logger(__name__)
 
+_REPORT_SECONDS = 10.0
+"""How often the pods of a group that a plugin provides are told why it does not fit."""
+
 
 class PodScheduling(Protocol):
     """The part of ``Scheduler`` that a group's cycle uses for each pod."""
@@ -105,6 +108,7 @@ class PodGroupCycle:
         self._failures = failures
         self._rng = environment.rng
         self._paused = environment.paused
+        self._clock = environment.clock
         self._options = AlgorithmOptions(
             topology_aware=gates.enabled("TopologyAwareWorkloadScheduling") or provided_groups,
             composite=gates.enabled("CompositePodGroup") or provided_groups,
@@ -242,6 +246,8 @@ class PodGroupCycle:
     ) -> dict[str, str]:
         """Bind the pods that fit and requeue the others; return the node names of all."""
         placed: dict[str, str] = {}
+        fits = results[cycle.root.entity_key].status is None
+        repeated = not fits and self._was_reported(cycle.popped)
         for leaf in cycle.root.leaves:
             result = results[leaf.entity_key]
             tried = {pod.queued.uid: pod for pod in result.pods}
@@ -254,11 +260,25 @@ class PodGroupCycle:
                 pod.attempt.started = perf_counter() - pod.seconds
                 failure = result.failure_of(pod) or await self._commit(pod)
                 if failure is not None:
-                    self._failures.handle(pod.attempt, failure)
+                    self._failures.handle(pod.attempt, failure, repeated=repeated)
                 placed[queued.key] = "" if failure is not None else pod.node_name
             self._log(leaf, result)
             self._write_status(leaf, result.status)
         return placed
+
+    def _was_reported(self, popped: QueuedPodGroupInfo) -> bool:
+        """Return whether the pods of a provided group were told a moment ago why it does not fit.
+
+        A group of many pods is tried at every event that might help, and each time another one is
+        the pod that does not fit: writing that to all of them would keep the apiserver busy.
+        """
+        now = self._clock.monotonic()
+        if not popped.root.is_provided:
+            return False
+        if popped.reported is not None and now - popped.reported < _REPORT_SECONDS:
+            return True
+        popped.reported = now
+        return False
 
     async def _commit(self, pod: PodResult) -> Failure | None:
         """Assume a pod for good and start its binding cycle."""

@@ -185,3 +185,33 @@ def test_a_plugin_that_fails_to_name_a_group_leaves_the_pod_alone(caplog) -> Non
     cluster.schedule_all()
     assert nodes_of(cluster, "p0") == ["n0"]
     assert "pod_group_name raised" in caplog.text
+
+
+def test_a_group_that_fails_again_and_again_writes_no_more_than_every_ten_seconds() -> None:
+    cluster = cluster_of("1")
+    add_members(cluster, size=4)
+    cluster.add(member("p3", size=4))
+    cluster.schedule_all()
+    first = cluster.pod("p0").status.conditions[0].message
+    assert "only 1 of 4 fit" in first
+    cluster.add(make_node("n1", "1"))
+    cluster.advance(3)
+    cluster.schedule_all()
+    assert nodes_of(cluster, *NAMES) == [""] * 3
+    assert cluster.pod("p0").status.conditions[0].message == first
+    cluster.advance(20)
+    cluster.add(make_node("n2", "1"))
+    cluster.advance(3)
+    cluster.schedule_all()
+    assert "only 3 of 4 fit" in cluster.pod("p0").status.conditions[0].message
+
+
+def test_events_right_after_an_attempt_have_the_group_tried_once_a_second_later() -> None:
+    cluster = cluster_of("2")
+    add_members(cluster)
+    cluster.schedule_all()
+    cluster.add(make_node("n1", "1"))
+    assert {cluster.queue_of(name) for name in NAMES} == {"unschedulable"}
+    cluster.advance(3)
+    cluster.schedule_all()
+    assert len([name for name in nodes_of(cluster, *NAMES) if name]) == 3
