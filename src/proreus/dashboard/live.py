@@ -70,8 +70,8 @@ class LiveSamples:
         try:
             async with asyncio.timeout(STREAM_SECONDS):
                 await self._send_all(response)
-        except TimeoutError:
-            pass
+        except (TimeoutError, ConnectionError):
+            pass  # a browser that goes to another page is not an error
         finally:
             self._streams -= 1
         return response

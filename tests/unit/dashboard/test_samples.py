@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from proreus.dashboard import live
 from proreus.dashboard.live import LiveSamples, encode
@@ -129,3 +130,16 @@ async def test_a_stream_ends_where_the_samples_do(world, samples):
     assert response.written == [encode("history", [])]
     await stream.stop()
     await asyncio.wait_for(sending, 5)
+
+
+async def test_a_browser_that_leaves_ends_its_stream_and_no_more(samples, monkeypatch):
+    stream = LiveSamples(samples)
+
+    async def leave(response):
+        assert stream._streams == 1
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(stream, "_send_all", leave)
+    request = make_mocked_request("GET", "/dashboard/events")
+    assert (await stream.stream(request, {})).status == 200
+    assert stream._streams == 0
