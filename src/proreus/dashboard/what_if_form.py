@@ -103,6 +103,9 @@ def read_pod(text: str) -> JsonObject:
         raise BadField(f"Pod: {line}{error.problem or error.context}") from None
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise BadField(f"Pod: {error}") from None
+    except (LookupError, AttributeError):
+        # PyYAML's own, where a tag is given to a text that has another form.
+        raise BadField("Pod: a value does not have the form that its tag (!!) says") from None
     kind = data.get("kind", "Pod")
     if kind != "Pod":
         raise BadField(f"Pod: this is a {kind}; paste the template of its pods")

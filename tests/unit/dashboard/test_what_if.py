@@ -238,3 +238,9 @@ def test_none_removes_and_what_is_empty_stays():
 def test_what_is_no_form(body):
     with pytest.raises(BadField, match="no form"):
         read_form(body)
+
+
+@pytest.mark.parametrize("value", ["!!int ''", "!!float ''", "!!bool maybe", "!!timestamp soon"])
+async def test_a_value_that_is_not_what_its_tag_says(world, browser, value):
+    assert await send(browser, pod=f"spec: {{priority: {value}}}") == 422
+    assert "Pod: a value does not have the form that its tag (!!) says" in browser.text
