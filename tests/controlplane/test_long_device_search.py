@@ -27,7 +27,6 @@ ELECTION = {
 NODES, DEVICES, REQUESTS = 20, 16, 15
 MAX_WAIT_SECONDS = 3.0
 """What the apiserver and etcd need on a busy machine; the search itself took 20 s and more once."""
-"""Including the apiserver, and whatever else the machine does."""
 
 
 def slice_of(node: str) -> Json:
