@@ -69,9 +69,10 @@ class KeptRecords:
         self._recent.append(record)
         self._latest[key] = record
         # What was kept because the pod waited is no longer its last attempt.
-        for older in (self._waiting, self._reduced):
-            if older and (before := older.pop(key, None)) is not None:
-                self._drop(before)
+        if self._waiting and (before := self._waiting.pop(key, None)) is not None:
+            self._drop(before)
+        if self._reduced and (before := self._reduced.pop(key, None)) is not None:
+            self._drop(before)
 
     def add_failure(self, record: DecisionRecord) -> None:
         """Add a failed attempt; one that failed just as the one before is only counted."""

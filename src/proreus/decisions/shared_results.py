@@ -57,6 +57,7 @@ class SharedResults:
         "_numbers",
         "_plugins",
         "_position",
+        "_readers",
         "_totals",
         "_totals_copy",
         "_variable",
@@ -72,17 +73,23 @@ class SharedResults:
         self._numbers = copied_numbers(shared.verdicts)
         columns = self._columns = [_Column(shared.totals.scores, compact(shared.totals.scores))]
         self._totals_copy = columns[0].copy
-        self._plugins: dict[str, tuple[int, _Column | int, _Column | int]] = {}
+        # Weight, raw and weighted scores by plugin; raw is None where it is the weighted score
+        # divided by the weight: without NormalizeScore.
+        self._plugins: dict[str, tuple[int, _Column | int | None, _Column | int]] = {}
         for scorer in shared.scorers:
             raw, weighted = scorer.results.raw_scores, scorer.weighted_scores
-            both: list[_Column | int] = []
-            for scores in (raw, weighted):
-                if isinstance(scores, int):
+            both: list[_Column | int | None] = []
+            derived = not scorer.plugin.normalizes and not isinstance(weighted, int)
+            for scores in (None if derived else raw, weighted):
+                if scores is None or isinstance(scores, int):
                     both.append(scores)
                 else:
                     columns.append(_Column(scores, compact(scores)))
                     both.append(columns[-1])
+            assert both[1] is not None
             self._plugins[scorer.plugin.name] = (scorer.weight, both[0], both[1])
+        # Read for each changed row of each attempt.
+        self._readers = [column.live.item for column in columns]
         # A raw score that all nodes share may change without any total changing.
         constant = [
             one.results for one in shared.scorers if isinstance(one.results.raw_scores, int)
@@ -118,12 +125,12 @@ class SharedResults:
         before = len(changes)
         if rows is None or len(rows) > _FEW_ROWS or before > _MAX_CHANGES * self._width:
             return -1
-        ids = self._verdicts.ids
+        ids, note = self._verdicts.ids, changes.append
         for row in rows:
-            changes.append(row)
-            changes.append(0 if ids is None else ids.item(row))
-            for column in self._columns:
-                changes.append(column.live.item(row))
+            note(row)
+            note(0 if ids is None else ids.item(row))
+            for read in self._readers:
+                note(read(row))
         self._position = table.changes.position
         self.attempts += 1
         return 8 * (len(changes) - before)
@@ -165,11 +172,12 @@ class SharedResults:
         feasible = np.arange(len(totals)) if numbers is None else np.flatnonzero(numbers == 0)
         plugins = {}
         for name, (weight, raw, weighted) in self._plugins.items():
-            plugins[name] = PluginScores(
-                weight,
-                raw if isinstance(raw, int) else arrays[id(raw)][feasible],
-                weighted if isinstance(weighted, int) else arrays[id(weighted)][feasible],
-            )
+            final = weighted if isinstance(weighted, int) else arrays[id(weighted)][feasible]
+            if raw is None:
+                first_scores = final // weight
+            else:
+                first_scores = raw if isinstance(raw, int) else arrays[id(raw)][feasible]
+            plugins[name] = PluginScores(weight, first_scores, final)
         table = ScoreTable(feasible, totals[feasible], plugins, len(feasible))
         # Statuses are only ever appended to this list: numbers of the past stay valid.
         return VerdictColumn(numbers, tuple(self._verdicts.statuses)), table
