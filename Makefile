@@ -21,8 +21,9 @@ $(INSTALLED): pyproject.toml requirements/development.txt
 
 venv: $(INSTALLED) ## the virtual environment, with proreus in it
 
+# The dashboard stays until Ctrl-C: not where nobody watches, such as in a pipeline.
 demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster, in the browser too
-	$(BIN)/proreus demo --serve
+	@if [ -t 1 ]; then $(BIN)/proreus demo --serve; else $(BIN)/proreus demo; fi
 
 # Those of the first line share nothing, so that two processes halve their time; the others measure
 # time, or start processes of their own.
