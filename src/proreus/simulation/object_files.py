@@ -122,6 +122,21 @@ def resource_of(obj: JsonObject) -> Resource[Any] | None:
     return _resource(str(obj.get("kind", "")), str(obj.get("apiVersion", "")))
 
 
+def decode_object(content: bytes | msgspec.Raw, place: str) -> tuple[Resource[Any], Any]:
+    """Return the resource and the object of a JSON text.
+
+    Raises ``ConfigError`` that names the place.
+    """
+    try:
+        plain = msgspec.json.decode(content)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{place}: object: {error}") from None
+    resource = resource_of(plain) if isinstance(plain, dict) else None
+    if resource is None:
+        raise ConfigError(f"{place}: object: its kind is not known")
+    return resource, decode_checked(resource, plain, place)
+
+
 def decode_checked(resource: Resource[Any], data: Any, place: str) -> Any:
     """Return a typed object; raises ``ConfigError`` that names the place and the field."""
     decoder = decoder_for(resource.type)

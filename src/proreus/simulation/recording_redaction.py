@@ -15,7 +15,7 @@ import msgspec
 
 from proreus.errors import ConfigError
 from proreus.objects.meta import Resource
-from proreus.simulation.object_files import decode_checked, resource_of
+from proreus.simulation.object_files import decode_object
 from proreus.simulation.recording import RecordedEvent, read_recording
 from proreus.simulation.redaction import KEPT_NAMES_OF, redacted_object, replacements_of
 from proreus.simulation.snapshot import encoded
@@ -68,11 +68,4 @@ def _object_of(place: str, event: RecordedEvent) -> tuple[Resource[Any] | None, 
     """Return the object of an event, (None, None) where it only names one."""
     if event.type not in ("ADDED", "MODIFIED"):
         return None, None
-    try:
-        plain = msgspec.json.decode(event.object)
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{place}: object: {error}") from None
-    resource = resource_of(plain) if isinstance(plain, dict) else None
-    if resource is None:
-        raise ConfigError(f"{place}: object: its kind is not known")
-    return resource, decode_checked(resource, plain, place)
+    return decode_object(event.object, place)

@@ -24,7 +24,7 @@ from proreus.objects.meta import Resource, key_of
 from proreus.objects.pod import Pod
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.simulation.cluster_objects import ClusterObjects
-from proreus.simulation.object_files import decode_checked, resource_of
+from proreus.simulation.object_files import decode_object
 from proreus.simulation.recording import RecordedEvent, read_recording
 from proreus.simulation.results import ScenarioResult, Timings
 from proreus.simulation.scenario import Scenario
@@ -104,14 +104,7 @@ class Recording:
         self.bound_at, self.node_of, self.run_seconds = self._lives()
 
     def _typed(self, place: str, event: RecordedEvent) -> tuple[Resource[Any], Any] | None:
-        try:
-            plain = msgspec.json.decode(event.object)
-        except msgspec.DecodeError as error:
-            raise ConfigError(f"{place}: object: {error}") from None
-        resource = resource_of(plain) if isinstance(plain, dict) else None
-        if resource is None:
-            raise ConfigError(f"{place}: object: its kind is not known")
-        obj = decode_checked(resource, plain, place)
+        resource, obj = decode_object(event.object, place)
         # Written by hand; pods are told apart by their uids.
         if not obj.metadata.uid and event.type == "ADDED":
             meta = _replace(obj.metadata, uid=f"{key_of(obj)}@{event.t}")
