@@ -9,6 +9,7 @@ from operator import itemgetter
 import msgspec
 
 from proreus.clock import Clock
+from proreus.explain.queues import first_tried, rejecting_plugins
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
@@ -56,16 +57,14 @@ def list_pods(
     count = 0
     reasons = _Reasons()
     oldest: list[tuple[float, str, QueuedPodInfo, str]] = []
-    for place, waiting in _waiting(queue):
+    for place, waiting in queue.pods_by_queue().items():
         for start in range(0, len(waiting), _PODS_AT_ONCE):
             matching = oldest
             for queued in waiting[start : start + _PODS_AT_ONCE]:
                 why = READY if place == "active" else reasons.of(queued)
                 counts[why] = counts.get(why, 0) + 1
                 if reason in ("", why) and (not text or text in queued.key):
-                    first = queued.initial_attempt_timestamp
-                    since = queued.timestamp if first is None else first
-                    matching.append((since, place, queued, why))
+                    matching.append((first_tried(queued), place, queued, why))
                     count += 1
             oldest = nsmallest(SHOWN, matching, key=itemgetter(0))
             yield
@@ -96,16 +95,6 @@ def _listed(
     return ListedPod(namespace, name, place, waits, attempts, rejected_by)
 
 
-def _waiting(queue: SchedulingQueue) -> tuple[tuple[str, list[QueuedPodInfo]], ...]:
-    """Return the pods of one moment by queue: a pod may change its queue later."""
-    return (
-        ("active", queue.active_pods()),
-        ("backoff", queue.backoff_pods()),
-        ("unschedulable", queue.unschedulable_pods()),
-        ("gated", queue.gated_pods()),
-    )
-
-
 class _Reasons:
     """Which plugins keep pods from their nodes, in one text for each set of plugins."""
 
@@ -113,7 +102,7 @@ class _Reasons:
         self._texts: dict[frozenset[str], str] = {}
 
     def of(self, queued: QueuedPodInfo) -> str:
-        plugins = frozenset(queued.rejectors or (queued.gating_plugin or "error",))
+        plugins = rejecting_plugins(queued)
         text = self._texts.get(plugins)
         if text is None:
             text = self._texts[plugins] = ", ".join(sorted(plugins))

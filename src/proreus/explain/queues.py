@@ -122,12 +122,7 @@ def explain_queue_in_parts(
     Pods are those that wait at the beginning, counts those of the end.
     """
     now = clock.monotonic()
-    lists = {
-        "active": queue.active_pods(),
-        "backoff": queue.backoff_pods(),
-        "unschedulable": queue.unschedulable_pods(),
-        "gated": queue.gated_pods(),
-    }
+    lists = queue.pods_by_queue()
     counted: dict[frozenset[str], int] = defaultdict(int)
     oldest_of: dict[frozenset[str], QueuedPodInfo] = {}
     oldest: list[tuple[str, QueuedPodInfo]] = []
@@ -136,10 +131,10 @@ def explain_queue_in_parts(
         for start in range(0, len(pods), _PODS_AT_ONCE):
             part = pods[start : start + _PODS_AT_ONCE]
             for queued in part if name != "active" else ():
-                plugins = frozenset(queued.rejectors or (queued.gating_plugin or "error",))
+                plugins = rejecting_plugins(queued)
                 counted[plugins] += 1
                 first = oldest_of.setdefault(plugins, queued)
-                if _first_tried(queued) < _first_tried(first):
+                if first_tried(queued) < first_tried(first):
                     oldest_of[plugins] = queued
             oldest = _oldest([*oldest, *((name, one) for one in part)])
             starving = _oldest(
@@ -150,7 +145,7 @@ def explain_queue_in_parts(
                         for one in part
                         if one.attempts >= STARVING_ATTEMPTS
                         and not one.gated
-                        and now - _first_tried(one) >= STARVING_SECONDS
+                        and now - first_tried(one) >= STARVING_SECONDS
                     ),
                 ]
             )
@@ -160,7 +155,7 @@ def explain_queue_in_parts(
             plugins=tuple(sorted(plugins)),
             count=count,
             oldest=oldest_of[plugins].key,
-            oldest_since=_wall(clock, _first_tried(oldest_of[plugins])),
+            oldest_since=_wall(clock, first_tried(oldest_of[plugins])),
         )
         for plugins, count in counted.items()
     ]
@@ -180,7 +175,7 @@ def explain_queue_in_parts(
 
 
 def _oldest(pods: list[tuple[str, QueuedPodInfo]]) -> list[tuple[str, QueuedPodInfo]]:
-    return nsmallest(SHOWN, pods, key=lambda one: _first_tried(one[1]))
+    return nsmallest(SHOWN, pods, key=lambda one: first_tried(one[1]))
 
 
 def _listed(pods: list[tuple[str, QueuedPodInfo]], clock: Clock) -> tuple[WaitingPod, ...]:
@@ -188,7 +183,7 @@ def _listed(pods: list[tuple[str, QueuedPodInfo]], clock: Clock) -> tuple[Waitin
         WaitingPod(
             pod=queued.key,
             queue=name,
-            since=_wall(clock, _first_tried(queued)),
+            since=_wall(clock, first_tried(queued)),
             attempts=queued.attempts,
             rejected_by=tuple(sorted(queued.rejectors)),
         )
@@ -196,7 +191,13 @@ def _listed(pods: list[tuple[str, QueuedPodInfo]], clock: Clock) -> tuple[Waitin
     )
 
 
-def _first_tried(queued: QueuedPodInfo) -> float:
+def rejecting_plugins(queued: QueuedPodInfo) -> frozenset[str]:
+    """Return the plugins that keep a pod from its node; "error" stands for an error."""
+    return frozenset(queued.rejectors or (queued.gating_plugin or "error",))
+
+
+def first_tried(queued: QueuedPodInfo) -> float:
+    """Return when the first attempt for a pod began, or since when it waits for one."""
     first = queued.initial_attempt_timestamp
     return queued.timestamp if first is None else first
 

@@ -86,6 +86,15 @@ class PendingPods:
         """Return the pods that a PreEnqueue plugin gates."""
         return _pods_of(queued for queued in self._unschedulable.pods() if queued.gated)
 
+    def pods_by_queue(self) -> dict[str, list[QueuedPodInfo]]:
+        """Return the pods that wait at this moment, by kube-scheduler's queue names."""
+        return {
+            "active": self.active_pods(),
+            "backoff": self.backoff_pods(),
+            "unschedulable": self.unschedulable_pods(),
+            "gated": self.gated_pods(),
+        }
+
     def pending_counts(self) -> dict[str, int]:
         """Return how many pods wait in each queue, by kube-scheduler's queue names."""
         counts = self._sub_queues.counts()

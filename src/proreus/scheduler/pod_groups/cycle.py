@@ -141,7 +141,6 @@ class PodGroupCycle:
                 [queued.pod for queued in popped.queued_pods] + self._scheduled_pods(root),
                 policy_of_group=self._policy_of_group,
             )
-
         except InvalidPodGroup as error:
             return self._fail(popped, Status.error(str(error)), root.leaves)
         name = popped.pod.spec.scheduler_name
