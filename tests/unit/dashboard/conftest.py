@@ -50,9 +50,8 @@ class World:
         gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
         self.cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
         self.scheduler = self.cluster.scheduler
-        queue, clock = self.scheduler.queue, self.cluster.clock
-        recorder = DecisionRecorder(clock, lambda key: queue.get(key) is not None)
-        self.scheduler.record(recorder)
+        clock = self.cluster.clock
+        recorder = DecisionRecorder.of(self.scheduler, clock)
         pods = self.cluster.api.store(PODS)
         self.leads = True
         self.reload: dict[str, Any] | None = None

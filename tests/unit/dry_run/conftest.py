@@ -16,6 +16,9 @@ from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
+from ..offline_objects import node as node
+from ..offline_objects import pod as pod
+
 _OPTIONS = OfflineOptions()
 
 
@@ -66,25 +69,6 @@ class World:
 def spec(*pods: Any, **fields: Any) -> DryRunSpec:
     items = [one if "pod" in one else {"pod": one} for one in pods]
     return msgspec.json.decode(msgspec.json.encode({"pods": items, **fields}), type=DryRunSpec)
-
-
-def node(name: str, cpu: str = "4", taints: Any = (), **labels: str) -> Any:
-    amounts = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
-    return {
-        "kind": "Node",
-        "metadata": {"name": name, "uid": name, "labels": labels},
-        "spec": {"taints": list(taints)},
-        "status": {"allocatable": amounts, "capacity": amounts},
-    }
-
-
-def pod(name: str, cpu: str = "100m", labels: Any = None, **fields: Any) -> Any:
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}, **fields.pop("c", {})}
-    return {
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": labels or {}},
-        "spec": {"schedulerName": "default-scheduler", "containers": [container], **fields},
-    }
 
 
 @pytest.fixture

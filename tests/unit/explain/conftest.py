@@ -19,6 +19,9 @@ from proreus.offline.fake_extenders import FakeExtenders
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
 
+from ..offline_objects import node as node
+from ..offline_objects import pod as pod
+
 
 class World:
     """A cluster in which pods are scheduled one after another, and explained."""
@@ -73,25 +76,6 @@ class World:
 
     def explain(self, name: str, **options: Any) -> Any:
         return self.explainer.pod("default", name, **options)
-
-
-def node(name: str, cpu: str = "4", taints: Any = (), **labels: str) -> Any:
-    amounts = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
-    return {
-        "kind": "Node",
-        "metadata": {"name": name, "uid": name, "labels": labels},
-        "spec": {"taints": list(taints)},
-        "status": {"allocatable": amounts, "capacity": amounts},
-    }
-
-
-def pod(name: str, cpu: str = "100m", labels: Any = None, **spec: Any) -> Any:
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}, **spec.pop("c", {})}
-    return {
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": labels or {}},
-        "spec": {"schedulerName": "default-scheduler", "containers": [container], **spec},
-    }
 
 
 @pytest.fixture
