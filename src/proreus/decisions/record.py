@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from proreus.decisions.attempt_scores import KeptScores
 from proreus.decisions.outcomes import ExtenderAnswer, PermitWait
 from proreus.decisions.scores import ScoreTable
@@ -46,7 +48,7 @@ class FailureRecord:
     point: str = ""
 
 
-class DecisionRecord:
+class DecisionRecord(msgspec.Struct, gc=False, eq=False):
     """What one attempt found.
 
     ``at``: when its node was chosen, or it failed, in seconds since the epoch. ``key``:
@@ -55,74 +57,34 @@ class DecisionRecord:
     None while all goes well. ``count``: how many attempts in a row failed in just this way, the
     first at ``first_at``. ``extenders``: the URLs of those that were interested, and
     ``extender_answers`` what they returned. ``permit``: that Permit held it. ``bound_at``: when it
-    was bound; None: it is not, or not yet.
+    was bound; None: it is not, or not yet. ``shared``: the results that it shares with other
+    attempts, as of their ``end``, which have grown by ``shared_bytes`` for it; None: ``verdicts``
+    and ``scores`` are kept with this attempt alone.
     """
 
-    # Made for each pod: every attribute costs.
-    __slots__ = (
-        "_end",
-        "_scores",
-        "_shared",
-        "_verdicts",
-        "at",
-        "bound_at",
-        "configuration",
-        "count",
-        "extender_answers",
-        "extenders",
-        "failure",
-        "first_at",
-        "key",
-        "names",
-        "node",
-        "permit",
-        "profile",
-        "seconds",
-        "shared_bytes",
-        "size_bytes",
-        "uid",
-    )
-
-    def __init__(
-        self,
-        key: str,
-        uid: str,
-        profile: str,
-        configuration: int,
-        at: float,
-        seconds: float,
-        names: Sequence[str],
-        node: str = "",
-    ) -> None:
-        self.key = key
-        self.uid = uid
-        self.profile = profile
-        self.configuration = configuration
-        self.at = self.first_at = at
-        self.seconds = seconds
-        self.names = names
-        self.node = node
-        self.count = 1
-        self.extenders: Sequence[str] = ()
-        self.extender_answers: Sequence[ExtenderAnswer] = ()
-        self.permit: PermitWait | None = None
-        self.bound_at: float | None = None
-        self.failure: FailureRecord | None = None
-        self._shared: SharedResults | None = None
-        self._verdicts: VerdictColumn | None = None
-        self._scores: KeptScores | None = None
-        self.size_bytes = _BYTES
-        self.shared_bytes = 0
-
-    @property
-    def shared(self) -> SharedResults | None:
-        """The results that it shares with other attempts."""
-        return self._shared
-
-    @property
-    def verdicts(self) -> VerdictColumn | None:
-        """The verdicts that are kept with this attempt alone."""
-        return self._verdicts
+    # Made for each pod and kept by the thousand: a Struct is made in a fifth of the time, and one
+    # that refers to nothing that refers to it need not be seen by the garbage collector.
+    key: str
+    uid: str
+    profile: str
+    configuration: int
+    first_at: float
+    at: float
+    seconds: float
+    names: Sequence[str]
+    node: str = ""
+    shared: SharedResults | None = None
+    end: int = 0
+    shared_bytes: int = 0
+    size_bytes: int = _BYTES
+    bound_at: float | None = None
+    count: int = 1
+    failure: FailureRecord | None = None
+    permit: PermitWait | None = None
+    extenders: Sequence[str] = ()
+    extender_answers: Sequence[ExtenderAnswer] = ()
+    verdicts: VerdictColumn | None = None
+    scores: KeptScores | None = None
 
     def row_of(self, node: str) -> int | None:
         """Return a node's row at that time; None: it was not there."""
@@ -131,33 +93,23 @@ class DecisionRecord:
         except ValueError:
             return None
 
-    def share(self, results: SharedResults, size_bytes: int) -> None:
-        """Use shared results as of now; ``size_bytes``: what they have grown for it."""
-        self._shared, self._end = results, results.end
-        self.shared_bytes = size_bytes
-        results.users += 1
-
-    def keep(self, verdicts: VerdictColumn | None, scores: KeptScores | None = None) -> None:
-        """Keep results with the attempt alone."""
-        self._verdicts, self._scores = verdicts, scores
-
     def results(self) -> tuple[VerdictColumn | None, ScoreTable | None]:
         """Return what Filter and Score returned; None for what did not run, or is not kept."""
-        if self._shared is not None:
-            return self._shared.as_of(self._end)
-        scores = self._scores
-        verdicts = self._verdicts
+        if self.shared is not None:
+            return self.shared.as_of(self.end)
+        scores = self.scores
+        verdicts = self.verdicts
         return verdicts, None if scores is None else scores.table(verdicts, len(self.names))
 
     def leave_arena(self) -> None:
         """Keep no block of the arena alive: the record outlives those that were made with it."""
-        if self._scores is not None:
-            self._scores = self._scores.copy()
+        if self.scores is not None:
+            self.scores = self.scores.copy()
 
     def release(self) -> int:
         """Give up the results; return how many bytes of shared ones nobody uses any more."""
-        shared, self._shared = self._shared, None
-        self._verdicts = self._scores = None
+        shared, self.shared = self.shared, None
+        self.verdicts = self.scores = None
         if shared is None:
             return 0
         shared.users -= 1
@@ -179,7 +131,7 @@ class DecisionRecord:
             return False
         if self.extender_answers != other.extender_answers:
             return False
-        column, others = self._verdicts, other._verdicts
+        column, others = self.verdicts, other.verdicts
         if column is None or others is None:
             return column is others and mine.counts is None
         return column is others or column.same_as(others)

@@ -22,7 +22,7 @@ from proreus.decisions.attempt_scores import keep_scores
 from proreus.decisions.outcomes import PermitWait, extender_answers
 from proreus.decisions.record import DecisionRecord, FailureRecord, Victim
 from proreus.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
-from proreus.decisions.shared_results import SharedResultsOf
+from proreus.decisions.shared_results import SharedResults, SharedResultsOf
 from proreus.decisions.verdicts import VerdictColumn
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import Verdicts
@@ -135,7 +135,7 @@ class DecisionRecorder:
         computed: ComputedScores | None,
     ) -> None:
         table = attempt.profile.table
-        record = self._begin(attempt, table, table.infos[row].name)
+        node = table.infos[row].name
         shared = found.equivalence_class
         if shared is not None and totals is shared.totals:
             history = shared.history
@@ -145,24 +145,26 @@ class DecisionRecorder:
             else:
                 if history is _SEEN:
                     history = shared.history = SharedResultsOf()
-                results, size_bytes = history.advance(shared, table)
+                results: SharedResults | None = history.results
+                size_bytes = -1 if results is None else results.advance(shared, table)
+                if size_bytes < 0:
+                    results = history.begin(shared, table)
+                    size_bytes = 0 if results is None else results.all_bytes
                 if results is not None:
-                    record.share(results, size_bytes)
-                    self.records.add(record)
+                    results.users += 1
+                    self.records.add(self._begin(attempt, node, results, results.end, size_bytes))
                     return
-        verdicts = None
+        record = self._begin(attempt, node)
         if found.verdicts.ids is not None or found.evaluated is not None:
-            verdicts = VerdictColumn.of(found.verdicts, found.evaluated)
+            verdicts = record.verdicts = VerdictColumn.of(found.verdicts, found.evaluated)
             record.size_bytes += verdicts.size_bytes
-        scores = None
         if totals is not None:
             answers, computed = attempt.extender_answers, computed or ComputedScores()
-            scores = keep_scores(
+            scores = record.scores = keep_scores(
                 attempt.profile, found, totals, computed, row, answers, self._arena
             )
             record.size_bytes += scores.size_bytes
         _keep_extender_answers(record, attempt)
-        record.keep(verdicts, scores)
         self.records.add(record)
 
     def _record_failure(self, attempt: Attempt, failure: Failure, message: str) -> None:
@@ -171,13 +173,13 @@ class DecisionRecorder:
             # It had a node: Reserve, Permit, PreBind or Bind failed there.
             record.failure = _failure_record(failure, message)
             return
-        record = self._begin(attempt, attempt.profile.table)
+        record = self._begin(attempt)
         record.failure = _failure_record(failure, message)
         record.size_bytes += len(message)
         _keep_extender_answers(record, attempt)
         fit = failure.fit_error
         if fit is not None and not fit.diagnosis.pre_filter_message:
-            record.keep(self._failure_column(failure, attempt, record))
+            record.verdicts = self._failure_column(failure, attempt, record)
         self.records.add_failure(record)
 
     def _failure_column(
@@ -199,21 +201,33 @@ class DecisionRecorder:
         self._last_column = (verdicts, table.position, column) if whole else None
         return column
 
-    def _begin(self, attempt: Attempt, table: NodeTable, node: str = "") -> DecisionRecord:
+    def _begin(
+        self,
+        attempt: Attempt,
+        node: str = "",
+        shared: SharedResults | None = None,
+        end: int = 0,
+        shared_bytes: int = 0,
+    ) -> DecisionRecord:
         profile, pod = attempt.profile, attempt.pod
         if profile is not self._profile:
             self._note_profile(profile)
-        if table.nodes_generation != self._names_generation:
-            self._note_names(table)
+        if profile.table.nodes_generation != self._names_generation:
+            self._note_names(profile.table)
+        at = self._now()
         record = attempt.record = DecisionRecord(
             pod.key,
             pod.uid,
             profile.name,
             self._configuration,
-            self._now(),
+            at,
+            at,
             perf_counter() - attempt.started,
             self._names,
             node,
+            shared,
+            end,
+            shared_bytes,
         )
         return record
 

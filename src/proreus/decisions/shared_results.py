@@ -46,6 +46,7 @@ class SharedResults:
     """The results of one equivalence class, from one copy of them on.
 
     ``attempts``: how many have been recorded; ``users``: how many of their records are kept.
+    ``end``: that of the changes of the last one, to be passed to ``as_of`` later.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class SharedResults:
         "_columns",
         "_constants",
         "_copied_bytes",
+        "_max_end",
         "_nodes_generation",
         "_numbers",
         "_plugins",
@@ -64,6 +66,7 @@ class SharedResults:
         "_verdicts",
         "_width",
         "attempts",
+        "end",
         "users",
     )
 
@@ -101,7 +104,8 @@ class SharedResults:
         self._nodes_generation = table.nodes_generation
         self._changes = array("q")
         self._width = 2 + len(columns)
-        self.attempts, self.users = 1, 0
+        self._max_end = _MAX_CHANGES * self._width
+        self.attempts, self.users, self.end = 1, 0, 0
         held = sum(column.copy.nbytes for column in columns)
         self._copied_bytes = held + (0 if self._numbers is None else self._numbers.nbytes)
 
@@ -120,30 +124,26 @@ class SharedResults:
         # The recorder has counted these results as given up.
         if not self.users:
             return -1
-        rows = table.changes.since(self._position, table.size)
-        changes = self._changes
-        before = len(changes)
-        if rows is None or len(rows) > _FEW_ROWS or before > _MAX_CHANGES * self._width:
+        changes = table.changes
+        rows = changes.since(self._position, table.size)
+        if rows is None or len(rows) > _FEW_ROWS or self.end > self._max_end:
             return -1
-        ids, note = self._verdicts.ids, changes.append
+        self._position = changes.position
+        ids, note = self._verdicts.ids, self._changes.append
         for row in rows:
             note(row)
             note(0 if ids is None else ids.item(row))
             for read in self._readers:
                 note(read(row))
-        self._position = table.changes.position
+        grown = self._width * len(rows)
+        self.end += grown
         self.attempts += 1
-        return 8 * (len(changes) - before)
-
-    @property
-    def end(self) -> int:
-        """The end of the noted changes, to be passed to ``as_of`` later."""
-        return len(self._changes)
+        return 8 * grown
 
     @property
     def all_bytes(self) -> int:
         """How much memory the copy and the changes take."""
-        return self._copied_bytes + 8 * len(self._changes)
+        return self._copied_bytes + 8 * self.end
 
     @property
     def was_worth_it(self) -> bool:
@@ -194,23 +194,16 @@ class SharedResultsOf:
         self.results: SharedResults | None = None
         self._pause = 0
 
-    def advance(
-        self, shared: EquivalenceClass, table: NodeTable
-    ) -> tuple[SharedResults | None, int]:
-        """Return the shared results with this attempt in them, and the bytes that it took.
+    def begin(self, shared: EquivalenceClass, table: NodeTable) -> SharedResults | None:
+        """Return new shared results, since there are none that this attempt could advance.
 
         None: its results are not shared, and have to be kept with the attempt.
         """
-        results = self.results
-        if results is not None:
-            size_bytes = results.advance(shared, table)
-            if size_bytes >= 0:
-                return results, size_bytes
-            self.results = None
-            if not results.was_worth_it:
-                self._pause = _PAUSE
+        before, self.results = self.results, None
+        if before is not None and not before.was_worth_it:
+            self._pause = _PAUSE
         if self._pause:
             self._pause -= 1
-            return None, 0
-        results = self.results = SharedResults(shared, table)
-        return results, results.all_bytes
+            return None
+        self.results = SharedResults(shared, table)
+        return self.results

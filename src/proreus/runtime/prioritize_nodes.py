@@ -15,7 +15,8 @@ with 100, 0, 50 and weight 2: the totals are 260, 80 and 180, in ``AttemptTotals
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -36,7 +37,6 @@ from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import AttemptTotals, CachedTotals, NodeScores
 
 
-@dataclass(slots=True)
 class ComputedScores:
     """The scores of plugins that were computed for one attempt, in the order of ``found.rows``.
 
@@ -44,8 +44,9 @@ class ComputedScores:
     for plugins whose cached raw scores were normalised anew. ``weighted``: normalised and weighted.
     """
 
-    raw: dict[str, IntArray | int] = field(default_factory=dict)
-    weighted: dict[str, IntArray | int] = field(default_factory=dict)
+    # Made for each recorded pod, and filled for few: two dicts for each would cost more than that.
+    raw: Mapping[str, IntArray | int] = MappingProxyType({})
+    weighted: Mapping[str, IntArray | int] = MappingProxyType({})
 
 
 def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: FeasibleNodes) -> None:
@@ -102,6 +103,7 @@ def prioritize_nodes(
     where = slice(None) if found.all_nodes_feasible else found.rows
     total: IntArray | int = 0
     each: dict[str, IntArray | int] = {}
+    raw: dict[str, IntArray | int] | None = None if computed is None else {}
     if equivalence_class is not None:
         # The cached totals are normalised over all rows of the class. If an uncached plugin or an
         # extender removed some, kube-scheduler would have normalised over the rest alone.
@@ -110,9 +112,9 @@ def prioritize_nodes(
         else:
             each = equivalence_class.scores(state, pod, where, subset=subset)
     for plugin in unshared:
-        each[plugin.name] = _score(profile, plugin, state, pod, found, computed)
-    if computed is not None:
-        computed.weighted = each
+        each[plugin.name] = _score(profile, plugin, state, pod, found, raw)
+    if computed is not None and raw is not None:
+        computed.raw, computed.weighted = raw, each
     if scores is not None:
         for name, added in each.items():
             scores[name] = np.full(found.count, added, dtype=np.int64)
@@ -163,15 +165,18 @@ def _score(
     state: CycleState,
     pod: PodInfo,
     found: FeasibleNodes,
-    computed: ComputedScores | None,
+    raw_scores: dict[str, IntArray | int] | None,
 ) -> IntArray | int:
-    """Return one plugin's scores of the feasible nodes: normalised, checked and weighted."""
+    """Return one plugin's scores of the feasible nodes: normalised, checked and weighted.
+
+    ``raw_scores``, where given, is filled with what Score returned.
+    """
     raw = run_score_plugin(plugin, state, pod, _feasible(profile, found))
     state.check_budget(plugin.name, "Score")
-    if computed is not None:
+    if raw_scores is not None:
         # NormalizeScore may write to the array that it gets; those of our own do not.
         copied = plugin.normalizes and is_out_of_tree(type(plugin)) and not isinstance(raw, int)
-        computed.raw[plugin.name] = np.copy(raw) if copied else raw
+        raw_scores[plugin.name] = np.copy(raw) if copied else raw
     scores = np.array([raw], dtype=np.int64) if isinstance(raw, int) else raw
     if plugin.normalizes:
         scores = run_normalize_score(plugin, state, pod, scores)

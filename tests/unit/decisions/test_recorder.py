@@ -171,11 +171,11 @@ def test_a_record_that_is_kept_for_long_keeps_no_block_of_others_alive() -> None
 
     (record,) = asyncio.run(run()).records
     _, before = record.results()
-    columns = [scores for *_, scores in record._scores._plugins if not isinstance(scores, int)]
+    columns = [scores for *_, scores in record.scores._plugins if not isinstance(scores, int)]
     assert columns
     assert all(column.base is not None for column in columns)
     record.leave_arena()
-    columns = [scores for *_, scores in record._scores._plugins if not isinstance(scores, int)]
+    columns = [scores for *_, scores in record.scores._plugins if not isinstance(scores, int)]
     assert all(column.base is None for column in columns)
     _, after = record.results()
     assert after.totals.tolist() == before.totals.tolist()
