@@ -90,6 +90,7 @@ class SimulatedCluster:
         loop.use_clock(self._cluster.clock)
         self.api = self._cluster.api
         self.clock: Clock = self._cluster.clock
+        self.assembly = self._cluster.assembly
         self.scheduler = self._cluster.scheduler
         self.table = self.scheduler.cache.table
         self.pods: Mapping[str, Pod] = self.api.store(PODS)

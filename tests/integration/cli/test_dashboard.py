@@ -1,6 +1,7 @@
 """The dashboard of a running process: for those who may, and on loopback for everybody."""
 
 import asyncio
+import html
 import json
 import os
 import re
@@ -170,6 +171,15 @@ async def test_a_simulation_shows_its_result(tmp_path, session, live):
                 page = await answer.text()
                 assert (answer.status, expected in page) == (200, True), path
             assert "overview.js" not in page
+        async with session.get(base + "what-if?pod=default/large") as answer:
+            [pod] = re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", await answer.text(), re.DOTALL)
+        question = {"pod": html.unescape(pod), "base": "default/large", "cpu": "1"}
+        same_origin = {"Sec-Fetch-Site": "same-origin"}
+        async with session.post(base + "what-if", data=question, headers=same_origin) as answer:
+            page = await answer.text()
+        assert answer.status == 200
+        text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+        assert text.index("It does not fit") < text.index("It fits on 1 node")
     finally:
         process.send_signal(signal.SIGINT)
         out, _ = await asyncio.wait_for(process.communicate(), 30)

@@ -10,6 +10,7 @@ import click
 from proreus.cli.sandbox import forever, run_until_signalled
 from proreus.dashboard import Dashboard, DashboardSources
 from proreus.decisions import DecisionRecorder
+from proreus.dry_run import DryRunService
 from proreus.explain import Explainer
 from proreus.simulation.simulated_cluster import SimulatedCluster
 
@@ -26,6 +27,7 @@ class ResultPage:
         queue = scheduler.queue
         recorder = DecisionRecorder(cluster.clock, lambda key: queue.get(key) is not None)
         scheduler.record(recorder)
+        dry_runs = DryRunService(cluster.assembly)
         self._sources = DashboardSources(
             scheduler,
             Explainer(scheduler, recorder, cluster.pods, cluster.clock),
@@ -35,6 +37,7 @@ class ResultPage:
             title="proreus simulate",
             clock=cluster.clock,
             changes=False,
+            dry_runs=lambda: dry_runs,
         )
 
     def serve(self) -> None:
