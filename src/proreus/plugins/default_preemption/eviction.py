@@ -27,6 +27,7 @@ from proreus.logs import logger
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of
 from proreus.objects.scheduling import CompositePodGroup, PodGroup
+from proreus.plugins.default_preemption.eviction_turns import EvictionTurns
 from proreus.plugins.default_preemption.running_preemptions import (
     RunningPreemption,
     RunningPreemptions,
@@ -86,13 +87,16 @@ class Evictor:
         """Whether there are metrics of preemptions by groups, and by what preempts."""
         self._as_of_1_37 = gates.includes(Change.PREEMPTION_EXECUTOR_OF_1_37)
         self.running = RunningPreemptions(pods)
+        self._turns = EvictionTurns()
 
     async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict all victims. Raises ``ApiError`` for the first one that cannot be evicted."""
         self._count_victims(candidate, preemptor)
         started, result = perf_counter(), "success"
         try:
-            await self._evict_many(_not_terminating(candidate), preemptor, candidate.node_name)
+            preemption = self._turns.next_preemption()
+            victims = _not_terminating(candidate)
+            await self._evict_many(victims, preemptor, candidate.node_name, preemption)
             await self._clear_nominations(candidate, preemptor)
         except ApiError:
             result = "error"
@@ -145,14 +149,15 @@ class Evictor:
         started = perf_counter()
         metrics, node_name = self._handle.metrics, candidate.node_name
         *others, last = victims
+        preemption = self._turns.next_preemption()
         result, deleted, in_memory = "success", False, False
         try:
             if not await self._clear_nominations(candidate, preemptor):
                 result = "error"
             # The last one only after all others: when its watch event comes, all are terminating.
-            await self._evict_many(others, preemptor, node_name)
+            await self._evict_many(others, preemptor, node_name, preemption)
             self.running.set_last_victim(running, last)
-            deleted = await self._evict_one(last, preemptor, node_name)
+            deleted = await self._evict_one(last, preemptor, node_name, preemption)
             in_memory = not deleted
         except ApiError as error:
             result = "error"
@@ -168,7 +173,9 @@ class Evictor:
         metrics.preemption_goroutines_duration_seconds.labels(result).observe(seconds)
         self._observe_execution(preemptor, result, seconds)
 
-    async def _evict_many(self, victims: list[Pod], preemptor: Preemptor, node_name: str) -> None:
+    async def _evict_many(
+        self, victims: list[Pod], preemptor: Preemptor, node_name: str, preemption: int
+    ) -> None:
         """Evict victims, some at a time; the first ``ApiError`` ends it and is raised.
 
         Victims after it are left alone: without that one, evicting them may be in vain.
@@ -181,7 +188,7 @@ class Evictor:
                 if errors:
                     return
                 try:
-                    await self._evict_one(victim, preemptor, node_name)
+                    await self._evict_one(victim, preemptor, node_name, preemption)
                 except BaseException as error:
                     errors.append(error)
                     raise
@@ -192,7 +199,9 @@ class Evictor:
         if errors:
             raise errors[0]
 
-    async def _evict_one(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
+    async def _evict_one(
+        self, victim: Pod, preemptor: Preemptor, node_name: str, preemption: int
+    ) -> bool:
         """Evict a victim and return whether it was deleted, rather than kept from being bound."""
         handle = self._handle
         in_memory = False
@@ -206,8 +215,9 @@ class Evictor:
             in_memory = handle.cancel_binding(victim.metadata.uid, cause)
         if not in_memory:
             try:
-                await self._set_disruption_target(victim, preemptor)
-                await handle.api.delete_pod(victim)
+                async with self._turns.turn(preemption):
+                    await self._set_disruption_target(victim, preemptor)
+                    await handle.api.delete_pod(victim)
             except NotFound:
                 # Somebody else was faster; kube-scheduler sends no Event then either.
                 return True

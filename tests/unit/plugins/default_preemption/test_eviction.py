@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Collection
 
 import pytest
@@ -157,10 +158,13 @@ async def test_ending_a_replaced_preemption_does_not_end_its_successor() -> None
 class Api:
     """An apiserver that refuses to delete some pods, and to patch others."""
 
-    def __init__(self, *, refuses: str = "", keeps_nominations: bool = False) -> None:
+    def __init__(
+        self, *, refuses: str = "", keeps_nominations: bool = False, slow: bool = False
+    ) -> None:
         self.deleted: list[str] = []
         self.at_once = self.most_at_once = 0
-        self._refuses, self._keeps_nominations = refuses, keeps_nominations
+        self._random = random.Random(7)
+        self._refuses, self._keeps_nominations, self._slow = refuses, keeps_nominations, slow
 
     async def patch_pod_status(self, pod: Pod, patch: dict[str, dict[str, object]]) -> None:
         if self._keeps_nominations and "nominatedNodeName" in patch["status"]:
@@ -169,7 +173,8 @@ class Api:
     async def delete_pod(self, pod: Pod) -> None:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(0)
+        for _ in range(self._random.randrange(5, 40) if self._slow else 1):
+            await asyncio.sleep(0)
         self.at_once -= 1
         if pod.metadata.name == self._refuses:
             raise ApiError(500, "InternalError", "not today")
@@ -250,6 +255,27 @@ async def test_many_victims_are_evicted_sixteen_at_a_time_and_the_last_one_last(
     assert api.deleted[-1] == "v99"
     assert preemption.handle.activated == []
     assert preemption.results == {"success": 1, "error": 0}
+
+
+async def test_of_many_preemptions_the_first_one_is_done_first() -> None:
+    """Its preemptor can be bound then, while the victims of the others are evicted."""
+    api, names = Api(slow=True), [f"v{i}" for i in range(400)]
+    victims = [make_pod(name, node_name="n", priority=0) for name in names]
+    handle = FakeHandle([make_node("n")], victims)
+    handle.api = api  # type: ignore[assignment]
+    evictor = Evictor(handle, {key_of(one.pod): one.pod for one in victims}, "DefaultPreemption")
+    for number in range(40):
+        preemptor = Preemptor.of_pod(make_pod(f"p{number}", priority=9))
+        its_own = tuple(victims[10 * number : 10 * (number + 1)])
+        evictor.evict_in_background(Candidate("n", its_own, 0), preemptor)
+    for _ in range(2000):
+        await asyncio.sleep(0)
+
+    assert sorted(api.deleted) == sorted(names)
+    assert api.most_at_once == 64
+    evicted_by = [api.deleted.index(name) for name in names[9::10]]
+    assert max(evicted_by[:10]) < 230
+    assert max(evicted_by[:20]) < 320
 
 
 async def test_without_a_background_the_first_error_is_raised() -> None:
