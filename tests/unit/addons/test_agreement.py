@@ -25,6 +25,13 @@ from proreus.addons.network_aware.objects import (
     OriginCosts,
     TopologyCosts,
 )
+from proreus.addons.node_metrics.metrics import (
+    Metric,
+    MetricsData,
+    NodeMetricList,
+    WatcherMetrics,
+    Window,
+)
 from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
 from proreus.addons.node_resource_topology_match.zones import (
     NodeResourceTopology,
@@ -38,13 +45,6 @@ from proreus.addons.sysched.objects import SeccompProfile, SeccompProfileSpec, S
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
 from proreus.addons.trimaran.low_risk_over_commitment import LowRiskOverCommitment
 from proreus.addons.trimaran.measured import MeasuredScorePlugin
-from proreus.addons.trimaran.metrics import (
-    Metric,
-    MetricsData,
-    NodeMetricList,
-    WatcherMetrics,
-    Window,
-)
 from proreus.addons.trimaran.peaks import Peaks
 from proreus.addons.trimaran.target_load_packing import TargetLoadPacking
 from proreus.framework import (

@@ -8,6 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from proreus.addons.node_metrics.metrics import Metric, Usage, WatcherMetrics, cpu_values, usage_of
+from proreus.addons.node_metrics.providers import NODE_USAGES, NodeUsage
 from proreus.addons.trimaran.beta_distribution import Beta
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
 from proreus.addons.trimaran.low_risk_over_commitment import (
@@ -16,9 +18,7 @@ from proreus.addons.trimaran.low_risk_over_commitment import (
     limit_risk,
     load_risk,
 )
-from proreus.addons.trimaran.metrics import Metric, Usage, WatcherMetrics, cpu_values, usage_of
 from proreus.addons.trimaran.peaks import MODEL_FILE, Peaks, PowerModel
-from proreus.addons.trimaran.providers import NODE_USAGES, NodeUsage
 from proreus.addons.trimaran.target_load_packing import TargetLoadPacking, target_score
 from proreus.framework import ApiError, ConfigError
 from proreus.objects import ObjectMeta
@@ -113,13 +113,13 @@ def test_stale_metrics_score_0_for_all_and_are_reported(caplog) -> None:
     cluster = harness(TargetLoadPacking, server, "ab")
     pod = make_pod("p", spec={"containers": [{"name": "c", "resources": {"limits": {"cpu": 0}}}]})
     assert scores(cluster, TargetLoadPacking, pod, "ab") == [70, 27]
-    assert cluster.metric("proreus_trimaran_stale_metrics", "TargetLoadPacking") == 0
+    assert cluster.metric("proreus_stale_node_metrics", "TargetLoadPacking") == 0
     server.broken = True
     cluster.advance(3 * 900)
     assert "Cannot read metrics of nodes" in caplog.text
-    assert cluster.metric("proreus_trimaran_stale_metrics", "TargetLoadPacking") == 0
+    assert cluster.metric("proreus_stale_node_metrics", "TargetLoadPacking") == 0
     cluster.advance(31)
-    assert cluster.metric("proreus_trimaran_stale_metrics", "TargetLoadPacking") == 1
+    assert cluster.metric("proreus_stale_node_metrics", "TargetLoadPacking") == 1
     assert "missing or too old" in caplog.text
     assert scores(cluster, TargetLoadPacking, make_pod("q"), "ab") == [0, 0]
     server.broken, server.end = False, cluster.clock.now()
@@ -165,7 +165,9 @@ def test_pods_that_the_metrics_do_not_show_yet_are_added() -> None:
     server.end = cluster.clock.now() + 61
     cluster.advance(61)
     assert scores(cluster, TargetLoadPacking, pods[2], "ab") == [55, 55]
-    assert cluster.plugin(TargetLoadPacking)._recent.keys() == {cluster.pod("p2").spec.node_name}
+    assert cluster.plugin(TargetLoadPacking).recent.by_node.keys() == {
+        cluster.pod("p2").spec.node_name
+    }
 
 
 def limited(cpu: str) -> dict:

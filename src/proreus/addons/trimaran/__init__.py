@@ -1,5 +1,5 @@
 """Trimaran: scores by the real use of nodes, which metrics tell.
 
 Source: kubernetes-sigs/scheduler-plugins, ``pkg/trimaran`` (KEP 61); each plugin is a module of its
-own. ``metrics`` is what they read, ``providers`` where from, ``measured`` what they share.
+own. ``measured`` is what they share; metrics are read by ``node_metrics``.
 """

@@ -1,32 +1,19 @@
-"""The arguments that all plugins of the family share: where metrics come from."""
+"""The arguments that all plugins of the family share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import model_validator
 
-from proreus.framework import ConfigModel, FeatureGates, PluginArgs, field_errors
+from proreus.addons.node_metrics.args import NodeMetricsArgs
+from proreus.framework import FeatureGates, field_errors
 
 
-class MetricProvider(ConfigModel):
-    """Where metrics are read. ``insecure_skip_verify``: by default true for Prometheus only."""
+class TrimaranArgs(NodeMetricsArgs):
+    """``staleness_windows``: older metrics, in their windows, are not used."""
 
-    type: Literal["KubernetesMetricsServer", "Prometheus"] = "KubernetesMetricsServer"
-    address: str = ""
-    token: str = ""
-    insecure_skip_verify: bool | None = None
-
-
-class TrimaranArgs(PluginArgs):
-    """``watcher_address``: of a load-watcher; it takes precedence over ``metric_provider``.
-
-    ``staleness_windows``: metrics that end more than so many of their windows ago are not used.
-    """
-
-    metric_provider: MetricProvider = MetricProvider()
-    watcher_address: str = ""
     staleness_windows: float = 3.0
 
     @model_validator(mode="before")

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from math import floor, inf, pow
 
+from proreus.addons.node_metrics.metrics import CPU, MEMORY, Usage, WatcherMetrics, usage_of
+from proreus.addons.node_metrics.pod_amounts import effective_amounts
 from proreus.addons.trimaran.args import TrimaranArgs
-from proreus.addons.trimaran.measured import MeasuredScorePlugin, effective_amounts
-from proreus.addons.trimaran.metrics import CPU, MEMORY, Usage, WatcherMetrics, usage_of
+from proreus.addons.trimaran.measured import MeasuredScorePlugin
 from proreus.framework import NodeInfo, PodInfo
 
 

@@ -15,11 +15,12 @@ from collections.abc import Hashable, Iterable
 from math import floor, sqrt
 from typing import NamedTuple
 
+from proreus.addons.node_metrics.metrics import CPU, MEMORY, Usage, WatcherMetrics, usage_of
+from proreus.addons.node_metrics.pod_amounts import effective_amounts
 from proreus.addons.trimaran.args import TrimaranArgs
 from proreus.addons.trimaran.beta_distribution import Beta
 from proreus.addons.trimaran.load_variation_risk_balancing import mean_and_deviation
-from proreus.addons.trimaran.measured import MeasuredScorePlugin, effective_amounts
-from proreus.addons.trimaran.metrics import CPU, MEMORY, Usage, WatcherMetrics, usage_of
+from proreus.addons.trimaran.measured import MeasuredScorePlugin
 from proreus.framework import NodeInfo, PodInfo
 
 DEFAULT_WINDOW = 5

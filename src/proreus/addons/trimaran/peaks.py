@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import yaml
 
+from proreus.addons.node_metrics.metrics import WatcherMetrics, cpu_values
+from proreus.addons.node_metrics.pod_amounts import effective_amounts
 from proreus.addons.trimaran.args import TrimaranArgs
-from proreus.addons.trimaran.measured import MeasuredScorePlugin, effective_amounts
-from proreus.addons.trimaran.metrics import WatcherMetrics, cpu_values
+from proreus.addons.trimaran.measured import MeasuredScorePlugin
 from proreus.framework import (
     MAX_SCORE,
     ConfigError,

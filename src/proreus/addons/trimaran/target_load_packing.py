@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from math import floor
 
+from proreus.addons.node_metrics.metrics import WatcherMetrics, cpu_values
+from proreus.addons.node_metrics.recent_pods import RecentPods, RecentPodsPlugin
 from proreus.addons.trimaran.args import TrimaranArgs
 from proreus.addons.trimaran.measured import MeasuredScorePlugin
-from proreus.addons.trimaran.metrics import WatcherMetrics, cpu_values
 from proreus.framework import (
-    CycleState,
     FeatureGates,
     Handle,
     NodeInfo,
     PodInfo,
-    ReservePlugin,
-    Status,
     field_errors,
 )
-from proreus.objects import PODS, Container, Pod, parse_amount
+from proreus.objects import Container, Pod, parse_amount
 
 DEFAULT_TARGET = 40
 _OVERLAP_SECONDS = 60
@@ -46,7 +44,7 @@ class TargetLoadPackingArgs(TrimaranArgs):
             yield field_errors.invalid(where, self.default_requests_multiplier, "must be a number")
 
 
-class TargetLoadPacking(MeasuredScorePlugin, ReservePlugin):
+class TargetLoadPacking(MeasuredScorePlugin, RecentPodsPlugin[int]):
     """Prefer nodes whose predicted use of the CPU is next to the target."""
 
     Args = TargetLoadPackingArgs
@@ -57,37 +55,7 @@ class TargetLoadPacking(MeasuredScorePlugin, ReservePlugin):
         self._target = float(args.target_utilization if args.target_utilization > 0 else 40)
         self._default_milli = parse_amount("cpu", args.default_requests.get("cpu", 0))
         self._multiplier = float(args.default_requests_multiplier)
-        self._recent: dict[str, dict[str, tuple[float, int]]] = {}
-        """By node and UID of a pod: when it was assigned, and its predicted milli-CPU."""
-        handle.on_change(PODS, self._pod_changed)
-
-    # ---- pods that metrics do not show yet -----------------------------------------------------
-
-    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if new is None:
-            assert old is not None
-            self._forget(old.spec.node_name, old.metadata.uid)
-        elif new.spec.node_name and (old is None or not old.spec.node_name):
-            self._note(new, new.spec.node_name)
-
-    def _note(self, pod: Pod, node_name: str) -> None:
-        pods = self._recent.setdefault(node_name, {})
-        if pod.metadata.uid not in pods:
-            pods[pod.metadata.uid] = self.handle.clock.now(), self.predict(pod)
-
-    def _forget(self, node_name: str, uid: str) -> None:
-        pods = self._recent.get(node_name)
-        if pods is not None and pods.pop(uid, None) is not None and not pods:
-            del self._recent[node_name]
-
-    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Count the pod before its binding has come back from the apiserver."""
-        self._note(pod.pod, node_name)
-        return None
-
-    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Forget the pod."""
-        self._forget(node_name, pod.uid)
+        self.recent = RecentPods(handle, self.predict)
 
     def use(self, metrics: WatcherMetrics | None) -> None:
         """Score by these metrics; pods that they show are forgotten."""
@@ -95,17 +63,15 @@ class TargetLoadPacking(MeasuredScorePlugin, ReservePlugin):
         if metrics is None:
             return
         oldest = metrics.window.end - _OVERLAP_SECONDS
-        for name, pods in list(self._recent.items()):
-            self._recent[name] = {uid: one for uid, one in pods.items() if one[0] > oldest}
-            if not self._recent[name]:
-                del self._recent[name]
+        self.recent.keep(lambda pod: pod.assigned_at > oldest)
 
     def _missing(self, node_name: str, end: float) -> int:
         """Return the predicted milli-CPU of pods that are not in metrics up to ``end``."""
-        pods = self._recent.get(node_name)
-        if pods is None:
-            return 0
-        return sum(milli for at, milli in pods.values() if int(end) - int(at) < _OVERLAP_SECONDS)
+        return sum(
+            pod.predicted
+            for pod in self.recent.on(node_name)
+            if int(end) - int(pod.assigned_at) < _OVERLAP_SECONDS
+        )
 
     # ---- prediction and score ------------------------------------------------------------------
 

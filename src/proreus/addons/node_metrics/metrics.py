@@ -13,8 +13,22 @@ AVERAGE, DEVIATION, LATEST, UNKNOWN = "AVG", "STD", "Latest", ""
 CPU, MEMORY = "CPU", "Memory"
 
 
+class Aggregation(NamedTuple):
+    """A mean or a percentile over a window: ``kind`` avg, p50, p90, p95 or p99."""
+
+    kind: str
+    seconds: int
+
+    @property
+    def operator(self) -> str:
+        """The operator of its metrics."""
+        return f"{self.kind}/{self.seconds}s"
+
+
 class Metric(msgspec.Struct, frozen=True):
-    """One value: ``type`` CPU, Memory or another, ``operator`` AVG, STD, Latest or ""."""
+    """One value: ``type`` CPU, Memory or another, ``operator`` AVG, STD, Latest, "", or that of
+    an ``Aggregation``.
+    """
 
     type: str = ""
     operator: str = ""

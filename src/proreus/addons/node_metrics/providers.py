@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
 import msgspec
 
-from proreus.addons.trimaran.args import TrimaranArgs
-from proreus.addons.trimaran.metrics import (
+from proreus.addons.node_metrics.args import NodeMetricsArgs
+from proreus.addons.node_metrics.metrics import (
     AVERAGE,
     CPU,
     DEVIATION,
     LATEST,
     MEMORY,
+    Aggregation,
     Metric,
     MetricsData,
     NodeMetricList,
@@ -56,19 +57,21 @@ class Provider(Protocol):
         ...
 
 
-def provider_of(args: TrimaranArgs, handle: Handle) -> Provider:
-    """Return the provider that the arguments choose."""
+def provider_of(
+    args: NodeMetricsArgs, handle: Handle, aggregations: Sequence[Aggregation] = ()
+) -> Provider:
+    """Return the provider that the arguments choose; only Prometheus has ``aggregations``."""
     if args.watcher_address:
         return LoadWatcher(args, handle)
     if args.metric_provider.type == "Prometheus":
-        return Prometheus(args, handle)
+        return Prometheus(args, handle, aggregations)
     return MetricsServer(handle)
 
 
 class LoadWatcher:
     """A load-watcher service, which collects metrics itself."""
 
-    def __init__(self, args: TrimaranArgs, handle: Handle) -> None:
+    def __init__(self, args: NodeMetricsArgs, handle: Handle) -> None:
         self._url = f"{args.watcher_address.rstrip('/')}/watcher"
         self._handle = handle
 
@@ -82,11 +85,14 @@ class LoadWatcher:
 class Prometheus:
     """Recording rules of node-exporter's mixin, as ratios by ``instance``, the node's name."""
 
-    def __init__(self, args: TrimaranArgs, handle: Handle) -> None:
+    def __init__(
+        self, args: NodeMetricsArgs, handle: Handle, aggregations: Sequence[Aggregation] = ()
+    ) -> None:
         provider = args.metric_provider
         self._address = (provider.address or PROMETHEUS).rstrip("/")
         self._insecure = provider.insecure_skip_verify is not False
         self._headers = {"Authorization": f"Bearer {provider.token}"} if provider.token else {}
+        self._aggregations = aggregations
         self._handle = handle
 
     async def read(self) -> WatcherMetrics:
@@ -98,11 +104,23 @@ class Prometheus:
                     for node, ratio in await self._query(f"{function}({series}[{minutes}m])"):
                         found.setdefault(node, []).append(Metric(type_, operator, 100 * ratio))
             if found:
+                await self._add_aggregations(found)
                 now = self._handle.clock.now()
                 window = Window(f"{minutes}m", now - 60 * minutes, now)
                 nodes = {name: NodeMetricList(tuple(metrics)) for name, metrics in found.items()}
                 return WatcherMetrics(window, MetricsData(nodes))
         raise ApiError(0, "NoMetrics", f"{self._address} has none of the series that are asked for")
+
+    async def _add_aggregations(self, found: dict[str, list[Metric]]) -> None:
+        for aggregation in self._aggregations:
+            for type_, series in PROMETHEUS_SERIES.items():
+                over = f"{series}[{aggregation.seconds}s])"
+                query = f"avg_over_time({over}"
+                if aggregation.kind != "avg":
+                    query = f"quantile_over_time(0.{aggregation.kind[1:]},{over}"
+                for node, ratio in await self._query(query):
+                    metric = Metric(type_, aggregation.operator, 100 * ratio)
+                    found.setdefault(node, []).append(metric)
 
     async def _query(self, query: str) -> list[tuple[str, float]]:
         url = f"{self._address}/api/v1/query?{urlencode({'query': query})}"

@@ -1,0 +1,99 @@
+"""Pods that metrics do not show yet: what is predicted of each, by node.
+
+A pod counts from Reserve on, before its binding has come back from the apiserver, until the plugin
+drops it, because metrics show it, or it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Generic, NamedTuple, TypeVar
+
+from proreus.framework import CycleState, Handle, PodInfo, ReservePlugin, Status
+from proreus.objects import PODS, Pod
+
+T = TypeVar("T")
+
+
+class RecentPod(NamedTuple, Generic[T]):
+    """When a pod got its node, in seconds since the epoch, and what is predicted of it."""
+
+    assigned_at: float
+    predicted: T
+
+
+class RecentPods(Generic[T]):
+    """The pods of each node that metrics do not show yet."""
+
+    def __init__(self, handle: Handle, predict: Callable[[Pod], T]) -> None:
+        """``predict``: called once a pod."""
+        self._clock = handle.clock
+        self._predict = predict
+        self._by_node: dict[str, dict[str, RecentPod[T]]] = {}
+        handle.on_change(PODS, self._pod_changed)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            assert old is not None
+            self.forget(old.metadata.uid, old.spec.node_name)
+        elif new.spec.node_name and (old is None or not old.spec.node_name):
+            self.note(new, new.spec.node_name)
+
+    def note(self, pod: Pod, node_name: str) -> None:
+        """Count a pod on a node, from the moment of its binding if that is known, else from now."""
+        pods = self._by_node.setdefault(node_name, {})
+        if pod.metadata.uid not in pods:
+            pods[pod.metadata.uid] = RecentPod(
+                _bound_at(pod) or self._clock.now(), self._predict(pod)
+            )
+
+    def forget(self, uid: str, node_name: str) -> None:
+        """Do not count a pod any more; one that is not counted is ignored."""
+        pods = self._by_node.get(node_name)
+        if pods is not None and pods.pop(uid, None) is not None and not pods:
+            del self._by_node[node_name]
+
+    def keep(self, counts: Callable[[RecentPod[T]], bool]) -> None:
+        """Forget the pods that do not count any more."""
+        for name, pods in list(self._by_node.items()):
+            kept = {uid: one for uid, one in pods.items() if counts(one)}
+            if kept:
+                self._by_node[name] = kept
+            else:
+                del self._by_node[name]
+
+    def on(self, node_name: str) -> Iterable[RecentPod[T]]:
+        """Return the pods of a node."""
+        return self._by_node.get(node_name, {}).values()
+
+    @property
+    def by_node(self) -> Mapping[str, Mapping[str, RecentPod[T]]]:
+        """The pods by UID, by node; only nodes that have some."""
+        return self._by_node
+
+
+class RecentPodsPlugin(ReservePlugin, Generic[T]):
+    """A plugin that has ``recent`` pods, and counts them from Reserve on."""
+
+    recent: RecentPods[T]
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Count the pod before its binding has come back from the apiserver."""
+        self.recent.note(pod.pod, node_name)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Forget the pod."""
+        self.recent.forget(pod.uid, node_name)
+
+
+def _bound_at(pod: Pod) -> float | None:
+    """Return when the apiserver bound a pod; None if it does not say."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            try:
+                return datetime.fromisoformat(condition.last_transition_time or "").timestamp()
+            except ValueError:
+                return None
+    return None
