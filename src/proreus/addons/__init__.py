@@ -21,6 +21,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "LoadVariationRiskBalancing": "proreus.addons.trimaran.load_variation_risk_balancing",
         "LowRiskOverCommitment": "proreus.addons.trimaran.low_risk_over_commitment",
         "Peaks": "proreus.addons.trimaran.peaks",
+        "LoadAwareScheduling": "proreus.addons.load_aware_scheduling",
         "NetworkOverhead": "proreus.addons.network_aware.network_overhead",
         "TopologicalSort": "proreus.addons.network_aware.topological_sort",
         "SySched": "proreus.addons.sysched",

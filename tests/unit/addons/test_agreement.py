@@ -12,6 +12,7 @@ import pytest
 
 from proreus.addons import ADD_ONS
 from proreus.addons.group_topology import GroupTopology
+from proreus.addons.load_aware_scheduling import LoadAwareScheduling
 from proreus.addons.network_aware.network_overhead import (
     NetworkOverhead,
     _Dependencies,
@@ -32,6 +33,7 @@ from proreus.addons.node_metrics.metrics import (
     WatcherMetrics,
     Window,
 )
+from proreus.addons.node_metrics.reader import NodeMetricsReader
 from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
 from proreus.addons.node_resource_topology_match.zones import (
     NodeResourceTopology,
@@ -44,7 +46,6 @@ from proreus.addons.sysched import SySched
 from proreus.addons.sysched.objects import SeccompProfile, SeccompProfileSpec, SyscallRule
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
 from proreus.addons.trimaran.low_risk_over_commitment import LowRiskOverCommitment
-from proreus.addons.trimaran.measured import MeasuredScorePlugin
 from proreus.addons.trimaran.peaks import Peaks
 from proreus.addons.trimaran.target_load_packing import TargetLoadPacking
 from proreus.framework import (
@@ -78,7 +79,7 @@ METRICS = WatcherMetrics(
 )
 
 
-def measured(plugin: type[MeasuredScorePlugin]) -> type[MeasuredScorePlugin]:
+def measured(plugin: type[NodeMetricsReader]) -> type[NodeMetricsReader]:
     """Return the plugin, with metrics from the start."""
 
     class Measured(plugin):  # type: ignore[valid-type, misc]
@@ -188,6 +189,11 @@ CASES = (
         GroupTopology,
         drawn_from=clusters(vocabulary=Vocabulary(node_labels=frozenset((LABEL_ZONE,)))),
         made=WithPositions,
+    ),
+    Case(
+        LoadAwareScheduling,
+        args={"usageThresholds": {"cpu": 65, "memory": 95}, "dominantResourceWeight": 1},
+        made=measured(LoadAwareScheduling),
     ),
     Case(TargetLoadPacking, made=measured(TargetLoadPacking)),
     Case(LoadVariationRiskBalancing, made=measured(LoadVariationRiskBalancing)),

@@ -20,38 +20,13 @@ from proreus.addons.trimaran.low_risk_over_commitment import (
 )
 from proreus.addons.trimaran.peaks import MODEL_FILE, Peaks, PowerModel
 from proreus.addons.trimaran.target_load_packing import TargetLoadPacking, target_score
-from proreus.framework import ApiError, ConfigError
+from proreus.framework import ConfigError
 from proreus.objects import ObjectMeta
 from proreus.testing import FakeHandle, Harness, HarnessOptions, make_node, make_plugin, make_pod
-
-START = 1_700_000_000.0
-WATCHER = {"watcherAddress": "http://watcher:2020/"}
+from unit.addons.load_watcher import START, WATCHER, LoadWatcher, cpu
 
 
-class Server:
-    """Answers for ``Handle.http_get``; ``urls``: what was asked."""
-
-    def __init__(self, **percent: float | list[dict]) -> None:
-        self.percent, self.end, self.broken = percent, START, False
-        self.urls: list[str] = []
-
-    async def __call__(self, url: str, **_: object) -> bytes:
-        self.urls.append(url)
-        if self.broken:
-            raise ApiError(503, "Unavailable", f"{url} answered 503")
-        nodes = {
-            name: {"metrics": value if isinstance(value, list) else [cpu(value)]}
-            for name, value in self.percent.items()
-        }
-        window = {"duration": "15m", "start": self.end - 900, "end": self.end}
-        return json.dumps({"window": window, "data": {"NodeMetricsMap": nodes}}).encode()
-
-
-def cpu(value: float, operator: str = "AVG") -> dict:
-    return {"type": "CPU", "operator": operator, "value": value}
-
-
-def harness(plugin, server: Server, nodes, **args) -> Harness:
+def harness(plugin, server: LoadWatcher, nodes, **args) -> Harness:
     given = {plugin.name: {**WATCHER, **args}}
     return Harness([plugin], nodes, args=given, options=HarnessOptions(http_get=server))
 
@@ -109,7 +84,7 @@ async def test_prometheus_is_asked_for_the_longest_window_with_data() -> None:
 
 
 def test_stale_metrics_score_0_for_all_and_are_reported(caplog) -> None:
-    server = Server(a=20, b=60)
+    server = LoadWatcher(a=20, b=60)
     cluster = harness(TargetLoadPacking, server, "ab")
     pod = make_pod("p", spec={"containers": [{"name": "c", "resources": {"limits": {"cpu": 0}}}]})
     assert scores(cluster, TargetLoadPacking, pod, "ab") == [70, 27]
@@ -154,7 +129,7 @@ def test_what_a_container_will_use_is_predicted(resources: dict, milli: int) -> 
 
 
 def test_pods_that_the_metrics_do_not_show_yet_are_added() -> None:
-    server = Server(a=0, b=0)
+    server = LoadWatcher(a=0, b=0)
     cluster = harness(TargetLoadPacking, server, [make_node("a", "10"), make_node("b", "10")])
     pods = [make_pod(f"p{number}", spec=limited("1")) for number in range(3)]
     assert scores(cluster, TargetLoadPacking, pods[0], "ab") == [55, 55]
@@ -179,7 +154,7 @@ def limited(cpu: str) -> dict:
 
 @pytest.mark.parametrize(("args", "score"), [({}, 65), ({"safeVarianceSensitivity": 2}, 54)])
 def test_mean_and_deviation_are_balanced(args: dict, score: int) -> None:
-    server = Server(a=[cpu(50), cpu(10, "STD")], b=0)
+    server = LoadWatcher(a=[cpu(50), cpu(10, "STD")], b=0)
     nodes = [make_node(name, "4") for name in "ab"]
     cluster = harness(LoadVariationRiskBalancing, server, nodes, **args)
     pod = make_pod("p", "400m")
@@ -212,7 +187,7 @@ def test_the_beta_distribution_is_what_samples_of_it_show() -> None:
 
 
 def test_a_pod_without_requests_and_limits_scores_0() -> None:
-    cluster = harness(LowRiskOverCommitment, Server(a=10, b=10), "ab")
+    cluster = harness(LowRiskOverCommitment, LoadWatcher(a=10, b=10), "ab")
     assert scores(cluster, LowRiskOverCommitment, make_pod("p"), "ab") == [0, 0]
     assert scores(cluster, LowRiskOverCommitment, make_pod("q", "1"), "ab") == [50 + 50, 50 + 50]
 
@@ -229,13 +204,13 @@ MODELS = {
 def test_the_node_whose_power_rises_least_is_the_best() -> None:
     assert round(PowerModel(k1=-90, k2=-0.07).jump(20, 30), 3) == 11.173
     nodes = [make_node(name, "10") for name in "abc"]
-    cluster = harness(Peaks, Server(a=20, b=60, c=20), nodes, nodePowerModel=MODELS)
+    cluster = harness(Peaks, LoadWatcher(a=20, b=60, c=20), nodes, nodePowerModel=MODELS)
     assert scores(cluster, Peaks, make_pod("p", "1"), "abc") == [0, 100, 52]
 
 
 def test_nodes_whose_power_cannot_be_predicted_are_the_worst() -> None:
     nodes = [make_node(name, "10") for name in "abcde"]
-    server = Server(a=20, b=60, c=95, d=10)
+    server = LoadWatcher(a=20, b=60, c=95, d=10)
     cluster = harness(Peaks, server, nodes, nodePowerModel=MODELS)
     assert scores(cluster, Peaks, make_pod("p", "1"), "abcde") == [0, 100, 0, 0, 0]
 
@@ -243,7 +218,7 @@ def test_nodes_whose_power_cannot_be_predicted_are_the_worst() -> None:
 def test_linear_models_and_a_model_for_all_other_nodes() -> None:
     nodes = [make_node(name, "10") for name in "ab"]
     models = {"a": {"idle": 100, "max": 200}, "*": {"idle": 100, "max": 150}}
-    cluster = harness(Peaks, Server(a=20, b=60), nodes, nodePowerModel=models)
+    cluster = harness(Peaks, LoadWatcher(a=20, b=60), nodes, nodePowerModel=models)
     assert scores(cluster, Peaks, make_pod("p", "1"), "ab") == [0, 100]
 
 
@@ -252,11 +227,11 @@ def test_models_are_read_from_a_file(tmp_path, monkeypatch) -> None:
     path.write_text(json.dumps(MODELS))
     monkeypatch.setenv(MODEL_FILE, str(path))
     nodes = [make_node(name, "10") for name in "abc"]
-    cluster = harness(Peaks, Server(a=20, b=60, c=20), nodes)
+    cluster = harness(Peaks, LoadWatcher(a=20, b=60, c=20), nodes)
     assert scores(cluster, Peaks, make_pod("p", "1"), "abc") == [0, 100, 52]
     path.write_text("[1]")
     with pytest.raises(ConfigError, match="cannot be read"):
-        harness(Peaks, Server(), nodes)
+        harness(Peaks, LoadWatcher(), nodes)
 
 
 def test_fields_in_capitals_are_taken_as_the_original_takes_them() -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from proreus.framework import CycleState, Handle, PodInfo, ReservePlugin, Status
-from proreus.objects import PODS, Pod
+from proreus.objects import PODS, Pod, condition_of
 
 T = TypeVar("T")
 
@@ -44,9 +44,8 @@ class RecentPods(Generic[T]):
         """Count a pod on a node, from the moment of its binding if that is known, else from now."""
         pods = self._by_node.setdefault(node_name, {})
         if pod.metadata.uid not in pods:
-            pods[pod.metadata.uid] = RecentPod(
-                _bound_at(pod) or self._clock.now(), self._predict(pod)
-            )
+            assigned_at = transition_time(pod, "PodScheduled") or self._clock.now()
+            pods[pod.metadata.uid] = RecentPod(assigned_at, self._predict(pod))
 
     def forget(self, uid: str, node_name: str) -> None:
         """Do not count a pod any more; one that is not counted is ignored."""
@@ -88,12 +87,13 @@ class RecentPodsPlugin(ReservePlugin, Generic[T]):
         self.recent.forget(pod.uid, node_name)
 
 
-def _bound_at(pod: Pod) -> float | None:
-    """Return when the apiserver bound a pod; None if it does not say."""
-    for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "True":
-            try:
-                return datetime.fromisoformat(condition.last_transition_time or "").timestamp()
-            except ValueError:
-                return None
-    return None
+def transition_time(pod: Pod, condition_type: str) -> float | None:
+    """Return since when a condition of a pod is true, in seconds since the epoch; None: it is not,
+    or does not say."""
+    condition = condition_of(pod, condition_type)
+    if condition is None or condition.status != "True":
+        return None
+    try:
+        return datetime.fromisoformat(condition.last_transition_time or "").timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,193 @@
+"""What each node uses by its metrics, and up to where it may be used.
+
+A node that is beyond a threshold is *hot*: its limit is some points lower until it is not beyond
+that either, so that a node at its threshold is not accepted and rejected in turns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import chain
+from math import floor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proreus.addons.load_aware_scheduling.args import AggregatedArgs, LoadAwareSchedulingArgs
+from proreus.addons.node_metrics.metrics import (
+    CPU,
+    MEMORY,
+    Aggregation,
+    Metric,
+    WatcherMetrics,
+    usage_of,
+)
+from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY
+from proreus.framework import IntArray, NodeInfo, NodeTable, logger
+from proreus.objects import Node, parse_amount
+
+log = logger(__name__)
+
+USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
+"""Annotation of a node: its own thresholds, ``{"usageThresholds": {"cpu": 80}}``."""
+RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+"""Annotation of a node: what is allocatable before Koordinator amplified it, as a resource list."""
+
+UNKNOWN = -1
+"""What is used of a resource that was not measured."""
+NO_THRESHOLD = 0
+
+_NO_NODE = Node()
+
+_TYPES = (CPU, MEMORY)
+
+Pair = tuple[int, int]
+"""Of cpu and memory: milli-CPU and bytes, or percentages."""
+
+
+class NodeSize(NamedTuple):
+    """What a version of a node says of itself; ``node``: that version."""
+
+    node: Node
+    capacity: Pair
+    allocatable: Pair
+    thresholds: Pair
+
+
+class NodeLoad(NamedTuple):
+    """One node; ``used``: for Filter and for Score, without pods that metrics do not show yet.
+
+    ``thresholds`` in percent; ``limits``: the same, but lower where the node is hot.
+    """
+
+    filtered_used: Pair
+    scored_used: Pair
+    allocatable: Pair
+    thresholds: Pair
+    limits: Pair
+
+
+class Loads(NamedTuple):
+    """The same of several nodes, shape (2, nodes) each: cpu, memory."""
+
+    filtered_used: IntArray
+    scored_used: IntArray
+    allocatable: IntArray
+    thresholds: IntArray
+    limits: IntArray
+
+
+class NodeLoads:
+    """The loads of nodes by the latest metrics."""
+
+    def __init__(self, args: LoadAwareSchedulingArgs) -> None:
+        aggregated = args.aggregated or AggregatedArgs()
+        self._for_filter, self._for_score = aggregated.for_filter, aggregated.for_score
+        self._thresholds = aggregated.usage_thresholds or args.usage_thresholds
+        self._hysteresis = args.filter_hysteresis
+        self._metrics: WatcherMetrics | None = None
+        self._sizes: dict[str, NodeSize] = {}
+        """By name, of nodes that have been asked about."""
+        self._loads: dict[str, NodeLoad] = {}
+        """By name, of nodes that have been asked about since there are these metrics."""
+        self._hot: dict[str, tuple[bool, bool]] = {}
+        """By name of nodes that are hot in cpu or memory: in which."""
+
+    def use(self, metrics: WatcherMetrics | None) -> None:
+        """Derive loads from these metrics from now on."""
+        self._metrics = metrics
+        self._loads.clear()
+        if metrics is None:
+            self._sizes.clear()
+
+    def of(self, info: NodeInfo) -> NodeLoad:
+        """Return the load of a node."""
+        node, name = info.node or _NO_NODE, info.name
+        size = self._sizes.get(name)
+        if size is None or size.node is not node:
+            size = self._sizes[name] = self._size_of(node)
+            self._loads.pop(name, None)
+        load = self._loads.get(name)
+        if load is None:
+            load = self._loads[name] = self._load_of(name, size)
+        return load
+
+    def columns(self, nodes: NodeTable) -> Loads:
+        """Return the loads of all nodes of a table."""
+        # Flattened by itertools: np.array of nested tuples takes five times as long.
+        values = chain.from_iterable(chain.from_iterable(map(self.of, nodes)))
+        found = np.fromiter(values, np.int64, 10 * len(nodes)).reshape(-1, 5, 2)
+        return Loads(*np.ascontiguousarray(found.transpose(1, 2, 0)))
+
+    def note_hot(self, nodes: NodeTable, loads: Loads, percentages: IntArray) -> None:
+        """Note which nodes are beyond their limits; those of the nodes that are hot are lower."""
+        hot = (loads.limits != NO_THRESHOLD) & (percentages > loads.limits)
+        for row in np.flatnonzero((hot != (loads.limits < loads.thresholds)).any(axis=0)).tolist():
+            self._loads.pop(nodes[row].name, None)
+        self._hot = {
+            nodes[row].name: (bool(hot[0, row]), bool(hot[1, row]))
+            for row in np.flatnonzero(hot.any(axis=0)).tolist()
+        }
+
+    def _size_of(self, node: Node) -> NodeSize:
+        annotations = node.metadata.annotations
+        raw = _json_of(annotations, RAW_ALLOCATABLE)
+        own = _json_of(annotations, USAGE_THRESHOLDS).get("usageThresholds")
+        return NodeSize(
+            node,
+            _pair(node.status.capacity),
+            _pair({**node.status.allocatable, **raw}),
+            _thresholds({**self._thresholds, **(own if isinstance(own, dict) else {})}),
+        )
+
+    def _load_of(self, name: str, size: NodeSize) -> NodeLoad:
+        metrics = () if self._metrics is None else self._metrics.of(name)
+        filtered = scored = _used(metrics, size.capacity, self._for_filter)
+        if self._for_score != self._for_filter:
+            scored = _used(metrics, size.capacity, self._for_score)
+        limits = self._limits(size.thresholds, self._hot.get(name, (False, False)))
+        return NodeLoad(filtered, scored, size.allocatable, size.thresholds, limits)
+
+    def _limits(self, thresholds: Pair, hot: tuple[bool, bool]) -> Pair:
+        cpu, memory = (
+            max(threshold - self._hysteresis, 1) if is_hot and threshold else threshold
+            for threshold, is_hot in zip(thresholds, hot, strict=True)
+        )
+        return cpu, memory
+
+
+def _used(metrics: tuple[Metric, ...], capacity: Pair, aggregation: Aggregation | None) -> Pair:
+    used = []
+    for type_, most in zip(_TYPES, capacity, strict=True):
+        if aggregation is None:
+            usage = usage_of(metrics, type_)
+            percent = None if usage is None else usage.average
+        else:
+            wanted = (type_, aggregation.operator)
+            found = [one.value for one in metrics if (one.type, one.operator) == wanted]
+            percent = found[-1] if found else None
+        used.append(UNKNOWN if percent is None else floor(max(percent, 0) * most / 100 + 0.5))
+    return used[0], used[1]
+
+
+def _pair(amounts: Mapping[str, Any]) -> Pair:
+    cpu, memory = (parse_amount(name, amounts.get(name, 0)) for name in CPU_AND_MEMORY)
+    return cpu, memory
+
+
+def _thresholds(percentages: Mapping[str, Any]) -> Pair:
+    cpu, memory = (int(percentages.get(name) or NO_THRESHOLD) for name in CPU_AND_MEMORY)
+    return cpu, memory
+
+
+def _json_of(annotations: Mapping[str, str], key: str) -> dict[str, Any]:
+    text = annotations.get(key)
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        log.warning("Annotation of a node is ignored", annotation=key, err=error)
+        return {}
+    return found if isinstance(found, dict) else {}
