@@ -24,6 +24,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "LoadAwareScheduling": "proreus.addons.load_aware_scheduling",
         "NetworkOverhead": "proreus.addons.network_aware.network_overhead",
         "TopologicalSort": "proreus.addons.network_aware.topological_sort",
+        "Reservation": "proreus.addons.reservation",
         "SySched": "proreus.addons.sysched",
         "GroupTopology": "proreus.addons.group_topology",
     }

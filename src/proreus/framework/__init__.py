@@ -61,6 +61,7 @@ from proreus.framework.pod_group import (
     SchedulePodGroup,
 )
 from proreus.framework.pod_info import HostPort, PodInfo, PodRequests, QueuedPodInfo
+from proreus.framework.pod_source import PodSourcePlugin
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
 from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.scores import default_normalize
@@ -125,6 +126,7 @@ __all__ = [
     "PodGroupStates",
     "PodInfo",
     "PodRequests",
+    "PodSourcePlugin",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",

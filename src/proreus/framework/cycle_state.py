@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from proreus.framework.attempt_budget import AttemptBudget
+    from proreus.framework.pod_info import PodInfo
+
+_NO_PODS: Mapping[str, Sequence[PodInfo]] = MappingProxyType({})
 
 
 class PluginTimer(Protocol):
@@ -28,6 +33,7 @@ class CycleState:
         "binding_plugins",
         "budget",
         "pods_to_activate",
+        "replaceable_pods",
         "skip_filter",
         "skip_score",
         "timer",
@@ -45,6 +51,11 @@ class CycleState:
         """The computing time that the attempt may use; None: no limit."""
         self.pods_to_activate: list[str] = []
         """Keys of pods to be moved to the active queue once this pod has succeeded."""
+        self.replaceable_pods: Mapping[str, Sequence[PodInfo]] = _NO_PODS
+        """Pods whose place this pod may take, by the name of their node; PreFilter may set it.
+
+        Filter looks at these nodes without them. Who sets it removes from the node in Reserve what
+        the pod takes the place of (``Handle.remove_pod``), and puts it back in Unreserve."""
         self.binding_plugins: tuple[str, ...] = ()
         """The plugins whose PreBind or Bind is running."""
 
@@ -79,6 +90,7 @@ class CycleState:
         }
         other.skip_filter = self.skip_filter
         other.skip_score = self.skip_score
+        other.replaceable_pods = self.replaceable_pods
         other.timer = self.timer
         other.budget = self.budget
         return other

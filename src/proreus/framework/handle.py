@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from proreus.framework.nominated_pods import NominatedPodsByRow, Nominator
     from proreus.framework.pod_group import PlacedPod, PodGroupStates, ProposedAssignment
     from proreus.framework.pod_info import PodInfo
+    from proreus.framework.pod_source import PodSourcePlugin
     from proreus.framework.post_filter_result import Victims
     from proreus.framework.status import Status
     from proreus.framework.verdicts import BoolArray, Rows, Verdicts
@@ -283,6 +284,18 @@ class Handle(Protocol):
 
         A group that is not there is ignored.
         """
+        ...
+
+    def put_pod(self, pod: Pod, source: PodSourcePlugin) -> None:
+        """Provide a pod that the apiserver does not have, or its new version.
+
+        ``source``: the plugin that calls. Raises ``ValueError`` if the pod's name has no slash: it
+        might be that of a pod of the API. The pod's UID must be unique too.
+        """
+        ...
+
+    def remove_pod(self, pod_key: str) -> None:
+        """Take back a pod that ``put_pod`` provided; one that is not there is ignored."""
         ...
 
     @property

@@ -45,6 +45,10 @@ from proreus.runtime.nominated_pods_filter import NominatedPodsFilter
 from proreus.runtime.num_nodes_to_find import find_one_by_one, num_feasible_nodes_to_find
 from proreus.runtime.plugin_results import PodSignatures
 from proreus.runtime.profile import Profile
+from proreus.runtime.replaceable_pods import (
+    filter_without_replaceable_pods,
+    with_replaceable_pods,
+)
 
 
 @dataclass(slots=True)
@@ -117,6 +121,10 @@ class FeasibleNodes:
         """The verdicts of the rows that were filtered."""
         return self.verdicts if self.evaluated is None else self.verdicts.take(self.evaluated)
 
+    def with_verdicts(self, verdicts: Verdicts, evaluated: Rows | None) -> FeasibleNodes:
+        """Return the result with other verdicts, of other rows."""
+        return FeasibleNodes(verdicts, evaluated, self.equivalence_class, self.signatures)
+
     def add_rejection(self, row: int, status: Status) -> None:
         """Add the rejection of a row filtered by itself, unless the search filtered it too."""
         if self.evaluated is not None and row not in self.evaluated:
@@ -188,16 +196,23 @@ class NodeSearch:
         """
         self.start_node_index = self.next_start_node_index
         if names is not None:
-            return self._find_in_rows(profile, state, pod, profile.table.rows_of(names))
-        if placement is not None:
-            return self._find_in_placement(profile, state, pod, placement)
-        return self._find_in_table(profile, state, pod)
+            placement = profile.table.rows_of(names)
+            found = self._find_in_rows(profile, state, pod, placement)
+        elif placement is not None:
+            found = self._find_in_placement(profile, state, pod, placement)
+        else:
+            found = self._find_in_table(profile, state, pod)
+        if state.replaceable_pods:
+            return with_replaceable_pods(self.nominated, profile, state, pod, found, placement)
+        return found
 
     def check_node(
         self, profile: Profile, state: CycleState, pod: PodInfo, row: int
     ) -> Status | None:
         """Filter one node, as ``RunFilterPluginsWithNominatedPods`` does."""
         table = profile.table
+        if state.replaceable_pods and table[row].name in state.replaceable_pods:
+            return filter_without_replaceable_pods(self.nominated, profile, state, pod, row)
         # Both passes have to succeed. The one with the nominated pods comes first, as upstream: its
         # rejection is the one that is reported.
         with_nominated = self.nominated.run_filters_on_row(profile, state, pod, row, table)
@@ -335,7 +350,7 @@ class NodeSearch:
         verdicts = found.verdicts.copy()
         for status, rows in rejections.items():
             override_verdicts(verdicts, np.fromiter(rows, dtype=np.intp, count=len(rows)), status)
-        return FeasibleNodes(verdicts, found.evaluated, found.equivalence_class, found.signatures)
+        return found.with_verdicts(verdicts, found.evaluated)
 
 
 def _cached_and_uncached(

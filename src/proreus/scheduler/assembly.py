@@ -12,9 +12,10 @@ from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.framework.events import COMPOSITE_POD_GROUP, POD_GROUP
-from proreus.framework.plugin import PodGroupSourcePlugin
+from proreus.framework.plugin import Plugin, PodGroupSourcePlugin
 from proreus.framework.pod_events import PodEvents
 from proreus.framework.pod_info import PodResourcesOptions
+from proreus.framework.pod_source import PodSourcePlugin
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import Resource
@@ -40,6 +41,7 @@ from proreus.scheduler.pod_groups.sources import GroupedPodHandlers, PodGroupSou
 from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
 from proreus.scheduler.profile_handle import Core, ProfileHandle
 from proreus.scheduler.profile_set import ProfileSet, build_profiles
+from proreus.scheduler.provided_pods import ProvidedPods, with_provided_pods
 from proreus.scheduler.rejection_watch import RejectionWatch
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
@@ -61,9 +63,13 @@ class Assembly:
         select_host: SelectHost | None = None,
     ) -> None:
         """Build the scheduler; raises ``ConfigError``."""
+        provided_pods = None
+        if _enables(configuration, registry, PodSourcePlugin):
+            provided_pods = ProvidedPods()
+            environment = with_provided_pods(environment, provided_pods)
         gates = environment.feature_gates
         pod_groups = gates.enabled("GenericWorkload")
-        provided_groups = _provides_pod_groups(configuration, registry)
+        provided_groups = _enables(configuration, registry, PodGroupSourcePlugin)
         if provided_groups and pod_groups and not gates.includes(Change.POD_GROUP_ENTITIES):
             raise ConfigError(
                 "plugins that name groups of pods need Kubernetes 1.37 to be emulated where gate "
@@ -74,12 +80,13 @@ class Assembly:
         composite = gates.enabled("CompositePodGroup") or provided_groups
         deferred_resizes = gates.enabled("InPlacePodVerticalScalingSchedulerPreemption")
         events = PodEvents.of(gates)
+        self._pods: Mapping[str, Pod] = environment.stores.store(PODS)
+        if provided_pods is not None:
+            self._pods = provided_pods.with_stored(self._pods)
         self._sources = (
-            PodGroupSources(environment.stores.store(PODS), api_groups=api_groups)
-            if provided_groups
-            else None
+            PodGroupSources(self._pods, api_groups=api_groups) if provided_groups else None
         )
-        pods: Mapping[str, Pod] | PodGroupSources = self._sources or environment.stores.store(PODS)
+        pods: Mapping[str, Pod] | PodGroupSources = self._sources or self._pods
         cache = Cache(
             environment.clock,
             assumed_ttl_seconds,
@@ -116,7 +123,7 @@ class Assembly:
         self._environment = environment
         rules = environment.avoidance_rules
         avoided = AvoidedNodes(rules, environment.clock) if rules.threshold else None
-        self._core = Core(cache, queue, waiting_pods, search, binding_cycle, avoided)
+        self._core = Core(cache, queue, waiting_pods, search, binding_cycle, avoided, provided_pods)
         self._shared_handle = ProfileHandle("", environment, self._core)
         profile_set = self.prepare(configuration, registry)
         self._use_queue_profiles(profile_set)
@@ -183,7 +190,7 @@ class Assembly:
             cache=cache,
             queue=queue,
             nodes=environment.stores.store(NODES),
-            pods=environment.stores.store(PODS),
+            pods=self._pods,
             bindings=self.scheduler,
             node_handlers=nodes,
             pod_handlers=self._grouped_pods or self._pod_handlers,
@@ -192,6 +199,8 @@ class Assembly:
         environment.stores.add_handler(PODS, self._grouped_pods or self._pod_handlers)
         if avoided is not None:
             self._watch_rejections(avoided)
+        if provided_pods is not None:
+            provided_pods.connect(self._grouped_pods or self._pod_handlers)
         self._apply(profile_set)
 
     def _watch_pod_groups(self, composite: bool) -> None:
@@ -234,8 +243,10 @@ class Assembly:
         The kinds that its plugins registered are watched from now on. The caller passes the set to
         ``use`` once these are synced, or closes it.
         """
-        if self._sources is None and _provides_pod_groups(configuration, registry):
+        if self._sources is None and _enables(configuration, registry, PodGroupSourcePlugin):
             raise ConfigError("plugins that name groups of pods can be enabled at the start only")
+        if self._core.provided_pods is None and _enables(configuration, registry, PodSourcePlugin):
+            raise ConfigError("plugins that provide pods can be enabled at the start only")
         return build_profiles(
             configuration, registry, self._environment, self._core, self._shared_handle
         )
@@ -268,7 +279,7 @@ class Assembly:
         self._apply(profile_set)
         self.scheduler.use(profile_set)
         self._use_queue_profiles(profile_set)
-        pods = list(self._environment.stores.store(PODS).values())
+        pods = list(self._pods.values())
         if self._grouped_pods is not None and self._sources is not None:
             cache = self._core.cache
             self._grouped_pods.regroup(pods, profile_set.profiles, cache.is_assumed)
@@ -299,8 +310,8 @@ class Assembly:
                 self._environment.stores.add_handler(resource, handler)
 
 
-def _provides_pod_groups(configuration: SchedulerConfiguration, registry: Registry) -> bool:
-    """Return whether an enabled plugin names groups of pods."""
+def _enables(configuration: SchedulerConfiguration, registry: Registry, base: type[Plugin]) -> bool:
+    """Return whether a plugin of some base class is enabled."""
     names = {name for one in configuration.profiles for name in one.plugins.enabled_names()}
     known = (registry[name] for name in sorted(names) if name in registry)
-    return any(issubclass(plugin, PodGroupSourcePlugin) for plugin in known)
+    return any(issubclass(plugin, base) for plugin in known)

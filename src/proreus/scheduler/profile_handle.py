@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from proreus.cache.cache import Cache
 from proreus.cache.pod_group_states import PodGroupStates
@@ -24,10 +24,12 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import Nominator
 from proreus.framework.pod_group import ProposedAssignment
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_source import PodSourcePlugin
 from proreus.framework.post_filter_result import Victims
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.metrics import SchedulerMetrics
+from proreus.objects.kinds import PODS
 from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
@@ -42,6 +44,7 @@ from proreus.scheduler.avoided_nodes import AvoidedNodes
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender_chain import ExtenderChain
+from proreus.scheduler.provided_pods import PodChangeFn, ProvidedPods
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -50,7 +53,8 @@ T = TypeVar("T", bound=ApiObject)
 class Core:
     """The parts of a scheduler that outlive its profiles.
 
-    ``avoided_nodes``: None if nodes are never avoided.
+    ``avoided_nodes``: None if nodes are never avoided; ``provided_pods``: None if no plugin
+    provides pods.
     """
 
     cache: Cache
@@ -59,6 +63,7 @@ class Core:
     search: NodeSearch
     binding_cycle: BindingCycle
     avoided_nodes: AvoidedNodes | None = None
+    provided_pods: ProvidedPods | None = None
 
 
 class ProfileHandle:
@@ -156,6 +161,16 @@ class ProfileHandle:
         if pod_groups is not None and known is not None and group.key.is_provided:
             pod_groups.delete_group(known)
 
+    def put_pod(self, pod: Pod, source: PodSourcePlugin) -> None:
+        """Provide a pod of a plugin, or its new version."""
+        if self._core.provided_pods is not None:
+            self._core.provided_pods.put(pod, source)
+
+    def remove_pod(self, pod_key: str) -> None:
+        """Take back a pod of a plugin."""
+        if self._core.provided_pods is not None:
+            self._core.provided_pods.remove(pod_key)
+
     @property
     def metrics(self) -> SchedulerMetrics:
         """The process's metrics."""
@@ -179,7 +194,10 @@ class ProfileHandle:
     def store(self, resource: Resource[T]) -> Mapping[str, T]:
         """Return the watched objects of a resource by key."""
         self.watched_kinds.add(resource.id)
-        return self._environment.stores.store(resource)
+        found = self._environment.stores.store(resource)
+        if resource.id == PODS.id and self._core.provided_pods is not None:
+            return cast(Mapping[str, T], self._core.provided_pods.with_stored(found))
+        return found
 
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
@@ -188,6 +206,10 @@ class ProfileHandle:
         self.watched_kinds.add(resource.id)
         logged = log_exceptions(handler, self.health_context)
         self._subscriptions.append(self._environment.stores.on_change(resource, logged))
+        if resource.id == PODS.id and self._core.provided_pods is not None:
+            self._subscriptions.append(
+                self._core.provided_pods.on_change(cast(PodChangeFn, logged))
+            )
 
     def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable

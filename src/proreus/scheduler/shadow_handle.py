@@ -18,9 +18,11 @@ from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import ApiWriter
 from proreus.framework.nominated_pods import Nominator
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_source import PodSourcePlugin
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
+from proreus.objects.pod import Pod
 from proreus.objects.scheduling import CompositePodGroup, PodGroup
 from proreus.runtime.background import BackgroundWork
 from proreus.runtime.out_of_tree import is_out_of_tree
@@ -106,6 +108,12 @@ class ShadowHandle(ProfileHandle):
         """Do nothing: groups are those of the configuration in force."""
 
     def remove_pod_group(self, group: PodGroup | CompositePodGroup) -> None:
+        """Do nothing."""
+
+    def put_pod(self, pod: Pod, source: PodSourcePlugin) -> None:
+        """Do nothing: pods are those of the configuration in force."""
+
+    def remove_pod(self, pod_key: str) -> None:
         """Do nothing."""
 
     def activate(self, pod_keys: Iterable[str]) -> None:

@@ -28,13 +28,14 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_group import ProposedAssignment
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_source import PodSourcePlugin, is_provided
 from proreus.framework.post_filter_result import NominatingInfo, Victims
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
-from proreus.objects.meta import Resource
+from proreus.objects.meta import Resource, key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
@@ -99,7 +100,8 @@ class FakeHandle:
 
     Set by the test: ``filters``, the profile's Filter plugins, ``waiting``, pods that wait on
     Permit, by UID (``hold`` adds one), and ``http_answers``, bodies by URL. Recorded calls of the
-    plugin: ``activated`` (pod keys), ``announced`` (event, old, new) and ``cancelled`` (UIDs).
+    plugin: ``activated`` (pod keys), ``announced`` (event, old, new), ``cancelled`` (UIDs) and
+    ``provided`` (pods by key).
     ``clock`` is a ``FakeClock``.
     """
 
@@ -133,6 +135,7 @@ class FakeHandle:
         self.waiting: dict[str, WaitingPod] = {}
         self.cancelled: list[str] = []
         self.http_answers: dict[str, bytes] = {}
+        self.provided: dict[str, Pod] = {}
         for node in nodes:
             self.api.put(NODES, node)
         for pod in pods:
@@ -157,6 +160,25 @@ class FakeHandle:
     def remove_pod_group(self, group: Group) -> None:
         """Take back a group of a plugin."""
         self.workload_forest.remove(group.key)
+
+    def put_pod(self, pod: Pod, source: PodSourcePlugin) -> None:
+        """Keep a pod of a plugin in ``provided``, and on its node if it has one."""
+        if not is_provided(pod):
+            raise ValueError(
+                f"the name of a pod that a plugin provides needs a slash: {key_of(pod)}"
+            )
+        self.remove_pod(key_of(pod))
+        self.provided[key_of(pod)] = pod
+        row = self.nodes.rows.get(pod.spec.node_name)
+        if row is not None:
+            self.nodes.add_pod(row, PodInfo(pod))
+
+    def remove_pod(self, pod_key: str) -> None:
+        """Remove a pod of a plugin."""
+        pod = self.provided.pop(pod_key, None)
+        row = None if pod is None else self.nodes.rows.get(pod.spec.node_name)
+        if pod is not None and row is not None:
+            self.nodes.remove_pod(row, pod.metadata.uid)
 
     def _group_changed(self, old: Group | None, new: Group | None) -> None:
         if new is not None:

@@ -42,6 +42,15 @@ from proreus.addons.node_resource_topology_match.zones import (
 )
 from proreus.addons.node_resources_allocatable import NodeResourcesAllocatable
 from proreus.addons.pod_state import PodState
+from proreus.addons.reservation import Reservation
+from proreus.addons.reservation.held import HeldReservation
+from proreus.addons.reservation.objects import (
+    RESERVATION_ORDER,
+    ReservationObject,
+    ReservationSpec,
+    ReservationStatus,
+    ReservationTemplate,
+)
 from proreus.addons.sysched import SySched
 from proreus.addons.sysched.objects import SeccompProfile, SeccompProfileSpec, SyscallRule
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
@@ -53,11 +62,19 @@ from proreus.framework import (
     FilterPlugin,
     Handle,
     IntArray,
+    NodeTable,
     Plugin,
     PodInfo,
     ScorePlugin,
 )
-from proreus.objects import LABEL_REGION, LABEL_ZONE, ObjectMeta
+from proreus.objects import (
+    LABEL_REGION,
+    LABEL_ZONE,
+    Container,
+    ObjectMeta,
+    PodSpec,
+    ResourceRequirements,
+)
 from proreus.testing.agreement import agree
 from proreus.testing.clusters import clusters
 from proreus.testing.vocabulary import Vocabulary
@@ -154,6 +171,24 @@ class WithPositions(GroupTopology):
         return np.array([7 * number % 5 for number in range(len(values))] + [9], dtype=np.int64)
 
 
+class WithReservations(Reservation):
+    """The plugin, as if every pod might take from the reservations on two nodes."""
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        resources = ResourceRequirements(requests={"cpu": "4", "memory": "4Gi"})
+        container = Container(name="c", resources=resources)
+        template = ReservationTemplate(spec=PodSpec(containers=(container,)))
+        usable = {}
+        for name, order in (("n0", "0"), ("n1", "2")):
+            meta = ObjectMeta(name=f"r-{name}", labels={RESERVATION_ORDER: order})
+            status = ReservationStatus(phase="Available", node_name=name)
+            spec = ReservationSpec(template=template)
+            found = ReservationObject(metadata=meta, spec=spec, status=status)
+            usable[name] = HeldReservation(found, {}, None)
+        state.write(self.name, usable)
+        return super().score_all(state, pod, nodes)
+
+
 EXAMPLES = 40
 """Clusters a case: what the forms of an add-on read is little."""
 
@@ -184,6 +219,7 @@ CASES = (
         ),
         made=WithDependencies,
     ),
+    Case(Reservation, made=WithReservations),
     Case(SySched, made=WithProfiles),
     Case(
         GroupTopology,

@@ -1,0 +1,8 @@
+"""Reservation: room on nodes that is held for pods which may not exist yet.
+
+Source: Koordinator, ``pkg/scheduler/plugins/reservation`` (proposal 20220609-resource-reservation).
+"""
+
+from proreus.addons.reservation.plugin import Reservation
+
+__all__ = ["Reservation"]

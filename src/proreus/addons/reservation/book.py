@@ -1,0 +1,246 @@
+"""All reservations, what pods take from them, and the pods that hold the rest: shared by profiles.
+
+After a restart it is found again in the objects: a reservation's status has its node, and the
+annotation ``reservation-allocated`` of a pod on that node says that it takes from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from weakref import WeakKeyDictionary
+
+from proreus.addons.reservation.held import POD_PREFIX, HeldReservation, Owner
+from proreus.addons.reservation.matching import ReservationDemand
+from proreus.addons.reservation.objects import (
+    RESERVATION_ALLOCATED,
+    RESERVATIONS,
+    ReservationObject,
+)
+from proreus.framework import Handle, NodeTable, PodInfo, PodSourcePlugin
+from proreus.objects import PODS, PRIORITY_CLASSES, Pod, PodStatus, PriorityClass
+
+_books: WeakKeyDictionary[NodeTable, ReservationBook] = WeakKeyDictionary()
+
+
+class ReservationBook:
+    """The reservations of a cluster."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._source: PodSourcePlugin | None = None
+        self._held: dict[str, HeldReservation] = {}
+        """By name of the reservation."""
+        self._owners: dict[str, dict[str, Owner]] = {}
+        """By UID of the reservation and of the pod."""
+        self._taken_by: dict[str, str] = {}
+        """By UID of a pod: that of its reservation."""
+        self._priority_classes = handle.store(PRIORITY_CLASSES)
+        self._pods = handle.store(PODS)
+
+    @staticmethod
+    def of(handle: Handle, source: PodSourcePlugin) -> ReservationBook:
+        """Return the book that belongs to a handle's nodes; ``source`` provides its pods."""
+        book = _books.get(handle.nodes)
+        if book is not None:
+            book._use(source)
+            return book
+        book = _books[handle.nodes] = ReservationBook(handle.shared)
+        book._use(source)
+        handle.shared.on_change(PODS, book._pod_changed)
+        handle.shared.on_change(RESERVATIONS, book._reservation_changed)
+        handle.shared.on_change(PRIORITY_CLASSES, book._priority_class_changed)
+        return book
+
+    def _use(self, source: PodSourcePlugin) -> None:
+        self._source = source
+        for held in self._held.values():
+            self._hold(held)
+
+    # ---- what the cluster says -----------------------------------------------------------------
+
+    def _reservation_changed(
+        self, old: ReservationObject | None, new: ReservationObject | None
+    ) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self.drop(old.metadata.name)
+        if new is None:
+            return
+        if new.is_over or new.metadata.deletion_timestamp or self._is_expired(new):
+            self.drop(new.metadata.name)
+            return
+        before = self._held.get(new.metadata.name)
+        owners = self._owners.setdefault(new.metadata.uid, {})
+        held = HeldReservation(new, owners, self._priority_of(new))
+        if before is not None:
+            held.status = before.status
+            # The answer to our own write may have been faster than the watch.
+            held.node_name = held.node_name or before.node_name
+        self._held[held.name] = held
+        self._hold(held)
+
+    def _priority_of(self, reservation: ReservationObject) -> int | None:
+        name = reservation.spec.template.spec.priority_class_name
+        found = self._priority_classes.get(name)
+        return None if found is None else found.value
+
+    def _priority_class_changed(self, old: PriorityClass | None, new: PriorityClass | None) -> None:
+        for held in self._held.values():
+            priority = self._priority_of(held.reservation)
+            if priority != held.priority:
+                held.priority = priority
+                self._hold(held)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        if pod is None or pod.metadata.name.startswith(POD_PREFIX):
+            return
+        if new is None:
+            assert old is not None
+            self.release(old.metadata.uid)
+        elif new.spec.node_name:
+            reservation_uid = reservation_of(new)
+            if self._taken_by.get(new.metadata.uid, "") != reservation_uid:
+                self.release(new.metadata.uid)
+                if reservation_uid:
+                    self._take(reservation_uid, PodInfo(new))
+
+    # ---- what is held --------------------------------------------------------------------------
+
+    def _hold(self, held: HeldReservation) -> None:
+        """Provide the pod that waits for a node, or holds what is left on one."""
+        held.update()
+        if held.node_name and held.is_used_up:
+            self._handle.remove_pod(held.pod.key)
+        elif self._source is not None:
+            self._handle.put_pod(held.pod.pod, self._source)
+
+    def drop(self, name: str) -> HeldReservation | None:
+        """Hold a reservation's room no more; return what it was."""
+        held = self._held.pop(name, None)
+        if held is not None:
+            self._handle.remove_pod(held.pod.key)
+            if not held.owners:
+                self._owners.pop(held.reservation.metadata.uid, None)
+        return held
+
+    def find(self, provided: Pod) -> HeldReservation | None:
+        """Return the reservation of a provided pod."""
+        for held in self._held.values():
+            if held.reservation.metadata.uid == provided.metadata.uid:
+                return held
+        return None
+
+    def scheduled(self, held: HeldReservation, node_name: str) -> None:
+        """Hold the room of a reservation on its node from now on."""
+        held = self._held.get(held.name, held)
+        held.node_name = node_name
+        self._hold(held)
+
+    def note_status(self, held: HeldReservation, status: PodStatus) -> None:
+        """Keep the status of a provided pod that waits."""
+        held.status = status
+        if self._held.get(held.name) is held and not held.node_name:
+            self._hold(held)
+
+    def expired(self) -> Iterator[HeldReservation]:
+        """Drop the reservations whose time is over, and yield them."""
+        over = [one.name for one in self._held.values() if self._is_expired(one.reservation)]
+        for name in over:
+            held = self.drop(name)
+            if held is not None:
+                yield held
+
+    def succeeded(self) -> list[HeldReservation]:
+        """Return the reservations that are allocated once, and have an owner that is bound."""
+        return [one for one in self._held.values() if one.reservation.once and self.is_bound(one)]
+
+    def is_bound(self, held: HeldReservation) -> bool:
+        """Return whether an owner of a reservation has a node by the apiserver."""
+        found = (self._pods.get(owner.key) for owner in held.owners.values())
+        return any(pod is not None and pod.spec.node_name for pod in found)
+
+    def _is_expired(self, reservation: ReservationObject) -> bool:
+        return reservation.ends_at <= self._handle.clock.now()
+
+    # ---- what pods take ------------------------------------------------------------------------
+
+    @property
+    def available(self) -> list[HeldReservation]:
+        """The reservations that have a node and something left."""
+        return [one for one in self._held.values() if one.node_name and not one.is_used_up]
+
+    def usable(self, pod: PodInfo, demand: ReservationDemand) -> dict[str, HeldReservation]:
+        """Return the best reservation that a pod may take from, by node."""
+        found: dict[str, HeldReservation] = {}
+        requests = pod.requests.amounts
+        for held in self.available:
+            if not held.matcher.matches(pod.pod) or not demand.accepts(held.reservation):
+                continue
+            if not held.fits(requests, demand.exact):
+                continue
+            known = found.get(held.node_name)
+            if known is None or _rank(held, requests) < _rank(known, requests):
+                found[held.node_name] = held
+        return found
+
+    def take(self, name: str, uid: str, pod: PodInfo) -> bool:
+        """Have a pod take from a reservation; return False if that is gone, or too little is left.
+
+        ``uid``: of the reservation.
+        """
+        held = self._held.get(name)
+        if held is None or held.reservation.metadata.uid != uid or held.is_used_up:
+            return False
+        if not held.fits(pod.requests.amounts, ()):
+            return False
+        self._take(uid, pod)
+        return True
+
+    def _take(self, reservation_uid: str, pod: PodInfo) -> None:
+        self._owners.setdefault(reservation_uid, {})[pod.uid] = Owner(pod.key, pod.requests.amounts)
+        self._taken_by[pod.uid] = reservation_uid
+        self._hold_again(reservation_uid)
+
+    def release(self, pod_uid: str) -> None:
+        """Give back what a pod has taken, to its reservation if that is still there."""
+        reservation_uid = self._taken_by.pop(pod_uid, None)
+        if reservation_uid is None:
+            return
+        owners = self._owners.get(reservation_uid, {})
+        owners.pop(pod_uid, None)
+        if not self._hold_again(reservation_uid) and not owners:
+            self._owners.pop(reservation_uid, None)
+
+    def _hold_again(self, reservation_uid: str) -> bool:
+        """Provide a reservation's pod anew; return whether there is such a reservation."""
+        for held in self._held.values():
+            if held.reservation.metadata.uid == reservation_uid:
+                held.owners = self._owners.setdefault(reservation_uid, {})
+                self._hold(held)
+                return True
+        return False
+
+    def reservation_taken_by(self, pod_uid: str) -> HeldReservation | None:
+        """Return the reservation that a pod takes from; None if there is none any more."""
+        uid = self._taken_by.get(pod_uid)
+        found = (one for one in self._held.values() if one.reservation.metadata.uid == uid)
+        return next(found, None)
+
+
+def _rank(held: HeldReservation, requests: Mapping[str, int]) -> tuple[float, float, str]:
+    # One that has all that the pod requests, and the least besides.
+    fit = held.share(requests) + held.covers(requests)
+    return held.reservation.order, -fit, held.name
+
+
+def reservation_of(pod: Pod) -> str:
+    """Return the UID of the reservation that a pod's annotation names; "" if there is none."""
+    text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+    if text is None:
+        return ""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return ""
+    return str(found.get("uid", "")) if isinstance(found, dict) else ""

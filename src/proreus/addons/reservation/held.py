@@ -1,0 +1,165 @@
+"""One reservation in the scheduler: what is left of it, and the pod that holds that on its node.
+
+Worked example: 4 CPUs are reserved on node ``a``, and a pod of 1 CPU takes from them. The provided
+pod ``default/reservation/web`` requested 4 CPUs there, and requests 3 from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from proreus.addons.reservation.matching import OwnerMatcher
+from proreus.addons.reservation.objects import RESTRICTED, ReservationObject
+from proreus.framework import PodInfo
+from proreus.objects import (
+    Affinity,
+    Container,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    ObjectMeta,
+    Pod,
+    PodStatus,
+    ResourceRequirements,
+)
+from proreus.objects.selectors import LabelSelectorRequirement
+
+POD_PREFIX = "reservation/"
+"""How the names of provided pods begin."""
+
+_DEFAULT_NAMESPACE = "default"
+_DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class Owner(NamedTuple):
+    """A pod that takes from a reservation: ``key`` is ``namespace/name``."""
+
+    key: str
+    requests: Mapping[str, int]
+
+
+class HeldReservation:
+    """A reservation that is pending or available. ``owners``: by UID."""
+
+    def __init__(
+        self,
+        reservation: ReservationObject,
+        owners: dict[str, Owner],
+        priority: int | None,
+    ) -> None:
+        """``priority``: of the template's priority class."""
+        self.reservation = reservation
+        self.matcher = OwnerMatcher(reservation)
+        self.owners = owners
+        self.node_name = reservation.status.node_name
+        self.status = PodStatus()
+        """Of the provided pod."""
+        self.priority = priority
+        """``spec.priority`` of the provided pod, where the template has none."""
+        self.reserved: Mapping[str, int] = PodInfo(self._template()).requests.amounts
+        """All that is reserved, by resource."""
+        self.left: Mapping[str, int] = {}
+        """What no owner has taken, by resource."""
+        self.is_used_up = False
+        """Whether nothing is held any more."""
+        self.pod = PodInfo(self._template())
+        """The pod to provide: one to be scheduled, or one that holds what is left on its node."""
+        self.update()
+
+    def update(self) -> None:
+        """Derive what is left, and the pod, after owners, node, status or priority have changed."""
+        self.left = {
+            name: max(amount - self.taken(name), 0) for name, amount in self.reserved.items()
+        }
+        nothing_left = any(self.reserved.values()) and not any(self.left.values())
+        self.is_used_up = nothing_left or (self.reservation.once and bool(self.owners))
+        self.pod = PodInfo(self._provided())
+
+    @property
+    def name(self) -> str:
+        """Name of the reservation."""
+        return self.reservation.metadata.name
+
+    def taken(self, resource: str) -> int:
+        """Return what owners have taken of a resource."""
+        return sum(owner.requests.get(resource, 0) for owner in self.owners.values())
+
+    def fits(self, requests: Mapping[str, int], exact: tuple[str, ...]) -> bool:
+        """Return whether a pod with these requests may take from it."""
+        if any(requests.get(name, 0) != self.reserved.get(name, 0) for name in exact):
+            return False
+        left = self.left
+        if self.reservation.spec.allocate_policy == RESTRICTED:
+            return all(requests.get(name, 0) <= amount for name, amount in left.items())
+        return any(left.get(name, 0) for name, amount in requests.items() if amount)
+
+    def covers(self, requests: Mapping[str, int]) -> bool:
+        """Return whether enough is left of all that a pod requests and the reservation has."""
+        left = self.left
+        return all(amount <= left.get(name, amount) for name, amount in requests.items())
+
+    def share(self, requests: Mapping[str, int]) -> float:
+        """Return how much of what is left a pod would take: 0 to 1, a mean over resources."""
+        parts = [
+            min(requests.get(name, 0), amount) / amount
+            for name, amount in self.left.items()
+            if amount
+        ]
+        return sum(parts) / len(parts) if parts else 0.0
+
+    def _provided(self) -> Pod:
+        pod = self._template()
+        if not self.node_name:
+            return pod
+        spec = replace(pod.spec, node_name=self.node_name)
+        if self.owners:
+            requests: dict[str, str | int | float] = {
+                name: f"{amount}m" if name == "cpu" else amount
+                for name, amount in self.left.items()
+                if amount
+            }
+            rest = Container(name="rest", resources=ResourceRequirements(requests=requests))
+            spec = replace(
+                spec, containers=(rest,), init_containers=(), overhead={}, resources=None
+            )
+        return replace(pod, spec=spec)
+
+    def _template(self) -> Pod:
+        template, meta = self.reservation.spec.template, self.reservation.metadata
+        spec = template.spec
+        if spec.node_name:
+            spec = replace(spec, node_name="", affinity=_only_on(spec.node_name, spec.affinity))
+        if spec.priority is None:
+            spec = replace(spec, priority=self.priority)
+        if not spec.scheduler_name:
+            spec = replace(spec, scheduler_name=_DEFAULT_SCHEDULER)
+        return Pod(
+            metadata=ObjectMeta(
+                name=f"{POD_PREFIX}{meta.name}",
+                namespace=template.metadata.namespace or _DEFAULT_NAMESPACE,
+                uid=meta.uid,
+                labels=template.metadata.labels,
+                annotations=template.metadata.annotations,
+                creation_timestamp=meta.creation_timestamp,
+            ),
+            spec=spec,
+            status=self.status,
+        )
+
+
+def _only_on(node_name: str, affinity: Affinity | None) -> Affinity:
+    """Return an affinity to one node in addition to another affinity."""
+    here = LabelSelectorRequirement(key="metadata.name", operator="In", values=(node_name,))
+    affinity = affinity or Affinity()
+    node = affinity.node_affinity or NodeAffinity()
+    terms = () if node.required is None else node.required.node_selector_terms
+    required = NodeSelector(
+        node_selector_terms=tuple(
+            replace(term, match_fields=(*term.match_fields, here))
+            for term in terms or (NodeSelectorTerm(),)
+        )
+    )
+    return replace(affinity, node_affinity=replace(node, required=required))

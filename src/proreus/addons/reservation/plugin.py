@@ -1,0 +1,273 @@
+"""The plugin: pods of a reservation's owners are filtered as if it was not there, and take from it.
+
+Worked example: a reservation of 4 CPUs is a provided pod on a node of 4 CPUs. An owner of 1 CPU
+fits there, because Filter looks at the node without that pod; Reserve makes it one of 3 CPUs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from proreus.addons.reservation.book import ReservationBook
+from proreus.addons.reservation.held import POD_PREFIX, HeldReservation
+from proreus.addons.reservation.matching import RESERVATION_IGNORED, ReservationDemand
+from proreus.addons.reservation.objects import (
+    AVAILABLE,
+    FAILED,
+    PENDING,
+    RESERVATION_ALLOCATED,
+    RESERVATIONS,
+    SUCCEEDED,
+)
+from proreus.framework import (
+    MAX_SCORE,
+    ApiError,
+    BackgroundPlugin,
+    ClusterEvent,
+    CycleState,
+    Handle,
+    IntArray,
+    NodeTable,
+    NotFound,
+    PluginArgs,
+    PodInfo,
+    PodSourcePlugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+    events,
+    logger,
+)
+from proreus.objects import PODS, Pod, PodStatus
+
+log = logger(__name__)
+
+_EXPIRY_SECONDS = 5.0
+"""How often it is checked which reservations are over."""
+
+
+class ReservationArgs(PluginArgs):
+    """There are no arguments."""
+
+
+class Reservation(
+    PreFilterPlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+    PostBindPlugin,
+    BackgroundPlugin,
+    PodSourcePlugin,
+):
+    """Holds room on nodes, and gives it to the pods that it is for."""
+
+    Args = ReservationArgs
+    args: ReservationArgs
+
+    def __init__(self, args: ReservationArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._book = ReservationBook.of(handle, self)
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Register reservations, and pods that give back what they took."""
+        return (
+            ClusterEvent(RESERVATIONS.id, events.ALL),
+            ClusterEvent(events.ASSIGNED_POD, events.DELETE),
+        )
+
+    # ---- owners --------------------------------------------------------------------------------
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable
+    ) -> Status | frozenset[str] | None:
+        """Find the reservations that the pod may take from, and let Filter pass over them."""
+        if pod.labels.get(RESERVATION_IGNORED) == "true":
+            state.replaceable_pods = _by_node(self._book.available)
+            return None
+        if pod.name.startswith(POD_PREFIX):
+            return None
+        demand = ReservationDemand(pod.pod)
+        if not demand.is_valid:
+            return Status.unresolvable("an annotation about reservations cannot be read")
+        usable = self._book.usable(pod, demand)
+        if usable:
+            state.write(self.name, usable)
+            state.replaceable_pods = _by_node(usable.values())
+        if demand.affinity is None and not demand.exact:
+            return None
+        return frozenset(usable) if usable else Status.unresolvable("no reservation matches")
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Score nodes by their reservation: 100 for the lowest order, else how well it fits."""
+        usable: Mapping[str, HeldReservation] | None = state.get(self.name)
+        if not usable:
+            return 0
+        scores: IntArray = np.zeros(len(nodes), dtype=np.int64)
+        first = min(held.reservation.order for held in usable.values())
+        for name, held in usable.items():
+            row = nodes.rows.get(name)
+            if row is None:
+                continue
+            if isfinite(first) and held.reservation.order == first:
+                scores[row] = MAX_SCORE
+            else:
+                # Between a node without one and the one of the lowest order.
+                scores[row] = MAX_SCORE // 2 + int(49 * held.share(pod.requests.amounts))
+        return scores
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Take from the reservation on the node, which holds less from now on."""
+        usable: Mapping[str, HeldReservation] | None = state.get(self.name)
+        held = None if usable is None else usable.get(node_name)
+        if held is None:
+            return None
+        if not self._book.take(held.name, held.reservation.metadata.uid, pod):
+            return Status.unschedulable(f"reservation {held.name} was taken by another pod")
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Give back what the pod took."""
+        self._book.release(pod.uid)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Return Skip if the pod takes from no reservation, and never did."""
+        taken = self._book.reservation_taken_by(pod.uid)
+        if taken is None and RESERVATION_ALLOCATED not in pod.pod.metadata.annotations:
+            return Status.skip()
+        return None
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Note the reservation in the pod before it is bound: a restart finds it there."""
+        taken = self._book.reservation_taken_by(pod.uid)
+        value = None
+        if taken is not None:
+            meta = taken.reservation.metadata
+            value = json.dumps({"name": meta.name, "uid": meta.uid})
+        patch = {"metadata": {"annotations": {RESERVATION_ALLOCATED: value}}}
+        try:
+            await self.handle.api.patch(PODS, pod.namespace, pod.name, patch)
+        except ApiError as error:
+            return Status.error(f"cannot note the reservation of pod {pod.key}: {error}")
+        return None
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Report who takes from the reservation; one that is allocated once has succeeded."""
+        taken = self._book.reservation_taken_by(pod.uid)
+        if taken is None:
+            return
+        self.handle.spawn(self._report(taken, _owners_status(taken)))
+
+    # ---- the pods that hold room ---------------------------------------------------------------
+
+    async def bind_provided_pod(self, pod: Pod, node_name: str) -> None:
+        """Write the node of a reservation to its status, and hold the room there."""
+        held = self._book.find(pod)
+        if held is None:
+            raise NotFound(404, "NotFound", f"reservation of {pod.metadata.name} is gone")
+        status = {
+            "phase": AVAILABLE,
+            "nodeName": node_name,
+            "allocatable": _quantities(held.reserved),
+            "conditions": [
+                self._condition("Scheduled", True, "Scheduled"),
+                self._condition("Ready", True, AVAILABLE),
+            ],
+        }
+        await self._patch(held, status)
+        self._book.scheduled(held, node_name)
+
+    async def patch_provided_pod_status(self, pod: Pod, patch: dict[str, Any]) -> None:
+        """Write to a reservation why it has no node."""
+        held = self._book.find(pod)
+        if held is None:
+            return
+        patched = {key: value for key, value in patch["status"].items() if value is not None}
+        status = msgspec.convert({**msgspec.to_builtins(pod.status), **patched}, PodStatus)
+        self._book.note_status(held, status)
+        for condition in patch["status"].get("conditions", ()):
+            if condition["type"] != "PodScheduled":
+                continue
+            reason, message = condition.get("reason", ""), condition.get("message", "")
+            scheduled = self._condition("Scheduled", False, reason, message)
+            await self._patch(held, {"phase": PENDING, "conditions": [scheduled]})
+
+    async def delete_provided_pod(self, pod: Pod) -> None:
+        """Fail a reservation whose room a pod of higher priority needs."""
+        held = self._book.find(pod)
+        if held is not None:
+            await self._patch(held, self._failed_status("Preempted"))
+            self._book.drop(held.name)
+
+    async def run_in_background(self) -> None:
+        """Fail the reservations whose time is over."""
+        while True:
+            for held in list(self._book.expired()):
+                await self._report(held, self._failed_status("Expired"))
+            # A scheduler that ended right after a binding has not reported it.
+            for held in self._book.succeeded():
+                await self._report(held, _owners_status(held))
+            await asyncio.sleep(_EXPIRY_SECONDS)
+
+    # ---- status --------------------------------------------------------------------------------
+
+    def _failed_status(self, reason: str) -> dict[str, Any]:
+        return {"phase": FAILED, "conditions": [self._condition("Ready", False, reason)]}
+
+    async def _report(self, held: HeldReservation, status: dict[str, Any]) -> None:
+        try:
+            await self._patch(held, status)
+        except ApiError as error:
+            log.warning("Cannot write status of a reservation", reservation=held.name, err=error)
+
+    async def _patch(self, held: HeldReservation, status: dict[str, Any]) -> None:
+        await self.handle.api.patch(RESERVATIONS, "", held.name, {"status": status}, "status")
+
+    def _condition(
+        self, type_: str, is_true: bool, reason: str, message: str = ""
+    ) -> dict[str, Any]:
+        now = datetime.fromtimestamp(self.handle.clock.now(), UTC)
+        return {
+            "type": type_,
+            "status": str(is_true),
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastProbeTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+
+
+def _by_node(reservations: Iterable[HeldReservation]) -> dict[str, list[PodInfo]]:
+    found: dict[str, list[PodInfo]] = {}
+    for held in reservations:
+        found.setdefault(held.node_name, []).append(held.pod)
+    return found
+
+
+def _owners_status(held: HeldReservation) -> dict[str, Any]:
+    """Return the status that says who takes what; one that is allocated once has succeeded."""
+    owners = []
+    for uid, owner in held.owners.items():
+        namespace, _, name = owner.key.partition("/")
+        owners.append({"namespace": namespace, "name": name, "uid": uid})
+    allocated = {name: min(held.taken(name), amount) for name, amount in held.reserved.items()}
+    status: dict[str, Any] = {"allocated": _quantities(allocated), "currentOwners": owners}
+    if held.reservation.once:
+        status["phase"] = SUCCEEDED
+    return status
+
+
+def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {
+        name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in amounts.items()
+    }

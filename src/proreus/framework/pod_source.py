@@ -1,0 +1,40 @@
+"""Pods that a plugin provides: scheduled as any other, though the apiserver does not have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proreus.framework.plugin import Plugin
+from proreus.objects.pod import Pod
+
+PROVIDED = "/"
+"""What the name of a pod that a plugin provides contains, and no name of the API can."""
+
+
+def is_provided(pod: Pod) -> bool:
+    """Return whether a plugin provides the pod."""
+    return PROVIDED in pod.metadata.name
+
+
+class PodSourcePlugin(Plugin):
+    """Provides pods that the apiserver does not have: room that is held on a node, for instance.
+
+    It is no extension point of the configuration. The plugin calls ``handle.put_pod`` and
+    ``handle.remove_pod``, and the scheduler treats such a pod as if a watch had shown it: without a
+    node it is queued and scheduled, with one it counts there, and it may be a victim of preemption.
+    What would be written about it to the apiserver comes back to the plugin; Events about it are
+    not recorded. To other plugins it is a pod like any other, whose name tells it apart.
+
+    Such a plugin has to be enabled when the scheduler starts. Its pods stay until it removes them.
+    """
+
+    async def bind_provided_pod(self, pod: Pod, node_name: str) -> None:
+        """Store that the pod has this node, then put it with that node; raises ``ApiError``."""
+        raise NotImplementedError
+
+    async def patch_provided_pod_status(self, pod: Pod, patch: dict[str, Any]) -> None:
+        """Called with a patch ``{"status": …}``: conditions, a nomination. Raises ``ApiError``."""
+
+    async def delete_provided_pod(self, pod: Pod) -> None:
+        """Remove a victim of preemption; raises ``ApiError``."""
+        raise NotImplementedError
