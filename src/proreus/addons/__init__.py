@@ -22,6 +22,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "LowRiskOverCommitment": "proreus.addons.trimaran.low_risk_over_commitment",
         "Peaks": "proreus.addons.trimaran.peaks",
         "LoadAwareScheduling": "proreus.addons.load_aware_scheduling",
+        "Colocation": "proreus.addons.colocation",
         "NetworkOverhead": "proreus.addons.network_aware.network_overhead",
         "TopologicalSort": "proreus.addons.network_aware.topological_sort",
         "Reservation": "proreus.addons.reservation",

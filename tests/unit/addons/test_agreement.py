@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from proreus.addons import ADD_ONS
+from proreus.addons.colocation import Colocation
 from proreus.addons.group_topology import GroupTopology
 from proreus.addons.load_aware_scheduling import LoadAwareScheduling
 from proreus.addons.network_aware.network_overhead import (
@@ -171,6 +172,16 @@ class WithPositions(GroupTopology):
         return np.array([7 * number % 5 for number in range(len(values))] + [9], dtype=np.int64)
 
 
+class WithOnlinePods(Colocation):
+    """The plugin, as if all pods were new on their nodes."""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        for node in handle.nodes:
+            for pod in node.pods.values():
+                self.recent.note(pod.pod, node.name)
+
+
 class WithReservations(Reservation):
     """The plugin, as if every pod might take from the reservations on two nodes."""
 
@@ -218,6 +229,15 @@ CASES = (
             vocabulary=Vocabulary(node_labels=frozenset((LABEL_REGION, LABEL_ZONE)))
         ),
         made=WithDependencies,
+    ),
+    Case(
+        Colocation,
+        drawn_from=clusters(
+            vocabulary=Vocabulary(
+                resources=frozenset(("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"))
+            )
+        ),
+        made=WithOnlinePods,
     ),
     Case(Reservation, made=WithReservations),
     Case(SySched, made=WithProfiles),

@@ -55,12 +55,17 @@ class RecentPods(Generic[T]):
 
     def keep(self, counts: Callable[[RecentPod[T]], bool]) -> None:
         """Forget the pods that do not count any more."""
-        for name, pods in list(self._by_node.items()):
-            kept = {uid: one for uid, one in pods.items() if counts(one)}
-            if kept:
-                self._by_node[name] = kept
-            else:
-                del self._by_node[name]
+        for name in list(self._by_node):
+            self.keep_on(name, counts)
+
+    def keep_on(self, node_name: str, counts: Callable[[RecentPod[T]], bool]) -> None:
+        """Forget the pods of one node that do not count any more."""
+        pods = self._by_node.get(node_name, {})
+        kept = {uid: one for uid, one in pods.items() if counts(one)}
+        if kept:
+            self._by_node[node_name] = kept
+        else:
+            self._by_node.pop(node_name, None)
 
     def on(self, node_name: str) -> Iterable[RecentPod[T]]:
         """Return the pods of a node."""

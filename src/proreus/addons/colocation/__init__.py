@@ -1,0 +1,8 @@
+"""Colocation: online and offline pods on the same nodes, which never over-commit each other.
+
+The resources are Koordinator's ``kubernetes.io/batch-cpu`` and ``batch-memory``.
+"""
+
+from proreus.addons.colocation.plugin import Colocation
+
+__all__ = ["Colocation"]

@@ -1,0 +1,187 @@
+"""The plugin: what a node has for offline pods, less what online pods have got there since.
+
+A controller writes to a node how much batch-cpu and batch-memory offline pods may request there:
+what online pods do not use, less a margin. That is right at the moment of its measurement. Online
+pods that came later, or so shortly before that they were not using much yet, count in full.
+
+Worked example: of 10 CPUs online pods use 2, and 1 is a margin: ``batch-cpu`` is 7000. Offline pods
+request 4000 of them. A new online pod of 2 CPUs fits, and leaves 1000 for offline pods. One of 4
+CPUs would be rejected, so that preemption evicts offline pods for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+
+from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY
+from proreus.addons.node_metrics.recent_pods import RecentPods, RecentPodsPlugin
+from proreus.framework import (
+    ClusterEvent,
+    CycleState,
+    FeatureGates,
+    FilterPlugin,
+    Handle,
+    IntArray,
+    NodeInfo,
+    NodeTable,
+    PluginArgs,
+    PodInfo,
+    Status,
+    Verdicts,
+    events,
+    field_errors,
+)
+from proreus.objects import NODES, Node, Pod
+
+BATCH = tuple(f"kubernetes.io/batch-{name}" for name in CPU_AND_MEMORY)
+"""What offline pods request: thousandths of a CPU, and bytes."""
+
+MEASURED_AT = "colocation.proreus.dev/measured-at"
+"""Annotation of a node: the end of the measurement that its batch resources come from, RFC 3339."""
+
+_REJECTIONS = tuple(
+    Status.unschedulable(f"Insufficient {name} beside online and offline pods")
+    for name in CPU_AND_MEMORY
+)
+
+Pair = tuple[int, int]
+"""Of cpu and memory: milli-CPU and bytes."""
+
+
+class ColocationArgs(PluginArgs):
+    """``report_interval_seconds``: of pods that came so shortly before a measurement, the requests
+    count, since they did not use much yet."""
+
+    report_interval_seconds: int = 60
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check that the interval is not negative."""
+        if self.report_interval_seconds < 0:
+            where = field_errors.child(path, "reportIntervalSeconds")
+            yield field_errors.invalid(where, self.report_interval_seconds, "must not be negative")
+
+
+class _Measured(NamedTuple):
+    """The batch resources of a node as it shows them, and when they were measured."""
+
+    amounts: tuple[str, ...]
+    annotation: str
+    at: float
+
+
+class Colocation(FilterPlugin, RecentPodsPlugin[Pair]):
+    """Rejects nodes where online and offline pods would need more than there is."""
+
+    Args = ColocationArgs
+    args: ColocationArgs
+    row_local = True
+
+    def __init__(self, args: ColocationArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._measured: dict[str, _Measured] = {}
+        """By name of the node."""
+        self.recent = RecentPods(handle, _requests_of)
+        """Online pods that the batch resources of their node do not consider."""
+        handle.on_change(NODES, self._node_changed)
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Register pods that leave, and nodes whose batch resources change."""
+        changed = events.UPDATE_NODE_ALLOCATABLE | events.UPDATE_NODE_ANNOTATION
+        return (
+            ClusterEvent(events.ASSIGNED_POD, events.DELETE),
+            ClusterEvent(events.NODE, events.ADD | changed),
+        )
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Return what the pod requests as an online and as an offline one."""
+        amounts = pod.requests.amounts
+        return tuple(amounts.get(name, 0) for name in (*CPU_AND_MEMORY, *BATCH))
+
+    # ---- measurements --------------------------------------------------------------------------
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is None:
+            assert old is not None
+            self._measured.pop(old.metadata.name, None)
+            return
+        name = new.metadata.name
+        amounts = tuple(str(new.status.allocatable.get(batch, "")) for batch in BATCH)
+        annotation = new.metadata.annotations.get(MEASURED_AT, "")
+        known = self._measured.get(name)
+        if known is not None and known[:2] == (amounts, annotation):
+            return
+        # Of a controller that does not say when it measured, a change of its numbers is all we see.
+        at = _timestamp(annotation) or self.handle.clock.now()
+        self._measured[name] = _Measured(amounts, annotation, at)
+        newest = at - self.args.report_interval_seconds
+        self.recent.keep_on(name, lambda pod: pod.assigned_at > newest)
+
+    def _unmeasured(self, node: NodeInfo) -> Pair:
+        """Return what those online pods request that the node's batch resources do not consider."""
+        recent = self.recent.by_node.get(node.name)
+        if not recent:
+            return 0, 0
+        measured = self._measured.get(node.name)
+        newest = 0.0 if measured is None else measured.at - self.args.report_interval_seconds
+        # In a dry run of preemption some of them are not on the node.
+        pods = [
+            one.predicted
+            for uid, one in recent.items()
+            if one.assigned_at > newest and uid in node.pods
+        ]
+        return sum(pod[0] for pod in pods), sum(pod[1] for pod in pods)
+
+    # ---- Filter --------------------------------------------------------------------------------
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Reject a node that has too little for the pod beside online and offline pods."""
+        unmeasured = self._unmeasured(node)
+        for own, batch, other, status in zip(
+            CPU_AND_MEMORY, BATCH, unmeasured, _REJECTIONS, strict=True
+        ):
+            offline = node.requested[batch]
+            free = node.allocatable[batch] - offline - other
+            asked = pod.requests.amounts.get(batch, 0)
+            if offline:
+                # Online pods concern only the offline ones: NodeResourcesFit counts them among
+                # themselves.
+                asked += pod.requests.amounts.get(own, 0)
+            if asked > free and asked:
+                return status
+        return None
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Reject the nodes that have too little for the pod beside online and offline pods."""
+        unmeasured: IntArray = np.zeros((2, len(nodes)), dtype=np.int64)
+        if self.recent.by_node:
+            for row, node in enumerate(nodes):
+                if node.name in self.recent.by_node:
+                    unmeasured[:, row] = self._unmeasured(node)
+        for own, batch, other, status in zip(
+            CPU_AND_MEMORY, BATCH, unmeasured, _REJECTIONS, strict=True
+        ):
+            offline = nodes.requested[batch]
+            free = nodes.allocatable[batch] - offline - other
+            asked = pod.requests.amounts.get(batch, 0) + np.where(
+                offline > 0, pod.requests.amounts.get(own, 0), 0
+            )
+            verdicts.reject_with((asked > free) & (asked > 0), status)
+
+
+def _requests_of(pod: Pod) -> Pair:
+    amounts = PodInfo(pod).requests.amounts
+    cpu, memory = (amounts.get(name, 0) for name in CPU_AND_MEMORY)
+    return cpu, memory
+
+
+def _timestamp(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
