@@ -315,3 +315,21 @@ def test_a_note_of_an_earlier_attempt_is_removed() -> None:
     harness.schedule(web(annotations=note))
     assert ALLOCATED not in harness.pod("web").metadata.annotations
     assert harness.pod("web").spec.node_name == "a"
+
+
+def test_a_pod_on_another_node_takes_nothing_whatever_it_says() -> None:
+    harness = held()
+    harness.add(make_node("b", "4"))
+    note = {ALLOCATED: '{"name": "r", "uid": "uid-of-r"}'}
+    harness.add(make_pod("elsewhere", "4", node_name="b", metadata={"annotations": note}))
+    assert requested(harness) == 4000
+    assert harness.schedule(web(cpu="4")).node == "a"
+
+
+def test_an_owner_that_is_resized_takes_as_much_as_it_requests() -> None:
+    harness = held()
+    harness.schedule(web(cpu="3"))
+    container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+    harness.patch("Pod", "web", {"spec": {"containers": [container]}})
+    assert requested(harness) == 4000
+    assert harness.schedule(web("more", "3")).node == "a"

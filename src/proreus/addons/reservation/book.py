@@ -30,7 +30,7 @@ class ReservationBook:
         self._handle = handle
         self._source: PodSourcePlugin | None = None
         self._held: dict[str, HeldReservation] = {}
-        """By name of the reservation."""
+        """By UID of the reservation."""
         self._owners: dict[str, dict[str, Owner]] = {}
         """By UID of the reservation and of the pod."""
         self._taken_by: dict[str, str] = {}
@@ -63,20 +63,20 @@ class ReservationBook:
         self, old: ReservationObject | None, new: ReservationObject | None
     ) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self.drop(old.metadata.name)
+            self.drop(old.metadata.uid)
         if new is None:
             return
         if new.is_over or new.metadata.deletion_timestamp or self._is_expired(new):
-            self.drop(new.metadata.name)
+            self.drop(new.metadata.uid)
             return
-        before = self._held.get(new.metadata.name)
+        before = self._held.get(new.metadata.uid)
         owners = self._owners.setdefault(new.metadata.uid, {})
         held = HeldReservation(new, owners, self._priority_of(new))
         if before is not None:
             held.status = before.status
             # The answer to our own write may have been faster than the watch.
             held.node_name = held.node_name or before.node_name
-        self._held[held.name] = held
+        self._held[held.uid] = held
         self._hold(held)
 
     def _priority_of(self, reservation: ReservationObject) -> int | None:
@@ -102,8 +102,8 @@ class ReservationBook:
             reservation_uid = reservation_of(new)
             if self._taken_by.get(new.metadata.uid, "") != reservation_uid:
                 self.release(new.metadata.uid)
-                if reservation_uid:
-                    self._take(reservation_uid, PodInfo(new))
+            if reservation_uid:
+                self._take(reservation_uid, PodInfo(new), new.spec.node_name)
 
     # ---- what is held --------------------------------------------------------------------------
 
@@ -115,40 +115,37 @@ class ReservationBook:
         elif self._source is not None:
             self._handle.put_pod(held.pod.pod, self._source)
 
-    def drop(self, name: str) -> HeldReservation | None:
-        """Hold a reservation's room no more; return what it was."""
-        held = self._held.pop(name, None)
+    def drop(self, uid: str) -> None:
+        """Hold a reservation's room no more."""
+        held = self._held.pop(uid, None)
         if held is not None:
             self._handle.remove_pod(held.pod.key)
             if not held.owners:
-                self._owners.pop(held.reservation.metadata.uid, None)
-        return held
+                self._owners.pop(uid, None)
 
     def find(self, provided: Pod) -> HeldReservation | None:
         """Return the reservation of a provided pod."""
-        for held in self._held.values():
-            if held.reservation.metadata.uid == provided.metadata.uid:
-                return held
-        return None
+        return self._held.get(provided.metadata.uid)
 
     def scheduled(self, held: HeldReservation, node_name: str) -> None:
         """Hold the room of a reservation on its node from now on."""
-        held = self._held.get(held.name, held)
-        held.node_name = node_name
-        self._hold(held)
+        # The watch may have brought a new version meanwhile, or its end.
+        now = self._held.get(held.uid)
+        if now is not None:
+            now.node_name = node_name
+            self._hold(now)
 
     def note_status(self, held: HeldReservation, status: PodStatus) -> None:
         """Keep the status of a provided pod that waits."""
         held.status = status
-        if self._held.get(held.name) is held and not held.node_name:
+        if self._held.get(held.uid) is held and not held.node_name:
             self._hold(held)
 
     def expired(self) -> Iterator[HeldReservation]:
         """Drop the reservations whose time is over, and yield them."""
-        over = [one.name for one in self._held.values() if self._is_expired(one.reservation)]
-        for name in over:
-            held = self.drop(name)
-            if held is not None:
+        for held in list(self._held.values()):
+            if self._is_expired(held.reservation):
+                self.drop(held.uid)
                 yield held
 
     def succeeded(self) -> list[HeldReservation]:
@@ -157,7 +154,7 @@ class ReservationBook:
 
     def is_bound(self, held: HeldReservation) -> bool:
         """Return whether an owner of a reservation has a node by the apiserver."""
-        found = (self._pods.get(owner.key) for owner in held.owners.values())
+        found = (self._pods.get(owner.key) for owner in held.owners_here.values())
         return any(pod is not None and pod.spec.node_name for pod in found)
 
     def _is_expired(self, reservation: ReservationObject) -> bool:
@@ -184,21 +181,23 @@ class ReservationBook:
                 found[held.node_name] = held
         return found
 
-    def take(self, name: str, uid: str, pod: PodInfo) -> bool:
+    def take(self, uid: str, pod: PodInfo) -> bool:
         """Have a pod take from a reservation; return False if that is gone, or too little is left.
 
         ``uid``: of the reservation.
         """
-        held = self._held.get(name)
-        if held is None or held.reservation.metadata.uid != uid or held.is_used_up:
+        held = self._held.get(uid)
+        if held is None or held.is_used_up or not held.fits(pod.requests.amounts, ()):
             return False
-        if not held.fits(pod.requests.amounts, ()):
-            return False
-        self._take(uid, pod)
+        self._take(uid, pod, held.node_name)
         return True
 
-    def _take(self, reservation_uid: str, pod: PodInfo) -> None:
-        self._owners.setdefault(reservation_uid, {})[pod.uid] = Owner(pod.key, pod.requests.amounts)
+    def _take(self, reservation_uid: str, pod: PodInfo, node_name: str) -> None:
+        owner = Owner(pod.key, node_name, pod.requests.amounts)
+        owners = self._owners.setdefault(reservation_uid, {})
+        if owners.get(pod.uid) == owner:
+            return
+        owners[pod.uid] = owner
         self._taken_by[pod.uid] = reservation_uid
         self._hold_again(reservation_uid)
 
@@ -214,18 +213,15 @@ class ReservationBook:
 
     def _hold_again(self, reservation_uid: str) -> bool:
         """Provide a reservation's pod anew; return whether there is such a reservation."""
-        for held in self._held.values():
-            if held.reservation.metadata.uid == reservation_uid:
-                held.owners = self._owners.setdefault(reservation_uid, {})
-                self._hold(held)
-                return True
-        return False
+        held = self._held.get(reservation_uid)
+        if held is None:
+            return False
+        self._hold(held)
+        return True
 
     def reservation_taken_by(self, pod_uid: str) -> HeldReservation | None:
         """Return the reservation that a pod takes from; None if there is none any more."""
-        uid = self._taken_by.get(pod_uid)
-        found = (one for one in self._held.values() if one.reservation.metadata.uid == uid)
-        return next(found, None)
+        return self._held.get(self._taken_by.get(pod_uid, ""))
 
 
 def _rank(held: HeldReservation, requests: Mapping[str, int]) -> tuple[float, float, str]:

@@ -38,11 +38,15 @@ class Owner(NamedTuple):
     """A pod that takes from a reservation: ``key`` is ``namespace/name``."""
 
     key: str
+    node_name: str
     requests: Mapping[str, int]
 
 
 class HeldReservation:
-    """A reservation that is pending or available. ``owners``: by UID."""
+    """A reservation that is pending or available.
+
+    ``owners``: pods that say that they take from it, by UID; those on another node do not count.
+    """
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class HeldReservation:
         """``spec.priority`` of the provided pod, where the template has none."""
         self.reserved: Mapping[str, int] = PodInfo(self._template()).requests.amounts
         """All that is reserved, by resource."""
+        self.owners_here: Mapping[str, Owner] = {}
         self.left: Mapping[str, int] = {}
         """What no owner has taken, by resource."""
         self.is_used_up = False
@@ -71,11 +76,14 @@ class HeldReservation:
 
     def update(self) -> None:
         """Derive what is left, and the pod, after owners, node, status or priority have changed."""
+        self.owners_here = {
+            uid: owner for uid, owner in self.owners.items() if owner.node_name == self.node_name
+        }
         self.left = {
             name: max(amount - self.taken(name), 0) for name, amount in self.reserved.items()
         }
         nothing_left = any(self.reserved.values()) and not any(self.left.values())
-        self.is_used_up = nothing_left or (self.reservation.once and bool(self.owners))
+        self.is_used_up = nothing_left or (self.reservation.once and bool(self.owners_here))
         self.pod = PodInfo(self._provided())
 
     @property
@@ -83,9 +91,14 @@ class HeldReservation:
         """Name of the reservation."""
         return self.reservation.metadata.name
 
+    @property
+    def uid(self) -> str:
+        """UID of the reservation, and of its pod."""
+        return self.reservation.metadata.uid
+
     def taken(self, resource: str) -> int:
         """Return what owners have taken of a resource."""
-        return sum(owner.requests.get(resource, 0) for owner in self.owners.values())
+        return sum(owner.requests.get(resource, 0) for owner in self.owners_here.values())
 
     def fits(self, requests: Mapping[str, int], exact: tuple[str, ...]) -> bool:
         """Return whether a pod with these requests may take from it."""
@@ -115,7 +128,7 @@ class HeldReservation:
         if not self.node_name:
             return pod
         spec = replace(pod.spec, node_name=self.node_name)
-        if self.owners:
+        if self.owners_here:
             requests: dict[str, str | int | float] = {
                 name: f"{amount}m" if name == "cpu" else amount
                 for name, amount in self.left.items()

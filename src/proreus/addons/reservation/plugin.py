@@ -132,7 +132,7 @@ class Reservation(
         held = None if usable is None else usable.get(node_name)
         if held is None:
             return None
-        if not self._book.take(held.name, held.reservation.metadata.uid, pod):
+        if not self._book.take(held.uid, pod):
             return Status.unschedulable(f"reservation {held.name} was taken by another pod")
         return None
 
@@ -207,7 +207,7 @@ class Reservation(
         held = self._book.find(pod)
         if held is not None:
             await self._patch(held, self._failed_status("Preempted"))
-            self._book.drop(held.name)
+            self._book.drop(held.uid)
 
     async def run_in_background(self) -> None:
         """Fail the reservations whose time is over."""
@@ -257,7 +257,7 @@ def _by_node(reservations: Iterable[HeldReservation]) -> dict[str, list[PodInfo]
 def _owners_status(held: HeldReservation) -> dict[str, Any]:
     """Return the status that says who takes what; one that is allocated once has succeeded."""
     owners = []
-    for uid, owner in held.owners.items():
+    for uid, owner in held.owners_here.items():
         namespace, _, name = owner.key.partition("/")
         owners.append({"namespace": namespace, "name": name, "uid": uid})
     allocated = {name: min(held.taken(name), amount) for name, amount in held.reserved.items()}
