@@ -154,8 +154,8 @@ $(TOOLS)/.installed: requirements/tools.txt
 LOCK = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --constraint constraints.txt
 
 lock: $(TOOLS)/.installed ## requirements/*.txt with hashes, from pyproject.toml and constraints.txt
-	$(LOCK) pyproject.toml --output-file requirements/runtime.txt
-	$(LOCK) --extra bench --extra dev pyproject.toml requirements/build.in --output-file requirements/development.txt
+	$(LOCK) --extra controller pyproject.toml --output-file requirements/runtime.txt
+	$(LOCK) --extra bench --extra controller --extra dev pyproject.toml requirements/build.in --output-file requirements/development.txt
 	$(LOCK) requirements/build.in --output-file requirements/build.txt
 	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
 

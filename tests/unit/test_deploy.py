@@ -18,9 +18,13 @@ import yaml
 from kubernetes import client as models
 
 from proreus import loading
+from proreus.cli.controller import command as controller_command
+from proreus.cli.controller import options_of
 from proreus.cli.run import command
 from proreus.cli.run_flags import FLAGS
 from proreus.config import load
+from proreus.controller.options import DEFAULT_STATUS_KINDS
+from proreus.controller.run import STATUSES
 from proreus.dry_run.openapi import DOCUMENT_PATH, PATH
 from proreus.loading import PluginSources
 from proreus.metrics.scheduler_metrics import SchedulerMetrics
@@ -33,6 +37,7 @@ Json = dict[str, Any]
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
 SECOND = DEPLOY / "second-scheduler"
+CONTROLLER = DEPLOY / "controller"
 WITH_PLUGINS = DEPLOY / "plugins-from-configmap"
 MANIFESTS = sorted(
     path
@@ -42,6 +47,7 @@ MANIFESTS = sorted(
 
 MODELS = {
     "v1": "V1",
+    "apiextensions.k8s.io/v1": "V1",
     "apps/v1": "V1",
     "networking.k8s.io/v1": "V1",
     "rbac.authorization.k8s.io/v1": "V1",
@@ -79,7 +85,8 @@ def faults(value: Any, type_name: str, where: str) -> Iterator[str]:
         yield from faults_of_object(value, model, where)
     else:
         allowed = {"str": str, "int": int, "bool": bool, "float": (int, float)}
-        # an object is a quantity's or a port's place: text or number
+        # an object is a quantity's or a port's place: text or number; or one without fields
+        allowed["object"] = (str, int, dict)
         if not isinstance(value, allowed.get(type_name, (str, int))):
             yield f"{where}: {value!r} is not of type {type_name}"
 
@@ -129,7 +136,16 @@ def test_the_role_allows_to_watch_every_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["second-scheduler", "monitoring", "explain", "dry-run", "plugins-from-configmap"]
+    "folder",
+    [
+        "second-scheduler",
+        "monitoring",
+        "explain",
+        "dry-run",
+        "plugins-from-configmap",
+        "controller",
+        "crds",
+    ],
 )
 def test_kustomizations_name_every_file_there(folder: str) -> None:
     kustomization = one(DEPLOY / folder / "kustomization.yaml", "Kustomization")
@@ -260,10 +276,12 @@ def test_its_version_is_that_of_the_package() -> None:
 def containers() -> Iterator[tuple[str, Json, Json]]:
     """Yield (name, pod spec, container) of everything that runs proreus."""
     deployment = one(SECOND / "deployment.yaml", "Deployment")
+    controller = one(CONTROLLER / "deployment.yaml", "Deployment")
     static = one(DEPLOY / "static-pod" / "kube-scheduler.yaml", "Pod")
     for name, spec in (
         ("second-scheduler", deployment["spec"]["template"]["spec"]),
         ("static-pod", static["spec"]),
+        ("controller", controller["spec"]["template"]["spec"]),
     ):
         [container] = spec["containers"]
         yield name, spec, container
@@ -272,7 +290,7 @@ def containers() -> Iterator[tuple[str, Json, Json]]:
 CONTAINERS = [pytest.param(spec, container, id=name) for name, spec, container in containers()]
 
 
-@pytest.mark.parametrize(("spec", "container"), CONTAINERS)
+@pytest.mark.parametrize(("spec", "container"), CONTAINERS[:2])
 def test_arguments_are_flags_of_run_and_files_are_mounted(spec: Json, container: Json) -> None:
     subcommand, *arguments = container["args"]
     assert subcommand == command.name
@@ -307,7 +325,7 @@ def test_containers_are_confined_probed_and_measured(spec: Json, container: Json
         asked = container[probe]["httpGet"]
         assert asked["path"] in paths
         assert asked["scheme"] == "HTTPS"
-        assert ports[asked["port"]] == 10259
+        assert ports[asked["port"]] == (10269 if container["args"][0] == "controller" else 10259)
     assert {"cpu", "memory"} <= set(container["resources"]["requests"])
 
 
@@ -315,6 +333,39 @@ def test_the_second_scheduler_is_nobody(pod_spec: Json) -> None:
     assert pod_spec["securityContext"]["runAsNonRoot"] is True
     user = pod_spec["securityContext"]["runAsUser"]
     assert f"USER {user}:{user}\n" in (ROOT / "Dockerfile").read_text()
+
+
+# --- the controller -----------------------------------------------------------------------------
+
+
+def test_the_controller_is_started_with_the_lease_that_its_role_names() -> None:
+    deployment = one(CONTROLLER / "deployment.yaml", "Deployment")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    subcommand, *arguments = container["args"]
+    assert subcommand == controller_command.name
+    with controller_command.make_context("controller", arguments) as context:
+        options = options_of(context.params)
+    role = one(CONTROLLER / "rbac.yaml", "Role")
+    assert role["metadata"]["namespace"] == options.lease.namespace
+    named = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
+    assert named == [[options.lease.name]]
+    [port] = container["ports"]
+    assert port["containerPort"] == options.serving.secure_port
+
+
+def test_the_controllers_role_allows_what_it_follows() -> None:
+    rules = one(CONTROLLER / "rbac.yaml", "ClusterRole")["rules"]
+    allowed = {
+        (group, resource): set(rule["verbs"])
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    for name in DEFAULT_STATUS_KINDS:
+        resource = STATUSES[name]().resource
+        assert allowed[resource.group, resource.plural] == {"get", "list", "watch"}
+        assert allowed[resource.group, f"{resource.plural}/status"] == {"patch"}
+    assert ("", "pods/eviction") not in allowed
 
 
 # --- plugins of one's own -----------------------------------------------------------------------

@@ -67,7 +67,11 @@ def test_versions_are_those_of_the_constraints(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "extras"), [("runtime", ()), ("development", ("bench", "dev", "testing"))]
+    ("name", "extras"),
+    [
+        ("runtime", ("controller",)),
+        ("development", ("bench", "controller", "dev", "testing")),
+    ],
 )
 def test_all_dependencies_are_locked(name: str, extras: tuple[str, ...]) -> None:
     found = locked(name)

@@ -24,6 +24,7 @@ _COMMANDS = {
     "snapshot": "proreus.cli.snapshot",
     "simulate": "proreus.cli.simulate",
     "bench": "proreus.cli.bench",
+    "controller": "proreus.cli.controller",
     "plugins": "proreus.cli.plugins",
     "new-plugin": "proreus.cli.new_plugin",
     "version": "proreus.cli.version",

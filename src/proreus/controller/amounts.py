@@ -1,0 +1,36 @@
+"""What pods use together, and how a status says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from proreus.addons.capacity_scheduling.quotas import added, requests_of
+from proreus.objects import Pod
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+def requested(pods: Iterable[Pod]) -> dict[str, int]:
+    """Return what pods request: CPU in millicores, anything else in its own unit."""
+    return added(requests_of(pod) for pod in pods)
+
+
+def is_assigned(pod: Pod) -> bool:
+    """Return whether a pod has a node and has not finished."""
+    return bool(pod.spec.node_name) and pod.status.phase not in _FINISHED
+
+
+def is_waiting_or_assigned(pod: Pod) -> bool:
+    """Return whether a pod has not finished."""
+    return pod.status.phase not in _FINISHED
+
+
+def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Return amounts as Kubernetes writes them: ``1500m`` of CPU, whole numbers of others."""
+    return {name: _quantity(name, amounts[name]) for name in sorted(amounts)}
+
+
+def _quantity(name: str, amount: int) -> str:
+    if name != "cpu":
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)

@@ -1,0 +1,61 @@
+"""The metrics of the controller: its own, and those of requests, authentication and the Lease."""
+
+from __future__ import annotations
+
+from proreus.metrics import MetricsRegistry, SchedulerMetrics, expose
+from proreus.metrics.families import AnyFamily
+
+_OF_THE_PROCESS = (
+    "authenticat",
+    "authorization_",
+    "apiserver_client_certificate_",
+    "leader_election_",
+    "rest_client_",
+)
+
+
+class ControllerMetrics(MetricsRegistry):
+    """``process``: where client, server and elector count; only those families are shown of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.process = SchedulerMetrics()
+        self.status_writes_total = self.counter(
+            "proreus_controller_status_writes_total",
+            "ALPHA",
+            "Writes of statuses, by resource and result (written, conflict, error).",
+            "resource",
+            "result",
+        )
+        self.statuses_due = self.gauge(
+            "proreus_controller_statuses_due",
+            "ALPHA",
+            "Objects whose status has to be computed again.",
+        )
+        self.rebalancing_cycles_total = self.counter(
+            "proreus_controller_rebalancing_cycles_total",
+            "ALPHA",
+            "Cycles of the rebalancer, by result (done, error).",
+            "result",
+        )
+        self.moves_advised = self.gauge(
+            "proreus_controller_moves_advised",
+            "ALPHA",
+            "Pods that would have a better node, as of the latest cycle.",
+        )
+        self.evictions_total = self.counter(
+            "proreus_controller_evictions_total",
+            "ALPHA",
+            "Evictions asked for, by result (evicted, gone, refused, error).",
+            "result",
+        )
+
+    def families(self) -> list[AnyFamily]:
+        """Return our own families, and those of the process."""
+        others = self.process.families()
+        shown = [one for one in others if one.description.name.startswith(_OF_THE_PROCESS)]
+        return [*super().families(), *shown]
+
+    def expose(self, accept: str) -> tuple[bytes, str]:
+        """Return body and content type of a scrape."""
+        return expose(self, accept)

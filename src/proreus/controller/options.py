@@ -1,0 +1,56 @@
+"""The flags of ``proreus controller``, parsed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proreus.client.leader_election_config import LeaseOptions
+from proreus.errors import ConfigError
+from proreus.logs import Format
+from proreus.server.options import ServingOptions
+
+STATUS_KINDS = ("podgroups", "elasticquotas", "volcano-queues", "kai-queues")
+DEFAULT_STATUS_KINDS = STATUS_KINDS[:2]
+
+
+@dataclass(frozen=True)
+class RebalancingOptions:
+    """When the rebalancer advises, and whether it evicts.
+
+    ``period_seconds``: of its cycles; 0 = none. ``min_gain``: by how many points of 100 another
+    node has to be better. ``max_pods``: how many pods one cycle examines. ``max_evictions`` and
+    ``max_evictions_per_namespace``: budgets of any period. ``cooldown_seconds``: how long a
+    workload is left alone after an eviction, the memory against ping-pong. ``config``: the
+    scheduler's configuration file, None for kube-scheduler's default one.
+    """
+
+    period_seconds: float = 0.0
+    evict: bool = False
+    min_gain: float = 10.0
+    max_pods: int = 500
+    max_evictions: int = 5
+    max_evictions_per_namespace: int = 2
+    cooldown_seconds: float = 1800.0
+    config: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.evict and not self.period_seconds:
+            raise ConfigError("--evict needs --rebalance-period")
+
+
+@dataclass(frozen=True)
+class ControllerOptions:
+    """Everything that a controller process is started with.
+
+    ``statuses``: the kinds of ``STATUS_KINDS`` whose statuses are written.
+    """
+
+    kubeconfig: str = ""
+    server: str = ""
+    lease: LeaseOptions = field(default_factory=LeaseOptions)
+    serving: ServingOptions = field(default_factory=ServingOptions)
+    statuses: tuple[str, ...] = DEFAULT_STATUS_KINDS
+    rebalancing: RebalancingOptions = field(default_factory=RebalancingOptions)
+    verbosity: int = 0
+    logging_format: Format = "text"

@@ -1,0 +1,141 @@
+"""The status of scheduler-plugins' PodGroups (its PodGroupController).
+
+As there, but for its faults: only pods of the group's own namespace count, ``scheduleStartTime`` is
+filled in, and a group is followed beyond 48 hours without a start, about which there is an Event.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from proreus.addons.coscheduling.groups import (
+    GANGS,
+    SCHEDULER_PLUGINS,
+    Gang,
+    membership_of,
+)
+from proreus.controller.pod_sets import PodSets
+from proreus.controller.status_kind import WithStatus
+from proreus.objects import Pod
+
+FINAL = ("Finished", "Failed")
+GIVE_UP_SECONDS = 48 * 3600.0
+
+
+def phase_after(phase: str, min_member: int, members: int, counts: Counter[str]) -> str:
+    """Return the phase that follows one, of a group with so many pods; ``counts``: by pod phase.
+
+    The final phases stay.
+    """
+    if phase in FINAL:
+        return phase
+    if not phase:
+        return "Pending"
+    if members < min_member:
+        return "Pending"
+    if phase == "Pending":
+        return "Scheduling"
+    running, succeeded, failed = counts["Running"], counts["Succeeded"], counts["Failed"]
+    if succeeded >= min_member:
+        return "Finished"
+    if failed and failed + running + succeeded >= min_member:
+        return "Failed"
+    return "Scheduling" if succeeded + running < min_member else "Running"
+
+
+def settled_phase(phase: str, min_member: int, members: int, counts: Counter[str]) -> str:
+    """Return the phase in which a group stays while its pods do not change."""
+    while (following := phase_after(phase, min_member, members, counts)) != phase:
+        phase = following
+    return phase
+
+
+def owners(pods: Iterable[Pod]) -> str:
+    """Return the owners of pods as ``namespace/name``, sorted and divided by commas."""
+    found = {
+        f"{pod.metadata.namespace}/{owner.name}"
+        for pod in pods
+        for owner in pod.metadata.owner_references
+    }
+    return ",".join(sorted(found))
+
+
+def is_given_up(gang: Gang, phase: str, now: float) -> bool:
+    """Return whether a group has not started within 48 hours."""
+    created = gang.metadata.creation_timestamp
+    if created is None or phase not in ("", "Pending", "Scheduling"):
+        return False
+    return now - created.timestamp() > GIVE_UP_SECONDS
+
+
+class PodGroupStatuses:
+    """Implements ``StatusKind``."""
+
+    resource = GANGS
+
+    def __init__(self) -> None:
+        self._objects: dict[str, WithStatus[Gang]] = {}
+        self._pods = PodSets(_group_of)
+
+    def put(self, key: str, obj: WithStatus[Gang]) -> Iterable[str]:
+        """Note a PodGroup."""
+        self._objects[key] = obj
+        return (key,)
+
+    def remove(self, key: str) -> Iterable[str]:
+        """Forget a PodGroup."""
+        self._objects.pop(key, None)
+        return ()
+
+    def put_pod(self, pod: Pod) -> Iterable[str]:
+        """Note a member."""
+        return self._pods.put(pod)
+
+    def remove_pod(self, pod: Pod) -> Iterable[str]:
+        """Forget a member."""
+        return self._pods.remove(pod)
+
+    def keys(self) -> Iterable[str]:
+        """Return the keys of all PodGroups."""
+        return self._objects
+
+    def get(self, key: str) -> WithStatus[Gang] | None:
+        """Return a PodGroup."""
+        return self._objects.get(key)
+
+    def status(self, key: str, now: float) -> dict[str, Any]:
+        """Return phase, counts by pod phase, owners, and when the group began to be scheduled."""
+        seen = self._objects[key]
+        before = str(seen.status.get("phase") or "")
+        if before in FINAL:
+            return {}
+        pods = self._pods.of(key)
+        counts = Counter(pod.status.phase for pod in pods)
+        # Where a definition lets it be omitted: a group without pods has not finished.
+        min_member = max(1, seen.obj.spec.min_member)
+        phase = settled_phase(before, min_member, len(pods), counts)
+        status: dict[str, Any] = {
+            "phase": phase,
+            "running": counts["Running"],
+            "succeeded": counts["Succeeded"],
+            "failed": counts["Failed"],
+        }
+        if phase != "Pending" and not seen.status.get("scheduleStartTime"):
+            status["scheduleStartTime"] = _timestamp(now)
+        if phase != "Pending" and not seen.status.get("occupiedBy") and (names := owners(pods)):
+            status["occupiedBy"] = names
+        return status
+
+
+def _group_of(pod: Pod) -> str:
+    membership = membership_of(pod)
+    if membership is None or membership.source != SCHEDULER_PLUGINS:
+        return ""
+    return membership.object_key
+
+
+def _timestamp(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,191 @@
+"""One controller process from its options to its exit code.
+
+    server ─► Lease ─► pods ─► custom resources ─► statuses and rebalancing, and the same in reverse
+
+No part depends on an orderly end: a process that is killed loses nothing but time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from proreus import __version__, logs
+from proreus.app.clients import Delegation, request_hooks
+from proreus.client.credential_loading import load as load_credentials
+from proreus.client.informer import Informer
+from proreus.client.leader_election import LeaderElector, new_identity
+from proreus.client.leader_election_config import LeaderCallbacks, ResourceLockConfig
+from proreus.client.request_headers import user_agent
+from proreus.client.session import ApiClient
+from proreus.client.write_fence import WriteFence
+from proreus.controller.controller_metrics import ControllerMetrics
+from proreus.controller.operator import OperatorThread
+from proreus.controller.options import ControllerOptions
+from proreus.controller.pod_group_status import PodGroupStatuses
+from proreus.controller.queue_status import kai_queues, volcano_queues
+from proreus.controller.quota_status import ElasticQuotaStatuses
+from proreus.controller.status_kind import StatusKind
+from proreus.controller.status_writer import StatusWriter
+from proreus.errors import ApiError, LeaseLost, ProreusError
+from proreus.objects.kinds import PODS
+from proreus.objects.meta import Resource
+from proreus.server.health import HealthCheck
+from proreus.server.server import EndpointSources, Server
+
+log = logs.logger(__name__)
+
+STATUSES: dict[str, Callable[[], StatusKind]] = {
+    "podgroups": PodGroupStatuses,
+    "elasticquotas": ElasticQuotaStatuses,
+    "volcano-queues": volcano_queues,
+    "kai-queues": kai_queues,
+}
+"""What follows each kind of ``options.STATUS_KINDS``."""
+
+
+async def run(options: ControllerOptions) -> int:
+    """Run one controller; return 0 after SIGTERM or SIGINT, 1 after a lost Lease or an error."""
+    logs.configure(options.verbosity, options.logging_format)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signal_ in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_, stopping.set)
+    failure: tuple[str, BaseException] | None = None
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            controller = await _Controller.make(options, stack)
+            await _until(stopping, controller.lead())
+    except* LeaseLost as group:
+        failure = "Leaderelection lost", _first(group)
+    except* ProreusError as group:
+        failure = "The controller failed", _first(group)
+    if failure is not None:
+        message, error = failure
+        log.error(message, err=error)
+        return 1
+    log.info("Requested to terminate, exiting")
+    return 0
+
+
+def _first(group: BaseException) -> BaseException:
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group
+
+
+async def _until(stopping: asyncio.Event, work: Any) -> None:
+    """Run ``work`` until it ends, or ``stopping`` is set and it is cancelled."""
+    task, stop = asyncio.create_task(work), asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            await task
+    finally:
+        for one in (task, stop):
+            one.cancel()
+        await asyncio.gather(task, stop, return_exceptions=True)
+
+
+class _Controller:
+    """The parts of a process, connected."""
+
+    def __init__(
+        self, options: ControllerOptions, metrics: ControllerMetrics, client: ApiClient
+    ) -> None:
+        self._options = options
+        self._metrics = metrics
+        self._client = client
+        self._kinds: list[StatusKind] = [STATUSES[name]() for name in options.statuses]
+        self._writer = StatusWriter(client, self._kinds, metrics)
+        # All of them, finished ones too: groups count those.
+        self._pods = Informer(client, PODS, on_error=_watch_failed)
+        self._pods.add_handler(self._writer)
+        self._leading = asyncio.Event()
+        self._elector: LeaderElector | None = None
+
+    @classmethod
+    async def make(
+        cls, options: ControllerOptions, stack: contextlib.AsyncExitStack
+    ) -> _Controller:
+        """Return a controller whose server listens; ``stack`` closes what it consists of."""
+        metrics, fence = ControllerMetrics(), WriteFence()
+        hooks = request_hooks(metrics.process)
+        connect = partial(load_credentials, options.kubeconfig, options.server)
+        credentials = await connect()
+
+        async def client(purpose: str, of_fence: WriteFence | None = None) -> ApiClient:
+            agent = user_agent(purpose)
+            made = ApiClient(credentials, agent=agent, hooks=hooks, fence=of_fence)
+            return await stack.enter_async_context(made)
+
+        controller = cls(options, metrics, await client("controller", fence))
+        lease_client, reviews = await client("leader-election"), Delegation(await client("reviews"))
+        lock = ResourceLockConfig(new_identity(), component="proreus-controller")
+        callbacks = LeaderCallbacks(on_started_leading=controller._leading.set)
+        controller._elector = LeaderElector(
+            lease_client, lock, options.lease, callbacks, fence=fence
+        )
+        server = Server(
+            options.serving,
+            EndpointSources(
+                metrics=metrics.process,
+                readyz=(HealthCheck("pods-synced", controller._why_not_ready),),
+                component="proreus-controller",
+                binary_version=__version__,
+                profiling=False,
+            ),
+            authentication_api=reviews,
+            authorization_api=reviews,
+        )
+        server.add_page("/metrics", partial(_metrics_page, metrics))
+        await stack.enter_async_context(server)
+        return controller
+
+    def _why_not_ready(self) -> str | None:
+        # One that stands by is ready: it has nothing to synchronize yet.
+        if self._leading.is_set() and not self._pods.synced.is_set():
+            return "pods are not synchronized"
+        return None
+
+    async def lead(self) -> None:
+        """Acquire the Lease, then work until cancelled or the Lease is lost."""
+        assert self._elector is not None
+        election = asyncio.create_task(self._elector.run())
+        work = asyncio.create_task(self._work())
+        try:
+            done, _ = await asyncio.wait([election, work], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
+        finally:
+            # The Lease last: until it is released nobody else begins.
+            for task in (work, election):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        await self._leading.wait()
+        connect = partial(load_credentials, self._options.kubeconfig, self._options.server)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pods.run(), name="pods")
+            await self._pods.synced.wait()
+            log.info("Pods are synchronized", pods=len(self._pods.store))
+            if self._kinds:
+                operator = OperatorThread(self._kinds, self._writer, connect)
+                tasks.create_task(operator.run(), name="kopf")
+                tasks.create_task(self._writer.run(), name="statuses")
+
+
+def _watch_failed(resource: Resource[Any], error: ApiError) -> None:
+    log.error("A resource cannot be watched", resource=resource.plural, err=error)
+
+
+def _metrics_page(metrics: ControllerMetrics, request: web.BaseRequest) -> web.Response:
+    body, content_type = metrics.expose(request.headers.get("Accept", ""))
+    return web.Response(body=body, headers={"Content-Type": content_type})
