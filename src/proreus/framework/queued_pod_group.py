@@ -35,6 +35,10 @@ class QueuedPodGroupInfo(QueueingParams):
     """By PodGroup, in the order in which they are tried; no list is empty."""
     reported: float | None = None
     """When the pods of a group that a plugin provides were last told why it does not fit."""
+    lacking: int = 1
+    """How many of its pods the last attempt found no node for and that it needs, if it failed."""
+    room_made: int = 0
+    """For how many of its pods events may have made room since then."""
 
     @property
     def key(self) -> str:

@@ -14,13 +14,11 @@ from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.queue.in_flight import InFlightPods
 from proreus.queue.pre_queueing_hints import NamedPods
+from proreus.queue.put_off_groups import PutOffGroups
 from proreus.queue.queueing_hints import NO_MATCHES, QueueingHints, QueueingStrategy
 from proreus.queue.sub_queues import QueueOptions, SubQueues
 
 LEFT_OVER_FLUSH_SECONDS = 30
-
-_PUT_OFF_SECONDS = 0.5
-"""How long after an attempt events do not have a group that a plugin provides tried again."""
 
 Precheck = Callable[[QueuedPodInfo], bool]
 
@@ -49,7 +47,7 @@ class EventMoves:
         self._timeout = options.unschedulable_timeout_seconds
         self._flushes_gated_pods = options.flushes_gated_pods
         self._names_pods = names_pods
-        self._put_off_groups: dict[str, ClusterEvent] = {}
+        self._put_off_groups = PutOffGroups()
         self._next_left_over_flush = clock.monotonic()
 
     def move_all(self, event: ClusterEvent, old: Any, new: Any, precheck: Precheck | None) -> bool:
@@ -88,26 +86,15 @@ class EventMoves:
                 strategy = self._hints.group_queueing_strategy(queued, event, old, new, named)
             else:
                 strategy = self._hints.queueing_strategy(queued, event, old, new, named)
-            if strategy is not QueueingStrategy.SKIP and not self._put_off(queued, event):
+            if strategy is not QueueingStrategy.SKIP and not self._put_off_groups.puts_off(
+                queued, event, old
+            ):
                 self._unschedulable.discard(queued.key)
                 self._sub_queues.requeue(queued, strategy, event.label)
 
-    def _put_off(self, queued: QueuedEntityInfo, event: ClusterEvent) -> bool:
-        """Return whether a group that was tried a moment ago waits for the next ``flush_put_off``.
-
-        The end of a gang is as many events as it has pods, and each would have all other groups
-        tried again, which costs as much as to place one.
-        """
-        if not isinstance(queued, QueuedPodGroupInfo) or queued.gated or event.wildcard:
-            return False
-        if self._clock.monotonic() - queued.timestamp >= _PUT_OFF_SECONDS:
-            return False
-        self._put_off_groups[queued.key] = event
-        return True
-
     def flush_put_off(self) -> bool:
         """Move the groups that were put off; return whether there were some. Once a second."""
-        put_off, self._put_off_groups = self._put_off_groups, {}
+        put_off = self._put_off_groups.flush()
         for key, event in put_off.items():
             queued = self._unschedulable.get(key)
             if isinstance(queued, QueuedPodGroupInfo) and not queued.gated:

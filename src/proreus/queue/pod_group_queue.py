@@ -282,6 +282,7 @@ class PodGroupQueue:
             else:
                 group.consecutive_errors_count += 1
             group.timestamp, group.backoff_expiration = now, None
+            group.room_made = 0
         group.was_flushed_from_unschedulable, group.flush_timestamp = False, 0.0
         self._sub_queues.requeue(group, strategy, SCHEDULE_ATTEMPT_FAILURE, is_new=True)
         self._notify_ready()

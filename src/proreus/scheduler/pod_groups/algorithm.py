@@ -54,6 +54,7 @@ from proreus.scheduler.pod_groups.results import (
     error_of,
     naming_rejected_pod,
     not_scheduled,
+    pods_lacking,
     successful_leaves,
     with_reason_of_placement,
 )
@@ -158,6 +159,8 @@ class PodGroupAlgorithm:
             result.status = self._feasible(result, progress)
             if result.failed or code_of(result.status) == Code.UNSCHEDULABLE:
                 break
+        if result.status is not None and group.entity_key.is_provided:
+            result.lacking = pods_lacking(result, pods, progress.scheduled)
         self._conclude(result, before)
         return {group.entity_key: result}
 
@@ -293,6 +296,7 @@ class PodGroupAlgorithm:
             if result.failed:
                 return {key: result}
             first = first or results
+            first[key].lacking = min(first[key].lacking, result.lacking)
             if result.status is None:
                 found.append((placement, results))
             if not group.is_composite:

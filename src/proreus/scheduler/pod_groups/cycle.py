@@ -205,7 +205,7 @@ class PodGroupCycle:
         complete(root, results)
         seconds = perf_counter() - cycle.started
         self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
-        status = results[root.entity_key].status
+        status, popped.lacking = results[root.entity_key].status, results[root.entity_key].lacking
         # Pods that were not tried fail with the group's status as it is before preemption.
         untried = {
             queued.uid: failure

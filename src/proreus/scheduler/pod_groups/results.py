@@ -38,7 +38,8 @@ class PodGroupResult:
     ``any_scheduled``: whether one of its pods fits, those of all groups below included.
     ``waiting_on_preemption``: whether it may fit once victims are gone; then ``nominating`` has
     their pods' new nominations, by ``namespace/name``. ``state``: what plugins keep about the try
-    in one placement.
+    in one placement. ``lacking``: how many more of its pods need a node than found one, if it does
+    not fit: at least so many as are known to, and 1.
     """
 
     group: PodGroupInfo
@@ -48,6 +49,7 @@ class PodGroupResult:
     waiting_on_preemption: bool = False
     nominating: Mapping[str, NominatingInfo] = field(default_factory=dict)
     state: CycleState = field(default_factory=CycleState)
+    lacking: int = 1
 
     @property
     def failed(self) -> bool:
@@ -96,6 +98,21 @@ def error_of(status: Status) -> str:
 def not_scheduled(status: Status) -> Status:
     """Return Wait, enough is not there after the last pod, as a rejection."""
     return Status.unschedulable(UNSCHEDULABLE, *status.reasons)
+
+
+def pods_lacking(result: PodGroupResult, pods: Sequence[QueuedPodInfo], scheduled: int) -> int:
+    """Return how many more pods of a PodGroup need a node, after a try that did not fit.
+
+    ``pods``: all that wait; ``scheduled``: how many have a node, or found one.
+    """
+    rejected = next((pod for pod in result.pods if pod.failure is not None), None)
+    if rejected is None or result.group.group is None:
+        return 1
+    # Pods that were not tried lack a node as well if they need what the rejected one needs.
+    needed = rejected.queued.info.requests.amounts
+    untried = pods[len(result.pods) :]
+    alike = sum(pod.info.requests.amounts == needed for pod in untried)
+    return max(1, result.group.group.min_count - scheduled - (len(untried) - alike))
 
 
 def naming_rejected_pod(status: Status, pods: Sequence[PodResult]) -> Status:

@@ -206,12 +206,83 @@ def test_a_group_that_fails_again_and_again_writes_no_more_than_every_ten_second
     assert "only 3 of 4 fit" in cluster.pod("p0").status.conditions[0].message
 
 
-def test_events_right_after_an_attempt_have_the_group_tried_once_a_second_later() -> None:
-    cluster = cluster_of("2")
+def bound(name: str, cpu: str):
+    return make_pod(name, cpu, node_name="n0")
+
+
+def attempts(cluster: Harness) -> float:
+    labels = ("unschedulable", "default-scheduler")
+    return cluster.metric("scheduler_podgroup_schedule_attempts_total", *labels)
+
+
+def try_backing_off(cluster: Harness) -> None:
+    """Schedule what a scheduler would that has nothing else to do: pods in back-off as well."""
+    queue = cluster.scheduler.queue
+    queue.activate([f"default/{name}" for name in NAMES if cluster.queue_of(name) == "backoff"])
+    cluster.schedule_all()
+
+
+def queue_of_members(cluster: Harness) -> str:
+    (queue,) = {cluster.queue_of(name) for name in NAMES}
+    return queue
+
+
+def test_a_group_is_tried_as_soon_as_the_pods_that_went_left_room_for_what_it_lacked() -> None:
+    cluster = cluster_of("4")
+    cluster.add(*(bound(f"b{number}", "1") for number in range(3)))
     add_members(cluster)
     cluster.schedule_all()
-    cluster.add(make_node("n1", "1"))
-    assert {cluster.queue_of(name) for name in NAMES} == {"unschedulable"}
-    cluster.advance(3)
+    cluster.remove("Pod", "b0")
+    assert queue_of_members(cluster) == "unschedulable"
+    cluster.remove("Pod", "b1")
+    try_backing_off(cluster)
+    assert nodes_of(cluster, *NAMES) == ["n0"] * 3
+
+
+def test_one_pod_may_leave_room_for_several() -> None:
+    cluster = cluster_of("3")
+    cluster.add(bound("big", "2"))
+    add_members(cluster)
     cluster.schedule_all()
-    assert len([name for name in nodes_of(cluster, *NAMES) if name]) == 3
+    cluster.remove("Pod", "big")
+    try_backing_off(cluster)
+    assert nodes_of(cluster, *NAMES) == ["n0"] * 3
+
+
+def test_pods_of_other_sizes_that_were_not_tried_are_not_counted() -> None:
+    cluster = cluster_of("4")
+    cluster.add(bound("b0", "3"), bound("b1", "1"))
+    cluster.add(member("p0", cpu="1"), member("p1", cpu="100m"), member("p2", cpu="100m"))
+    cluster.schedule_all()
+    cluster.remove("Pod", "b1")
+    assert queue_of_members(cluster) == "backoff"
+
+
+def test_a_group_that_lacks_more_than_the_events_gave_is_tried_within_a_second() -> None:
+    cluster = cluster_of("4")
+    cluster.add(*(bound(f"b{number}", "1") for number in range(4)))
+    add_members(cluster)
+    cluster.schedule_all()
+    before = attempts(cluster)
+    cluster.remove("Pod", "b0")
+    assert queue_of_members(cluster) == "unschedulable"
+    cluster.advance(1)
+    try_backing_off(cluster)
+    assert attempts(cluster) == before + 1
+
+
+def test_a_group_is_tried_at_a_few_of_many_events_only() -> None:
+    cluster = cluster_of("1")
+    add_members(cluster, size=4)
+    cluster.add(member("p3", size=4))
+    cluster.schedule_all()
+    before = attempts(cluster)
+    for number in range(20):
+        cluster.add(make_node(f"small{number}", "1"))
+        cluster.add(make_pod(f"fills{number}", "1", node_name=f"small{number}"))
+        try_backing_off(cluster)
+    assert attempts(cluster) == before + 3
+    cluster.add(make_node("n1", "4"))
+    cluster.advance(2)
+    try_backing_off(cluster)
+    assert all(nodes_of(cluster, *NAMES, "p3"))
