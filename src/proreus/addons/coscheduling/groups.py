@@ -1,34 +1,22 @@
 """Which group a pod belongs to, whoever's labels or annotations say so.
 
-=====================================================  =============================================
-on the pod                                             group
-=====================================================  =============================================
-label ``scheduling.x-k8s.io/pod-group``                the PodGroup of that name
-label ``pod-group.scheduling.sigs.k8s.io``             the same: the older spelling
-labels ``pod-group.scheduling.sigs.k8s.io/name`` and   a group without PodGroup
-``…/min-available``
-(or ``pod-group.scheduling.x-k8s.io``)
-annotations ``gang.scheduling.koordinator.sh/name``    a group without PodGroup
-and ``…/min-available`` (``…/total-number``,
-``…/waiting-time``, ``…/match-policy``)
-annotation ``scheduling.k8s.io/group-name``            Volcano's PodGroup of that name; with
-                                                       ``volcano.sh/task-spec``, that task of it
-=====================================================  =============================================
+``_NAMINGS`` is the table: what names a group, and what says how large it is. The first naming that
+a pod has counts. docs/addons/workloads.md says which operator's pods have which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource, parse_amount
 
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 OLDER_LABEL = "pod-group.scheduling.sigs.k8s.io"
-VOLCANO_ANNOTATION = "scheduling.k8s.io/group-name"
-_VOLCANO_TASK = "volcano.sh/task-spec"
-_VIRTUAL_PREFIXES = ("pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.x-k8s.io")
 KOORDINATOR = "gang.scheduling.koordinator.sh"
+KUEUE = "kueue.x-k8s.io"
+LEADER_WORKER_SET = "leaderworkerset.sigs.k8s.io"
 SCHEDULER_PLUGINS = "scheduling.x-k8s.io"
 VOLCANO = "scheduling.volcano.sh"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -96,7 +84,7 @@ class Membership:
 
     ``source``: the API group whose labels or annotations it has. ``key``: ``namespace/name``, with
     the source in between for those other than scheduler-plugins' own. ``virtual``: the group, where
-    no PodGroup says more.
+    no PodGroup says more. ``owner``: the object that says when its pods are created.
     """
 
     namespace: str
@@ -104,13 +92,14 @@ class Membership:
     name: str
     task: str = ""
     virtual: Group | None = None
+    owner: str = ""
 
     @property
     def key(self) -> str:
         """The key of the group."""
-        if self.source in (VOLCANO, KOORDINATOR):
-            return f"{self.namespace}/{self.source}/{self.name}"
-        return f"{self.namespace}/{self.name}"
+        if self.source in _PLAIN_KEYS:
+            return f"{self.namespace}/{self.name}"
+        return f"{self.namespace}/{self.source}/{self.name}"
 
     @property
     def object_key(self) -> str:
@@ -118,43 +107,101 @@ class Membership:
         return f"{self.namespace}/{self.name}"
 
 
+class _Naming(NamedTuple):
+    """How pods name their group. Each field but the first, and ``default_seconds``, is a key.
+
+    ``name``: of a label or annotation whose value names the group. ``minimum``: of one that says
+    how many pods are needed; "" if a PodGroup of ``source`` says it. ``maximum``, ``wait``,
+    ``policy`` and ``task``: how many pods there may be, how long they wait, whether they may start
+    alone once there were enough, and which task of the group the pod is. ``alone``: of labels and
+    annotations with which, if "true", pods come one after another, so that they are no such group.
+    ``owner``: of one that names the object which says when the pods are created.
+    """
+
+    source: str
+    name: str
+    minimum: str = ""
+    maximum: str = ""
+    wait: str = ""
+    default_seconds: float = 0.0
+    policy: str = ""
+    task: str = ""
+    alone: tuple[str, ...] = ()
+    owner: str = ""
+
+
+_ONCE = ("", "once-satisfied")
+"""The values of ``_Naming.policy`` with which pods may start alone later."""
+
+_NAMINGS = (
+    _Naming(SCHEDULER_PLUGINS, POD_GROUP_LABEL),
+    _Naming(SCHEDULER_PLUGINS, OLDER_LABEL),
+    *(
+        _Naming(prefix, f"{prefix}/name", f"{prefix}/min-available", policy=f"{prefix}/name")
+        for prefix in ("pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.x-k8s.io")
+    ),
+    _Naming(
+        KOORDINATOR,
+        f"{KOORDINATOR}/name",
+        f"{KOORDINATOR}/min-available",
+        f"{KOORDINATOR}/total-number",
+        f"{KOORDINATOR}/waiting-time",
+        600.0,
+        f"{KOORDINATOR}/match-policy",
+    ),
+    _Naming(VOLCANO, "scheduling.k8s.io/group-name", task="volcano.sh/task-spec"),
+    _Naming(
+        KUEUE,
+        f"{KUEUE}/pod-group-name",
+        f"{KUEUE}/pod-group-total-count",
+        alone=(f"{KUEUE}/pod-group-serving", f"{KUEUE}/pod-group-fast-admission"),
+    ),
+    _Naming(
+        LEADER_WORKER_SET,
+        f"{LEADER_WORKER_SET}/group-key",
+        f"{LEADER_WORKER_SET}/size",
+        owner=f"{LEADER_WORKER_SET}/name",
+    ),
+)
+_PLAIN_KEYS = (SCHEDULER_PLUGINS, *(one.source for one in _NAMINGS[2:4]))
+"""The sources whose groups have the key ``namespace/name``."""
+
+
 def membership_of(pod: Pod) -> Membership | None:
     """Return what a pod says about its group; None if it has none."""
-    meta = pod.metadata
-    labels, annotations = meta.labels, meta.annotations
-    name = labels.get(POD_GROUP_LABEL) or labels.get(OLDER_LABEL, "")
-    if name:
-        return Membership(meta.namespace, SCHEDULER_PLUGINS, name)
-    for prefix in _VIRTUAL_PREFIXES:
-        name, minimum = labels.get(f"{prefix}/name", ""), labels.get(f"{prefix}/min-available", "")
-        if name and _is_number(minimum):
-            group = Group(f"{meta.namespace}/{name}", int(minimum), created=_created(pod))
-            return Membership(meta.namespace, prefix, name, virtual=group)
-    if not annotations:
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    if not labels and not annotations:
         return None
-    name = annotations.get(f"{KOORDINATOR}/name", "")
-    minimum = annotations.get(f"{KOORDINATOR}/min-available", "")
-    if name and _is_number(minimum):
-        return _of_koordinator(pod, name, int(minimum))
-    name = annotations.get(VOLCANO_ANNOTATION, "")
-    if name:
-        return Membership(meta.namespace, VOLCANO, name, annotations.get(_VOLCANO_TASK, ""))
+    for naming in _NAMINGS:
+        name = labels.get(naming.name) or annotations.get(naming.name)
+        if name and (found := _membership(pod, naming, name)) is not None:
+            return found
     return None
 
 
-def _of_koordinator(pod: Pod, name: str, minimum: int) -> Membership:
-    meta = pod.metadata
-    total = meta.annotations.get(f"{KOORDINATOR}/total-number", "")
-    policy = meta.annotations.get(f"{KOORDINATOR}/match-policy", "")
+def _membership(pod: Pod, naming: _Naming, name: str) -> Membership | None:
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+
+    def value(key: str) -> str:
+        return labels.get(key) or annotations.get(key, "")
+
+    namespace = pod.metadata.namespace
+    if not naming.minimum:
+        return Membership(namespace, naming.source, name, value(naming.task))
+    minimum, maximum = value(naming.minimum), value(naming.maximum)
+    if not _is_number(minimum) or any(value(key) == "true" for key in naming.alone):
+        return None
+    membership = Membership(namespace, naming.source, name, owner=value(naming.owner))
+    created = pod.metadata.creation_timestamp
     group = Group(
-        f"{meta.namespace}/{KOORDINATOR}/{name}",
-        minimum,
-        timeout_seconds=_seconds(meta.annotations.get(f"{KOORDINATOR}/waiting-time", "")) or 600.0,
-        created=_created(pod),
-        maximum=int(total) if _is_number(total) else 0,
-        once=policy in ("", "once-satisfied"),
+        membership.key,
+        int(minimum),
+        timeout_seconds=_seconds(value(naming.wait)) or naming.default_seconds,
+        created=0.0 if created is None else created.timestamp(),
+        maximum=int(maximum) if _is_number(maximum) else 0,
+        once=value(naming.policy) in _ONCE,
     )
-    return Membership(meta.namespace, KOORDINATOR, name, virtual=group)
+    return replace(membership, virtual=group)
 
 
 def group_key(pod: Pod) -> str:
@@ -167,11 +214,6 @@ def virtual_group(pod: Pod) -> Group | None:
     """Return the group of a pod that names it without a PodGroup; None if it does not."""
     membership = membership_of(pod)
     return None if membership is None else membership.virtual
-
-
-def _created(pod: Pod) -> float:
-    created = pod.metadata.creation_timestamp
-    return 0.0 if created is None else created.timestamp()
 
 
 def _is_number(text: str) -> bool:

@@ -13,16 +13,8 @@ from typing import Any
 import numpy as np
 
 from proreus.addons.coscheduling.args import CoschedulingArgs
-from proreus.addons.coscheduling.groups import (
-    GANGS,
-    VOLCANO,
-    VOLCANO_GANGS,
-    Gang,
-    Group,
-    Membership,
-    group_key,
-    membership_of,
-)
+from proreus.addons.coscheduling.group_objects import GroupObjects
+from proreus.addons.coscheduling.groups import Group, group_key, membership_of
 from proreus.addons.coscheduling.planning import GroupPlanner
 from proreus.addons.coscheduling.queue_order import Place
 from proreus.addons.coscheduling.ranks import rank_of
@@ -78,19 +70,17 @@ class Coscheduling(
 
     def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._gangs = handle.store(GANGS)
-        self._volcano_gangs = handle.store(VOLCANO_GANGS)
+        self._objects = GroupObjects(handle, self._object_changed)
         self._records = Records()
-        self._planner = GroupPlanner(handle, self._group_of) if args.mode == "plan" else None
+        self._planner = (
+            GroupPlanner(handle, self._objects.group_of) if args.mode == "plan" else None
+        )
         """Places groups as a whole; None: members wait at Permit."""
         handle.on_change(PODS, self._pod_changed)
-        handle.on_change(GANGS, self._gang_changed)
-        handle.on_change(VOLCANO_GANGS, self._volcano_gang_changed)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register pods that got a node, of whatever group, and changes of groups."""
-        changes = events.ADD | events.UPDATE
-        groups = (ClusterEvent(GANGS.id, changes), ClusterEvent(VOLCANO_GANGS.id, changes))
+        groups = self._objects.events_to_register()
         if self._planner is None:
             return (ClusterEvent(events.ASSIGNED_POD, events.ADD), *groups)
         return (
@@ -115,7 +105,7 @@ class Coscheduling(
         now = "" if new is None else group_key(new)
         if old is not None and before and before != now:
             self._records.remove_member(before, old)
-            if before not in self._gangs:
+            if not self._objects.has_pod_group(before):
                 self._records.forget_if_empty(before)
             if self._planner is not None and not self._records.of(before).members:
                 self._planner.forget(before)
@@ -124,16 +114,8 @@ class Coscheduling(
             if self._planner is not None:
                 self._planner.pod_appeared(new)
 
-    def _gang_changed(self, old: Gang | None, new: Gang | None) -> None:
-        meta = (old or new or Gang()).metadata
-        self._object_changed(f"{meta.namespace}/{meta.name}", new)
-
-    def _volcano_gang_changed(self, old: Gang | None, new: Gang | None) -> None:
-        meta = (old or new or Gang()).metadata
-        self._object_changed(f"{meta.namespace}/{VOLCANO}/{meta.name}", new)
-
-    def _object_changed(self, key: str, new: Gang | None) -> None:
-        if new is None:
+    def _object_changed(self, key: str, exists: bool) -> None:
+        if not exists:
             self._records.forget_if_empty(key)
         if self._planner is not None:
             self._planner.provide(key)
@@ -141,12 +123,7 @@ class Coscheduling(
     def group(self, pod: Pod) -> Group | None:
         """Return the group of a pod; None if it has none, or the PodGroup does not exist."""
         membership = membership_of(pod)
-        return None if membership is None else self._group_of(membership)
-
-    def _group_of(self, membership: Membership) -> Group | None:
-        gangs = self._volcano_gangs if membership.source == VOLCANO else self._gangs
-        gang = gangs.get(membership.object_key)
-        return membership.virtual if gang is None else Group.of(gang, membership.key)
+        return None if membership is None else self._objects.group_of(membership)
 
     # ---- queue ---------------------------------------------------------------------------------
 
