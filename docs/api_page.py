@@ -60,7 +60,8 @@ PAGE = (
     Section(
         "Plugins",
         "proreus.framework",
-        "Plugin PreEnqueuePlugin QueueSortPlugin PreFilterPlugin FilterPlugin PostFilterPlugin "
+        "Plugin PreEnqueuePlugin QueueSortPlugin PreFilterPlugin FilterPlugin FeasibleFilterPlugin "
+        "PostFilterPlugin "
         "PreScorePlugin ScorePlugin ReservePlugin PermitPlugin PreBindPlugin BindPlugin "
         "PostBindPlugin BackgroundPlugin FetchingPlugin MIN_SCORE MAX_SCORE "
         "MAX_PERMIT_WAIT_SECONDS default_normalize",

@@ -28,6 +28,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "Reservation": "proreus.addons.reservation",
         "SySched": "proreus.addons.sysched",
         "GroupTopology": "proreus.addons.group_topology",
+        "DelayScheduling": "proreus.addons.delay_scheduling",
     }
 )
 """The module of each add-on, by the name of the plugin, which is that of its class."""

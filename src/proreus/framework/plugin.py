@@ -295,6 +295,27 @@ class FilterPlugin(Plugin):
                 verdicts.reject_row(row, status)
 
 
+class FeasibleFilterPlugin(Plugin):
+    """Chooses among the nodes that can take the pod, or has it wait although there are some.
+
+    Unlike Filter, which is asked about each node by itself, it sees all that are left. It is no
+    extension point of the configuration: each enabled plugin that defines it is called.
+    """
+
+    def filter_feasible(
+        self, state: CycleState, pod: PodInfo, feasible: Rows, verdicts: Verdicts
+    ) -> None:
+        """Reject some of the ``feasible`` rows of ``handle.nodes``, or all of them.
+
+        Called once a cycle, after Filter and extenders, if they left a node; ``verdicts``, by row
+        of ``handle.nodes``, say why they rejected the others, and take the rejections. The nodes
+        that remain are scored. If none remains, the pod waits for an event that this plugin
+        registered; PostFilter does not run, since the pod does fit. Not called where a nominated
+        node can take the pod, nor in dry runs of preemption.
+        """
+        raise NotImplementedError
+
+
 class PostFilterPlugin(Plugin):
     """Tries to make the pod schedulable when no node can take it, by preemption for instance."""
 

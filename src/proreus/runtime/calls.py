@@ -46,6 +46,7 @@ POINT_OF_METHOD = {
     "remove_pod": "PreFilterExtensionRemovePod",
     "filter": "Filter",
     "filter_all": "Filter",
+    "filter_feasible": "FilterFeasible",
     "post_filter": "PostFilter",
     "pod_group_post_filter": "PodGroupPostFilter",
     "placement_feasible": "PlacementFeasible",

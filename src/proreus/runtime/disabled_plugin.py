@@ -6,7 +6,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from proreus.framework.plugin import POINTS, PlacementFeasiblePlugin, Plugin
+from proreus.framework.plugin import (
+    POINTS,
+    FeasibleFilterPlugin,
+    PlacementFeasiblePlugin,
+    Plugin,
+)
 from proreus.framework.pod_group import Placement, PodGroupPostFilterResult
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
@@ -26,6 +31,7 @@ DISABLED_RESULTS: dict[str, Callable[..., Any]] = {
     "remove_pod": lambda *_: None,
     "filter": lambda *_: None,
     "filter_all": lambda *_: None,
+    "filter_feasible": lambda *_: None,
     "post_filter": lambda *_: _UNSCHEDULABLE_RESULT,
     "pod_group_post_filter": lambda *_: _UNSCHEDULABLE_GROUP_RESULT,
     "placement_feasible": lambda *_: None,
@@ -60,9 +66,8 @@ class NeverCalled(Plugin):
 
 def never_called(plugin: type[Plugin], because: str) -> type[NeverCalled]:
     """Return a class with a plugin's name, arguments and extension points that does nothing."""
-    bases = tuple(
-        base for base in (*POINTS.values(), PlacementFeasiblePlugin) if issubclass(plugin, base)
-    )
+    without_point = (FeasibleFilterPlugin, PlacementFeasiblePlugin)
+    bases = tuple(base for base in (*POINTS.values(), *without_point) if issubclass(plugin, base))
     methods = {
         name: _as_method(declared, DISABLED_RESULTS[name])
         for base in (*bases, Plugin)

@@ -21,7 +21,7 @@ one that is not counted); the next pod's walk starts there.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class FeasibleNodes:
     ``equivalence_class``: the cached results for the pod's ``signatures``, of all rows; None if
     they were not used. ``rejected_by_extender``: HTTP extenders rejected nodes. ``without_pods``:
     extenders returned the other nodes as objects, which kube-scheduler takes for nodes without
-    pods.
+    pods. ``held_back_by``: the plugins that rejected the last feasible nodes at FilterFeasible.
     """
 
     verdicts: Verdicts
@@ -69,6 +69,7 @@ class FeasibleNodes:
     _rows: Rows | None = None
     rejected_by_extender: bool = False
     without_pods: bool = False
+    held_back_by: tuple[str, ...] = ()
 
     @classmethod
     def single(cls, table: NodeTable, row: int, pod: PodInfo) -> FeasibleNodes:
@@ -156,6 +157,15 @@ class FeasibleNodes:
         return FeasibleNodes(
             verdicts, evaluated, equivalence_class, self.signatures, kept, bool(gone), without_pods
         )
+
+    def after_feasible_filter(
+        self, verdicts: Verdicts, held_back_by: tuple[str, ...]
+    ) -> FeasibleNodes:
+        """Return the result with the further rejections of ``verdicts``, by row of the table."""
+        kept = self.rows[verdicts.passed()[self.rows]]
+        if len(kept) == len(self.rows):
+            return self
+        return replace(self, verdicts=verdicts, _rows=kept, held_back_by=held_back_by)
 
 
 class NodeSearch:
@@ -277,6 +287,8 @@ class NodeSearch:
 
     def num_nodes_to_find(self, profile: Profile) -> int:
         """Return how many feasible nodes end a walk."""
+        if profile.feasible_filter:  # it chooses among all of them
+            return profile.table.size
         if not profile.score and self.stop_at_first_feasible:
             return 1
         return num_feasible_nodes_to_find(

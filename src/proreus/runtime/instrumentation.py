@@ -82,7 +82,8 @@ def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
     """Wrap the methods that a plugin defines itself, on this instance."""
     # Only overridden methods: the base class's ``filter`` calls ``filter_all``, and wrapping both
     # would count the time twice.
-    for base in (*POINTS.values(), framework.PlacementFeasiblePlugin, Plugin):
+    without_point = (framework.FeasibleFilterPlugin, framework.PlacementFeasiblePlugin)
+    for base in (*POINTS.values(), *without_point, Plugin):
         if not isinstance(plugin, base):
             continue
         for name, declared in vars(base).items():

@@ -25,6 +25,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import (
     BindPlugin,
     Evaluations,
+    FeasibleFilterPlugin,
     FetchingPlugin,
     FilterPlugin,
     PermitPlugin,
@@ -112,13 +113,15 @@ class Profile:
         self._pre_filter_extensions = tuple(
             plugin for plugin in self.pre_filter if plugin.has_pre_filter_extensions
         )
+        enabled = tuple(dict.fromkeys(chain(*plugins.values())))
+        self.feasible_filter = tuple(
+            plugin for plugin in enabled if isinstance(plugin, FeasibleFilterPlugin)
+        )
         self.placement_feasible = tuple(
-            plugin
-            for plugin in dict.fromkeys(one for point in plugins.values() for one in point)
-            if isinstance(plugin, PlacementFeasiblePlugin)
+            plugin for plugin in enabled if isinstance(plugin, PlacementFeasiblePlugin)
         )
         self.pod_group_source = next(
-            (one for one in chain(*plugins.values()) if isinstance(one, PodGroupSourcePlugin)), None
+            (plugin for plugin in enabled if isinstance(plugin, PodGroupSourcePlugin)), None
         )
         """The plugin that names groups of pods."""
         self._optional_filter = optional_filter

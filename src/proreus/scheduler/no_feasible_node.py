@@ -37,6 +37,10 @@ def diagnose(table: NodeTable, outcome: PreFilterOutcome, found: FeasibleNodes |
             text = f"node(s) didn't satisfy plugin(s) [{plugins_with_names}]"
             diagnosis.absent_nodes_status = Status.unresolvable(text)
         diagnosis.note_rejectors()
+        if found.held_back_by:
+            # The others left nodes: what helps against their rejections changes nothing.
+            diagnosis.unschedulable_plugins = set(found.held_back_by)
+            return diagnosis
         if found.rejected_by_extender:
             diagnosis.unschedulable_plugins.add(EXTENDER)
     # A PreFilter plugin that named nodes may name others after an event: its hints count.
@@ -44,16 +48,22 @@ def diagnose(table: NodeTable, outcome: PreFilterOutcome, found: FeasibleNodes |
     return diagnosis
 
 
-async def fail_with_post_filter(
-    table: NodeTable, attempt: Attempt, diagnosis: Diagnosis
-) -> Failure:
-    """Run PostFilter; return why no node can take the pod, and the new nomination if any."""
+def no_fit(table: NodeTable, attempt: Attempt, diagnosis: Diagnosis) -> Failure:
+    """Return why no node can take the pod."""
     fit_error = FitError(table.size, diagnosis)
     if attempt.node_subset is not None:
         rows = attempt.node_subset.rows
         fit_error = FitError(len(rows), diagnosis.of_rows(rows))
-    failure = Failure(Status(Code.UNSCHEDULABLE), fit_error)
-    profile = attempt.profile
+    return Failure(Status(Code.UNSCHEDULABLE), fit_error)
+
+
+async def fail_with_post_filter(
+    table: NodeTable, attempt: Attempt, diagnosis: Diagnosis
+) -> Failure:
+    """Run PostFilter; return why no node can take the pod, and the new nomination if any."""
+    failure, profile = no_fit(table, attempt, diagnosis), attempt.profile
+    fit_error = failure.fit_error
+    assert fit_error is not None
     if not profile.post_filter or not attempt.may_preempt:
         return failure
     started = perf_counter()

@@ -16,6 +16,7 @@ from proreus.errors import ConfigError, ProreusError
 from proreus.framework import events
 from proreus.framework.event_registrations import EventRegistration, PreEnqueue, registrations_of
 from proreus.framework.plugin import (
+    FeasibleFilterPlugin,
     FilterPlugin,
     PermitPlugin,
     Plugin,
@@ -56,6 +57,7 @@ _EVENT_REGISTERING_PLUGINS = (
     PreEnqueuePlugin,
     PreFilterPlugin,
     FilterPlugin,
+    FeasibleFilterPlugin,
     ReservePlugin,
     PermitPlugin,
 )

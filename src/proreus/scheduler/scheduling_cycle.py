@@ -8,6 +8,7 @@
                           ├► runtime/equivalence_cache             shared by equivalent pods
                           └► runtime/nominated_pods_filter         a pass with nominated pods
                           scheduler/extender_chain                 extenders' filter
+                          runtime/feasible_filter                  ours: plugins that choose
         _prioritize_nodes runtime/prioritize_nodes                 PreScore, Score
         _select           runtime/select_host                      one of the best nodes
         no node           scheduler/no_feasible_node               FitError, PostFilter
@@ -36,6 +37,7 @@ from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.status import ERROR, SUCCESS, Status, code_of
 from proreus.framework.verdicts import IntArray, Rows
 from proreus.logs import logger
+from proreus.runtime.feasible_filter import run_feasible_filter
 from proreus.runtime.find_nodes import FeasibleNodes, NodeSearch
 from proreus.runtime.node_points import raise_filter_error
 from proreus.runtime.prioritize_nodes import ComputedScores, prioritize_nodes, run_pre_score
@@ -70,7 +72,7 @@ from proreus.scheduler.attempt import (
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender_answers import ExtenderAnswers
 from proreus.scheduler.extender_chain import ExtenderChain
-from proreus.scheduler.no_feasible_node import diagnose, fail_with_post_filter
+from proreus.scheduler.no_feasible_node import diagnose, fail_with_post_filter, no_fit
 
 log = logger(__name__)
 
@@ -203,6 +205,9 @@ class SchedulingCycle:
         finally:
             trace.log_if_long("Scheduling", attempt.pod.key)
         diagnosis = diagnose(self._cache.table, outcome, found)
+        if found is not None and found.held_back_by:
+            # It fits, so preemption has nothing to make room for.
+            return no_fit(self._cache.table, attempt, diagnosis)
         # Verdicts are by row, and cycle state is of the nodes that PreFilter saw: both would be
         # wrong for the next plugin if nodes came or went while one awaits the apiserver.
         with self._paused():
@@ -247,7 +252,10 @@ class SchedulingCycle:
         if row is not None and nominated is not None and not found.count:
             found.add_rejection(row, nominated)
         # Extenders come last: each costs a request, which grows with the number of nodes.
-        return await self._filter_by_extenders(attempt, found)
+        found = await self._filter_by_extenders(attempt, found)
+        if profile.feasible_filter and found.count:
+            return run_feasible_filter(profile, state, pod, found)
+        return found
 
     async def _evaluate_nominated_node(
         self, attempt: Attempt, row: int

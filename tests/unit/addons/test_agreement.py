@@ -12,6 +12,7 @@ import pytest
 
 from proreus.addons import ADD_ONS
 from proreus.addons.colocation import Colocation
+from proreus.addons.delay_scheduling import DelayScheduling
 from proreus.addons.group_topology import GroupTopology
 from proreus.addons.load_aware_scheduling import LoadAwareScheduling
 from proreus.addons.network_aware.network_overhead import (
@@ -200,6 +201,13 @@ class WithReservations(Reservation):
         return super().score_all(state, pod, nodes)
 
 
+class WithPreference(DelayScheduling):
+    """The plugin, as if every pod preferred each other node."""
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> None:
+        state.write(self.name, np.arange(len(self.handle.nodes)) % 2 == 0)
+
+
 EXAMPLES = 40
 """Clusters a case: what the forms of an add-on read is little."""
 
@@ -251,6 +259,7 @@ CASES = (
         args={"usageThresholds": {"cpu": 65, "memory": 95}, "dominantResourceWeight": 1},
         made=measured(LoadAwareScheduling),
     ),
+    Case(DelayScheduling, args={"soft": True}, made=WithPreference),
     Case(TargetLoadPacking, made=measured(TargetLoadPacking)),
     Case(LoadVariationRiskBalancing, made=measured(LoadVariationRiskBalancing)),
     Case(LowRiskOverCommitment, made=measured(LowRiskOverCommitment)),
