@@ -19,6 +19,7 @@ from time import thread_time
 from typing import Any
 
 from bench.own_plugin import TURN
+from proreus.addons.business_weight import BusinessWeight
 from proreus.addons.delay_scheduling import DelayScheduling
 from proreus.config.load import load
 from proreus.feature_gates import FeatureGates
@@ -55,7 +56,20 @@ class Case:
     prepare: Callable[[OfflineCluster], None] = lambda cluster: None
 
 
+def of_business(number: int, more: Mapping[str, Any]) -> PodInfo:
+    """Return a pod of one of two lines of business."""
+    return plain(number, {**more, "labels": {"proreus.dev/business": "ab"[number % 2]}})
+
+
 CASES = {
+    "BusinessWeight": Case(
+        BusinessWeight,
+        of_business,
+        {
+            "nodeLabel": "example.com/pool",
+            "weights": {"a": {"pool-1": 90}, "b": {"pool-2": 100, "pool-3": 20}},
+        },
+    ),
     "DelayScheduling, no preference": Case(DelayScheduling),
     "DelayScheduling, three nodes": Case(DelayScheduling, with_preference),
 }

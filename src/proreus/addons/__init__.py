@@ -29,6 +29,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "SySched": "proreus.addons.sysched",
         "GroupTopology": "proreus.addons.group_topology",
         "DelayScheduling": "proreus.addons.delay_scheduling",
+        "BusinessWeight": "proreus.addons.business_weight",
     }
 )
 """The module of each add-on, by the name of the plugin, which is that of its class."""

@@ -12,6 +12,7 @@ import pytest
 
 from proreus.addons import ADD_ONS
 from proreus.addons.colocation import Colocation
+from proreus.addons.business_weight import BusinessWeight
 from proreus.addons.delay_scheduling import DelayScheduling
 from proreus.addons.group_topology import GroupTopology
 from proreus.addons.load_aware_scheduling import LoadAwareScheduling
@@ -79,6 +80,7 @@ from proreus.objects import (
 )
 from proreus.testing.agreement import agree
 from proreus.testing.clusters import clusters
+from proreus.testing.strategies import inter_pod_clusters
 from proreus.testing.vocabulary import Vocabulary
 
 METRICS = WatcherMetrics(
@@ -258,6 +260,13 @@ CASES = (
         LoadAwareScheduling,
         args={"usageThresholds": {"cpu": 65, "memory": 95}, "dominantResourceWeight": 1},
         made=measured(LoadAwareScheduling),
+        BusinessWeight,
+        args={
+            "podLabel": "app",
+            "nodeLabel": "rack",
+            "weights": {"a": {"1": 10, "2": 90, "": 7}, "b": {"1": 70}},
+        },
+        drawn_from=inter_pod_clusters(),
     ),
     Case(DelayScheduling, args={"soft": True}, made=WithPreference),
     Case(TargetLoadPacking, made=measured(TargetLoadPacking)),

@@ -1,0 +1,108 @@
+"""The plugin: a table between the business of a pod and the pool of a node.
+
+Worked example: payments weigh gold 100 and silver 40. A pod of payments gets 100 on nodes of gold,
+40 on those of silver, and 0 (or ``weights.payments.""``) on all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+
+import numpy as np
+from pydantic import Field
+
+from proreus.framework import (
+    MAX_SCORE,
+    ClusterEvent,
+    CycleState,
+    FeatureGates,
+    Handle,
+    IntArray,
+    NodeInfo,
+    NodeTable,
+    PluginArgs,
+    PodInfo,
+    PreScorePlugin,
+    ScorePlugin,
+    Status,
+    field_errors,
+)
+from proreus.objects import NAMESPACES
+
+_NO_WEIGHTS: Mapping[str, int] = {}
+
+
+class BusinessWeightArgs(PluginArgs):
+    """The labels, and the table between their values.
+
+    ``namespace_label``: of the namespace of a pod that has no label itself; empty: none counts.
+    ``default_business``: of all other pods; empty: they have no preference.
+    """
+
+    pod_label: str = Field("proreus.dev/business", min_length=1)
+    namespace_label: str = ""
+    node_label: str = Field("proreus.dev/pool", min_length=1)
+    default_business: str = ""
+    weights: dict[str, dict[str, int]] = {}
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check that weights are scores, and that the default business has some."""
+        for business, pools in self.weights.items():
+            for pool, weight in pools.items():
+                if not 0 <= weight <= MAX_SCORE:
+                    where = field_errors.child(path, "weights", business, pool)
+                    yield field_errors.invalid(where, weight, "must be in the range 0-100")
+        if self.default_business and self.default_business not in self.weights:
+            where = field_errors.child(path, "defaultBusiness")
+            yield field_errors.invalid(where, self.default_business, "must be in weights")
+
+
+class BusinessWeight(PreScorePlugin, ScorePlugin):
+    """Prefers the pools of a pod's line of business."""
+
+    Args = BusinessWeightArgs
+    args: BusinessWeightArgs
+    row_local = True
+    looks_at_pods = False
+
+    def __init__(self, args: BusinessWeightArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._namespaces = handle.store(NAMESPACES)
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Register nothing: the plugin rejects no pod."""
+        return ()
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Return the business of the pod; that of all pods without weights is the same."""
+        business = self._business_of(pod)
+        return business if business in self.args.weights else ""
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Skip pods of a business that has no preference."""
+        return None if self._weights_of(pod) else Status.skip()
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node by the weight of its pool."""
+        return self._weights_of(pod).get(node.labels.get(self.args.node_label, ""), 0)
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        """Score all nodes by the weights of their pools."""
+        weights = self._weights_of(pod)
+        pools = nodes.label_values(self.args.node_label).values
+        # One look-up a distinct pool, then one gather; the last entry stands for "no label" (-1).
+        weight_of = [*(weights.get(pool, 0) for pool in pools), weights.get("", 0)]
+        scores: IntArray = np.array(weight_of, dtype=np.int64)[nodes.label(self.args.node_label)]
+        return scores
+
+    def _weights_of(self, pod: PodInfo) -> Mapping[str, int]:
+        return self.args.weights.get(self._business_of(pod), _NO_WEIGHTS)
+
+    def _business_of(self, pod: PodInfo) -> str:
+        args = self.args
+        business = pod.labels.get(args.pod_label, "")
+        if not business and args.namespace_label:
+            namespace = self._namespaces.get(pod.pod.metadata.namespace)
+            if namespace is not None:
+                business = namespace.metadata.labels.get(args.namespace_label, "")
+        return business or args.default_business
