@@ -21,6 +21,7 @@ from typing import Any
 from bench.own_plugin import TURN
 from proreus.addons.business_weight import BusinessWeight
 from proreus.addons.delay_scheduling import DelayScheduling
+from proreus.addons.job_barrier import JobBarrier
 from proreus.config.load import load
 from proreus.feature_gates import FeatureGates
 from proreus.framework import Plugin, PodInfo
@@ -56,12 +57,19 @@ class Case:
     prepare: Callable[[OfflineCluster], None] = lambda cluster: None
 
 
+def elastic(number: int, more: Mapping[str, Any]) -> PodInfo:
+    """Return a member of one of ten jobs that need one."""
+    return plain(number, {**more, "labels": {"proreus.dev/job": f"job-{number % 10}"}})
+
+
 def of_business(number: int, more: Mapping[str, Any]) -> PodInfo:
     """Return a pod of one of two lines of business."""
     return plain(number, {**more, "labels": {"proreus.dev/business": "ab"[number % 2]}})
 
 
 CASES = {
+    "JobBarrier, no job": Case(JobBarrier),
+    "JobBarrier, elastic members": Case(JobBarrier, elastic),
     "BusinessWeight": Case(
         BusinessWeight,
         of_business,
@@ -82,7 +90,8 @@ class Run:
         plugins = [case.plugin] if enabled else []
         args = {case.plugin.name: case.args} if enabled and case.args else {}
         gates, registry = FeatureGates(), Registry((*IN_TREE_PLUGINS, *plugins))
-        config = load(profile_with(plugins, args, {}, alone=False), registry, gates)
+        configuration = profile_with(plugins, args, {}, alone=False)
+        config = load(configuration, registry, gates)
         self.cluster = OfflineCluster(config, registry, gates)
         self.seconds: list[float] = []
         for number in range(nodes):

@@ -29,6 +29,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "SySched": "proreus.addons.sysched",
         "GroupTopology": "proreus.addons.group_topology",
         "DelayScheduling": "proreus.addons.delay_scheduling",
+        "JobBarrier": "proreus.addons.job_barrier",
         "BusinessWeight": "proreus.addons.business_weight",
     }
 )

@@ -1,0 +1,124 @@
+"""Jobs: which pods belong to them, where these are, and what the job lacks to start."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proreus.addons.job_barrier.args import JobBarrierArgs
+from proreus.objects import ObjectMeta, Pod, key_of
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """How many members a job needs, at least, in all and by role."""
+
+    members: int
+    by_role: Mapping[str, int]
+
+    def missing(self, roles: Mapping[str, str]) -> str:
+        """Return what is missing, "" for nothing; ``roles``: by key of the pods that count."""
+        if len(roles) < self.members:
+            return f"{self.members - len(roles)} more of {self.members} pods"
+        count = Counter(roles.values())
+        for role, least in self.by_role.items():
+            if count[role] < least:
+                return f"{least - count[role]} more of {least} pods of role {role}"
+        return ""
+
+    def needs(self, role: str, roles: Mapping[str, str]) -> bool:
+        """Return whether one more pod of a role is needed besides those that count already."""
+        count = Counter(roles.values())
+        if count[role] < self.by_role.get(role, 0):
+            return True
+        # Places of roles that are still missing are kept for them.
+        kept = sum(max(least - count[other], 0) for other, least in self.by_role.items())
+        return len(roles) + kept < self.members
+
+
+@dataclass(slots=True)
+class Job:
+    """The pods of a job by key: those without a node, and the roles of those that have one.
+
+    ``started``: the barrier was reached once, as one of its pods was bound.
+    """
+
+    pending: set[str] = field(default_factory=set)
+    placed: dict[str, str] = field(default_factory=dict)
+    started: bool = False
+
+
+class Jobs:
+    """The jobs that have pods, by ``namespace/name``; one is forgotten with its last pod."""
+
+    def __init__(self, args: JobBarrierArgs) -> None:
+        self._args = args
+        self._jobs: dict[str, Job] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def name_of(self, meta: ObjectMeta) -> str:
+        """Return ``namespace/job``, "" for a pod without a job."""
+        job = meta.labels.get(self._args.job_label, "")
+        return job and f"{meta.namespace}/{job}"
+
+    def role_of(self, meta: ObjectMeta) -> str:
+        """Return the role of a pod, "" for none."""
+        return meta.labels.get(self._args.role_label, "")
+
+    def of(self, name: str) -> Job:
+        """Return a job; one without pods is as new."""
+        return self._jobs.get(name) or Job()
+
+    def quorum_of(self, meta: ObjectMeta) -> Quorum | str:
+        """Return the quorum that a pod's annotations ask for, or what is wrong with them."""
+        annotations, by_role = meta.annotations, {}
+        for part in filter(None, annotations.get(self._args.min_by_role, "").split(",")):
+            role, _, least = (text.strip() for text in part.partition("="))
+            if not role or not _is_number(least):
+                return f'annotation {self._args.min_by_role} must be role=number,…, not "{part}"'
+            by_role[role] = int(least)
+        text = annotations.get(self._args.min_members, str(sum(by_role.values()) or 1))
+        if not _is_number(text):
+            return f'annotation {self._args.min_members} must be a whole number, not "{text}"'
+        return Quorum(max(int(text), sum(by_role.values())), by_role)
+
+    def place(self, meta: ObjectMeta) -> None:
+        """Note that a pod has a node, assumed or bound."""
+        if name := self.name_of(meta):
+            job, key = self._jobs.setdefault(name, Job()), f"{meta.namespace}/{meta.name}"
+            job.pending.discard(key)
+            job.placed[key] = self.role_of(meta)
+
+    def displace(self, meta: ObjectMeta) -> bool:
+        """Note that a pod has lost its node; return whether it had one."""
+        job, key = self.of(self.name_of(meta)), f"{meta.namespace}/{meta.name}"
+        if job.placed.pop(key, None) is None:
+            return False
+        job.pending.add(key)
+        return True
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Follow the pods of the cluster, those from before this process included."""
+        gone = new is None or new.status.phase in ("Succeeded", "Failed")
+        if old is not None and (name := self.name_of(old.metadata)) in self._jobs:
+            job, key = self._jobs[name], key_of(old)
+            job.pending.discard(key)
+            if gone:
+                job.placed.pop(key, None)
+            if not (job.pending or job.placed):
+                del self._jobs[name]
+        if new is None or gone or not (name := self.name_of(new.metadata)):
+            return
+        if new.spec.node_name:
+            self.place(new.metadata)
+            # Only what has passed the barrier is bound, be it by a former process.
+            self._jobs[name].started = True
+        elif key_of(new) not in (job := self._jobs.setdefault(name, Job())).placed:
+            job.pending.add(key_of(new))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
