@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"testing"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -50,7 +51,7 @@ const (
 	preemptionsOfATie = 80
 )
 
-func ask(q question) (a *answer) {
+func ask(t *testing.T, q question) (a *answer) {
 	a = &answer{}
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -59,7 +60,7 @@ func ask(q question) (a *answer) {
 	}()
 	var err error
 	if q.Pod == nil {
-		a.Trace, err = play(q)
+		a.Trace, err = play(t, q)
 	} else {
 		err = decide(q, a)
 	}

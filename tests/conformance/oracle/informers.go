@@ -11,7 +11,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -54,6 +56,17 @@ func (w *world) of(kind string) *informer {
 		}
 	}
 	panic("no question is about " + kind)
+}
+
+// kindOf returns the kind of objects with this plural.
+func (w *world) kindOf(resource string) string {
+	for known := range w.informers {
+		kind := known.Elem().Name()
+		if plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind}); plural.Resource == resource {
+			return kind
+		}
+	}
+	panic("no question is about " + resource)
 }
 
 // put creates or replaces an object.

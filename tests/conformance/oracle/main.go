@@ -12,9 +12,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
+	"testing"
 
 	"k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -30,6 +33,7 @@ type question struct {
 	Objects  []json.RawMessage `json:"objects"`
 	Pod      json.RawMessage   `json:"pod"`
 	Steps    []step            `json:"steps"`
+	Observe  []string          `json:"observe"`
 }
 
 type line struct {
@@ -40,14 +44,20 @@ type line struct {
 // inline runs what PostFilter starts before it returns.
 var inline = []string{"SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=false"}
 
+var workers = flag.Int("workers", 4, "how many questions are worked on at once")
+
+// main runs as a test, for testing/synctest asks for one.
 func main() {
-	workers := flag.Int("workers", 4, "how many questions are worked on at once")
-	flag.Parse()
 	silence()
-	if err := answerStream(os.Stdin, os.Stdout, *workers); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) // kube-scheduler's cache debugger wants it: outside of any bubble
+	any := func(string, string) (bool, error) { return true, nil }
+	testing.Main(any, []testing.InternalTest{{Name: "oracle", F: func(t *testing.T) {
+		if err := answerStream(t, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0) // before anything is said of a test
+	}}}, nil, nil)
 }
 
 func silence() {
@@ -56,7 +66,7 @@ func silence() {
 	runtime.ErrorHandlers = nil
 }
 
-func answerStream(in io.Reader, out io.Writer, workers int) error {
+func answerStream(t *testing.T, in io.Reader, out io.Writer) error {
 	questions, err := read(in)
 	if err != nil {
 		return err
@@ -65,7 +75,7 @@ func answerStream(in io.Reader, out io.Writer, workers int) error {
 	encoder := json.NewEncoder(buffered)
 	for len(questions) > 0 {
 		same := withSameFeatures(questions)
-		for i, found := range answerAll(same, workers) {
+		for i, found := range answerAll(t, same) {
 			if err := encoder.Encode(line{same[i].ID, found}); err != nil {
 				return err
 			}
@@ -100,12 +110,12 @@ func withSameFeatures(questions []question) []question {
 	return questions
 }
 
-func answerAll(questions []question, workers int) []*answer {
+func answerAll(t *testing.T, questions []question) []*answer {
 	features := slices.Concat(inline, questions[0].Features)
 	err := setFeatures(features)
 	defer resetFeatures(features)
 	answers := make([]*answer, len(questions))
-	places := make(chan struct{}, workers)
+	places := make(chan struct{}, *workers)
 	var working sync.WaitGroup
 	for i, q := range questions {
 		if err != nil {
@@ -115,7 +125,7 @@ func answerAll(questions []question, workers int) []*answer {
 		places <- struct{}{}
 		working.Go(func() {
 			defer func() { <-places }()
-			answers[i] = ask(q)
+			answers[i] = ask(t, q)
 		})
 	}
 	working.Wait()

@@ -5,14 +5,20 @@ package main
 import (
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 // kindsOfVersion are the kinds that only this version watches.
-var kindsOfVersion = []runtime.Object{&resourcev1.DeviceTaintRule{}}
+var kindsOfVersion = []runtime.Object{
+	&resourcev1.DeviceTaintRule{}, &schedulingv1beta1.PodGroup{}, &schedulingv1alpha3.CompositePodGroup{},
+}
 
 // drop removes the first pod from the queue.
 func drop(s *scheduler.Scheduler, logger klog.Logger) error {
@@ -20,16 +26,33 @@ func drop(s *scheduler.Scheduler, logger klog.Logger) error {
 	return err
 }
 
-// watchPops lets the next cycle take its pod from the queue, and tells which it is.
-func watchPops(s *scheduler.Scheduler, popped func(*v1.Pod)) {
+// watchPops lets the next cycle take its entity from the queue, and tells which it is.
+func watchPops(s *scheduler.Scheduler, popped **entity) {
 	s.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
-		entity, err := s.SchedulingQueue.Pop(logger)
-		if entity != nil {
-			entity.ForEachPodInfo(func(info *framework.QueuedPodInfo) bool {
-				popped(info.Pod)
-				return true
-			})
+		info, err := s.SchedulingQueue.Pop(logger)
+		if info == nil {
+			return info, err
 		}
-		return entity, err
+		_, single := info.(*framework.QueuedPodInfo)
+		*popped = &entity{name: info.GetName(), group: !single}
+		info.ForEachPodInfo(func(pod *framework.QueuedPodInfo) bool {
+			(*popped).pods = append((*popped).pods, pod.Pod)
+			return true
+		})
+		return info, err
 	}
+}
+
+// incomplete returns the pods whose pod group is not there.
+func incomplete(queue internalqueue.SchedulingQueue) []*v1.Pod {
+	return queue.IncompletePodGroupPodsPods()
+}
+
+func (p *player) groupConditions() map[string][]metav1.Condition {
+	found := map[string][]metav1.Condition{}
+	for _, object := range p.world.of("PodGroup").indexer.List() {
+		group := object.(*schedulingv1beta1.PodGroup)
+		found[group.Name] = group.Status.Conditions
+	}
+	return found
 }
