@@ -75,7 +75,9 @@ def differences(want: JsonObject, got: JsonObject) -> JsonObject:
         return {} if equal else {"error": (fault, got)}
     if got.get("error") and any(v["code"] == "Error" for v in want.get("filter", {}).values()):
         return {}
-    found: JsonObject = compare.differences(_without_error_texts(want), _without_error_texts(got))
+    found: JsonObject = compare.differences(
+        _without_error_texts(want), _without_error_texts(got), compare.OBSERVED
+    )
     return found
 
 

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -54,24 +53,20 @@ type player struct {
 	sync.Mutex // guards world, version, gone and bound
 	world      *world
 	scheduler  *scheduler.Scheduler
-	observed   []string
+	clock      scriptClock
 	now        time.Time
+	observed   []string
 	version    int
 	gone       []string
 	bound      map[string]string
 }
 
-// play plays a script in a bubble of testing/synctest: time stands still there while anything
-// happens, and passes at once when all wait.
 func play(t *testing.T, q question) (trace []moment, err error) {
-	synctest.Test(t, func(*testing.T) {
-		time.Sleep(time.Until(start))
-		trace, err = playNow(q)
-	})
+	inScriptTime(t, func(clock scriptClock) { trace, err = playWith(clock, q) })
 	return trace, err
 }
 
-func playNow(q question) (trace []moment, err error) {
+func playWith(clock scriptClock, q question) (trace []moment, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("panic: %v", fault)
@@ -84,9 +79,9 @@ func playNow(q question) (trace []moment, err error) {
 		return nil, configError{err}
 	}
 	client := fake.NewSimpleClientset()
-	p := &player{world: newWorld(client), observed: q.Observe, now: start}
+	p := &player{world: newWorld(client), clock: clock, now: start, observed: q.Observe}
 	client.PrependReactor("*", "*", p.write)
-	p.scheduler, err = newScheduler(ctx, client, p.world.factory, cfg)
+	p.scheduler, err = newScheduler(ctx, client, p.world.factory, cfg, clock.options()...)
 	if err != nil {
 		return nil, configError{err}
 	}
@@ -123,7 +118,7 @@ func (p *player) play(ctx context.Context, s step) (moment, error) {
 	default:
 		p.advance(time.Duration(s.Advance * float64(time.Second)))
 	}
-	synctest.Wait()
+	p.clock.settle(p, &entity{})
 	return p.look(popped), err
 }
 
@@ -131,16 +126,11 @@ func (p *player) play(ctx context.Context, s step) (moment, error) {
 func (p *player) advance(by time.Duration) {
 	end := p.now.Add(by)
 	for next := p.now.Truncate(time.Second).Add(time.Second); !next.After(end); next = next.Add(time.Second) {
-		p.sleepUntil(next)
+		p.clock.sleepUntil(next)
 		flushBackoffQCompleted(p.scheduler.SchedulingQueue.(*internalqueue.PriorityQueue), klog.Background())
 	}
-	p.sleepUntil(end)
-}
-
-func (p *player) sleepUntil(end time.Time) {
-	time.Sleep(time.Until(end))
+	p.clock.sleepUntil(end)
 	p.now = end
-	synctest.Wait()
 }
 
 func (p *player) schedule(ctx context.Context, times int) (popped [][2]any) {
@@ -155,10 +145,10 @@ func (p *player) schedule(ctx context.Context, times int) (popped [][2]any) {
 		var entity *entity
 		watchPops(p.scheduler, &entity)
 		p.scheduler.ScheduleOne(ctx)
-		synctest.Wait()
 		if entity == nil {
 			break
 		}
+		p.clock.settle(p, entity)
 		popped = append(popped, p.decided(entity))
 	}
 	return popped

@@ -29,6 +29,8 @@ class ScriptVariations(Variations):
         case, other = self._draw(family), self._draw(rng.choice(list(self._families)))
         if rng.random() < 0.3:
             case["config"] = other["config"]
+        if rng.random() < 0.1 and "features" in other:
+            case["features"] = other["features"]
         if rng.random() < 0.4:
             here, there = (rng.randrange(len(one["steps"])) for one in (case, other))
             case["steps"] = (case["steps"][:here] + other["steps"][there:])[:_LONGEST]
@@ -42,7 +44,8 @@ class ScriptVariations(Variations):
 
     def _draw(self, family: str) -> JsonObject:
         case = self._rng.choice(self._families[family])
-        return copy.deepcopy({part: case[part] for part in ("config", "objects", "steps")})
+        parts = ("features", "observe", "config", "objects", "steps")
+        return copy.deepcopy({part: case[part] for part in parts if part in case})
 
     def _change_script(self, case: JsonObject, others: Sequence[JsonObject]) -> None:
         rng, steps = self._rng, case["steps"]
