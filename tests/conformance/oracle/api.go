@@ -47,7 +47,7 @@ func (p *player) get(kind, namespace, name string) (runtime.Object, bool) {
 	if namespace != "" {
 		key = namespace + "/" + name
 	}
-	object, ok, _ := p.world.of(kind).indexer.GetByKey(key)
+	object, ok, _ := p.world.of(kind).stored.GetByKey(key)
 	if !ok {
 		return nil, false
 	}

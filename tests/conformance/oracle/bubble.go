@@ -24,10 +24,10 @@ func inScriptTime(t *testing.T, f func(scriptClock)) {
 
 func (scriptClock) options() []scheduler.Option { return nil }
 
-func (scriptClock) sleepUntil(end time.Time) {
-	time.Sleep(time.Until(end))
-	synctest.Wait()
-}
+func (scriptClock) sleepUntil(end time.Time) { time.Sleep(time.Until(end)) }
 
 // settle waits until everything has come to rest.
-func (scriptClock) settle(*player, *entity) { synctest.Wait() }
+func (scriptClock) settle(p *player, _ *entity) {
+	for synctest.Wait(); p.world.deliver(); synctest.Wait() {
+	}
+}

@@ -59,6 +59,7 @@ func newCluster(ctx context.Context, q question) (*cluster, error) {
 			return nil, err
 		}
 	}
+	world.deliver()
 	profile, ok := sched.Profiles[pod.Spec.SchedulerName]
 	if !ok {
 		profile = sched.Profiles[cfg.Profiles[0].SchedulerName]

@@ -32,7 +32,9 @@ func (c scriptClock) sleepUntil(end time.Time) { c.SetTime(end) }
 
 // settle waits until the pod that was popped is bound, back in the queue or gone.
 func (c scriptClock) settle(p *player, popped *entity) {
+	defer p.world.deliver()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+		p.world.deliver()
 		if !slices.ContainsFunc(popped.pods, p.inFlight) {
 			time.Sleep(time.Millisecond)
 			return

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -28,20 +29,25 @@ var kinds = []runtime.Object{
 	&storagev1.CSIStorageCapacity{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{},
 }
 
-// A world is all objects, with informers that call their handlers before a change returns, so that
-// nothing has to wait.
+// A world is all objects, as the API has them, with informers that have no goroutines. They hear of
+// changes when these are delivered.
 type world struct {
 	factory   informers.SharedInformerFactory
 	informers map[reflect.Type]*informer
+	sync.Mutex
+	undelivered []func()
 }
 
 func newWorld(client kubernetes.Interface) *world {
-	w := &world{informers.NewSharedInformerFactory(client, 0), map[reflect.Type]*informer{}}
+	w := &world{factory: informers.NewSharedInformerFactory(client, 0), informers: map[reflect.Type]*informer{}}
 	for _, kind := range slices.Concat(kinds, kindsOfVersion) {
-		w.informers[reflect.TypeOf(kind)] = &informer{indexer: cache.NewIndexer(
-			cache.MetaNamespaceKeyFunc,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		)}
+		w.informers[reflect.TypeOf(kind)] = &informer{
+			stored: cache.NewStore(cache.MetaNamespaceKeyFunc),
+			indexer: cache.NewIndexer(
+				cache.MetaNamespaceKeyFunc,
+				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			),
+		}
 		w.factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			return w.informers[reflect.TypeOf(kind)]
 		})
@@ -75,28 +81,45 @@ func (w *world) put(object runtime.Object) error {
 	if !ok {
 		return fmt.Errorf("no question is about %T", object)
 	}
-	return informer.put(object)
+	w.later(func() { informer.put(object) })
+	return informer.stored.Update(object)
 }
 
 func (w *world) remove(object runtime.Object) error {
-	return w.informers[reflect.TypeOf(object)].remove(object)
+	informer := w.informers[reflect.TypeOf(object)]
+	w.later(func() { informer.remove(object) })
+	return informer.stored.Delete(object)
+}
+
+func (w *world) later(event func()) {
+	w.Lock()
+	defer w.Unlock()
+	w.undelivered = append(w.undelivered, event)
+}
+
+// deliver lets informers hear of the changes up to now; it returns whether there were any.
+func (w *world) deliver() bool {
+	w.Lock()
+	events := w.undelivered
+	w.undelivered = nil
+	w.Unlock()
+	for _, event := range events {
+		event()
+	}
+	return len(events) > 0
 }
 
 // An informer of client-go's kind, without a reflector and goroutines.
 type informer struct {
-	cache.SharedIndexInformer // whatever nobody asks for
+	cache.SharedIndexInformer             // whatever nobody asks for
+	stored                    cache.Store // what the API has
 	indexer                   cache.Indexer
 	handlers                  []cache.ResourceEventHandler
 }
 
-func (i *informer) put(object runtime.Object) error {
-	old, known, err := i.indexer.Get(object)
-	if err != nil {
-		return err
-	}
-	if err := i.indexer.Update(object); err != nil {
-		return err
-	}
+func (i *informer) put(object runtime.Object) {
+	old, known, _ := i.indexer.Get(object)
+	_ = i.indexer.Update(object) // fails for objects without a name only
 	for _, handler := range i.handlers {
 		if known {
 			handler.OnUpdate(old, object)
@@ -104,21 +127,17 @@ func (i *informer) put(object runtime.Object) error {
 			handler.OnAdd(object, false)
 		}
 	}
-	return nil
 }
 
-func (i *informer) remove(object runtime.Object) error {
-	old, known, err := i.indexer.Get(object)
-	if err != nil || !known {
-		return err
+func (i *informer) remove(object runtime.Object) {
+	old, known, _ := i.indexer.Get(object)
+	if !known {
+		return
 	}
-	if err := i.indexer.Delete(object); err != nil {
-		return err
-	}
+	_ = i.indexer.Delete(object)
 	for _, handler := range i.handlers {
 		handler.OnDelete(old)
 	}
-	return nil
 }
 
 func (i *informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {

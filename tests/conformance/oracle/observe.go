@@ -96,7 +96,7 @@ func (p *player) look(popped [][2]any) moment {
 
 // pending returns the pods without a node, as the API has them.
 func (p *player) pending() (pods []*v1.Pod) {
-	for _, object := range p.world.of("Pod").indexer.List() {
+	for _, object := range p.world.of("Pod").stored.List() {
 		if pod := object.(*v1.Pod); pod.Spec.NodeName == "" {
 			pods = append(pods, pod)
 		}
@@ -142,7 +142,7 @@ func (p *player) groups() map[string]map[string][3]string {
 // claims returns what claims of volumes and devices, and volumes, are bound to.
 func (p *player) claims() map[string]string {
 	found := map[string]string{}
-	for _, object := range p.world.of("PersistentVolumeClaim").indexer.List() {
+	for _, object := range p.world.of("PersistentVolumeClaim").stored.List() {
 		claim := object.(*v1.PersistentVolumeClaim)
 		if claim.Spec.VolumeName != "" {
 			found[claim.Name] = "volume " + claim.Spec.VolumeName
@@ -150,12 +150,12 @@ func (p *player) claims() map[string]string {
 			found[claim.Name] = "selected " + node
 		}
 	}
-	for _, object := range p.world.of("PersistentVolume").indexer.List() {
+	for _, object := range p.world.of("PersistentVolume").stored.List() {
 		if volume := object.(*v1.PersistentVolume); volume.Spec.ClaimRef != nil {
 			found[volume.Name] = "for " + volume.Spec.ClaimRef.Name
 		}
 	}
-	for _, object := range p.world.of("ResourceClaim").indexer.List() {
+	for _, object := range p.world.of("ResourceClaim").stored.List() {
 		claim := object.(*resourcev1.ResourceClaim)
 		if claim.Status.Allocation == nil {
 			continue

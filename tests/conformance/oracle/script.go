@@ -91,6 +91,7 @@ func playWith(clock scriptClock, q question) (trace []moment, err error) {
 			return nil, err
 		}
 	}
+	p.world.deliver()
 	for _, step := range q.Steps {
 		found, err := p.play(ctx, step)
 		if err != nil {
@@ -127,9 +128,11 @@ func (p *player) advance(by time.Duration) {
 	end := p.now.Add(by)
 	for next := p.now.Truncate(time.Second).Add(time.Second); !next.After(end); next = next.Add(time.Second) {
 		p.clock.sleepUntil(next)
+		p.clock.settle(p, &entity{})
 		flushBackoffQCompleted(p.scheduler.SchedulingQueue.(*internalqueue.PriorityQueue), klog.Background())
 	}
 	p.clock.sleepUntil(end)
+	p.clock.settle(p, &entity{})
 	p.now = end
 }
 

@@ -40,6 +40,7 @@ class ScriptVariations(Variations):
             self._change_script(case, other["steps"])
         case["objects"] = list({identity(one): one for one in case["objects"]}.values())
         case["steps"] = list(_once_each(case["objects"], case["steps"]))
+        _start_all(case)
         return {"id": name, **case}
 
     def _draw(self, family: str) -> JsonObject:
@@ -72,6 +73,15 @@ class ScriptVariations(Variations):
         elif "patch" in step:
             change = step["patch"]
             self._change(change["patch"], ("patch", change["kind"]))
+
+
+def _start_all(case: JsonObject) -> None:
+    """Give pods without a start time one each: they would all be equally old at a preemption."""
+    added = (step["add"] for step in case["steps"] if "add" in step)
+    pods = (one for one in (*case["objects"], *added) if one["kind"] == "Pod")
+    for second, pod in enumerate(pods):
+        if isinstance(status := pod.setdefault("status", {}), dict):
+            status.setdefault("startTime", f"2025-11-01T00:{second // 60:02}:{second % 60:02}Z")
 
 
 def _once_each(objects: Sequence[JsonObject], steps: Sequence[JsonObject]) -> Iterator[JsonObject]:

@@ -50,7 +50,7 @@ func incomplete(queue internalqueue.SchedulingQueue) []*v1.Pod {
 
 func (p *player) groupConditions() map[string][]metav1.Condition {
 	found := map[string][]metav1.Condition{}
-	for _, object := range p.world.of("PodGroup").indexer.List() {
+	for _, object := range p.world.of("PodGroup").stored.List() {
 		group := object.(*schedulingv1beta1.PodGroup)
 		found[group.Name] = group.Status.Conditions
 	}
