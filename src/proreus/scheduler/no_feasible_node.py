@@ -32,7 +32,7 @@ def diagnose(table: NodeTable, outcome: PreFilterOutcome, found: FeasibleNodes |
     else:
         diagnosis = Diagnosis(found.verdicts, found.evaluated)
         if outcome.names is not None:
-            plugins_with_names = " ".join(sorted(outcome.plugins_with_names))
+            plugins_with_names = " ".join(sorted({*outcome.plugins_with_names}))
             # Nodes that PreFilter excluded have no verdict of their own.
             text = f"node(s) didn't satisfy plugin(s) [{plugins_with_names}]"
             diagnosis.absent_nodes_status = Status.unresolvable(text)

@@ -240,6 +240,10 @@ class SchedulingCycle:
             nominated = await self._filter_nominated_by_extenders(attempt, nominated)
             if nominated is not None:
                 return nominated
+        elif nominated is not None:
+            # kube-scheduler adds the plugin to the set of those that named nodes: it is named in
+            # the message about all other nodes.
+            outcome.plugins_with_names += (nominated.plugin,)
         with _timed(profile, "Filter", bool(profile.filter)):
             if profile.fetching:
                 rows = placement if names is None else self._cache.table.rows_of(names)

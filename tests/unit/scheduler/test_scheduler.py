@@ -150,7 +150,7 @@ async def test_a_nominated_node_that_is_gone_is_ignored(kit) -> None:
 
 
 async def test_the_rejection_by_the_nominated_node_is_reported_too(kit) -> None:
-    """Even if PreFilter then leaves it out."""
+    """Even if PreFilter then leaves it out; its plugin is named for the nodes left out, too."""
     narrow = kit.plugin("Narrow", PreFilterPlugin, pre_filter=frozenset({"n0"}))
     picky = kit.plugin(
         "Picky",
@@ -164,7 +164,7 @@ async def test_the_rejection_by_the_nominated_node_is_reported_too(kit) -> None:
     await world.attempt()
     assert world.notes() == [
         "0/3 nodes are available: 1 n0 is full, 1 n1 is full, "
-        "1 node(s) didn't satisfy plugin(s) [Narrow]."
+        "1 node(s) didn't satisfy plugin(s) [Narrow Picky]."
     ]
 
 
