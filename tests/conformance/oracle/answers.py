@@ -24,7 +24,10 @@ _AGAIN = 12
 _NOT_ASKED = ("objects[", "pod:")
 """Prefixes of errors for questions that Go cannot decode, which have no answer."""
 
-_UNPARSED = re.compile(r'(parsing pod: \w+)(?:[^"\\]|\\.)*')
+_UNPARSED = re.compile(
+    r'(parsing pod: \w+|CEL compile error: |running PreScore plugin \\+"NodeAffinity\\+": )'
+    r'(?:[^"\\]|\\.)*'
+)
 
 
 def ask(oracle: Path, cases: Sequence[JsonObject]) -> dict[str, JsonObject]:

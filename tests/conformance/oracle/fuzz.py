@@ -85,11 +85,7 @@ def _recorded_families(version: str) -> dict[str, list[JsonObject]]:
         for path in sorted((CASES / older).iterdir())
     }
     families = {name: list(_read(path)) for name, path in sorted(files.items())}
-    return {
-        name: cases
-        for name, cases in families.items()
-        if _NOT_PLAYED not in cases[0]
-    }
+    return {name: cases for name, cases in families.items() if _NOT_PLAYED not in cases[0]}
 
 
 def _read(path: Path) -> Iterator[JsonObject]:

@@ -29,8 +29,9 @@ var kinds = []runtime.Object{
 	&storagev1.CSIStorageCapacity{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{},
 }
 
-// A world is all objects, as the API has them, with informers that have no goroutines. They hear of
-// changes when these are delivered.
+// A world is all objects, as the API has them, with informers that call their handlers before a change
+// returns. That of ResourceClaims does so later, as all watches do: when the scheduler assumes a claim
+// that it has changed, it tells apart from it what its informer has.
 type world struct {
 	factory   informers.SharedInformerFactory
 	informers map[reflect.Type]*informer
@@ -81,23 +82,34 @@ func (w *world) put(object runtime.Object) error {
 	if !ok {
 		return fmt.Errorf("no question is about %T", object)
 	}
-	w.later(func() { informer.put(object) })
-	return informer.stored.Update(object)
+	if err := informer.stored.Update(object); err != nil {
+		return err
+	}
+	w.tell(object, informer.put)
+	return nil
 }
 
 func (w *world) remove(object runtime.Object) error {
 	informer := w.informers[reflect.TypeOf(object)]
-	w.later(func() { informer.remove(object) })
-	return informer.stored.Delete(object)
+	if err := informer.stored.Delete(object); err != nil {
+		return err
+	}
+	w.tell(object, informer.remove)
+	return nil
 }
 
-func (w *world) later(event func()) {
+// tell lets the informer of an object hear of its change, or notes that it has to.
+func (w *world) tell(object runtime.Object, hear func(runtime.Object)) {
+	if _, ok := object.(*resourcev1.ResourceClaim); !ok {
+		hear(object)
+		return
+	}
 	w.Lock()
 	defer w.Unlock()
-	w.undelivered = append(w.undelivered, event)
+	w.undelivered = append(w.undelivered, func() { hear(object) })
 }
 
-// deliver lets informers hear of the changes up to now; it returns whether there were any.
+// deliver lets the informer of claims hear of the changes up to now; it returns whether there were any.
 func (w *world) deliver() bool {
 	w.Lock()
 	events := w.undelivered

@@ -21,7 +21,9 @@ from conformance.oracle.answers import JsonObject, ask, differences, own
 Place = tuple[str | int, ...]
 """Keys and indices that lead to a part of a case."""
 
-_KEPT = frozenset({"apiVersion", "kind", "metadata", "name", "namespace", "uid", "spec"})
+_KEPT = frozenset(
+    {"apiVersion", "kind", "metadata", "name", "namespace", "uid", "spec", "status", "startTime"}
+)
 _ROUNDS = 20
 
 

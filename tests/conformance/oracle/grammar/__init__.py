@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from conformance.oracle.grammar import scripts
+from conformance.oracle.grammar import groups, scripts
 from conformance.oracle.grammar.bad_configurations import flawed
 from conformance.oracle.grammar.claims import devices_wanted
 from conformance.oracle.grammar.configurations import configured, overfull
@@ -66,6 +66,9 @@ GRAMMARS: Mapping[str, Callable[[Draw], JsonObject]] = {
     "script-preemption": scripts.script_of(scripts.Preemption),
     "script-volumes": scripts.script_of(scripts.Volumes),
     "script-devices": scripts.script_of(scripts.Devices),
+    "script-groups": groups.script_of_groups(groups.Groups),
+    "script-placed-groups": groups.script_of_groups(groups.PlacedGroups),
+    "script-groups-of-groups": groups.script_of_groups(groups.GroupsOfGroups),
     "script-mixture": scripts.script_of(scripts.Mixture),
 }
 """Grammars by the family name that their cases have."""

@@ -14,8 +14,10 @@ from conformance.oracle.grammar.draw import Draw, JsonObject
 
 _NAMESPACED = (
     "Pod",
+    "CompositePodGroup",
     "PersistentVolumeClaim",
     "PodDisruptionBudget",
+    "PodGroup",
     "ReplicaSet",
     "ResourceClaim",
     "Service",
@@ -143,7 +145,14 @@ class Script:
         if draw.chance(0.05):
             one["status"]["nominatedNodeName"] = draw.choice((self.a_node(), "gone"))
         self.theme.equip(self, one)
-        return one
+        return self.started(one)
+
+    def started(self, pod: JsonObject) -> JsonObject:
+        """Return the pod with a start time: no two victims are equally old."""
+        self._numbers += 1
+        minutes, seconds = divmod(self._numbers, 60)
+        pod["status"]["startTime"] = f"2022-03-01T00:{minutes:02}:{seconds:02}Z"
+        return pod
 
 
 Change = Callable[[Script], Any]
