@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from proreus.addons import ADD_ONS
-from proreus.addons.colocation import Colocation
 from proreus.addons.business_weight import BusinessWeight
+from proreus.addons.colocation import Colocation
 from proreus.addons.delay_scheduling import DelayScheduling
 from proreus.addons.group_topology import GroupTopology
 from proreus.addons.load_aware_scheduling import LoadAwareScheduling
@@ -260,6 +260,8 @@ CASES = (
         LoadAwareScheduling,
         args={"usageThresholds": {"cpu": 65, "memory": 95}, "dominantResourceWeight": 1},
         made=measured(LoadAwareScheduling),
+    ),
+    Case(
         BusinessWeight,
         args={
             "podLabel": "app",
