@@ -273,6 +273,13 @@ CASES = (
     Case(DelayScheduling, args={"soft": True}, made=WithPreference),
     Case(TargetLoadPacking, made=measured(TargetLoadPacking)),
     Case(LoadVariationRiskBalancing, made=measured(LoadVariationRiskBalancing)),
+    Case(
+        LoadVariationRiskBalancing,
+        "sensitive",
+        {"safeVarianceSensitivity": 3, "safeVarianceMargin": 2},
+        made=measured(LoadVariationRiskBalancing),
+    ),
+    Case(TargetLoadPacking, "full", {"targetUtilization": 100}, made=measured(TargetLoadPacking)),
     Case(LowRiskOverCommitment, made=measured(LowRiskOverCommitment)),
     Case(
         Peaks,

@@ -8,7 +8,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from proreus.addons.node_metrics.metrics import Metric, Usage, WatcherMetrics, cpu_values, usage_of
+from proreus.addons.node_metrics.metrics import (
+    Metric,
+    MetricsData,
+    NodeMetricList,
+    Usage,
+    WatcherMetrics,
+    Window,
+    cpu_values,
+    usage_of,
+)
 from proreus.addons.node_metrics.providers import NODE_USAGES, NodeUsage
 from proreus.addons.trimaran.beta_distribution import Beta
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
@@ -20,7 +29,7 @@ from proreus.addons.trimaran.low_risk_over_commitment import (
 )
 from proreus.addons.trimaran.peaks import MODEL_FILE, Peaks, PowerModel
 from proreus.addons.trimaran.target_load_packing import TargetLoadPacking, target_score
-from proreus.framework import ConfigError
+from proreus.framework import ConfigError, CycleState
 from proreus.objects import ObjectMeta
 from proreus.testing import FakeHandle, Harness, HarnessOptions, make_node, make_plugin, make_pod
 from unit.addons.load_watcher import START, WATCHER, LoadWatcher, cpu
@@ -260,3 +269,40 @@ def test_an_answer_of_load_watcher_is_read() -> None:
     answer = b'{"timestamp": 1, "window": {"end": 5}, "data": {"NodeMetricsMap": {"a": {}}}}'
     metrics = msgspec.json.decode(answer, type=WatcherMetrics)
     assert (metrics.window.end, metrics.of("a"), metrics.of("b")) == (5, (), ())
+
+
+# ---- over columns --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plugin", "args"),
+    [
+        (TargetLoadPacking, {"targetUtilization": 55}),
+        (LoadVariationRiskBalancing, {}),
+        (LoadVariationRiskBalancing, {"safeVarianceSensitivity": 0.7, "safeVarianceMargin": 1.3}),
+        (LoadVariationRiskBalancing, {"safeVarianceSensitivity": 0}),
+    ],
+)
+def test_columns_and_single_nodes_have_the_same_scores(plugin, args: dict) -> None:
+    rng = np.random.default_rng(1)
+    names = [f"n{number}" for number in range(400)]
+    nodes = [
+        make_node(name, int(rng.integers(0, 90)), f"{rng.integers(1, 99)}Gi") for name in names
+    ]
+    metrics = {}
+    for name in names:
+        values = rng.uniform(0, 130, 4)
+        kinds = (("CPU", "AVG"), ("CPU", "STD"), ("Memory", "Latest"), ("Memory", "STD"))
+        found = [Metric(*kind, value) for kind, value in zip(kinds, values, strict=True)]
+        metrics[name] = NodeMetricList(tuple(one for one in found if rng.random() < 0.8))
+    handle = FakeHandle(nodes)
+    made = make_plugin(plugin, handle, {**WATCHER, **args})
+    made.use(WatcherMetrics(Window("15m", START - 900, START), MetricsData(metrics)))
+    state = CycleState()
+    for number in range(5):
+        pod = make_pod("p", f"{int(rng.integers(0, 20_000))}m", int(rng.integers(0, 2**36)))
+        expected = [made.score(state, pod, node) for node in handle.nodes]
+        assert made.score_all(state, pod, handle.nodes).tolist() == expected
+        if isinstance(made, TargetLoadPacking):
+            made.reserve(state, pod, names[number])
+    assert len(set(expected)) > 20

@@ -7,13 +7,17 @@ requests 400m: the mean becomes 60 %, the risk (0.6 + 0.1) / 2, the score 65.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from math import floor, inf, pow
+from math import floor, inf, nan, pow
 
-from proreus.addons.node_metrics.metrics import CPU, MEMORY, Usage, WatcherMetrics, usage_of
-from proreus.addons.node_metrics.pod_amounts import effective_amounts
+import numpy as np
+
+from proreus.addons.node_metrics.metrics import CPU, MEMORY, Metric, Usage, WatcherMetrics, usage_of
+from proreus.addons.node_metrics.node_columns import FloatArray, NodeColumns
+from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY, effective_amounts
 from proreus.addons.trimaran.args import TrimaranArgs
 from proreus.addons.trimaran.measured import MeasuredScorePlugin
-from proreus.framework import NodeInfo, PodInfo
+from proreus.framework import Handle, IntArray, NodeInfo, NodeTable, PodInfo
+from proreus.objects import Node
 
 
 class LoadVariationRiskBalancingArgs(TrimaranArgs):
@@ -28,6 +32,10 @@ class LoadVariationRiskBalancing(MeasuredScorePlugin):
 
     Args = LoadVariationRiskBalancingArgs
     args: LoadVariationRiskBalancingArgs
+
+    def __init__(self, args: LoadVariationRiskBalancingArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._columns = NodeColumns(_usages_of, 4)
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Return the requests of the pod."""
@@ -45,16 +53,61 @@ class LoadVariationRiskBalancing(MeasuredScorePlugin):
         ]
         return floor(min(scores) + 0.5) if scores else 0
 
-    def _score(self, usage: Usage, capacity: int, requested: int) -> float:
+    def score_all_measured(
+        self, measured: WatcherMetrics, pod: PodInfo, nodes: NodeTable
+    ) -> IntArray:
+        """Score all nodes by the worse of cpu and memory; 0 without a metric of either."""
+        usages = self._columns.of_all(measured, nodes).reshape(2, 2, -1)
+        requests = effective_amounts(pod.pod)
+        scores = [
+            self._scores(mean, deviation, nodes.allocatable[resource], requests[resource])
+            for resource, (mean, deviation) in zip(CPU_AND_MEMORY, usages, strict=True)
+        ]
+        # What is not measured does not count, unless nothing is.
+        worst = np.fmin(*scores)
+        found: IntArray = np.where(np.isnan(worst), 0, np.floor(worst + 0.5)).astype(np.int64)
+        return found
+
+    def _scores(
+        self, average: FloatArray, deviation: FloatArray, capacity: IntArray, requested: int
+    ) -> FloatArray:
+        """Return ``_score`` of each node, NaN where nothing is measured."""
+        margin, exponent = self._margin_and_exponent
+        most = np.maximum(capacity, 1)
+        used = np.clip(average * capacity / 100, 0.0, capacity)
+        mean = np.clip((used + max(requested, 0)) / most, 0.0, 1.0)
+        deviation = np.clip(np.clip(deviation * capacity / 100, 0.0, capacity) / most, 0.0, 1.0)
+        if exponent != 1:
+            # Not np.power, which may differ from ``pow`` in the last digit.
+            deviation = np.array([pow(one, exponent) for one in deviation.tolist()])
+        deviation = np.clip(deviation * margin, 0.0, 1.0)
+        scores: FloatArray = (1 - (mean + deviation) / 2) * 100
+        scores[(capacity <= 0) & ~np.isnan(average)] = 0
+        return scores
+
+    @property
+    def _margin_and_exponent(self) -> tuple[float, float]:
         margin, sensitivity = self.args.safe_variance_margin, self.args.safe_variance_sensitivity
-        margin = margin if margin >= 0 else 1.0
         sensitivity = sensitivity if sensitivity >= 0 else 1.0
+        return margin if margin >= 0 else 1.0, 1 / sensitivity if sensitivity else inf
+
+    def _score(self, usage: Usage, capacity: int, requested: int) -> float:
+        margin, exponent = self._margin_and_exponent
         if capacity <= 0:
             return 0.0
         mean, deviation = mean_and_deviation(usage, capacity, requested)
-        deviation = pow(deviation, 1 / sensitivity if sensitivity else inf)
+        deviation = pow(deviation, exponent)
         deviation = min(max(deviation * margin, 0.0), 1.0)
         return (1 - (mean + deviation) / 2) * 100
+
+
+def _usages_of(metrics: tuple[Metric, ...], node: Node) -> tuple[float, ...]:
+    """Return mean and deviation of cpu, then of memory, in percent."""
+    cpu, memory = (usage_of(metrics, type_) or _NOT_MEASURED for type_ in (CPU, MEMORY))
+    return *cpu, *memory
+
+
+_NOT_MEASURED = Usage(nan, nan)
 
 
 def mean_and_deviation(usage: Usage, capacity: int, requested: int) -> tuple[float, float]:

@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from proreus.addons.node_metrics.metrics import WatcherMetrics
 from proreus.addons.node_metrics.reader import NodeMetricsReader
-from proreus.framework import ClusterEvent, CycleState, NodeInfo, PodInfo, ScorePlugin
+from proreus.framework import (
+    ClusterEvent,
+    CycleState,
+    IntArray,
+    NodeInfo,
+    NodeTable,
+    PodInfo,
+    ScorePlugin,
+)
 
 _DEFAULT_WINDOW_SECONDS = 900.0
 
@@ -28,6 +38,17 @@ class MeasuredScorePlugin(ScorePlugin, NodeMetricsReader):
     def score_measured(self, measured: WatcherMetrics, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by fresh metrics."""
         raise NotImplementedError
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Score all nodes; 0 without fresh metrics."""
+        return 0 if self.measured is None else self.score_all_measured(self.measured, pod, nodes)
+
+    def score_all_measured(
+        self, measured: WatcherMetrics, pod: PodInfo, nodes: NodeTable
+    ) -> IntArray:
+        """Score all nodes by fresh metrics; one after the other, unless a plugin does better."""
+        scores = [self.score_measured(measured, pod, node) for node in nodes]
+        return np.array(scores, dtype=np.int64)
 
     def is_stale(self, metrics: WatcherMetrics) -> bool:
         """Return whether metrics end more than some of their windows ago."""

@@ -7,20 +7,25 @@ one of 50 % 33, and one that would be at its limit 0.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from math import floor
+from math import floor, nan
 
-from proreus.addons.node_metrics.metrics import WatcherMetrics, cpu_values
+import numpy as np
+
+from proreus.addons.node_metrics.metrics import Metric, WatcherMetrics, cpu_values
+from proreus.addons.node_metrics.node_columns import NodeColumns
 from proreus.addons.node_metrics.recent_pods import RecentPods, RecentPodsPlugin
 from proreus.addons.trimaran.args import TrimaranArgs
 from proreus.addons.trimaran.measured import MeasuredScorePlugin
 from proreus.framework import (
     FeatureGates,
     Handle,
+    IntArray,
     NodeInfo,
+    NodeTable,
     PodInfo,
     field_errors,
 )
-from proreus.objects import Container, Pod, parse_amount
+from proreus.objects import Container, Node, Pod, parse_amount
 
 DEFAULT_TARGET = 40
 _OVERLAP_SECONDS = 60
@@ -55,6 +60,7 @@ class TargetLoadPacking(MeasuredScorePlugin, RecentPodsPlugin[int]):
         self._target = float(args.target_utilization if args.target_utilization > 0 else 40)
         self._default_milli = parse_amount("cpu", args.default_requests.get("cpu", 0))
         self._multiplier = float(args.default_requests_multiplier)
+        self._columns = NodeColumns(_cpu_of, 2)
         self.recent = RecentPods(handle, self.predict)
 
     def use(self, metrics: WatcherMetrics | None) -> None:
@@ -104,6 +110,33 @@ class TargetLoadPacking(MeasuredScorePlugin, RecentPodsPlugin[int]):
         missing = self._missing(node.name, measured.window.end)
         used = values[-1] / 100 * capacity + self.predict(pod.pod) + missing
         return target_score(100 * used / capacity if capacity else 0.0, self._target)
+
+    def score_all_measured(
+        self, measured: WatcherMetrics, pod: PodInfo, nodes: NodeTable
+    ) -> IntArray:
+        """Score all nodes; 0 without a metric of the CPU."""
+        percent, capacity = self._columns.of_all(measured, nodes)
+        missing = np.zeros(len(nodes))
+        by_node = self.recent.by_node
+        for row, node in enumerate(nodes) if by_node else ():
+            if node.name in by_node:
+                missing[row] = self._missing(node.name, measured.window.end)
+        used = percent / 100 * capacity + self.predict(pod.pod) + missing
+        # The same arithmetic as ``target_score``, where rows that it does not concern divide by 0.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            predicted = np.where(capacity == 0, 0.0, 100 * used / capacity)
+            target = self._target
+            beyond = np.floor(target * (100 - predicted) / (100 - target) + 0.5)
+        below = np.floor((100 - target) * predicted / target + target + 0.5)
+        scores = np.where(predicted > target, beyond, below)
+        scores[np.isnan(percent) | (predicted > 100)] = 0
+        return scores.astype(np.int64)
+
+
+def _cpu_of(metrics: tuple[Metric, ...], node: Node) -> tuple[float, ...]:
+    """Return the use of the CPU in percent and its capacity in milli-CPU."""
+    values = cpu_values(metrics)
+    return values[-1] if values else nan, parse_amount("cpu", node.status.capacity.get("cpu", 0))
 
 
 def target_score(percent: float, target: float) -> int:
