@@ -10,15 +10,17 @@ Only where a configuration enables such a plugin: otherwise none of these object
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from proreus.errors import NotFound
 from proreus.framework.handle import ApiWriter, EventRecorder
 from proreus.framework.pod_source import PodSourcePlugin, is_provided
-from proreus.objects.meta import key_of
+from proreus.objects.kinds import PODS
+from proreus.objects.meta import Resource, key_of
 from proreus.objects.pod import Pod
+from proreus.objects.scheduling import CompositePodGroup, PodGroup
 from proreus.scheduler.environment import Environment
 
 PodChangeFn = Callable[[Pod | None, Pod | None], None]
@@ -51,7 +53,7 @@ class ProvidedPods:
 
     def with_stored(self, pods: Mapping[str, Any]) -> Mapping[str, Pod]:
         """Return the stored and the provided pods."""
-        # The second of the two is asked first only for keys that the first lacks.
+        # The store first: nearly all keys that are asked for are there.
         return ChainMap(cast(dict[str, Pod], pods), self._pods)
 
     def connect(self, handlers: PodInformerHandlers) -> None:
@@ -113,8 +115,9 @@ class ProvidedPods:
             raise NotFound(404, "NotFound", f"pod {key_of(pod)} is no longer provided")
         return source
 
-    def __iter__(self) -> Iterator[Pod]:
-        return iter(self._pods.values())
+    def get(self, key: str) -> Pod | None:
+        """Return a pod by ``namespace/name``."""
+        return self._pods.get(key)
 
 
 class ProvidedPodWrites:
@@ -153,6 +156,21 @@ class ProvidedPodWrites:
         else:
             await self._api.delete_pod(pod)
 
+    async def delete(
+        self,
+        resource: Resource[Any],
+        namespace: str,
+        name: str,
+        uid: str = "",
+        version: str = "",
+    ) -> None:
+        """Delete an object."""
+        pod = self._provided.get(f"{namespace}/{name}") if resource.id == PODS.id else None
+        if pod is not None:
+            await self.delete_pod(pod)
+        else:
+            await self._api.delete(resource, namespace, name, uid, version)
+
 
 class RealPodEvents:
     """An ``EventRecorder`` that records nothing about provided pods."""
@@ -163,14 +181,22 @@ class RealPodEvents:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._recorder, name)
 
-    def event(self, regarding: Pod, *args: Any, **kwargs: Any) -> None:
+    def event(
+        self,
+        regarding: Pod,
+        event_type: str,
+        reason: str,
+        action: str,
+        note: str,
+        controller: str,
+        related: Pod | PodGroup | CompositePodGroup | None = None,
+    ) -> None:
         """Record an Event, unless it regards a pod that the apiserver does not have."""
-        if isinstance(regarding, Pod) and is_provided(regarding):
+        if is_provided(regarding):
             return
-        related = args[5] if len(args) > 5 else kwargs.get("related")
         if isinstance(related, Pod) and is_provided(related):
-            args, kwargs = args[:5], {**kwargs, "related": None}
-        self._recorder.event(regarding, *args, **kwargs)
+            related = None
+        self._recorder.event(regarding, event_type, reason, action, note, controller, related)
 
 
 def with_provided_pods(environment: Environment, provided: ProvidedPods) -> Environment:

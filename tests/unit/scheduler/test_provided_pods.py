@@ -248,3 +248,13 @@ def test_other_plugins_are_told_of_it_and_find_it() -> None:
     assert "default/held/a" not in plugin.handle.store(PODS)
     plugin.hold("b", "1")
     assert "default/held/b" in plugin.handle.store(PODS)
+
+
+def test_a_deletion_of_it_goes_to_its_plugin() -> None:
+    harness, plugin = cluster()
+    plugin.hold("a", "1", "n0")
+    harness.add(make_pod("real", node_name="n0"))
+    harness.run(plugin.handle.api.delete(PODS, "default", "held/a"))
+    harness.run(plugin.handle.api.delete(PODS, "default", "real"))
+    assert plugin.deleted == ["held/a"]
+    assert not harness.node("n0").pods
