@@ -63,7 +63,7 @@ PAGE = (
         "Plugin PreEnqueuePlugin QueueSortPlugin PreFilterPlugin FilterPlugin FeasibleFilterPlugin "
         "PostFilterPlugin "
         "PreScorePlugin ScorePlugin ReservePlugin PermitPlugin PreBindPlugin BindPlugin "
-        "PostBindPlugin BackgroundPlugin FetchingPlugin MIN_SCORE MAX_SCORE "
+        "PostBindPlugin BackgroundPlugin FetchingPlugin PodSourcePlugin MIN_SCORE MAX_SCORE "
         "MAX_PERMIT_WAIT_SECONDS default_normalize",
         "Base classes; a plugin inherits from one or more of them.",
     ),
