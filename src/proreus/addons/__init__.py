@@ -31,6 +31,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "DelayScheduling": "proreus.addons.delay_scheduling",
         "JobBarrier": "proreus.addons.job_barrier",
         "BusinessWeight": "proreus.addons.business_weight",
+        "DeviceShare": "proreus.addons.device_share",
     }
 )
 """The module of each add-on, by the name of the plugin, which is that of its class."""

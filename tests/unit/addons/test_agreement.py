@@ -14,6 +14,7 @@ from proreus.addons import ADD_ONS
 from proreus.addons.business_weight import BusinessWeight
 from proreus.addons.colocation import Colocation
 from proreus.addons.delay_scheduling import DelayScheduling
+from proreus.addons.device_share import DeviceShare
 from proreus.addons.group_topology import GroupTopology
 from proreus.addons.load_aware_scheduling import LoadAwareScheduling
 from proreus.addons.network_aware.network_overhead import (
@@ -271,6 +272,23 @@ CASES = (
         drawn_from=inter_pod_clusters(),
     ),
     Case(DelayScheduling, args={"soft": True}, made=WithPreference),
+    *(
+        Case(
+            DeviceShare,
+            strategy,
+            {"scoringStrategy": {"type": strategy}, "cpuOnlyPods": kept_off},
+            vocabulary=Vocabulary(
+                resources=frozenset(("nvidia.com/gpu", "nvidia.com/mig-1g.5gb")),
+                node_labels=frozenset(("nvidia.com/mig.capable",)),
+                values=("true",),
+            ),
+        )
+        for strategy, kept_off in (
+            ("LeastAllocated", "Avoid"),
+            ("MostAllocated", "Reject"),
+            ("LeastFragmented", "Allow"),
+        )
+    ),
     Case(TargetLoadPacking, made=measured(TargetLoadPacking)),
     Case(LoadVariationRiskBalancing, made=measured(LoadVariationRiskBalancing)),
     Case(

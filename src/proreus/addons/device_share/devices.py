@@ -1,0 +1,216 @@
+"""Devices of a node: what Device objects, registration annotations or allocatable amounts say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from proreus.framework import NodeInfo
+from proreus.objects import ApiStruct, ObjectMeta, Resource, parse_amount
+
+WHOLE = 1000
+"""One device, in thousandths: the unit of compute, and of memory whose size is not known."""
+MIB = 2**20
+MIG_PREFIX = "nvidia.com/mig-"
+"""Of the resources that are MIG profiles."""
+VOLCANO_REGISTER = "volcano.sh/node-vgpu-register"
+HAMI_REGISTER = "hami.io/node-nvidia-register"
+PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
+_COUNTED = {
+    "nvidia.com/gpu": 1,
+    "koordinator.sh/gpu": 100,
+    "koordinator.sh/gpu-core": 100,
+    "volcano.sh/gpu-number": 1,
+}
+"""Resources that count GPUs, and how much of each one GPU is."""
+_MOST_DEVICES = 256
+"""How many GPUs of a node count: more are a mistake, and would take the memory of the process."""
+GPU_RESOURCES = (*_COUNTED, "volcano.sh/vgpu-number")
+"""Allocatable resources of nodes with GPUs."""
+
+
+class DeviceTopology(ApiStruct, frozen=True):
+    """Where a device is: socket, NUMA node, PCIe switch."""
+
+    socket_id: int = msgspec.field(name="socketID", default=-1)
+    node_id: int = msgspec.field(name="nodeID", default=-1)
+    pcie_id: str = msgspec.field(name="pcieID", default="")
+
+
+class DeviceEntry(ApiStruct, frozen=True):
+    """A device of a Device object."""
+
+    id: str = ""
+    minor: int = 0
+    type: str = ""
+    health: bool = False
+    labels: dict[str, str] = {}
+    resources: dict[str, str | int | float] = {}
+    topology: DeviceTopology | None = None
+
+
+class DeviceObjectSpec(ApiStruct, frozen=True):
+    """The devices of a node."""
+
+    devices: tuple[DeviceEntry, ...] = ()
+
+
+class DeviceObject(ApiStruct, frozen=True):
+    """scheduling.koordinator.sh Device, named as its node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceObjectSpec = DeviceObjectSpec()
+
+
+DEVICES = Resource(
+    "scheduling.koordinator.sh", "v1alpha1", "devices", "Device", False, DeviceObject, custom=True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevice:
+    """A device: ``type`` gpu, rdma or fpga; ``memory`` in bytes, 0 if it is not known.
+
+    ``max_users``: how many may share it, 0 for any number. ``numa`` is -1 and ``pcie`` is "" where
+    they are not known. ``mig``: whether it can be split into MIG instances.
+    """
+
+    minor: int
+    type: str = "gpu"
+    id: str = ""
+    memory: int = 0
+    numa: int = -1
+    pcie: str = ""
+    model: str = ""
+    max_users: int = 0
+    mig: bool = False
+
+    @property
+    def memory_capacity(self) -> int:
+        """Its memory in bytes; in thousandths where that is not known."""
+        return self.memory or WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """GPUs, by minor, that may be used together, and the bandwidth between them in bytes."""
+
+    minors: frozenset[int]
+    bandwidth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Devices of a node, by type and minor, and its table of partitions.
+
+    ``fixed_profiles``: MIG profiles whose instances exist already, on GPUs that nobody else can
+    see; NodeResourcesFit counts them.
+    """
+
+    devices: tuple[NodeDevice, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    fixed_profiles: frozenset[str] = frozenset()
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether there is a GPU."""
+        gpus = any(device.type == "gpu" for device in self.devices)
+        return gpus or bool(self.fixed_profiles)
+
+
+NOTHING = Inventory()
+
+
+def inventory_of(node: NodeInfo, found: DeviceObject | None) -> Inventory:
+    """Return the devices of a node: of its Device object if it has one, else of the node itself."""
+    partitions: tuple[Partition, ...] = ()
+    mig = _is_mig_capable(node)
+    if found is not None:
+        devices = tuple(_of_entries(found.spec.devices, mig))
+        partitions = tuple(_partitions(found.metadata.annotations))
+    else:
+        annotations = {} if node.node is None else node.node.metadata.annotations
+        cards = annotations.get(VOLCANO_REGISTER) or annotations.get(HAMI_REGISTER)
+        devices = tuple(_counted(node, mig) if cards is None else _registered(cards, mig))
+    if any(device.mig for device in devices):
+        return Inventory(devices, partitions)
+    listed = (name for name, amount in node.allocatable.items() if amount)
+    fixed = (name.removeprefix(MIG_PREFIX) for name in listed if name.startswith(MIG_PREFIX))
+    return Inventory(devices, partitions, frozenset(fixed))
+
+
+def _is_mig_capable(node: NodeInfo) -> bool:
+    return node.labels.get("nvidia.com/mig.capable") == "true"
+
+
+def _of_entries(entries: tuple[DeviceEntry, ...], mig: bool) -> Iterator[NodeDevice]:
+    for one in sorted(entries, key=lambda entry: (entry.type, entry.minor)):
+        if not one.health:
+            continue
+        where = one.topology or DeviceTopology()
+        memory = one.resources.get("koordinator.sh/gpu-memory", 0)
+        yield NodeDevice(
+            one.minor,
+            one.type,
+            one.id,
+            parse_amount("koordinator.sh/gpu-memory", memory),
+            where.node_id,
+            where.pcie_id,
+            one.labels.get("node.koordinator.sh/gpu-model", ""),
+            mig=mig and one.type == "gpu",
+        )
+
+
+def _partitions(annotations: Mapping[str, str]) -> Iterator[Partition]:
+    for group in _json(annotations.get(PARTITIONS, "{}"), dict[str, list[dict[str, Any]]]).values():
+        for one in group:
+            bandwidth = parse_amount("bandwidth", one.get("ringBusBandwidth") or 0)
+            yield Partition(frozenset(one.get("minors") or ()), bandwidth)
+
+
+def _registered(text: str, mig: bool) -> Iterator[NodeDevice]:
+    """Yield the cards that a vGPU agent listed: ``id,count,MiB,[cores,]model,[numa,]health,…:``."""
+    for minor, card in enumerate(one for one in text.split(":") if one.strip()):
+        fields = card.strip().split(",")
+        health = next((i for i, one in enumerate(fields) if one in ("true", "false")), -1)
+        if health < 4 or not (fields[1].isdecimal() and fields[2].isdecimal()):
+            continue
+        # HAMi writes the cores before the model, and the NUMA node after it.
+        has_cores = health == 6
+        mode = fields[health + 1] if len(fields) > health + 1 else ""
+        if fields[health] == "true":
+            yield NodeDevice(
+                minor,
+                id=fields[0],
+                memory=int(fields[2]) * MIB,
+                numa=int(fields[5]) if has_cores and fields[5].isdecimal() else -1,
+                model=fields[4 if has_cores else 3],
+                max_users=int(fields[1]),
+                mig=mode == "mig" or (mig and not mode),
+            )
+
+
+def _counted(node: NodeInfo, mig: bool) -> Iterator[NodeDevice]:
+    allocatable = node.allocatable
+    count = max((allocatable[name] // one for name, one in _COUNTED.items()), default=0)
+    count = min(count, _MOST_DEVICES)
+    if not count:
+        return
+    in_mib = node.labels.get("nvidia.com/gpu.memory", "")
+    memory = int(in_mib) * MIB if in_mib.isdecimal() else 0
+    memory = memory or allocatable["koordinator.sh/gpu-memory"] // count
+    memory = memory or allocatable["volcano.sh/gpu-memory"] * MIB // count
+    model = node.labels.get("nvidia.com/gpu.product", "")
+    for minor in range(count):
+        yield NodeDevice(minor, memory=memory, model=model, mig=mig)
+
+
+def _json(text: str, type_: Any) -> Any:
+    """Return what a text in JSON says, nothing if it is something else."""
+    try:
+        return msgspec.json.decode(text, type=type_)
+    except msgspec.MsgspecError:
+        return type_()

@@ -1,0 +1,93 @@
+"""How much of the free GPUs the pods seen lately could not use.
+
+For each request seen lately, what is free on a node is wasted as far as it is on GPUs that cannot
+have the request, and all of it is wasted if too few of its GPUs can. The mean over the requests, by
+how often each was seen, is the fragmentation of the node (Q. Weng et al., "Beware of
+Fragmentation", USENIX ATC 2023). A pod goes where it adds least.
+
+Worked example: half of the requests are for a whole GPU, half for 0.5. On a GPU with 500 milli free
+the whole ones find 500 wasted, the others nothing: 250. With 300 free nobody fits: 300.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+from proreus.addons.device_share.devices import WHOLE
+from proreus.addons.device_share.requests import Share
+from proreus.addons.device_share.usage import DeviceUsage, NodeDeviceUsage
+
+_MOST_KINDS = 24
+"""How many different requests count; rarer ones do not."""
+_REFRESH = 64
+"""After how many requests the frequencies are counted anew."""
+_WHOLE_GPU = Share(1, WHOLE, 0, WHOLE)
+
+
+class RecentRequests:
+    """The requests for GPUs seen lately. ``generation`` changes when their frequencies do."""
+
+    def __init__(self, size: int) -> None:
+        self._shares: deque[Share] = deque(maxlen=size)
+        self._since = 0
+        # Before anything was seen: keep GPUs whole.
+        self._kinds: list[tuple[Share, int]] = [(_WHOLE_GPU, 1)]
+        self._total = 1
+        self._unfit: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self.generation = 0
+
+    def note(self, share: Share) -> None:
+        """Count a request."""
+        self._shares.append(share)
+        self._since += 1
+        # At first after each doubling, so that the first few requests count at once.
+        if self._since >= min(_REFRESH, max(len(self._shares) // 2, 1)):
+            self._since = 0
+            self._kinds = Counter(self._shares).most_common(_MOST_KINDS)
+            self._total = sum(count for _, count in self._kinds)
+            self._unfit.clear()
+            self.generation += 1
+
+    def fragmentation(self, usage: NodeDeviceUsage) -> float:
+        """Return the expected waste on a node, in thousandths of a GPU."""
+        gpus = list(usage.of_type("gpu"))
+        free = [WHOLE - one.used_milli for one in gpus]
+        unfit = [self._unfit_kinds(one) for one in gpus]
+        everything, total = sum(free), 0
+        for kind, (share, count) in enumerate(self._kinds):
+            wasted = fitting = 0
+            for amount, of_gpu in zip(free, unfit, strict=True):
+                if of_gpu[kind]:
+                    wasted += amount
+                else:
+                    fitting += 1
+            enough = fitting >= share.count or (share.profile and fitting)
+            total += count * (wasted if enough else everything)
+        return total / self._total
+
+    def wasted(self, one: DeviceUsage) -> float:
+        """Return the expected waste on one GPU, as if it were alone."""
+        free = WHOLE - one.used_milli
+        unfit = self._unfit_kinds(one)
+        kinds = zip(self._kinds, unfit, strict=True)
+        return free * sum(count for (_, count), no in kinds if no) / self._total
+
+    def _unfit_kinds(self, one: DeviceUsage) -> tuple[int, ...]:
+        """Return for each kind of request whether a GPU cannot have it."""
+        key = (*one.state, one.device.mig, one.device.max_users, one.instances)
+        found = self._unfit.get(key)
+        if found is None:
+            if len(self._unfit) > 10_000:
+                self._unfit.clear()
+            found = tuple(int(not one.fits(share)) for share, _ in self._kinds)
+            self._unfit[key] = found
+        return found
+
+    def added_waste(self, one: DeviceUsage, share: Share) -> float:
+        """Return by how much the waste on a GPU grows if it gets a share that fits."""
+        before = self.wasted(one)
+        grant = one.grant_for(share)
+        one.add(grant)
+        after = self.wasted(one)
+        one.add(grant, sign=-1)
+        return after - before

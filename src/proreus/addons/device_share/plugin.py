@@ -1,0 +1,276 @@
+"""The plugin: which nodes have devices for a pod, which of them is best, and which devices it gets.
+
+Reserve chooses the devices and remembers them; PreBind writes them into the pod's annotations,
+where a node's agent, and this plugin after a restart, reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+from proreus.addons.device_share.accounts import DeviceAccounts, valid_request
+from proreus.addons.device_share.annotations import result_annotations
+from proreus.addons.device_share.args import DeviceShareArgs
+from proreus.addons.device_share.devices import DEVICES, GPU_RESOURCES, MIG_PREFIX, WHOLE
+from proreus.addons.device_share.fragmentation import RecentRequests
+from proreus.addons.device_share.placement import (
+    DeviceOrder,
+    least_used_first,
+    most_used_first,
+    place,
+)
+from proreus.addons.device_share.requests import InvalidRequest, PodDeviceRequest, Share, request_of
+from proreus.addons.device_share.usage import Allocation, DeviceUsage, Grant, NodeDeviceUsage
+from proreus.framework import (
+    MAX_SCORE,
+    ApiError,
+    ClusterEvent,
+    CycleState,
+    FilterPlugin,
+    Handle,
+    IntArray,
+    NodeInfo,
+    NodeTable,
+    PodInfo,
+    PreBindPlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    Rows,
+    ScorePlugin,
+    Status,
+    Verdicts,
+    events,
+)
+from proreus.objects import PODS, Pod
+
+NO_DEVICES = Status.unresolvable("node(s) had too few devices")
+IN_USE = Status.unschedulable("Insufficient free devices")
+KEPT_FREE = Status.unresolvable("node(s) are kept for GPU pods")
+
+
+class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
+    """Places pods that ask for GPUs, parts of GPUs, or NICs next to them."""
+
+    Args = DeviceShareArgs
+    args: DeviceShareArgs
+    row_local = True
+
+    def __init__(self, args: DeviceShareArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._accounts = DeviceAccounts.of(handle)
+        self._recent: RecentRequests | None = None
+        self._order: DeviceOrder = least_used_first
+        if args.scoring_strategy.type == "MostAllocated":
+            self._order = most_used_first
+        elif args.scoring_strategy.type == "LeastFragmented":
+            self._recent = RecentRequests(args.recent_requests)
+            self._order = self._least_added_waste_first
+            handle.on_change(PODS, self._note_request)
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Register deleted pods that had devices, nodes, and Device objects."""
+        nodes = events.ADD | events.UPDATE_NODE_ALLOCATABLE | events.UPDATE_NODE_LABEL
+        return (
+            ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._had_devices),
+            ClusterEvent(events.NODE, nodes | events.UPDATE_NODE_ANNOTATION),
+            ClusterEvent(DEVICES.id, events.ADD | events.UPDATE),
+        )
+
+    def _had_devices(self, pod: PodInfo, old: Pod, new: Any) -> bool:
+        return valid_request(PodInfo(old)) is not None
+
+    def _note_request(self, old: Pod | None, new: Pod | None) -> None:
+        if self._recent is None or old is not None or new is None:
+            return
+        request = valid_request(PodInfo(new))
+        for share in () if request is None else request.shares:
+            if share.type == "gpu":
+                self._recent.note(share)
+
+    def _least_added_waste_first(self, usage: DeviceUsage, share: Share) -> Any:
+        if self._recent is None or share.type != "gpu":
+            return most_used_first(usage, share)
+        waste = round(self._recent.added_waste(usage, share), 6)
+        return waste, *most_used_first(usage, share)
+
+    # ---- Filter --------------------------------------------------------------------------------
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Return what the pod asks for."""
+        try:
+            return request_of(pod) or "no device"
+        except InvalidRequest as error:
+            return str(error)
+
+    def invalidation_key(self, nodes: NodeTable) -> Hashable:
+        """Return the generation of recent requests, on which ``LeastFragmented`` depends."""
+        return None if self._recent is None else self._recent.generation
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable
+    ) -> Status | frozenset[str] | None:
+        """Reject requests that no node could grant; skip Filter for pods that ask for no device."""
+        try:
+            request = request_of(pod)
+        except InvalidRequest as error:
+            return Status.unresolvable(f"invalid device request: {error}")
+        if request is None and self.args.cpu_only_pods != "Reject":
+            return Status.skip()
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Reject a node that lacks the devices."""
+        return self._verdict(valid_request(pod), node)
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Look at the devices of nodes that have some; reject or pass the others at once."""
+        request = valid_request(pod)
+        rows = self._rows_with_devices(nodes)
+        if request is not None:
+            others = np.ones(len(nodes), dtype=bool)
+            others[rows] = False
+            verdicts.reject(others, NO_DEVICES.message, unresolvable=True)
+        for row in rows.tolist():
+            state.check_budget(self.name, "Filter")
+            status = self._verdict(request, nodes[row])
+            if status is not None:
+                verdicts.reject_row(row, status)
+
+    def _verdict(self, request: PodDeviceRequest | None, node: NodeInfo) -> Status | None:
+        inventory = self._accounts.inventory(node)
+        if request is None:
+            rejects = self.args.cpu_only_pods == "Reject" and inventory.has_gpus
+            return KEPT_FREE if rejects else None
+        if place(self._accounts.usage(node), request, self._order) is not None:
+            return None
+        # Preemption would be in vain where not even an empty node fits.
+        fits_empty = place(NodeDeviceUsage(inventory), request, self._order) is not None
+        return IN_USE if fits_empty else NO_DEVICES
+
+    def _rows_with_devices(self, nodes: NodeTable) -> Rows:
+        """Return the rows that may have devices: all that have some are among them."""
+        found = np.zeros(len(nodes), dtype=bool)
+        for name in GPU_RESOURCES:
+            found |= nodes.allocatable[name] > 0
+        objects = self._accounts.objects
+        for row, node in enumerate(nodes):
+            if not found[row]:
+                found[row] = node.name in objects or any(
+                    name.startswith(MIG_PREFIX) for name in node.allocatable
+                )
+        return np.flatnonzero(found)
+
+    # ---- Score ---------------------------------------------------------------------------------
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node as the strategy says; pods without devices like nodes without GPUs."""
+        return self._score(valid_request(pod), node)
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Look at the devices of nodes that have some; the others score the same."""
+        request = valid_request(pod)
+        if request is None and self.args.cpu_only_pods == "Allow":
+            return 0
+        scores = np.full(len(nodes), 0 if request is not None else MAX_SCORE, dtype=np.int64)
+        for row in self._rows_with_devices(nodes).tolist():
+            state.check_budget(self.name, "Score")
+            scores[row] = self._score(request, nodes[row])
+        return scores
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """Scale scores to 0..100 between the worst and the best node; see ``score``."""
+        if valid_request(pod) is None:
+            return scores
+        if self._recent is None:
+            most = int(scores.max(initial=0))
+            return scores if not most else scores * MAX_SCORE // most
+        least, most = int(scores.min(initial=0)), int(scores.max(initial=-(2**62)))
+        if most <= least:
+            return np.zeros_like(scores)
+        return (scores - least) * MAX_SCORE // (most - least)
+
+    def _score(self, request: PodDeviceRequest | None, node: NodeInfo) -> int:
+        if request is None:
+            avoids = self.args.cpu_only_pods != "Allow"
+            return MAX_SCORE if avoids and not self._accounts.inventory(node).has_gpus else 0
+        usage = self._accounts.usage(node)
+        grants = place(usage, request, self._order)
+        if grants is None:
+            return 0
+        if self._recent is not None:
+            return self._less_fragmented(self._recent, usage, grants)
+        usage.add(grants)
+        used = self._used_percent(usage, request)
+        least = self.args.scoring_strategy.type == "LeastAllocated"
+        return MAX_SCORE - used if least else used
+
+    def _used_percent(self, usage: NodeDeviceUsage, request: PodDeviceRequest) -> int:
+        type_ = request.shares[0].type
+        devices = list(usage.of_type(type_))
+        if not devices:
+            return 0
+        strategy = self.args.scoring_strategy
+        core_weight = strategy.weight("koordinator.sh/gpu-core")
+        memory_weight = strategy.weight("koordinator.sh/gpu-memory-ratio")
+        core = sum(one.used_milli if one.instances else one.milli for one in devices)
+        memory = sum(
+            one.used_milli if one.instances else WHOLE * one.memory // one.device.memory_capacity
+            for one in devices
+        )
+        weighted = core * core_weight + memory * memory_weight
+        return MAX_SCORE * weighted // (WHOLE * len(devices) * (core_weight + memory_weight))
+
+    def _less_fragmented(
+        self, recent: RecentRequests, usage: NodeDeviceUsage, grants: list[Grant]
+    ) -> int:
+        before = recent.fragmentation(usage)
+        used = sum(one.used_milli for one in usage.of_type("gpu"))
+        usage.add(grants)
+        added = recent.fragmentation(usage) - before
+        # Of equal nodes the fuller one: in thousandths, so that it decides nothing else.
+        fuller = 999 * used // (WHOLE * max(len(usage.by_key), 1))
+        return -round(added) * 1000 + fuller
+
+    # ---- the pod's devices ---------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Choose the pod's devices."""
+        request = valid_request(pod)
+        if request is None:
+            return None
+        node = self.handle.nodes[self.handle.nodes.rows[node_name]]
+        grants = place(self._accounts.usage(node, without=pod.uid), request, self._order)
+        if grants is None:
+            return IN_USE
+        allocation = Allocation(node_name, tuple(grants), request.spread_group)
+        self._accounts.put(pod.uid, allocation)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Give them back."""
+        self._accounts.remove(pod.uid)
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Skip pods without devices of their own."""
+        allocation = self._accounts.allocation(pod.uid)
+        return None if allocation is not None and allocation.grants else Status.skip()
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Write the pod's devices into its annotations."""
+        allocation, request = self._accounts.allocation(pod.uid), valid_request(pod)
+        row = self.handle.nodes.rows.get(node_name)
+        if allocation is None or request is None or row is None:
+            return Status.error(f"the devices of pod {pod.key} on {node_name} are gone")
+        inventory = self._accounts.inventory(self.handle.nodes[row])
+        written = result_annotations(request, allocation, inventory, self.handle.clock.now())
+        patch = {"metadata": {"uid": pod.uid, "annotations": written}}
+        try:
+            await self.handle.api.patch(PODS, pod.namespace, pod.name, patch)
+        except ApiError as error:
+            return Status.error(f"writing the devices of pod {pod.key}: {error}")
+        return None
