@@ -67,7 +67,7 @@ def allocation_of(
     group = "" if request is None else request.spread_group
     try:
         grants = tuple(_read(annotations, request))
-    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError):
+    except (msgspec.MsgspecError, LookupError, ValueError, TypeError, AttributeError):
         return None
     return Allocation(node_name, grants, group) if grants else None
 

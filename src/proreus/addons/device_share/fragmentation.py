@@ -12,10 +12,14 @@ the whole ones find 500 wasted, the others nothing: 250. With 300 free nobody fi
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any
 
 from proreus.addons.device_share.devices import WHOLE
+from proreus.addons.device_share.placement import most_used_first
 from proreus.addons.device_share.requests import Share
-from proreus.addons.device_share.usage import DeviceUsage, NodeDeviceUsage
+from proreus.addons.device_share.usage import DeviceUsage, Grant, NodeDeviceUsage
+from proreus.framework import MAX_SCORE, IntArray
 
 _MOST_KINDS = 24
 """How many different requests count; rarer ones do not."""
@@ -25,14 +29,16 @@ _WHOLE_GPU = Share(1, WHOLE, 0, WHOLE)
 
 
 class RecentRequests:
-    """The requests for GPUs seen lately. ``generation`` changes when their frequencies do."""
+    """The last ``size`` requests for GPUs. ``generation`` changes when their frequencies do.
 
-    def __init__(self, size: int) -> None:
+    ``kinds``: what counts before any is seen, and how often; by default that GPUs stay whole.
+    """
+
+    def __init__(self, size: int, kinds: Sequence[tuple[Share, int]] = ((_WHOLE_GPU, 1),)) -> None:
         self._shares: deque[Share] = deque(maxlen=size)
         self._since = 0
-        # Before anything was seen: keep GPUs whole.
-        self._kinds: list[tuple[Share, int]] = [(_WHOLE_GPU, 1)]
-        self._total = 1
+        self._kinds = list(kinds)
+        self._total = sum(count for _, count in kinds)
         self._unfit: dict[tuple[object, ...], tuple[int, ...]] = {}
         self.generation = 0
 
@@ -65,7 +71,24 @@ class RecentRequests:
             total += count * (wasted if enough else everything)
         return total / self._total
 
-    def wasted(self, one: DeviceUsage) -> float:
+    def score(self, usage: NodeDeviceUsage, grants: Sequence[Grant]) -> int:
+        """Return the score of a node if a pod gets these devices, before ``normalize``."""
+        before = self.fragmentation(usage)
+        used = sum(one.used_milli for one in usage.of_type("gpu"))
+        usage.add(grants)
+        added = self.fragmentation(usage) - before
+        usage.add(grants, sign=-1)
+        # Of equal nodes the fuller one: in thousandths, so that it decides nothing else.
+        fuller = 999 * used // (WHOLE * max(len(usage.by_key), 1))
+        return -round(added) * 1000 + fuller
+
+    def least_added_waste_first(self, usage: DeviceUsage, share: Share) -> Any:
+        """Order the devices of a node (``placement.DeviceOrder``)."""
+        if share.type != "gpu":
+            return most_used_first(usage, share)
+        return round(self._added_waste(usage, share), 6), *most_used_first(usage, share)
+
+    def _wasted(self, one: DeviceUsage) -> float:
         """Return the expected waste on one GPU, as if it were alone."""
         free = WHOLE - one.used_milli
         unfit = self._unfit_kinds(one)
@@ -83,11 +106,19 @@ class RecentRequests:
             self._unfit[key] = found
         return found
 
-    def added_waste(self, one: DeviceUsage, share: Share) -> float:
+    def _added_waste(self, one: DeviceUsage, share: Share) -> float:
         """Return by how much the waste on a GPU grows if it gets a share that fits."""
-        before = self.wasted(one)
+        before = self._wasted(one)
         grant = one.grant_for(share)
         one.add(grant)
-        after = self.wasted(one)
+        after = self._wasted(one)
         one.add(grant, sign=-1)
         return after - before
+
+
+def normalize(scores: IntArray) -> IntArray:
+    """Scale scores to 0..100 between the worst and the best node."""
+    if not len(scores) or scores.min() == scores.max():
+        return scores * 0
+    least, most = int(scores.min()), int(scores.max())
+    return (scores - least) * MAX_SCORE // (most - least)

@@ -59,17 +59,16 @@ def _place_gpus(
         return _place_gpus(usage, request, shares[1:], others, order, before)
     # Devices in the same state make no difference to the rest: the number of attempts is bounded.
     for devices in islice(_sets_of_gpus(usage, request, share, others, order), _MOST_ATTEMPTS):
-        grants = _grants(devices, share)
-        usage.add(grants)
+        grants: list[Grant] = []
+        for device in devices:
+            # One by one: the next MIG instance may be on the same GPU.
+            grants.append(device.grant_for(share))
+            device.add(grants[-1])
         found = _place_gpus(usage, request, shares[1:], others, order, before + grants)
         usage.add(grants, sign=-1)
         if found is not None:
             return found
     return None
-
-
-def _grants(devices: Sequence[DeviceUsage], share: Share) -> list[Grant]:
-    return [device.grant_for(share) for device in devices]
 
 
 def _sets_of_gpus(
@@ -193,7 +192,7 @@ def _place_others(
             chosen = fitting[: share.count] if len(fitting) >= share.count else None
         if chosen is None:
             return None
-        found += _grants(chosen, share)
+        found += [device.grant_for(share) for device in chosen]
     return found
 
 

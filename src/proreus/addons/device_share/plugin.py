@@ -15,15 +15,15 @@ from proreus.addons.device_share.accounts import DeviceAccounts, valid_request
 from proreus.addons.device_share.annotations import result_annotations
 from proreus.addons.device_share.args import DeviceShareArgs
 from proreus.addons.device_share.devices import DEVICES, GPU_RESOURCES, MIG_PREFIX, WHOLE
-from proreus.addons.device_share.fragmentation import RecentRequests
+from proreus.addons.device_share.fragmentation import RecentRequests, normalize
 from proreus.addons.device_share.placement import (
     DeviceOrder,
     least_used_first,
     most_used_first,
     place,
 )
-from proreus.addons.device_share.requests import InvalidRequest, PodDeviceRequest, Share, request_of
-from proreus.addons.device_share.usage import Allocation, DeviceUsage, Grant, NodeDeviceUsage
+from proreus.addons.device_share.requests import InvalidRequest, PodDeviceRequest, request_of
+from proreus.addons.device_share.usage import Allocation, NodeDeviceUsage
 from proreus.framework import (
     MAX_SCORE,
     ApiError,
@@ -67,7 +67,7 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
             self._order = most_used_first
         elif args.scoring_strategy.type == "LeastFragmented":
             self._recent = RecentRequests(args.recent_requests)
-            self._order = self._least_added_waste_first
+            self._order = self._recent.least_added_waste_first
             handle.on_change(PODS, self._note_request)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
@@ -89,12 +89,6 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         for share in () if request is None else request.shares:
             if share.type == "gpu":
                 self._recent.note(share)
-
-    def _least_added_waste_first(self, usage: DeviceUsage, share: Share) -> Any:
-        if self._recent is None or share.type != "gpu":
-            return most_used_first(usage, share)
-        waste = round(self._recent.added_waste(usage, share), 6)
-        return waste, *most_used_first(usage, share)
 
     # ---- Filter --------------------------------------------------------------------------------
 
@@ -183,16 +177,13 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         return scores
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """Scale scores to 0..100 between the worst and the best node; see ``score``."""
+        """Give the best node 100; pods without devices have their scores already."""
         if valid_request(pod) is None:
             return scores
-        if self._recent is None:
-            most = int(scores.max(initial=0))
-            return scores if not most else scores * MAX_SCORE // most
-        least, most = int(scores.min(initial=0)), int(scores.max(initial=-(2**62)))
-        if most <= least:
-            return np.zeros_like(scores)
-        return (scores - least) * MAX_SCORE // (most - least)
+        if self._recent is not None:
+            return normalize(scores)
+        most = int(scores.max(initial=0))
+        return scores * MAX_SCORE // most if most else scores
 
     def _score(self, request: PodDeviceRequest | None, node: NodeInfo) -> int:
         if request is None:
@@ -203,7 +194,7 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         if grants is None:
             return 0
         if self._recent is not None:
-            return self._less_fragmented(self._recent, usage, grants)
+            return self._recent.score(usage, grants)
         usage.add(grants)
         used = self._used_percent(usage, request)
         least = self.args.scoring_strategy.type == "LeastAllocated"
@@ -224,17 +215,6 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         )
         weighted = core * core_weight + memory * memory_weight
         return MAX_SCORE * weighted // (WHOLE * len(devices) * (core_weight + memory_weight))
-
-    def _less_fragmented(
-        self, recent: RecentRequests, usage: NodeDeviceUsage, grants: list[Grant]
-    ) -> int:
-        before = recent.fragmentation(usage)
-        used = sum(one.used_milli for one in usage.of_type("gpu"))
-        usage.add(grants)
-        added = recent.fragmentation(usage) - before
-        # Of equal nodes the fuller one: in thousandths, so that it decides nothing else.
-        fuller = 999 * used // (WHOLE * max(len(usage.by_key), 1))
-        return -round(added) * 1000 + fuller
 
     # ---- the pod's devices ---------------------------------------------------------------------
 
