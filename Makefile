@@ -76,7 +76,7 @@ CHAOS_SCHEDULER ?= proreus
 chaos: $(INSTALLED) ## faults on a real control plane, ten minutes and more: make chaos CHAOS_SECONDS=… CHAOS_SEED=…
 	@$(ENVTEST).binaries
 	$(BIN)/pytest tests/controlplane/test_fault_run.py tests/controlplane/test_kill_at_each_step.py \
-		tests/controlplane/test_fencing.py -s --scheduler $(CHAOS_SCHEDULER) \
+		tests/controlplane/test_fencing.py tests/controlplane/test_controller_kills.py -s --scheduler $(CHAOS_SCHEDULER) \
 		--chaos-seconds $(CHAOS_SECONDS) --chaos-seed $(CHAOS_SEED) --chaos-logs build/chaos
 
 WORKLOAD ?= SchedulingBasic/5000Nodes_10000Pods

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import click
 
 from proreus.client.leader_election_config import LeaseOptions
-from proreus.controller.options import DEFAULT_STATUS_KINDS, STATUS_KINDS, ControllerOptions
+from proreus.controller.options import (
+    DEFAULT_STATUS_KINDS,
+    STATUS_KINDS,
+    ControllerOptions,
+    RebalancingOptions,
+)
 from proreus.errors import ConfigError
 from proreus.server.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 
@@ -38,6 +44,36 @@ from proreus.server.options import AuthenticationOptions, AuthorizationOptions, 
     "elasticquotas. Queues only where their own controllers do not run.",
 )
 @click.option("--no-status", is_flag=True, help="Write no statuses.")
+@click.option(
+    "--rebalance-period",
+    default=0.0,
+    show_default=True,
+    help="Look every so many seconds for pods that would have a better node; 0: never.",
+)
+@click.option("--evict", is_flag=True, help="Evict them, within the budgets. Default: only say so.")
+@click.option(
+    "--rebalance-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The scheduler's KubeSchedulerConfiguration. Default: kube-scheduler's.",
+)
+@click.option(
+    "--min-gain", default=20, show_default=True, help="Points by which its score must be higher."
+)
+@click.option(
+    "--max-pods", default=500, show_default=True, help="How many pods are examined in a period."
+)
+@click.option(
+    "--max-evictions", default=5, show_default=True, help="How many are evicted in a period."
+)
+@click.option(
+    "--max-evictions-per-namespace", default=2, show_default=True, help="Of which in a namespace."
+)
+@click.option(
+    "--cooldown",
+    default=1800.0,
+    show_default=True,
+    help="How many seconds a workload is left alone after an eviction.",
+)
 @click.option("-v", "--v", "verbosity", default=0, help="Verbosity of the log, as klog's.")
 @click.option("--logging-format", type=click.Choice(["text", "json"]), default="text")
 def command(**flags: Any) -> int:
@@ -78,6 +114,16 @@ def options_of(flags: dict[str, Any]) -> ControllerOptions:
             tls_private_key_file=flags["tls_private_key_file"],
             authentication=AuthenticationOptions(kubeconfig=flags["kubeconfig"]),
             authorization=AuthorizationOptions(kubeconfig=flags["kubeconfig"]),
+        ),
+        rebalancing=RebalancingOptions(
+            period_seconds=flags["rebalance_period"],
+            evict=flags["evict"],
+            min_gain=flags["min_gain"],
+            max_pods=flags["max_pods"],
+            max_evictions=flags["max_evictions"],
+            max_evictions_per_namespace=flags["max_evictions_per_namespace"],
+            cooldown_seconds=flags["cooldown"],
+            config=flags["rebalance_config"],
         ),
         statuses=() if flags["no_status"] else tuple(statuses),
         verbosity=flags["verbosity"],

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proreus.client.leader_election_config import LeaseOptions
 from proreus.errors import ConfigError
-from proreus.logs import Format
 from proreus.server.options import ServingOptions
+
+if TYPE_CHECKING:
+    from proreus.logs import Format
 
 STATUS_KINDS = ("podgroups", "elasticquotas", "volcano-queues", "kai-queues")
 DEFAULT_STATUS_KINDS = STATUS_KINDS[:2]
@@ -18,16 +21,17 @@ DEFAULT_STATUS_KINDS = STATUS_KINDS[:2]
 class RebalancingOptions:
     """When the rebalancer advises, and whether it evicts.
 
-    ``period_seconds``: of its cycles; 0 = none. ``min_gain``: by how many points of 100 another
-    node has to be better. ``max_pods``: how many pods one cycle examines. ``max_evictions`` and
-    ``max_evictions_per_namespace``: budgets of any period. ``cooldown_seconds``: how long a
-    workload is left alone after an eviction, the memory against ping-pong. ``config``: the
-    scheduler's configuration file, None for kube-scheduler's default one.
+    ``period_seconds``: of its cycles; 0 = none. ``min_gain``: by how many points the total score
+    of another node has to be higher, of 100 that a plugin of weight 1 gives at most. ``max_pods``:
+    how many pods one cycle examines. ``max_evictions`` and ``max_evictions_per_namespace``:
+    budgets of any period. ``cooldown_seconds``: how long a workload is left alone after an
+    eviction, the memory against ping-pong. ``config``: the scheduler's configuration file, None
+    for kube-scheduler's default one.
     """
 
     period_seconds: float = 0.0
     evict: bool = False
-    min_gain: float = 10.0
+    min_gain: int = 20
     max_pods: int = 500
     max_evictions: int = 5
     max_evictions_per_namespace: int = 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -31,12 +32,15 @@ from proreus.controller.options import ControllerOptions
 from proreus.controller.pod_group_status import PodGroupStatuses
 from proreus.controller.queue_status import kai_queues, volcano_queues
 from proreus.controller.quota_status import ElasticQuotaStatuses
+from proreus.controller.rebalancing.eviction_record import EvictionRecord
+from proreus.controller.rebalancing.rebalancer import Rebalancer, settings_of
 from proreus.controller.status_kind import StatusKind
 from proreus.controller.status_writer import StatusWriter
 from proreus.errors import ApiError, LeaseLost, ProreusError
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import Resource
 from proreus.server.health import HealthCheck
+from proreus.server.responses import json_body
 from proreus.server.server import EndpointSources, Server
 
 log = logs.logger(__name__)
@@ -53,6 +57,8 @@ STATUSES: dict[str, Callable[[], StatusKind]] = {
 async def run(options: ControllerOptions) -> int:
     """Run one controller; return 0 after SIGTERM or SIGINT, 1 after a lost Lease or an error."""
     logs.configure(options.verbosity, options.logging_format)
+    # What a scheduler says in a simulation has not happened.
+    logging.getLogger("proreus.scheduler").setLevel(logging.ERROR)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signal_ in (signal.SIGTERM, signal.SIGINT):
@@ -107,6 +113,15 @@ class _Controller:
         # All of them, finished ones too: groups count those.
         self._pods = Informer(client, PODS, on_error=_watch_failed)
         self._pods.add_handler(self._writer)
+        self._rebalancer: Rebalancer | None = None
+        if options.rebalancing.period_seconds:
+            self._rebalancer = Rebalancer(
+                client,
+                settings_of(options.rebalancing.config),
+                options.rebalancing,
+                EvictionRecord(client, options.lease.namespace),
+                metrics,
+            )
         self._leading = asyncio.Event()
         self._elector: LeaderElector | None = None
 
@@ -145,12 +160,15 @@ class _Controller:
             authorization_api=reviews,
         )
         server.add_page("/metrics", partial(_metrics_page, metrics))
+        rebalancer = controller._rebalancer
+        if rebalancer is not None:
+            server.add_page("/rebalancing", lambda _: json_body(rebalancer.describe()))
         await stack.enter_async_context(server)
         return controller
 
     def _why_not_ready(self) -> str | None:
         # One that stands by is ready: it has nothing to synchronize yet.
-        if self._leading.is_set() and not self._pods.synced.is_set():
+        if self._leading.is_set() and self._kinds and not self._pods.synced.is_set():
             return "pods are not synchronized"
         return None
 
@@ -173,13 +191,15 @@ class _Controller:
         await self._leading.wait()
         connect = partial(load_credentials, self._options.kubeconfig, self._options.server)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._pods.run(), name="pods")
-            await self._pods.synced.wait()
-            log.info("Pods are synchronized", pods=len(self._pods.store))
             if self._kinds:
+                tasks.create_task(self._pods.run(), name="pods")
+                await self._pods.synced.wait()
+                log.info("Pods are synchronized", pods=len(self._pods.store))
                 operator = OperatorThread(self._kinds, self._writer, connect)
                 tasks.create_task(operator.run(), name="kopf")
                 tasks.create_task(self._writer.run(), name="statuses")
+            if self._rebalancer is not None:
+                tasks.create_task(self._rebalancer.run(), name="rebalancing")
 
 
 def _watch_failed(resource: Resource[Any], error: ApiError) -> None:

@@ -1,0 +1,204 @@
+"""Proves by simulation which pods would have a better node.
+
+The cluster's objects are loaded into a simulated cluster, in which pods that wait are scheduled
+first, since room that they get is not there for anybody else. Then each candidate is taken away,
+and all nodes are filtered and scored for it as for a new pod. Where another node is better than its
+own by enough, its successor is scheduled, by the whole engine: only if that pod gets another node,
+and nobody has to go for it, the move is advised. The move then stays, so that the next candidate
+does not count on the same room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from proreus.addons.coscheduling.groups import membership_of
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.pod_info import PodInfo, PodResourcesOptions
+from proreus.objects.kinds import PODS
+from proreus.objects.meta import key_of
+from proreus.objects.pod import Pod
+from proreus.offline.virtual_time import VirtualTimeLoop
+from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
+from proreus.runtime.scheduling_points import run_pre_filter
+from proreus.simulation.cluster_objects import ClusterObjects
+from proreus.simulation.controllers import Controllers, is_daemon_pod
+from proreus.simulation.scenario import recreated
+from proreus.simulation.simulated_cluster import Settings, SimulatedCluster
+
+NO_EVICTION_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""Pods with the value "false" stay where they are."""
+
+_SYSTEM_PRIORITY = 2_000_000_000
+_RESTARTS_ITS_WORK = ("job", "node")
+_FOR_NEW_PODS_ONLY = ("NodeUnschedulable", "TaintToleration")
+"""Plugins whose rejection says nothing against a pod that runs already: a cordon, a taint."""
+_MOST_POINTS = 100
+"""Of a plugin of weight 1."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A pod that would have a better node.
+
+    ``gain``: by how many points the node's total score is higher; ``reason``: a sentence.
+    """
+
+    pod: str
+    uid: str
+    workload: str
+    node: str
+    better_node: str
+    gain: int
+    reason: str
+
+    @property
+    def namespace(self) -> str:
+        """The pod's namespace."""
+        return self.pod.partition("/")[0]
+
+
+def is_movable(pod: Pod, controllers: Controllers) -> bool:
+    """Return whether a pod could be moved: one that its controller creates anew elsewhere.
+
+    Members of a group are not, nor pods whose work would begin again, nor those with claims for
+    devices, which their successors would have to get first.
+    """
+    workload = controllers.workload_of(pod)
+    return (
+        workload is not None
+        and workload.kind not in _RESTARTS_ITS_WORK
+        and bool(pod.spec.node_name)
+        and pod.status.phase == "Running"
+        and pod.metadata.deletion_timestamp is None
+        and not is_daemon_pod(pod)
+        and (pod.spec.priority or 0) < _SYSTEM_PRIORITY
+        and not pod.spec.resource_claims
+        and pod.spec.scheduling_group is None
+        and membership_of(pod) is None
+        and pod.metadata.annotations.get(NO_EVICTION_ANNOTATION) != "false"
+    )
+
+
+def find_better_nodes(
+    objects: ClusterObjects,
+    settings: Settings,
+    candidates: Iterable[str],
+    min_gain: int,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> list[Move]:
+    """Return the moves that are better by ``min_gain`` points, in the order of the candidates.
+
+    ``candidates``: keys of movable pods. ``is_stopped()`` is asked before each. Needs a thread
+    without a running event loop: the clock of the one that it makes is virtual.
+    """
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(_find(objects, settings, candidates, min_gain, is_stopped))
+
+
+async def _find(
+    objects: ClusterObjects,
+    settings: Settings,
+    candidates: Iterable[str],
+    min_gain: int,
+    is_stopped: Callable[[], bool],
+) -> list[Move]:
+    cluster = SimulatedCluster(settings)
+    await cluster.load(objects)
+    await cluster.schedule()
+    search = _Search(cluster, Controllers(objects), settings, min_gain)
+    moves: list[Move] = []
+    for key in candidates:
+        if is_stopped() or search.is_disturbed:
+            break
+        before = objects.of(PODS)[key]
+        pod = cluster.pods.get(key)
+        # One that a waiting pod has preempted in the simulation is somewhere else by now.
+        if pod is not None and pod.metadata.uid == before.metadata.uid:
+            move = await search.examine(pod)
+            if move is not None:
+                moves.append(move)
+    return moves
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """What the best other node has ahead of the present one, and the reason as a sentence."""
+
+    gain: int
+    reason: str
+
+
+class _Search:
+    """Moves pods of a simulated cluster, one after another."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        controllers: Controllers,
+        settings: Settings,
+        min_gain: int,
+    ) -> None:
+        self._cluster = cluster
+        self._controllers = controllers
+        self._options = PodResourcesOptions.of(settings.feature_gates)
+        self._min_gain = min_gain
+        self.is_disturbed = False
+        """Whether the simulated cluster is another than the real one with the moves so far."""
+
+    async def examine(self, pod: Pod) -> Move | None:
+        """Return the move of a pod that would have a better node; it stays moved then."""
+        cluster, key, node = self._cluster, key_of(pod), pod.spec.node_name
+        profile = cluster.scheduler.profiles.get(pod.spec.scheduler_name)
+        if profile is None:
+            return None
+        cluster.remove_pod(key)
+        successor = recreated(pod)
+        comparison = self._compare(successor, node)
+        if comparison is None or comparison.gain < self._min_gain:
+            cluster.api.put(PODS, pod)
+            return None
+        victims = len(cluster.victims)
+        cluster.put_pod(successor)
+        await cluster.schedule()
+        better = cluster.node_of(key)
+        if len(cluster.victims) > victims:
+            self.is_disturbed = True
+            return None
+        if not better or better == node:
+            cluster.remove_pod(key)
+            cluster.api.put(PODS, pod)
+            return None
+        workload = str(self._controllers.workload_of(pod) or "")
+        return Move(
+            key, pod.metadata.uid, workload, node, better, comparison.gain, comparison.reason
+        )
+
+    def _compare(self, pod: Pod, node: str) -> _Comparison | None:
+        """Compare a node with the best one for a pod that waits; None if nothing can be said."""
+        cluster = self._cluster
+        profile, state = cluster.scheduler.profiles[pod.spec.scheduler_name], CycleState()
+        info = PodInfo(pod, self._options)
+        outcome = run_pre_filter(profile, state, info)
+        if outcome.status is not None:
+            return None
+        found = cluster.scheduler.scheduling_cycle.search(profile, state, info, outcome.names)
+        rows = cluster.table.rows_of([node]).tolist()
+        if not found.count or not rows:
+            return None
+        [row] = rows
+        most = _MOST_POINTS * sum(profile.weights.values())
+        rejection = found.verdicts.status(row)
+        if rejection is not None:
+            if rejection.plugin in _FOR_NEW_PODS_ONLY:
+                return None
+            return _Comparison(most, f"its node would be rejected: {rejection.message}")
+        feasible = found.rows
+        if row not in feasible:
+            return None
+        run_pre_score(profile, state, info, found)
+        scores = prioritize_nodes(profile, state, info, found).scores
+        best, own = int(scores[feasible].max()), int(scores[row])
+        return _Comparison(best - own, f"score {best} instead of {own}, of {most}")

@@ -1,0 +1,73 @@
+"""The record of evictions: a ConfigMap, which is written before anybody is evicted.
+
+An eviction is *planned*, then *done*. A process that is killed in between leaves the plan, which
+the next one finishes; it names the pod by its uid, so that it is the same eviction. The ConfigMap
+is replaced under its resourceVersion: of two processes that believe to lead, one fails before it
+has evicted anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from proreus.client.responses import read_json
+from proreus.client.session import ApiClient
+from proreus.errors import NotFound
+
+NAME = "proreus-controller-evictions"
+_KEY = "evictions.json"
+
+
+class RecordedEviction(msgspec.Struct, frozen=True):
+    """An eviction. ``pod``: its key; ``at``: when it was planned, in Unix seconds."""
+
+    pod: str
+    uid: str
+    workload: str
+    node: str
+    at: float
+    state: Literal["planned", "done"] = "planned"
+
+
+_decoder = msgspec.json.Decoder(list[RecordedEviction])
+
+
+class EvictionRecord:
+    """Reads and replaces the record; ``read`` comes first."""
+
+    def __init__(self, client: ApiClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._version = ""
+
+    async def read(self) -> list[RecordedEviction]:
+        """Return what is recorded, the oldest first; raises ``ApiError``."""
+        try:
+            found = read_json(await self._client.request("GET", f"{self._collection}/{NAME}"))
+        except NotFound:
+            self._version = ""
+            return []
+        self._version = found["metadata"]["resourceVersion"]
+        return _decoder.decode((found.get("data") or {}).get(_KEY, "[]"))
+
+    async def write(self, evictions: Iterable[RecordedEviction]) -> None:
+        """Replace the record that was read or written last; raises ``Conflict`` if another
+        process has replaced it since."""
+        text = msgspec.json.encode(list(evictions)).decode()
+        metadata = {"name": NAME, "namespace": self._namespace}
+        if self._version:
+            metadata["resourceVersion"] = self._version
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "data": {_KEY: text},
+        }
+        method = "PUT" if self._version else "POST"
+        path = f"{self._collection}/{NAME}" if self._version else self._collection
+        answer = read_json(await self._client.request(method, path, msgspec.json.encode(body)))
+        self._version = answer["metadata"]["resourceVersion"]

@@ -1,0 +1,198 @@
+"""The rebalancer's cycles: finish what was planned, look for better nodes, advise, evict."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from proreus import logs
+from proreus.client.responses import read_json
+from proreus.client.session import ApiClient
+from proreus.config.load import default_configuration, load_file
+from proreus.controller.controller_metrics import ControllerMetrics
+from proreus.controller.options import RebalancingOptions
+from proreus.controller.rebalancing.better_nodes import (
+    NO_EVICTION_ANNOTATION,
+    Move,
+    find_better_nodes,
+    is_movable,
+)
+from proreus.controller.rebalancing.eviction_record import EvictionRecord, RecordedEviction
+from proreus.controller.rebalancing.plan import choose
+from proreus.errors import ApiError, ConfigError, Conflict, NotFound, TooManyRequests
+from proreus.feature_gates import FeatureGates
+from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
+from proreus.loading import PluginSources, load
+from proreus.objects.kinds import PODS
+from proreus.simulation.cluster_objects import ClusterObjects
+from proreus.simulation.controllers import Controllers
+from proreus.simulation.simulated_cluster import Settings
+from proreus.simulation.snapshot import take_snapshot
+
+log = logs.logger(__name__)
+
+_PLAN_SECONDS = 300.0
+"""A plan that is older was made for another cluster: it is dropped, and advised again perhaps."""
+
+
+def settings_of(config: Path | None, version: KubernetesVersion = DEFAULT_VERSION) -> Settings:
+    """Return what decides in the simulations: a scheduler's configuration, None for the default.
+
+    Raises ``ConfigError``.
+    """
+    gates, loaded = FeatureGates.from_list((), version), load(PluginSources())
+    if config is None:
+        configuration = default_configuration(loaded.registry, gates, loaded.default_plugins())
+    else:
+        configuration = load_file(str(config), loaded.registry, gates)
+        if problems := loaded.problems(configuration):
+            raise ConfigError(*problems)
+    return Settings(configuration, loaded.registry, gates)
+
+
+class Rebalancer:
+    """Runs cycles until cancelled. ``advice``: the moves that the latest cycle has proved."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: Settings,
+        options: RebalancingOptions,
+        record: EvictionRecord,
+        metrics: ControllerMetrics,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._options = options
+        self._record = record
+        self._metrics = metrics
+        self._now = now
+        self._stopped = threading.Event()
+        self._last_examined = ""
+        self.advice: Sequence[Move] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Return the advice as JSON, for a page."""
+        return {"evicts": self._options.evict, "moves": [asdict(move) for move in self.advice]}
+
+    async def run(self) -> None:
+        """Run a cycle each period; one that fails is logged, and the next one tries again."""
+        try:
+            while True:
+                started = time.monotonic()
+                try:
+                    await self.cycle()
+                    result = "done"
+                except ApiError as error:
+                    log.warning("A cycle of the rebalancer failed", err=str(error))
+                    result = "error"
+                self._metrics.rebalancing_cycles_total.labels(result).inc()
+                spent = time.monotonic() - started
+                await asyncio.sleep(max(1.0, self._options.period_seconds - spent))
+        finally:
+            self._stopped.set()
+
+    async def cycle(self) -> None:
+        """Run one cycle; raises ``ApiError``."""
+        options = self._options
+        recorded: list[RecordedEviction] = []
+        if options.evict:
+            recorded = await self._finish(await self._record.read())
+        kept = frozenset({NO_EVICTION_ANNOTATION})
+        objects, _ = await take_snapshot(self._client, kept)
+        self.advice = await asyncio.to_thread(
+            find_better_nodes,
+            objects,
+            self._settings,
+            self._candidates(objects),
+            options.min_gain,
+            self._stopped.is_set,
+        )
+        self._metrics.moves_advised.labels().set(len(self.advice))
+        for move in self.advice:
+            log.info("A pod would have a better node", **asdict(move))
+        if not options.evict:
+            return
+        now = self._now()
+        chosen = choose(self.advice, recorded, options, now)
+        if chosen:
+            planned = [
+                RecordedEviction(move.pod, move.uid, move.workload, move.node, now)
+                for move in chosen
+            ]
+            recorded = [*self._remembered(recorded), *planned]
+            await self._record.write(recorded)
+            await self._finish(recorded)
+
+    def _candidates(self, objects: ClusterObjects) -> list[str]:
+        """Return the pods to examine in this cycle: those after the last one examined."""
+        controllers = Controllers(objects)
+        keys = sorted(k for k, pod in objects.of(PODS).items() if is_movable(pod, controllers))
+        later = [key for key in keys if key > self._last_examined]
+        in_order = [*later, *keys[: len(keys) - len(later)]][: self._options.max_pods]
+        self._last_examined = in_order[-1] if in_order else ""
+        return in_order
+
+    # ---- evictions -----------------------------------------------------------------------------
+
+    async def _finish(self, recorded: list[RecordedEviction]) -> list[RecordedEviction]:
+        """Carry out what is planned, by whichever process; return what is recorded then."""
+        if all(one.state == "done" for one in recorded):
+            return recorded
+        after: list[RecordedEviction] = []
+        for one in recorded:
+            if one.state == "planned" and not await self._evict(one):
+                continue
+            after.append(msgspec.structs.replace(one, state="done"))
+        await self._record.write(after)
+        return after
+
+    async def _evict(self, planned: RecordedEviction) -> bool:
+        """Evict a pod unless it is gone or going; return False if it stays where it is."""
+        namespace, _, name = planned.pod.partition("/")
+        path = PODS.path(namespace, name)
+        results = self._metrics.evictions_total
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            # Another pod of that name, of a StatefulSet, is not the one that was meant.
+            "deleteOptions": {"preconditions": {"uid": planned.uid}},
+        }
+        try:
+            meta = read_json(await self._client.request("GET", path))["metadata"]
+            if meta["uid"] != planned.uid or meta.get("deletionTimestamp"):
+                results.labels("gone").inc()
+                return True
+            if self._now() - planned.at > _PLAN_SECONDS:
+                return False
+            body = msgspec.json.encode(eviction)
+            await self._client.request("POST", f"{path}/eviction", body)
+        except (NotFound, Conflict):
+            results.labels("gone").inc()
+            return True
+        except TooManyRequests as error:
+            log.info("An eviction is refused", pod=planned.pod, err=error.message)
+            results.labels("refused").inc()
+            return False
+        except ApiError:
+            # It stays planned; whether it happened is for the next cycle to see.
+            results.labels("error").inc()
+            raise
+        log.info("Evicted a pod", pod=planned.pod, node=planned.node, workload=planned.workload)
+        results.labels("evicted").inc()
+        return True
+
+    def _remembered(self, recorded: list[RecordedEviction]) -> list[RecordedEviction]:
+        """Return what a later cycle has to know."""
+        options = self._options
+        oldest = self._now() - max(options.cooldown_seconds, options.period_seconds)
+        return [one for one in recorded if one.at > oldest]
