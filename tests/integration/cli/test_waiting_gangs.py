@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -63,6 +64,16 @@ async def pods(http: aiohttp.ClientSession) -> list[dict[str, Any]]:
         return listed
 
 
+async def becomes_true(
+    http: aiohttp.ClientSession, condition: Callable[[list[dict[str, Any]]], bool]
+) -> None:
+    for _ in range(600):
+        if condition(await pods(http)):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(await pods(http))
+
+
 def scheduled(pod: dict[str, Any]) -> tuple[str, str]:
     conditions = pod["status"].get("conditions", ())
     found = next((one for one in conditions if one["type"] == "PodScheduled"), {})
@@ -76,16 +87,15 @@ async def test_every_pod_of_a_gang_that_lacks_room_is_unschedulable(
     config.write_text(yaml.safe_dump(configuration(kubeconfig)))
     await start(f"--config={config}", "--secure-port=0")
     headers = {"Authorization": f"Bearer {sandbox.token}"}
-    async with aiohttp.ClientSession(sandbox.url, headers=headers) as http, asyncio.timeout(30):
+    async with aiohttp.ClientSession(sandbox.url, headers=headers) as http:
         for number in range(MEMBERS):
             await http.post(PODS, json=member(number))
-        while {scheduled(one) for one in await pods(http)} != {("False", "Unschedulable")}:
-            await asyncio.sleep(0.05)
+        waiting = {("False", "Unschedulable")}
+        await becomes_true(http, lambda listed: {scheduled(one) for one in listed} == waiting)
         listed = await pods(http)
         assert len(listed) == MEMBERS
         assert not any(one["spec"].get("nodeName") for one in listed)
         # What an autoscaler does about it.
         for number in range(MEMBERS - 2, MEMBERS):
             await http.post("/api/v1/nodes", json=node(number))
-        while not all(one["spec"].get("nodeName") for one in await pods(http)):
-            await asyncio.sleep(0.05)
+        await becomes_true(http, lambda listed: all(one["spec"].get("nodeName") for one in listed))
