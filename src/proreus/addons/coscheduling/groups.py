@@ -22,16 +22,29 @@ VOLCANO = "scheduling.volcano.sh"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+class TopologyOfGang(ApiStruct, frozen=True):
+    """The HyperNodes that a PodGroup of Volcano may be in: by tier, or by the name of a tier.
+
+    ``mode``: ``hard``, or ``soft`` for a preference.
+    """
+
+    mode: str = "hard"
+    highest_tier_allowed: int | None = None
+    highest_tier_name: str = ""
+
+
 class GangSpec(ApiStruct, frozen=True):
     """How many pods are needed, what they need together, and how long to wait for them.
 
-    ``min_task_member``: of Volcano, how many pods of each task are needed.
+    Of Volcano: ``min_task_member``, how many pods of each task are needed, and
+    ``network_topology``.
     """
 
     min_member: int = 0
     min_resources: dict[str, str | int | float] = {}
     schedule_timeout_seconds: int | None = None
     min_task_member: dict[str, int] = {}
+    network_topology: TopologyOfGang | None = None
 
 
 class Gang(ApiStruct, frozen=True):

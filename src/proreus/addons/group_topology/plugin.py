@@ -7,19 +7,22 @@ are filled one after another; then all nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
 
 from proreus.addons.group_topology.domains import best_fit, least_free, pods_by_node
+from proreus.addons.group_topology.hyper_nodes import HYPER_NODES, HyperNodes, TierRequest
 from proreus.addons.group_topology.requests import TopologyRequest, topology_request
 from proreus.framework import (
     MAX_SCORE,
     POD_GROUP_SCHEDULING_CYCLE,
+    ClusterEvent,
     CodeArray,
     CycleState,
     FeatureGates,
+    Handle,
     IntArray,
     NodeTable,
     OrderedPlacements,
@@ -31,6 +34,7 @@ from proreus.framework import (
     PodInfo,
     ScorePlugin,
     Status,
+    events,
     field_errors,
 )
 
@@ -70,6 +74,14 @@ class GroupTopology(PlacementGeneratePlugin, ScorePlugin):
     Args = GroupTopologyArgs
     args: GroupTopologyArgs
 
+    def __init__(self, args: GroupTopologyArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._hyper_nodes = HyperNodes(handle)
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Register all events: what a domain has room for is decided by other plugins too."""
+        return (*super().events_to_register(), ClusterEvent(HYPER_NODES.id, events.ALL))
+
     # ---- placements ----------------------------------------------------------------------------
 
     def generate_placements(
@@ -78,6 +90,9 @@ class GroupTopology(PlacementGeneratePlugin, ScorePlugin):
         """Return the domains that hold the group, the tightest first."""
         pods = group.unscheduled_pods
         request = topology_request(pods[0].pod) if pods else None
+        tier = self._hyper_nodes.request_of(pods[0].pod) if pods and request is None else None
+        if tier is not None:
+            return self._in_hyper_nodes(tier, group, nodes)
         if request is None:
             return (Placement("all-nodes", None),)
         room = pods_by_node(nodes, pods)
@@ -89,13 +104,39 @@ class GroupTopology(PlacementGeneratePlugin, ScorePlugin):
             room_of_all = room if nodes is whole else pods_by_node(whole, pods)
             state.write(_POSITIONS, self._positions(whole, room_of_all, needed, fill))
         placements = list(self._domains(request, nodes, room, needed, own))
-        if not request.required:
+        text = f"no {request.key} has room for {needed} pods"
+        return self._ordered(placements, request.required, text)
+
+    def _ordered(
+        self, placements: list[Placement], required: bool, text: str
+    ) -> Sequence[Placement] | Status:
+        """Return the first placements, and all nodes unless one is required; ``text``: if none."""
+        if not required:
             placements = placements[: self.args.max_placements - 1]
             placements.append(Placement("all-nodes", None))
         if placements:
             return OrderedPlacements(placements[: self.args.max_placements])
-        text = f"no {request.key} has room for {needed} pods"
         return Status.unschedulable(text)
+
+    def _in_hyper_nodes(
+        self, request: TierRequest, group: PodGroupInfo, nodes: NodeTable
+    ) -> Sequence[Placement] | Status:
+        """Return the HyperNodes that hold the group, the lowest tier first."""
+        needed, own = self._needed(group, nodes)
+        held = {self.handle.nodes[row].name for row in own}
+        room = pods_by_node(nodes, group.unscheduled_pods)
+        found = []
+        for tier, name, members in self._hyper_nodes.domains(nodes):
+            capacity = sum(int(room[nodes.rows[member]]) for member in members)
+            allowed = request.highest_tier is None or tier <= request.highest_tier
+            # A preference goes further up.
+            if (allowed or not request.required) and held <= members and capacity >= needed:
+                balance = self.args.policy == "Balance"
+                order = (tier, -capacity if balance else capacity, name)
+                found.append((order, Placement(f"hypernode={name}", members)))
+        found.sort(key=lambda one: one[0])
+        text = f"no HyperNode that is allowed has room for {needed} pods"
+        return self._ordered([placement for _, placement in found], request.required, text)
 
     def _needed(self, group: PodGroupInfo, nodes: NodeTable) -> tuple[int, set[int]]:
         """Return how many more pods the group needs, and the rows of those that it has."""

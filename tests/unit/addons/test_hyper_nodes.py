@@ -1,0 +1,145 @@
+"""GroupTopology places PodGroups of Volcano in HyperNodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proreus.addons.coscheduling import Coscheduling
+from proreus.addons.group_topology import GroupTopology
+from proreus.testing import Harness, make_node, make_pod
+
+Json = dict[str, Any]
+
+
+def hyper_node(name: str, tier: int, *members: Json, tier_name: str = "") -> Json:
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+        "spec": {"tier": tier, "tierName": tier_name, "members": list(members)},
+    }
+
+
+def member(selector: Json, kind: str = "Node") -> Json:
+    return {"type": kind, "selector": selector}
+
+
+def named(name: str, kind: str = "Node") -> Json:
+    return member({"exactMatch": {"name": name}}, kind)
+
+
+def child(name: str) -> Json:
+    return named(name, "HyperNode")
+
+
+# Two switches of two nodes each below each of two spines; the last switch has large nodes.
+TREE = (
+    hyper_node("s0", 1, named("n0"), named("n1"), tier_name="switch"),
+    hyper_node("s1", 1, member({"regexMatch": {"pattern": "^n[23]$"}}), tier_name="switch"),
+    hyper_node("s2", 1, member({"labelMatch": {"matchLabels": {"switch": "s2"}}})),
+    hyper_node("s3", 1, named("n6"), named("n7"), named("gone")),
+    hyper_node("spine0", 2, child("s0"), child("s1"), tier_name="spine"),
+    hyper_node("spine1", 2, child("s2"), member({"regexMatch": {"pattern": "s3"}}, "HyperNode")),
+)
+CPUS = [1, 1, 1, 1, 1, 1, 3, 3]
+
+
+def cluster_of(members: int, topology: Json | None, tree: tuple[Json, ...] = TREE) -> Harness:
+    nodes = [
+        make_node(f"n{i}", str(cpus), labels={"switch": f"s{i // 2}"})
+        for i, cpus in enumerate(CPUS)
+    ]
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"minMember": members} | ({"networkTopology": topology} if topology else {}),
+    }
+    args = {"Coscheduling": {"mode": "plan"}}
+    return Harness([Coscheduling, GroupTopology], nodes, [group, *tree], args=args)
+
+
+def place(cluster: Harness, members: int) -> set[str]:
+    annotations = {"scheduling.k8s.io/group-name": "g"}
+    for number in range(members):
+        cluster.add(make_pod(f"p{number}", "1", metadata={"annotations": annotations}))
+    cluster.schedule_all()
+    return {cluster.pod(f"p{number}").spec.node_name for number in range(members)}
+
+
+HARD_1 = {"mode": "hard", "highestTierAllowed": 1}
+
+
+@pytest.mark.parametrize(
+    ("members", "topology", "nodes"),
+    [
+        # The tightest of the lowest tier.
+        (2, HARD_1, {"n0", "n1"}),
+        (5, HARD_1, {"n6", "n7"}),
+        (7, HARD_1, {""}),
+        (4, {"mode": "hard", "highestTierAllowed": 2}, {"n6", "n7"}),
+        (8, {"mode": "hard", "highestTierAllowed": 2}, {"n4", "n5", "n6", "n7"}),
+        (8, {"mode": "hard", "highestTierName": "switch"}, {""}),
+        (9, {"mode": "hard"}, {""}),
+        (8, {"mode": "soft", "highestTierAllowed": 1}, {"n4", "n5", "n6", "n7"}),
+        (12, {"mode": "soft", "highestTierAllowed": 1}, {f"n{i}" for i in range(8)}),
+        (2, {"mode": "hard", "highestTierName": "unknown"}, {""}),
+    ],
+)
+def test_a_group_goes_to_the_lowest_hyper_node_that_holds_it(
+    members: int, topology: Json, nodes: set[str]
+) -> None:
+    assert place(cluster_of(members, topology), members) == nodes
+
+
+def test_a_group_that_fits_no_hyper_node_says_so() -> None:
+    cluster = cluster_of(7, HARD_1)
+    place(cluster, 7)
+    (condition,) = cluster.pod("p0").status.conditions
+    assert "no HyperNode that is allowed has room for 7 pods" in condition.message
+
+
+def test_a_member_that_is_replaced_goes_to_the_hyper_node_of_the_others() -> None:
+    cluster = cluster_of(2, HARD_1)
+    assert place(cluster, 2) == {"n0", "n1"}
+    cluster.remove("Pod", "p1")
+    annotations = {"scheduling.k8s.io/group-name": "g"}
+    cluster.add(make_pod("p2", "1", metadata={"annotations": annotations}))
+    cluster.schedule_all()
+    on = {cluster.pod("p0").spec.node_name, cluster.pod("p2").spec.node_name}
+    assert on == {"n0", "n1"}
+
+
+def test_a_group_waits_for_hyper_nodes_and_is_tried_when_they_appear() -> None:
+    cluster = cluster_of(2, HARD_1, ())
+    assert place(cluster, 2) == {""}
+    cluster.add(TREE[0])
+    cluster.advance(20)
+    cluster.schedule_all()
+    assert {cluster.pod(name).spec.node_name for name in ("p0", "p1")} == {"n0", "n1"}
+
+
+def test_a_pattern_that_is_none_and_a_hyper_node_within_itself_have_no_members() -> None:
+    broken = (
+        hyper_node("s0", 1, member({"regexMatch": {"pattern": "("}})),
+        hyper_node("loop", 2, child("loop"), child("s0"), member({})),
+    )
+    assert place(cluster_of(2, {"mode": "hard"}, broken), 2) == {""}
+
+
+def test_a_group_that_asks_for_nothing_is_placed_as_without_hyper_nodes() -> None:
+    assert "" not in place(cluster_of(12, None), 12)
+
+
+def test_all_tasks_of_a_job_go_to_one_hyper_node() -> None:
+    cluster = cluster_of(4, {"mode": "hard", "highestTierAllowed": 2})
+    tasks = ("ps", "worker", "worker", "worker")
+    for number, task in enumerate(tasks):
+        annotations = {"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": task}
+        cluster.add(make_pod(f"p{number}", "1", metadata={"annotations": annotations}))
+    cluster.schedule_all()
+    on = {cluster.pod(f"p{number}").spec.node_name for number in range(4)}
+    assert on <= {"n6", "n7"}
+    assert "" not in on
