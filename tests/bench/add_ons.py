@@ -22,9 +22,19 @@ from bench.own_plugin import TURN
 from proreus.addons.business_weight import BusinessWeight
 from proreus.addons.delay_scheduling import DelayScheduling
 from proreus.addons.job_barrier import JobBarrier
+from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
+from proreus.addons.pod_state import PodState
+from proreus.addons.sysched import SySched
 from proreus.config.load import load
 from proreus.feature_gates import FeatureGates
-from proreus.framework import Plugin, PodInfo
+from proreus.framework import (
+    CycleState,
+    FilterPlugin,
+    Plugin,
+    PodInfo,
+    ScorePlugin,
+    Verdicts,
+)
 from proreus.objects import LABEL_ZONE, NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
@@ -83,6 +93,120 @@ CASES = {
 }
 
 
+def with_terminating_pods(cluster: OfflineCluster) -> None:
+    """Put ten pods on each node, of which one is terminating on each tenth node."""
+    for number in range(10 * len(cluster.scheduler.cache.table)):
+        stamp = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if number % 100 == 0 else {}
+        pod = plain(number, {"metadata": stamp, "node_name": f"node-{number // 10}"})
+        cluster.api.put(PODS, pod.pod)
+
+
+def with_profiles(cluster: OfflineCluster) -> None:
+    """Put two pods on each node, each with one of nine profiles of 60 calls."""
+    for number in range(9):
+        names = [f"call-{(17 * number + call) % 200}" for call in range(60)]
+        cluster.api.add(
+            {
+                "apiVersion": "security-profiles-operator.x-k8s.io/v1beta1",
+                "kind": "SeccompProfile",
+                "metadata": {"name": f"p{number}", "namespace": "default"},
+                "spec": {"syscalls": [{"action": "SCMP_ACT_ALLOW", "names": names}]},
+            }
+        )
+    for number in range(2 * len(cluster.scheduler.cache.table)):
+        cluster.api.add(secured_pod(f"running-{number}", number % 9, f"node-{number // 2}"))
+    cluster.api.add(secured_pod(f"pod-{len(cluster.scheduler.cache.table)}", 4, ""))
+
+
+def secured_pod(name: str, profile: int, node_name: str) -> dict[str, Any]:
+    """Return a pod with a profile, running if it has a node."""
+    path = f"operator/default/p{profile}.json"
+    reference = {"type": "Localhost", "localhostProfile": path}
+    spec = {
+        "nodeName": node_name,
+        "containers": [{"name": "c"}],
+        "securityContext": {"seccompProfile": reference},
+    }
+    meta = {"name": name, "namespace": "default", "uid": name}
+    status = {"phase": "Running"} if node_name else {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+def with_topologies(cluster: OfflineCluster) -> None:
+    """Give each node two zones with 16 CPUs, of which some are taken."""
+    for number in range(len(cluster.scheduler.cache.table)):
+        zones = [
+            {
+                "name": f"node-{place}",
+                "type": "Node",
+                "resources": [
+                    {"name": "cpu", "capacity": "16", "available": str(16 - number % (9 + place))},
+                    {"name": "memory", "capacity": "128Gi", "available": "100Gi"},
+                ],
+            }
+            for place in range(2)
+        ]
+        cluster.api.add(
+            {
+                "apiVersion": "topology.node.k8s.io/v1alpha2",
+                "kind": "NodeResourceTopology",
+                "metadata": {"name": f"node-{number}"},
+                "topologyPolicies": ["SingleNUMANodePodLevel"],
+                "zones": zones,
+            }
+        )
+
+
+def guaranteed(number: int, more: Mapping[str, Any]) -> PodInfo:
+    """Return a pod whose CPUs a kubelet aligns."""
+    amounts = {"cpu": "10", "memory": "1Gi"}
+    containers = [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]
+    return plain(number, {**more, "spec": {"containers": containers}})
+
+
+FORMS = {
+    "PodState": Case(PodState, prepare=with_terminating_pods),
+    "SySched": Case(SySched, prepare=with_profiles),
+    "NodeResourceTopologyMatch": Case(
+        NodeResourceTopologyMatch, guaranteed, prepare=with_topologies
+    ),
+}
+"""Add-ons whose two forms are compared."""
+
+
+def forms(case: Case, nodes: int, rounds: int = 11) -> dict[str, tuple[float, float]]:
+    """Return the medians of each point in milliseconds, node by node and over all nodes."""
+    plugin = case.plugin
+    run = Run(case, True, nodes, 0)
+    (profile,) = run.cluster.scheduler.profiles.values()
+    (made,) = (one for one in profile.plugins if isinstance(one, plugin))
+    table, pod, state = run.cluster.scheduler.cache.table, case.pod(nodes, {}), CycleState()
+    calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {}
+    if isinstance(made, FilterPlugin):
+        filter_plugin = made
+        calls["Filter"] = (
+            lambda: [filter_plugin.filter(state, pod, node) for node in table],
+            lambda: filter_plugin.filter_all(state, pod, table, Verdicts(len(table))),
+        )
+    if isinstance(made, ScorePlugin):
+        score_plugin = made
+        calls["Score"] = (
+            lambda: [score_plugin.score(state, pod, node) for node in table],
+            lambda: score_plugin.score_all(state, pod, table),
+        )
+    found = {}
+    for point, both in calls.items():
+        seconds: tuple[list[float], list[float]] = ([], [])
+        for _ in range(rounds):
+            for form, times in zip(both, seconds, strict=True):
+                started = thread_time()
+                form()
+                times.append(thread_time() - started)
+        per_node, over_all = (1e3 * statistics.median(times) for times in seconds)
+        found[point] = per_node, over_all
+    return found
+
+
 class Run:
     """A cluster with an add-on or without, and the times of its pods so far."""
 
@@ -129,8 +253,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=400)
+    parser.add_argument("--forms", action="store_true", help="compare both forms of add-ons")
     parser.add_argument("names", nargs="*", help="beginnings of names of cases; all by default")
     options = parser.parse_args()
+    if options.forms:
+        print(f"{options.nodes} nodes, medians of 11, milliseconds for all nodes")
+        for name, case in FORMS.items():
+            for point, (per_node, over_all) in forms(case, options.nodes).items():
+                print(f"{name:<40}{point:<8}{per_node:>10.2f}{over_all:>10.2f}", flush=True)
+        return
     print(f"{options.nodes} nodes, medians of {options.pods} pods, microseconds a pod")
     print(f"{'case':<40}{'without':>10}{'with':>10}{'difference':>12}")
     for name, case in CASES.items():

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from proreus.addons.node_resource_topology_match.alignment import misaligned
 from proreus.addons.node_resource_topology_match.args import (
     NodeResourceTopologyMatchArgs,
@@ -30,6 +32,7 @@ from proreus.framework import (
     CycleState,
     FilterPlugin,
     Handle,
+    IntArray,
     NodeInfo,
     NodeTable,
     PodInfo,
@@ -38,6 +41,7 @@ from proreus.framework import (
     ReservePlugin,
     ScorePlugin,
     Status,
+    Verdicts,
     events,
     plugin_event,
 )
@@ -45,6 +49,7 @@ from proreus.objects import PODS, Pod
 
 INVALID_DATA = Status.unschedulable("invalid node topology data")
 _RESYNCED = "NodeTopologyResynced"
+_ROWS_BETWEEN_CHECKS = 64
 
 
 class _RemovedPods:
@@ -183,7 +188,23 @@ class NodeResourceTopologyMatch(
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Reject a node whose kubelet could not align the pod."""
+        return self._filter(state, Demand.of(pod.pod), node)
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
+    ) -> None:
+        """Filter all nodes: the pod's demand is found once, and nodes without zones pass."""
         demand = Demand.of(pod.pod)
+        if not demand.needs_alignment:
+            return
+        for row, node in enumerate(nodes):
+            if row % _ROWS_BETWEEN_CHECKS == 0:
+                state.check_budget(self.name, "Filter")
+            status = self._filter(state, demand, node)
+            if status is not None:
+                verdicts.reject_row(row, status)
+
+    def _filter(self, state: CycleState, demand: Demand, node: NodeInfo) -> Status | None:
         if not demand.needs_alignment:
             return None
         if node.name in self._unbound or not self._cache.is_trusted(node.name):
@@ -201,8 +222,17 @@ class NodeResourceTopologyMatch(
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by its zones; pods that kubelets do not align like all nodes."""
         demand = Demand.of(pod.pod)
+        return self._score(demand, node) if demand.guaranteed else MAX_SCORE
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Score all nodes: the pod's demand is found once."""
+        demand = Demand.of(pod.pod)
         if not demand.guaranteed:
             return MAX_SCORE
+        return np.fromiter((self._score(demand, node) for node in nodes), np.int64, len(nodes))
+
+    def _score(self, demand: Demand, node: NodeInfo) -> int:
+        """Score one node for a Guaranteed pod."""
         topology = self._cache.topology(node.name)
         if topology is None or not self._cache.is_trusted(node.name):
             return 0

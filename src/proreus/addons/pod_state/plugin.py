@@ -6,12 +6,15 @@ scores are 2 and -1, so that ``a`` gets 100 and ``b`` 0; a node with neither get
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+
+import numpy as np
 
 from proreus.addons.min_max import min_max_normalize
 from proreus.framework import (
     ClusterEvent,
     CycleState,
+    Handle,
     IntArray,
     NodeInfo,
     NodeTable,
@@ -24,6 +27,12 @@ class PodState(ScorePlugin):
     """Prefer nodes with many terminating pods and few nominated ones."""
 
     row_local = True
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._ending: IntArray = np.zeros(0, dtype=np.int64)
+        """By row of ``handle.nodes`` as of ``_position``: how many pods are terminating."""
+        self._position = 0
 
     def events_to_register(self) -> list[ClusterEvent]:
         """Register nothing: the plugin rejects no pod."""
@@ -39,11 +48,38 @@ class PodState(ScorePlugin):
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by its pods that end less those that are to come."""
-        # Node by node only: results are cached by row, so that few nodes are looked at again.
-        pods = node.pods.values()
-        ending = sum(one.pod.metadata.deletion_timestamp is not None for one in pods)
-        return ending - len(self.handle.nominator.nominated_pods(node.name))
+        return _ending(node) - len(self.handle.nominator.nominated_pods(node.name))
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        """Score all nodes: counts that are kept, less the nominations."""
+        if nodes is self.handle.nodes:
+            scores = self._ending_by_row(nodes).copy()
+        else:
+            scores = np.array([_ending(node) for node in nodes], dtype=np.int64)
+        nominator, rows = self.handle.nominator, nodes.rows
+        for name in nominator.nominated_nodes():
+            if (row := rows.get(name)) is not None:
+                scores[row] -= len(nominator.nominated_pods(name))
+        return scores
+
+    def _ending_by_row(self, nodes: NodeTable) -> IntArray:
+        """Return the number of terminating pods on each node of the cluster."""
+        # Nominations come and go with every preemption, and drop all cached results. Only on nodes
+        # that changed can the pods be others than they were then.
+        changed: Sequence[int] | None = nodes.changes_since(self._position)
+        if changed is None or len(self._ending) != len(nodes):
+            self._ending = np.zeros(len(nodes), dtype=np.int64)
+            changed = range(len(nodes))
+        for row in changed:
+            self._ending[row] = _ending(nodes[row])
+        self._position = nodes.position
+        return self._ending
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Stretch the range of the raw scores to 0..100; equal ones become 0."""
         return min_max_normalize(scores)
+
+
+def _ending(node: NodeInfo) -> int:
+    """Return how many pods of a node are terminating."""
+    return sum(one.pod.metadata.deletion_timestamp is not None for one in node.pods.values())

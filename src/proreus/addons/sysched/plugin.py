@@ -11,6 +11,7 @@ extraneous call there (write), and the pod that is there gets 1 (bind): raw scor
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,25 @@ from proreus.framework import (
 )
 
 Syscalls = frozenset[str]
+
+
+class _Served(NamedTuple):
+    """What a node serves: the calls of all its pods, the sum of their numbers, and the pods."""
+
+    calls: Syscalls
+    total: int
+    pods: int
+
+    def extraneous(self, own: Syscalls) -> int:
+        """Return how many calls would be extraneous with a pod that uses its ``own``."""
+        common = len(self.calls & own)
+        served = len(self.calls)
+        # Each of the pods uses a part of what is served.
+        return served - common + self.pods * (served + len(own) - common) - self.total
+
+
+_SPARE_UNIONS = 1024
+_NOTHING_RAN = _Served(frozenset(), 0, 0)
 
 
 class SySchedArgs(PluginArgs):
@@ -52,6 +72,10 @@ class SySched(ScorePlugin):
         self._generation = 0
         self._running: dict[str, dict[str, tuple[str, ...]]] = {}
         """By node and UID: the profiles of each pod that runs; {} for one whose pods are gone."""
+        self._served: dict[str, _Served] = {}
+        """By node, as of ``_served_generation``: what ``_running`` comes to."""
+        self._served_generation = 0
+        self._unions: dict[Syscalls, Syscalls] = {}
         handle.on_change(SECCOMP_PROFILES, self._profile_changed)
         handle.on_change(SECURED_PODS, self._pod_changed)
 
@@ -76,6 +100,7 @@ class SySched(ScorePlugin):
             self._running.setdefault(node_name, {})[uid] = tuple(new.profiles())
         else:
             return
+        self._served.pop(node_name, None)
         self.handle.invalidate_results(node_name)
 
     def _syscalls(self, profiles: Iterable[str]) -> Syscalls:
@@ -109,14 +134,35 @@ class SySched(ScorePlugin):
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by its number of extraneous calls with the pod."""
         own = self.syscalls_of(pod)
-        running = self._running.get(node.name)
-        if not own or running is None:
+        return self._served_by(node.name).extraneous(own) if own else 0
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Score all nodes; nodes that serve alike are counted once."""
+        own = self.syscalls_of(pod)
+        if not own:
             return 0
-        others = [self._syscalls(profiles) for profiles in running.values()]
-        served = frozenset[str]().union(*others)
-        with_pod = len(served | own)
-        # Each of the others uses a part of what is served.
-        return len(served - own) + sum(with_pod - len(one) for one in others)
+        served = [self._served_by(node.name) for node in nodes]
+        score_of = {one: one.extraneous(own) for one in set(served)}
+        return np.fromiter((score_of[one] for one in served), np.int64, len(served))
+
+    def _served_by(self, node_name: str) -> _Served:
+        if self._served_generation != self._generation:
+            self._served.clear()
+            self._unions.clear()
+            self._served_generation = self._generation
+        found = self._served.get(node_name)
+        if found is None:
+            running = self._running.get(node_name)
+            if running is None:
+                return _NOTHING_RAN
+            calls = [self._syscalls(profiles) for profiles in running.values()]
+            union = frozenset[str]().union(*calls)
+            # One object for equal sets: they are then compared by identity, node after node.
+            union = self._unions.setdefault(union, union)
+            if len(self._unions) > _SPARE_UNIONS + 2 * len(self._served):
+                self._unions = {one.calls: one.calls for one in self._served.values()}
+            found = self._served[node_name] = _Served(union, sum(map(len, calls)), len(calls))
+        return found
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Give 100 to nodes without extraneous calls, less to others, 0 to the most."""
