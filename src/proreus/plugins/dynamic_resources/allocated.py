@@ -48,12 +48,16 @@ class InFlightAllocation:
     """An allocation that is being written, and how many pods wait for it.
 
     ``in_group_cycle``: made in a PodGroup's scheduling cycle, whose dry run ends with Unreserve.
+    ``waiting_pods``: 0 for a new claim that the watch may not have delivered yet.
+    ``written_version``: the resourceVersion of our last write of the claim, 0 before.
     """
 
     claim: ResourceClaim
     allocation: AllocationResult
     in_group_cycle: bool = False
     waiting_pods: int = 1
+    written_version: int = 0
+    claim_deleted: bool = False
 
 
 Uses = Mapping[str, DeviceUse]
@@ -108,7 +112,11 @@ class AllocatedDevices:
         # are free.
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._written.pop(old.metadata.uid, None)
-            self.in_flight.pop(old.metadata.uid, None)
+            if (flying := self.in_flight.get(old.metadata.uid)) is not None:
+                flying.claim_deleted = True
+                # A pod that waits for its devices holds them, even if its claim is gone.
+                if not (flying.waiting_pods and self.in_flight_until_pre_bind_ends):
+                    del self.in_flight[old.metadata.uid]
             self._recount(old.metadata.uid)
         if new is None:
             return
@@ -137,19 +145,27 @@ class AllocatedDevices:
         self.in_flight[uid] = InFlightAllocation(claim, allocation, in_group_cycle)
         self._recount(uid)
 
-    def remove_in_flight(self, uid: str) -> bool:
-        """Count one pod less that waits for an allocation; return whether it was the last."""
+    def remove_in_flight(self, uid: str) -> InFlightAllocation | None:
+        """Count one pod less that waits for an allocation; return it if that was the last."""
         # The devices are released with the last one: pods of a group share a claim, and one of them
         # failing must not free what the others are being bound to.
         known = self.in_flight.get(uid)
         if known is None:
-            return False
+            return None
         known.waiting_pods -= 1
         if known.waiting_pods > 0:
-            return False
+            return None
         del self.in_flight[uid]
         self._recount(uid)
-        return True
+        return known
+
+    def keep_until_deleted(self, uid: str) -> None:
+        """Count no pods any more that wait for an allocation: it ends with its claim."""
+        flying = self.in_flight[uid]
+        flying.waiting_pods = 0
+        if flying.claim_deleted:
+            del self.in_flight[uid]
+            self._recount(uid)
 
     def _recount(self, uid: str) -> None:
         flying = self.in_flight.get(uid)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from proreus.errors import ApiError
+from proreus.framework.assume_cache import resource_version_of
 from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
@@ -91,6 +92,8 @@ class ClaimBinder:
         written = await self.writer.reserve(current, consumer, allocation)
         # Recorded for Unreserve before anything else can fail.
         state_data.written.append(written)
+        if (flying := self._manager.allocated.in_flight.get(uid)) is not None:
+            flying.written_version = resource_version_of(written)
         # Assumed first, then no longer in flight: the devices are counted throughout. A claim that
         # the watch has not delivered yet (one that was just created) cannot be assumed, so its
         # allocation stays in flight until it arrives.

@@ -42,6 +42,7 @@ from proreus.objects.devices import RESOURCE_SLICES
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import AllocationResult, ResourceClaim
+from proreus.plugins.dynamic_resources.allocated import InFlightAllocation
 from proreus.plugins.dynamic_resources.allocator import Solution
 from proreus.plugins.dynamic_resources.args import DynamicResourcesArgs
 from proreus.plugins.dynamic_resources.claim_binder import (
@@ -383,18 +384,15 @@ class DynamicResources(
         state_data: StateData | None = state.get(self.name)
         if state_data is None or state_data.empty:
             return
-        given_up = {
-            uid
+        given_up = [
+            flying
             for uid in self._in_flight_of(state_data)
-            if self.manager.allocated.remove_in_flight(uid)
-        }
+            if (flying := self.manager.allocated.remove_in_flight(uid)) is not None
+        ]
         state_data.reserved = ()
         # What was written stays assumed: the apiserver has it, and the watch may be far behind.
         # With the watched version back, the devices would be free for the next pod.
-        if any(
-            claim.metadata.uid in given_up and self._is_latest(claim)
-            for claim in state_data.written
-        ):
+        if any(map(self._is_latest, given_up)):
             self.handle.announce(CLAIM_RESTORED)
         # Claims that were reserved before this attempt are released as well: reserved for a pod
         # that does not run, they could not be deallocated for anybody.
@@ -411,9 +409,10 @@ class DynamicResources(
             state_data.statuses_written = False
             self.handle.spawn(self._claim_binder.clear_statuses(pod.pod))
 
-    def _is_latest(self, written: ResourceClaim) -> bool:
-        latest = self.manager.claims.get(key_of(written))
-        return latest is not None and resource_version_of(latest) <= resource_version_of(written)
+    def _is_latest(self, flying: InFlightAllocation) -> bool:
+        """Return whether the claim is as we wrote it, for this pod or another that shares it."""
+        latest = self.manager.claims.get(key_of(flying.claim))
+        return latest is not None and resource_version_of(latest) <= flying.written_version
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip pods without claims."""
@@ -429,6 +428,8 @@ class DynamicResources(
                 self.manager.allocated.remove_in_flight(claim.metadata.uid)
             # The claim that was created for the pod stays in flight: the watch may not have
             # delivered it yet, and nothing else would count its devices.
+            if state_data.created is not None:
+                self.manager.allocated.keep_until_deleted(state_data.created.metadata.uid)
             state_data.reserved = ()
         return status
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proreus.framework.status import Code
+from proreus.plugins.dynamic_resources.hints import CLAIM_RESTORED
 
 
 async def test_allocation_and_reservation_are_written_once(gpus: Any) -> None:
@@ -155,7 +156,17 @@ async def test_two_profiles_share_allocations_in_flight(gpus: Any) -> None:
 @pytest.fixture
 def slow(cluster: Any) -> Any:
     """Return a node whose device has binding conditions."""
-    devices = cluster("n1", args={"bindingTimeout": "60s"})
+    return with_slow_device(cluster("n1", args={"bindingTimeout": "60s"}))
+
+
+@pytest.fixture
+def slow_in_1_37(cluster: Any) -> Any:
+    return with_slow_device(
+        cluster("n1", args={"bindingTimeout": "60s"}, kubernetes_version="1.37")
+    )
+
+
+def with_slow_device(devices: Any) -> Any:
     devices.device_class()
     fields = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
     devices.slice(devices.device("d", **fields))
@@ -227,6 +238,42 @@ async def test_after_the_timeout_the_claim_is_deallocated(
     assert slow.filter(pod) == {"n1": "resourceclaim not available on the node"}
     assert (await slow.post_filter(pod)).message == "deallocation of ResourceClaim completed"
     assert slow.filter(pod) == {}
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_pod_that_waits_holds_its_devices(
+    slow_in_1_37: Any, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    """Even if its claim is deleted meanwhile; a failure releases them then."""
+    slow = slow_in_1_37
+    task = await begin(slow, monkeypatch)
+    if gone:
+        slow.api.remove("ResourceClaim", "default/x")
+    slow.claim("y")
+    state, other = slow.state, slow.pod("y", name="other")
+    assert slow.filter(other) == {"n1": "cannot allocate all claims"}
+    assert (await task).code == Code.ERROR
+    slow.plugin.unreserve(state, slow.pod("x"), "n1")
+    assert slow.filter(other) == ({} if gone else {"n1": "cannot allocate all claims"})
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_a_failed_binding_wakes_others_unless_the_claim_was_changed_by_somebody_else(
+    slow_in_1_37: Any, monkeypatch: pytest.MonkeyPatch, changed: bool
+) -> None:
+    """A reservation for another pod is our own change: it wakes them, too."""
+    slow = slow_in_1_37
+    task = await begin(slow, monkeypatch)
+    state = slow.state
+    sharer = slow.pod("x", name="sharer")
+    assert slow.reserve(sharer) is None
+    other = asyncio.ensure_future(slow.plugin.pre_bind(slow.state, sharer, "n1"))
+    await asyncio.sleep(0)
+    if changed:
+        slow.api.merge("ResourceClaim", "default/x", reported("Broken"))
+    await asyncio.gather(task, other)
+    slow.plugin.unreserve(state, slow.pod("x"), "n1")
+    assert ([event for event, *_ in slow.handle.announced] == [CLAIM_RESTORED]) is not changed
 
 
 def test_with_the_gate_off_such_devices_are_not_allocated(cluster: Any) -> None:
