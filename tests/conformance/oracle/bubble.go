@@ -26,6 +26,8 @@ func (scriptClock) options() []scheduler.Option { return nil }
 
 func (scriptClock) sleepUntil(end time.Time) { time.Sleep(time.Until(end)) }
 
+func (scriptClock) soon(f func()) { time.AfterFunc(time.Microsecond, f) }
+
 // settle waits until everything has come to rest.
 func (scriptClock) settle(p *player, _ *entity) {
 	for synctest.Wait(); p.world.deliver(); synctest.Wait() {

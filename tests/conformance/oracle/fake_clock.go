@@ -28,6 +28,8 @@ func (c scriptClock) options() []scheduler.Option {
 	return []scheduler.Option{scheduler.WithClock(c.FakeClock)}
 }
 
+func (scriptClock) soon(func()) {}
+
 func (c scriptClock) sleepUntil(end time.Time) { c.SetTime(end) }
 
 // settle waits until the pod that was popped is bound, back in the queue or gone.

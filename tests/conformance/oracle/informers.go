@@ -35,6 +35,7 @@ var kinds = []runtime.Object{
 type world struct {
 	factory   informers.SharedInformerFactory
 	informers map[reflect.Type]*informer
+	soon      func(func()) // calls a function when all are at rest; nil: the owner delivers
 	sync.Mutex
 	undelivered []func()
 }
@@ -107,6 +108,9 @@ func (w *world) tell(object runtime.Object, hear func(runtime.Object)) {
 	w.Lock()
 	defer w.Unlock()
 	w.undelivered = append(w.undelivered, func() { hear(object) })
+	if w.soon != nil {
+		w.soon(func() { w.deliver() })
+	}
 }
 
 // deliver lets the informer of claims hear of the changes up to now; it returns whether there were any.

@@ -80,6 +80,7 @@ func playWith(clock scriptClock, q question) (trace []moment, err error) {
 	}
 	client := fake.NewSimpleClientset()
 	p := &player{world: newWorld(client), clock: clock, now: start, observed: q.Observe}
+	p.world.soon = clock.soon
 	client.PrependReactor("*", "*", p.write)
 	p.scheduler, err = newScheduler(ctx, client, p.world.factory, cfg, clock.options()...)
 	if err != nil {
