@@ -64,6 +64,7 @@ class DryRunCache:
 
     def _reset(self) -> None:
         self._position = self._nodes.position
+        self._nodes_generation = self._nodes.nodes_generation
         self._result_ids = np.full(len(self._nodes), _UNKNOWN, dtype=np.int32)
         self._statuses: list[Status | None] = [None, None]
         self._status_ids: dict[Status, int] = {}
@@ -89,7 +90,16 @@ class DryRunCache:
                 [row for row in rows if self._remaining.get(row) != self._remaining_at(row)]
             )
             self._invalidate(others)
-            self._invalidate([row for row, groups in self._groups.items() if _have_changed(groups)])
+            # A pod of a group on a node that is gone is an error, wherever the others run.
+            same_nodes = nodes.nodes_generation == self._nodes_generation
+            self._nodes_generation = nodes.nodes_generation
+            self._invalidate(
+                [
+                    row
+                    for row, groups in self._groups.items()
+                    if not same_nodes or _have_changed(groups)
+                ]
+            )
         self._nominated, self._nominated_position = nominated, nominated.changes.position
 
     def _invalidate(self, rows: list[int]) -> None:
