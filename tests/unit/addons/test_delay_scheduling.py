@@ -370,7 +370,13 @@ def test_nodes_where_siblings_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     cluster.remove("Pod", "second")
     assert cluster.schedule(owned("third")).node == "b", "only the latest node is remembered"
+    assert cluster.metric("proreus_delay_scheduling_bound_total", "node") == 1
     assert cluster.schedule(make_pod("alone", "1")).bound
+    for name in ("b", "c"):
+        cluster.patch("Node", name, {"spec": {"unschedulable": True}})
+    assert cluster.schedule(owned("elsewhere")).node == "a"
+    # By its binding it has made "a" a place of its siblings, which it was not when it was chosen.
+    assert cluster.metric("proreus_delay_scheduling_bound_total", "zone") == 1
 
 
 # ---- soft, and arguments -------------------------------------------------------------------------

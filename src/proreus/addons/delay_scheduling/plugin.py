@@ -33,6 +33,7 @@ from proreus.framework import (
     PodInfo,
     PostBindPlugin,
     PreScorePlugin,
+    ReservePlugin,
     Rows,
     ScorePlugin,
     Status,
@@ -44,6 +45,8 @@ from proreus.objects import PODS, Node, Pod, controller_of, key_of
 
 ANY = "any"
 """The level of pods that got a node which they do not prefer, in metrics."""
+_PREFERENCE, _LEVEL = "DelayScheduling/preference", "DelayScheduling/level"
+"""Keys of the cycle state: what the pod prefers, and the level that its node is in."""
 _RESOURCE_FILTERS = frozenset({"NodeResourcesFit", "DynamicResources"})
 """What they reject may fit once a pod has left the node."""
 _SHORTEST_SLEEP_SECONDS = 0.05
@@ -53,7 +56,12 @@ log = logger(__name__)
 
 
 class DelayScheduling(
-    FeasibleFilterPlugin, PreScorePlugin, ScorePlugin, PostBindPlugin, BackgroundPlugin
+    FeasibleFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PostBindPlugin,
+    BackgroundPlugin,
 ):
     """Lets pods wait for the nodes that they prefer, level by level."""
 
@@ -100,6 +108,7 @@ class DelayScheduling(
         if preference is None:
             return
         group, exempt = self._waits.group_of(pod.pod), self._is_exempt(state, pod.pod)
+        state.write(_PREFERENCE, preference)
         state.write(self.name, preference[-1])
         for level, preferred in enumerate(preference):
             if (kept := preferred[feasible]).any():
@@ -180,19 +189,23 @@ class DelayScheduling(
 
     # ---- the end of a wait ---------------------------------------------------------------------
 
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Note the tightest level that the chosen node is in."""
+        # Not in PostBind: rows may be others by then, and the pod a sibling of itself.
+        preference: Preference | None = state.get(_PREFERENCE)
+        if preference is not None:
+            row = self.handle.nodes.rows[node_name]
+            levels = zip(self._levels, preference, strict=True)
+            state.write(_LEVEL, next((name for name, at in levels if at[row]), ANY))
+        return None
+
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Count the pod, and tell what it has waited."""
         waited = self._waits.remove(pod.pod)
         self._offers.pop(pod.key, None)
-        nodes = self.handle.nodes
-        preference = self._preferences.of(pod, nodes)
-        row = nodes.rows.get(node_name)
-        if preference is None or row is None:
+        level: str | None = state.get(_LEVEL)
+        if level is None:
             return
-        # Of a later moment than the choice: the pod itself may be a sibling by now.
-        level = next(
-            (name for name, at in zip(self._levels, preference, strict=True) if at[row]), ANY
-        )
         self._bound.labels(level).inc()
         if waited is None:
             return

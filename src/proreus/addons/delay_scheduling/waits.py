@@ -20,10 +20,9 @@ _LONGEST_RETRY_SECONDS = 0.5
 
 @dataclass(slots=True)
 class PodWait:
-    """What a pod has waited: opportunities, and since when; ``level``: at which it waits now."""
+    """What a pod has waited: how many opportunities, and since when."""
 
     first_seen: float
-    level: int = 0
     skips: int = 0
 
 
@@ -85,7 +84,6 @@ class Waits:
             group.since = now
         group.skips += 1
         waiting = group.pods.setdefault(uid, PodWait(now))
-        waiting.level = group.level
         waiting.skips += 1
         retry = min(
             _SHORTEST_RETRY_SECONDS * 2.0 ** min(waiting.skips - 1, 9), _LONGEST_RETRY_SECONDS
