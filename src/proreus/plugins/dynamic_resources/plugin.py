@@ -434,11 +434,15 @@ class DynamicResources(
         return status
 
     def _in_flight_of(self, state_data: StateData) -> list[str]:
-        """Return the uids of the claims whose allocations the pod has in flight."""
-        uids = [claim.metadata.uid for claim, _ in state_data.reserved]
+        """Return the uids of the claims whose allocations may be in flight for the pod."""
+        uids = dict.fromkeys(claim.metadata.uid for claim, _ in state_data.reserved)
+        if self.manager.allocated.in_flight_until_pre_bind_ends:
+            # kube-scheduler does not ask whether the pod was counted among those that wait: one
+            # that came to share a claim after it was written is not, and still ends the wait.
+            uids |= dict.fromkeys(claim.metadata.uid for claim in state_data.claims)
         if state_data.created is not None:
-            uids.append(state_data.created.metadata.uid)
-        return uids
+            uids[state_data.created.metadata.uid] = None
+        return list(uids)
 
     async def _bind_claims(
         self, state_data: StateData, pod: PodInfo, node_name: str

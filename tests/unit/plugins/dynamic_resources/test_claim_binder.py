@@ -276,6 +276,19 @@ async def test_a_failed_binding_wakes_others_unless_the_claim_was_changed_by_som
     assert ([event for event, *_ in slow.handle.announced] == [CLAIM_RESTORED]) is not changed
 
 
+async def test_a_pod_that_came_to_share_a_claim_ends_the_wait_for_it(
+    slow_in_1_37: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = slow_in_1_37
+    task = await begin(slow, monkeypatch)
+    sharer = slow.pod("x", name="sharer")
+    assert slow.reserve(sharer) is None
+    slow.plugin.unreserve(slow.state, sharer, "n1")
+    slow.api.merge("ResourceClaim", "default/x", {"status": {"allocation": None}})
+    assert slow.filter(sharer) == {}
+    await task
+
+
 def test_with_the_gate_off_such_devices_are_not_allocated(cluster: Any) -> None:
     old = cluster("n1", gates=["DRADeviceBindingConditions=false"])
     old.device_class()
