@@ -24,6 +24,7 @@ from proreus.cli.run import command
 from proreus.cli.run_flags import FLAGS
 from proreus.config import load
 from proreus.controller.options import DEFAULT_STATUS_KINDS
+from proreus.controller.rebalancing.eviction_record import NAME
 from proreus.controller.run import STATUSES
 from proreus.dry_run.openapi import DOCUMENT_PATH, PATH
 from proreus.loading import PluginSources
@@ -31,6 +32,7 @@ from proreus.metrics.scheduler_metrics import SchedulerMetrics
 from proreus.objects.kinds import BY_KIND
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
+from proreus.simulation.cluster_objects import READ_KINDS
 
 Json = dict[str, Any]
 
@@ -38,6 +40,7 @@ ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
 SECOND = DEPLOY / "second-scheduler"
 CONTROLLER = DEPLOY / "controller"
+REBALANCING = DEPLOY / "controller-rebalancing"
 WITH_PLUGINS = DEPLOY / "plugins-from-configmap"
 MANIFESTS = sorted(
     path
@@ -366,6 +369,33 @@ def test_the_controllers_role_allows_what_it_follows() -> None:
         assert allowed[resource.group, resource.plural] == {"get", "list", "watch"}
         assert allowed[resource.group, f"{resource.plural}/status"] == {"patch"}
     assert ("", "pods/eviction") not in allowed
+
+
+def test_the_rebalancers_role_allows_to_read_what_simulations_read() -> None:
+    allowed = {
+        (group, resource)
+        for path in (CONTROLLER / "rbac.yaml", REBALANCING / "rbac.yaml")
+        for rule in one(path, "ClusterRole")["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if {"get", "list"} <= set(rule["verbs"])
+    }
+    for kind in READ_KINDS.values():
+        assert (kind.group, kind.plural) in allowed
+    verbs = {
+        verb
+        for rule in one(REBALANCING / "rbac.yaml", "ClusterRole")["rules"]
+        for verb in rule["verbs"]
+    }
+    assert verbs == {"get", "list"}
+
+
+def test_evictions_are_recorded_where_their_role_allows_it() -> None:
+    path = REBALANCING / "evictions.yaml"
+    [rule] = one(path, "ClusterRole")["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["pods/eviction"], ["create"])
+    named = [rule.get("resourceNames") for rule in one(path, "Role")["rules"]]
+    assert named == [None, [NAME]]
 
 
 # --- plugins of one's own -----------------------------------------------------------------------
