@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,19 +138,19 @@ def test_each_definition_can_be_installed_alone(control_plane: ControlPlane, nam
     assert conditions.get("NonStructuralSchema", "False") == "False"
 
 
+def apply(plane: ControlPlane, binaries: dict[str, Path], flag: str, path: Path) -> None:
+    """Apply a kustomization (-k) or a file (-f) as the cluster's admin."""
+    command = [str(binaries["kubectl"]), f"--kubeconfig={plane.kubeconfig}", "apply", flag, path]
+    applied = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert applied.returncode == 0, applied.stderr
+
+
 def test_its_role_is_sufficient_and_minimal(
     control_plane: ControlPlane, binaries: dict[str, Path], folder: Path
 ) -> None:
     """With its pod's token it leads, reads, writes statuses, and may do nothing else."""
     client = control_plane.client
-    admin = f"--kubeconfig={control_plane.kubeconfig}"
-    applied = subprocess.run(
-        [str(binaries["kubectl"]), admin, "apply", "-k", str(CRDS.parent / "controller")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert applied.returncode == 0, applied.stderr
+    apply(control_plane, binaries, "-k", CRDS.parent / "controller")
     install(client, "podgroup")
     token = control_plane.service_account_token("proreus", "proreus-controller")
     kubeconfig = control_plane.write_kubeconfig(folder / "controller.kubeconfig", token=token)
@@ -180,3 +181,41 @@ def test_its_role_is_sufficient_and_minimal(
             own.call(method, path, body, content_type="application/merge-patch+json")
         assert refused.value.status == 403, path
     own.close()
+
+
+def test_the_rebalancers_roles_are_sufficient(
+    control_plane: ControlPlane, binaries: dict[str, Path], folder: Path
+) -> None:
+    """With its pod's token it takes a snapshot, writes its record, and evicts."""
+    client, rebalancing = control_plane.client, CRDS.parent / "controller-rebalancing"
+    apply(control_plane, binaries, "-k", rebalancing)
+    apply(control_plane, binaries, "-f", rebalancing / "evictions.yaml")
+    for index in (1, 2):
+        client.create(objects.NODES, objects.node(index, cpu="4"))
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
+    for name in ("web-0", "web-1", "web-2"):
+        pod = objects.pod(name, "default-scheduler", cpu="1")
+        pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        pod["spec"]["nodeName"] = "node-00001"
+        client.create(PODS, pod)
+        set_phase(client, name, "Running")
+    token = control_plane.service_account_token("proreus", "proreus-controller")
+    kubeconfig = control_plane.write_kubeconfig(folder / "rebalancer.kubeconfig", token=token)
+    flags = ["--leader-elect-resource-namespace=proreus", "--rebalance-period=60", "--evict"]
+    process = ControllerProcess(kubeconfig, folder, "rebalancer", [*flags, "--no-status"])
+    process.start()
+
+    def moves() -> list[Json]:
+        code, text = process.get("/rebalancing", ADMIN_TOKEN)
+        found: list[Json] = json.loads(text)["moves"] if code == 200 else []
+        return found
+
+    try:
+        advised = eventually(40, "advice", moves)
+        assert advised[0]["node"] == "node-00001"
+        done = 'evictions_total{result="evicted"} 1'
+        eventually(20, "an eviction", lambda: done in process.get("/metrics", ADMIN_TOKEN)[1])
+        assert 'code="403"' not in process.get("/metrics", ADMIN_TOKEN)[1]
+        assert process.terminate(20) == 0
+    finally:
+        process.kill()
