@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 
+import pytest
+
 from proreus import bounded_cache
 from proreus.bounded_cache import BoundedCache, age_caches, approximate_size, shrunk
 from proreus.objects.selectors import Requirement, Selector
@@ -97,6 +99,13 @@ def test_the_size_of_a_key_includes_what_it_refers_to() -> None:
         size_bytes = 12_345
 
     assert approximate_size(Sized()) == 12_345
+
+
+def test_the_size_of_a_large_key_is_that_of_a_part_times_its_share() -> None:
+    few = tuple(Requirement(f"key-{number:06}", "Exists") for number in range(1_000))
+    many = tuple(Requirement(f"key-{number:06}", "Exists") for number in range(50_000))
+
+    assert approximate_size(many) == pytest.approx(50 * approximate_size(few), rel=0.1)
 
 
 def test_a_mapping_that_lost_its_entries_gives_their_room_back() -> None:

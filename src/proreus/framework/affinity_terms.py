@@ -10,7 +10,7 @@ column of counts, instead of looking at 300 pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -191,15 +191,25 @@ class ExistingTerms:
         return iter(self._terms.values())
 
     def matching(
-        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+        has_label: Callable[[str], bool],
     ) -> list[ExistingTerm]:
-        """Return the terms that select a pod with these labels."""
+        """Return the terms that select a pod with these labels and have domains.
+
+        ``has_label``: whether a node has a label, see ``NodeTable.has_label``.
+        """
         if not self._terms:
             return []
+        # One pod may bring thousands of terms about keys that no node has, and all other pods
+        # would be matched against them.
         return [
             existing
             for existing in self._index.candidates(labels)
-            if existing.term.matches(namespace, labels, namespace_labels)
+            if has_label(existing.term.topology_key)
+            and existing.term.matches(namespace, labels, namespace_labels)
         ]
 
     def add(self, row: int, term: AffinityTerm, multiplier: int = 1) -> None:

@@ -44,13 +44,14 @@ class CountColumn:
 class CountColumns:
     """The columns in use, by a key that says what they count."""
 
-    __slots__ = ("__weakref__", "_columns", "_unused", "capacity")
+    __slots__ = ("__weakref__", "_columns", "_unused", "_zeros", "capacity")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._columns: OrderedDict[Hashable, CountColumn] = OrderedDict()
         self._unused: set[Hashable] = set()
         """Keys of columns that were not used since ``age`` was called last."""
+        self._zeros: CodeArray = np.empty(0, dtype=np.int32)
         register(self)
 
     def __len__(self) -> int:
@@ -82,6 +83,13 @@ class CountColumns:
             self._evict(oldest)
         column = self._columns[key] = CountColumn(self.capacity, on_evicted)
         return column
+
+    def zeros(self) -> CodeArray:
+        """Return the read-only counts of what does not exist."""
+        if len(self._zeros) != self.capacity:
+            self._zeros = np.zeros(self.capacity, dtype=np.int32)
+            self._zeros.flags.writeable = False
+        return self._zeros
 
     def discard(self, key: Hashable) -> None:
         """Drop a column that counts something that no longer exists."""

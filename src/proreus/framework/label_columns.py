@@ -64,7 +64,8 @@ class LabelColumns:
         self._keys: set[str] = set()
         """Every key that a node has, and some that nodes had earlier."""
         self._most_keys = 0
-        self._absent: CodeArray = np.empty(0, dtype=np.int32)
+        self._absent = LabelColumn(0)
+        """That of all keys that no node has."""
 
     def __contains__(self, key: str) -> bool:
         """Return whether a node may have a label."""
@@ -92,12 +93,10 @@ class LabelColumns:
         return column
 
     def _absent_column(self, capacity: int) -> LabelColumn:
-        if len(self._absent) != capacity:
-            self._absent = np.full(capacity, ABSENT, dtype=np.int32)
-            self._absent.flags.writeable = False
-        column = LabelColumn(0)
-        column.codes = self._absent
-        return column
+        if len(self._absent.codes) != capacity:
+            self._absent = LabelColumn(capacity)
+            self._absent.codes.flags.writeable = False
+        return self._absent
 
     @property
     def key_count(self) -> int:
@@ -219,6 +218,20 @@ def merged(requirements: Iterable[Requirement]) -> list[Requirement]:
     ]
 
 
+def merged_alternatives(requirements: Iterable[Requirement]) -> list[Requirement]:
+    """Return requirements of which one holds wherever one of the given ones does.
+
+    At most one for each key and operator.
+    """
+    grouped: dict[tuple[str, str], list[frozenset[str]]] = {}
+    for one in requirements:
+        grouped.setdefault((one.key, one.operator), []).append(one.values)
+    return [
+        Requirement(key, operator, _weakest(operator, values))
+        for (key, operator), values in grouped.items()
+    ]
+
+
 def _strictest(operator: str, values: list[frozenset[str]]) -> frozenset[str]:
     """Return the values of the one requirement that is equivalent to all of these."""
     match operator:
@@ -226,6 +239,17 @@ def _strictest(operator: str, values: list[frozenset[str]]) -> frozenset[str]:
             return frozenset.intersection(*values)
         case "Gt" | "Lt":
             choose = max if operator == "Gt" else min
+            return frozenset({choose(chain.from_iterable(values), key=int)})
+    return frozenset(chain.from_iterable(values))
+
+
+def _weakest(operator: str, values: list[frozenset[str]]) -> frozenset[str]:
+    """Return the values of the one requirement that holds where any of these does."""
+    match operator:
+        case "NotIn":
+            return frozenset.intersection(*values)
+        case "Gt" | "Lt":
+            choose = min if operator == "Gt" else max
             return frozenset({choose(chain.from_iterable(values), key=int)})
     return frozenset(chain.from_iterable(values))
 

@@ -145,7 +145,12 @@ class PodLabelGroups:
         column = self._columns.get(query)
         if column is not None:
             return column.counts
-        selected = [group for group in self._candidates(query) if group.is_selected_by(query)]
+        candidates = [*self._candidates(query)]
+        # A pod may have thousands of terms that name labels of no pod: finding that again costs
+        # less than a column and its place in the index.
+        if not candidates and indexable_labels(query.matches[0].selector):
+            return self._columns.zeros()
+        selected = [group for group in candidates if group.is_selected_by(query)]
         column = self._columns.new(query, lambda gone: self._on_evicted(query, gone))
         self._queries.add(query.matches[0].selector, query)
         for group in selected:

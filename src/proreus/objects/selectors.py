@@ -146,6 +146,12 @@ def parse_requirement(expression: LabelSelectorRequirement, numeric: bool = Fals
     return Requirement(key, operator, frozenset(values))
 
 
+def _equality(key: str, value: str) -> Requirement:
+    if is_qualified_name(key) and is_label_value(value):
+        return Requirement(key, "In", frozenset((value,)))
+    return parse_requirement(LabelSelectorRequirement(key=key, operator="In", values=(value,)))
+
+
 class Selector(msgspec.Struct, frozen=True, gc=False):
     """``requirements`` that must all match; ``nothing``: the selector matches no object."""
 
@@ -175,10 +181,7 @@ def parse_label_selector(selector: LabelSelector | None) -> Selector:
     """Parse metav1.LabelSelector: None selects nothing, an empty one everything."""
     if selector is None:
         return NOTHING
-    requirements = [
-        parse_requirement(LabelSelectorRequirement(key=key, operator="In", values=(value,)))
-        for key, value in sorted(selector.match_labels.items())
-    ]
+    requirements = [_equality(key, value) for key, value in sorted(selector.match_labels.items())]
     requirements += [parse_requirement(expression) for expression in selector.match_expressions]
     return Selector(tuple(requirements))
 

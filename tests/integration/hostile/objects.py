@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -17,14 +17,15 @@ from msgspec import inspect
 
 from proreus.objects.kinds import BY_KIND
 
-Json = dict[str, Any]
+from .full_pods import FULL_PODS, HOST, Json, Named
+
 RAW = "\x00raw\x00"
 """Stands for bytes in the text that ``json`` would not write."""
 
 QUANTITIES = ["0", "1", "100m", "1.5Gi", "9223372036854775807", "1e30", "-1", "1n", 1, 0.5, "1E"]
 INTEGERS = [0, 1, -1, 2, 3, 100, 2**31 - 1, -(2**31)]
 OPERATORS = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Bogus", ""]
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+ZONE = "topology.kubernetes.io/zone"
 TEXTS = [
     "", "a", "n0", "n1", HOST, ZONE, "z0", "0", "-5", "7", "default", "gpu", "gpu.example.com",
     "Equal", "NoSchedule", "Always", "DoNotSchedule", "ScheduleAnyway", "Honor", "ExactCount",
@@ -164,8 +165,6 @@ def _complete_pod(obj: Json, number: int) -> None:
 
 # ---- each kind of the reports by name ------------------------------------------------------------
 
-Named = Callable[[random.Random, float], Json]
-
 
 def many_label_keys(rng: random.Random, scale: float) -> Json:
     """Return a pod with a required or preferred term for each of thousands of keys."""
@@ -281,7 +280,13 @@ def device_class(rng: random.Random, scale: float) -> Json:
 
 
 NAMED: dict[str, tuple[Named, ...]] = {
-    "Pod": (many_label_keys, many_affinity_terms, many_resources, many_constraints),
+    "Pod": (
+        many_label_keys,
+        many_affinity_terms,
+        many_resources,
+        many_constraints,
+        *FULL_PODS,
+    ),
     "ResourceClaim": (exploding_selector, unsatisfiable_claim),
     "DeviceClass": (device_class,),
 }

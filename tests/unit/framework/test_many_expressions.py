@@ -10,10 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proreus.framework import node_affinity as module
-from proreus.framework.label_columns import LabelColumns, merged
-from proreus.framework.node_affinity import node_affinity, node_affinity_of
+from proreus.framework.label_columns import LabelColumns, merged, merged_alternatives
+from proreus.framework.node_affinity import (
+    matches_selector,
+    node_affinity,
+    node_affinity_of,
+)
 from proreus.framework.pod_info import PodInfo
-from proreus.objects.selectors import Requirement, Selector
+from proreus.objects.selectors import (
+    NOTHING,
+    ParsedNodeSelector,
+    ParsedNodeTerm,
+    Requirement,
+    Selector,
+)
 from proreus.testing import make_node, make_pod, make_table
 
 MANY = 24_000
@@ -131,6 +141,49 @@ def test_what_is_put_together_says_the_same(
 
     assert [shorter.matches(node.metadata.labels) for node in nodes] == expected
     assert make_table(nodes).matches(selector).tolist() == expected
+
+
+TERMS = st.one_of(
+    st.lists(REQUIREMENTS, min_size=1, max_size=2).map(
+        lambda requirements: ParsedNodeTerm(Selector(tuple(requirements)))
+    ),
+    st.builds(
+        ParsedNodeTerm,
+        REQUIREMENTS.map(lambda one: Selector((one,))),
+        st.tuples(
+            st.tuples(st.just("metadata.name"), st.sampled_from(["In", "NotIn"]), st.just("n1"))
+        ),
+    ),
+    st.just(ParsedNodeTerm(NOTHING)),
+    st.just(ParsedNodeTerm(NOTHING, error="invalid")),
+    st.just(ParsedNodeTerm(Selector((Requirement("absent", "DoesNotExist"),)))),
+    st.just(ParsedNodeTerm(Selector((Requirement("absent", "Exists"),)))),
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(TERMS, min_size=1, max_size=14),
+    st.lists(st.dictionaries(st.sampled_from(["k", "l"]), st.sampled_from(VALUES)), max_size=6),
+)
+def test_terms_that_are_put_together_say_the_same(
+    terms: list[ParsedNodeTerm], labels: list[dict[str, str]]
+) -> None:
+    selector = ParsedNodeSelector(tuple(terms))
+    nodes = [make_node(f"n{number}", labels=one) for number, one in enumerate(labels)]
+    expected = [selector.matches(node.metadata.labels, node.metadata.name) for node in nodes]
+
+    assert matches_selector(make_table(nodes), selector).tolist() == expected
+
+
+def test_alternatives_on_one_label_are_one_requirement() -> None:
+    values = [Requirement("k", "In", frozenset({str(number)})) for number in range(MANY)]
+    bounds = [Requirement("k", "Gt", frozenset({str(number)})) for number in range(MANY)]
+
+    one, other = merged_alternatives([*values, *bounds])
+
+    assert len(one.values) == MANY
+    assert other == Requirement("k", "Gt", frozenset({"0"}))
 
 
 def test_a_pod_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:

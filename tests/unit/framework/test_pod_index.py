@@ -127,10 +127,14 @@ def test_terms_are_found_by_the_pods_that_they_mean() -> None:
     table = make_table([make_node("n0"), make_node("n1")], pods)
     terms = table.pod_index.required_anti
 
-    (term,) = terms.matching("default", {"app": "a"}, {})
+    def anywhere(key: str) -> bool:
+        return True
+
+    (term,) = terms.matching("default", {"app": "a"}, {}, anywhere)
     assert (term.pods, table.count_term(term).tolist()) == (2, [2, 0])
-    assert terms.matching("default", {"app": "b"}, {}) == []
-    assert terms.matching("other", {"app": "a"}, {}) == []
+    assert terms.matching("default", {"app": "b"}, {}, anywhere) == []
+    assert terms.matching("other", {"app": "a"}, {}, anywhere) == []
+    assert terms.matching("default", {"app": "a"}, {}, lambda key: False) == []
 
     table.add_pod(1, make_pod("p2", affinity=ANTI))
     assert table.count_term(term).tolist() == [2, 1]

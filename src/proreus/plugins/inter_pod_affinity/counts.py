@@ -88,7 +88,9 @@ class AffinityCounts:
             counts = nodes.count_pods(query)
             if hostname_fast_path and terms.required_keys == (LABEL_HOSTNAME,):
                 matching_anywhere = int(counts.sum())
-            for key in terms.required_keys:
+            # A key that no node has rejects all nodes, whatever the others count.
+            missing = next((k for k in terms.required_keys if not nodes.has_label(k)), None)
+            for key in terms.required_keys if missing is None else (missing,):
                 affinity[key] = DomainSums(
                     nodes.label_values(key), sum_by_domain(nodes, key, counts)
                 )
@@ -96,11 +98,13 @@ class AffinityCounts:
         for term in terms.required_anti:
             if budget is not None:
                 budget.check("InterPodAffinity", "PreFilter")
-            _count_in(anti, nodes, term.topology_key, nodes.count_pods(term.query))
+            # Without the key no node is in a domain, and no pod of a dry run either.
+            if nodes.has_label(term.topology_key):
+                _count_in(anti, nodes, term.topology_key, nodes.count_pods(term.query))
         existing: Sums = {}
         index = nodes.pod_index
         for found in index.required_anti.matching(
-            pod.namespace, pod.pod.metadata.labels, namespace_labels
+            pod.namespace, pod.pod.metadata.labels, namespace_labels, nodes.has_label
         ):
             _count_in(existing, nodes, found.term.topology_key, nodes.count_term(found))
         self_affine = query is not None and query.selects_pod(pod.pod)
@@ -179,12 +183,12 @@ class AffinityCounts:
 
 
 def _count_in(sums: Sums, nodes: NodeTable, key: str, counts: CodeArray) -> None:
-    by_code = sum_by_domain(nodes, key, counts)
     known = sums.get(key)
     if known is None:
+        by_code = sum_by_domain(nodes, key, counts)
         sums[key] = DomainSums(nodes.label_values(key), by_code)
-    else:
-        known.by_code += by_code
+    elif counts.any():
+        known.by_code += sum_by_domain(nodes, key, counts)
 
 
 def _forked(sums: Sums) -> Sums:

@@ -153,6 +153,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """Yield topology keys with the weight that the pods on each node add, if any does."""
         for term in terms.preferred:
             state.check_budget(self.name, "PreScore")
+            if not nodes.has_label(term.topology_key):
+                continue
             counts = nodes.count_pods(term.query)
             if _any_in_domain(nodes, term.topology_key, counts):
                 yield term.topology_key, counts * term.weight
@@ -167,7 +169,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             if not weight:
                 continue
             for found in existing.matching(
-                pod.namespace, pod.pod.metadata.labels, namespace_labels
+                pod.namespace, pod.pod.metadata.labels, namespace_labels, nodes.has_label
             ):
                 weights = nodes.count_term(found)
                 if _any_in_domain(nodes, found.term.topology_key, weights):

@@ -68,9 +68,15 @@ class SpreadScores:
         weights: list[float] = []
         points: list[FloatArray | None] = []
         domains = domain_cache.of(constraints, pod.pod, cluster, all_keys)
+        sizes: dict[str | None, int] = {}
         for constraint, one in zip(constraints, domains, strict=True):
-            host = constraint.topology_key == LABEL_HOSTNAME
-            size = _size(constraint.topology_key, feasible, ignored, host)
+            key = constraint.topology_key
+            host = key == LABEL_HOSTNAME
+            # Keys that no node has are all the same, and a pod may name thousands of them.
+            present = key if host or cluster.has_label(key) else None
+            size = sizes.get(present)
+            if size is None:
+                size = sizes[present] = _size(key, feasible, ignored, host)
             weight = log(size + 2)
             weights.append(weight)
             # A host's pods are counted in Score, for feasible nodes only; as a column of domains it
@@ -93,6 +99,8 @@ class SpreadScores:
         for constraint, weight, points in zip(
             self.constraints, self.weights, self.points, strict=True
         ):
+            if not nodes.has_label(constraint.topology_key):
+                continue
             codes = nodes.label(constraint.topology_key)
             if points is not None:
                 total += points[codes]
@@ -150,6 +158,8 @@ def normalize(scores: IntArray) -> IntArray:
 
 
 def _missing_any(constraints: Sequence[SpreadConstraint], nodes: NodeTable) -> BoolArray:
+    if not all(nodes.has_label(constraint.topology_key) for constraint in constraints):
+        return np.ones(len(nodes), dtype=np.bool_)
     missing = np.zeros(len(nodes), dtype=np.bool_)
     for constraint in constraints:
         missing |= nodes.label(constraint.topology_key) == ABSENT

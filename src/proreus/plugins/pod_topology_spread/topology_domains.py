@@ -42,6 +42,9 @@ class TopologyDomains:
 
     def sums(self, counts: CodeArray) -> IntArray:
         """Return the sum of a column by code; at the end a 0 for nodes without the label."""
+        # A pod may have thousands of constraints that select no pod.
+        if not counts.any():
+            return np.zeros(self.codes + 1, dtype=np.int64)
         sums = np.bincount(self.slots, weights=counts, minlength=self.codes + 1).astype(np.int64)
         sums[-1] = 0
         return sums
@@ -81,7 +84,8 @@ class TopologyDomainCache:
         if cached is not None and cached[0] == nodes.nodes_generation:
             return cached[1]
         domains = self._compute_domains(constraints, affinity, tolerations, nodes, all_keys)
-        size_bytes = sum(one.slots.nbytes + one.known.nbytes for one in domains)
+        distinct = {id(one): one for one in domains}.values()
+        size_bytes = sum(one.slots.nbytes + one.known.nbytes for one in distinct)
         self._cache.put(
             key,
             (nodes.nodes_generation, domains),
@@ -110,8 +114,12 @@ class TopologyDomainCache:
         # A node that lacks one of the keys counts for no constraint, also not for those it has.
         complete = np.ones(len(nodes), dtype=np.bool_)
         if all_keys:
-            for constraint in constraints:
-                complete &= nodes.label(constraint.topology_key) != ABSENT
+            keys = {constraint.topology_key for constraint in constraints}
+            if not all(map(nodes.has_label, keys)):
+                complete[:] = False
+            else:
+                for key in keys:
+                    complete &= nodes.label(key) != ABSENT
         matching = (
             affinity.matches_all(nodes) if any(c.honor_affinity for c in constraints) else None
         )
@@ -122,14 +130,22 @@ class TopologyDomainCache:
                 nodes.taint_sets.values,
                 lambda taints: not self._tolerates(taints, tolerations),
             )
+        # A pod may name thousands of keys that no node has; their domains are all the same.
+        computed: dict[tuple[str | None, bool, bool], TopologyDomains] = {}
         domains = []
         for constraint in constraints:
-            counted = complete
-            if constraint.honor_affinity and matching is not None:
-                counted = counted & matching
-            if constraint.honor_taints and tainted is not None:
-                counted = counted & ~tainted
-            domains.append(_domains_of(nodes, constraint.topology_key, counted))
+            key = constraint.topology_key
+            present = key if nodes.has_label(key) else None
+            what = present, constraint.honor_affinity, constraint.honor_taints
+            one = computed.get(what)
+            if one is None:
+                counted = complete
+                if constraint.honor_affinity and matching is not None:
+                    counted = counted & matching
+                if constraint.honor_taints and tainted is not None:
+                    counted = counted & ~tainted
+                one = computed[what] = _domains_of(nodes, key, counted)
+            domains.append(one)
         return domains
 
     def _tolerates(self, taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:

@@ -362,3 +362,32 @@ def test_normalize_divides_first(raw: list[int], final: list[int]) -> None:
 
     assert plugin.normalize(CycleState(), make_pod(), scores).tolist() == final
     assert scores.tolist() == raw
+
+
+# ---- thousands of terms --------------------------------------------------------------------------
+
+
+def test_terms_that_select_no_pod_take_no_columns() -> None:
+    handle = FakeHandle([zoned("a", "a"), zoned("b", "b")], [make_pod("other", node_name="a")])
+    terms = [term(app=f"nobody-{number}") for number in range(1_000)]
+    plugin, state = make_plugin(InterPodAffinity, handle), CycleState()
+
+    assert plugin.pre_filter(state, make_pod(affinity=apart(*terms)), handle.nodes) is None
+
+    assert len(handle.nodes.pod_index._columns) == 0
+
+
+def test_an_affinity_to_a_key_that_no_node_has_fits_nowhere() -> None:
+    handle = FakeHandle(
+        [zoned("a", "a"), zoned("b", "b")],
+        [make_pod("other", labels={"app": "x"}, node_name="a")],
+    )
+    pod = make_pod(affinity=near(term(), *(term(f"key-{number}") for number in range(1_000))))
+    plugin, state = make_plugin(InterPodAffinity, handle), CycleState()
+
+    assert plugin.pre_filter(state, pod, handle.nodes) is None
+    verdicts = Verdicts(2, plugin.name)
+    plugin.filter_all(state, pod, handle.nodes, verdicts)
+
+    assert verdicts.passed_rows().tolist() == []
+    assert list(state.read(plugin.name).affinity) == ["key-0"]

@@ -420,3 +420,18 @@ def test_an_empty_list_means_no_defaults() -> None:
     plugin = make_plugin(PodTopologySpread, handle, {"defaultingType": "List"})
 
     assert plugin.pre_score(CycleState(), pending(), handle.nodes) == Status.skip()
+
+
+# ---- keys that no node has -----------------------------------------------------------------------
+
+
+def test_domains_of_keys_that_no_node_has_are_computed_once() -> None:
+    handle = FakeHandle(THREE, on({"a": 2}))
+    constraints = [soft(f"example.com/key-{number}") for number in range(1_000)]
+    plugin, pod = make_plugin(PodTopologySpread, handle), pending(*constraints).pod
+
+    domains = plugin._domain_cache.of(plugin._constraints.of(pod).soft, pod, handle.nodes, True)
+
+    assert len(domains) == 1_000
+    assert len({id(one) for one in domains}) == 1
+    assert scored(pending(*constraints), handle) == ([-1, -1, -1], [0, 0, 0])

@@ -1,0 +1,128 @@
+"""Pods as large as an apiserver stores them, each full of one thing.
+
+``scale`` multiplies how many of it there are; names are unlike those of the pod before.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+Json = dict[str, Any]
+Named = Callable[[random.Random, float], Json]
+
+HOST = "kubernetes.io/hostname"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _names(rng: random.Random, scale: float, count: int) -> list[str]:
+    first = rng.randrange(10**6)
+    return [f"v{first + n}" for n in range(int(count * scale) + 1)]
+
+
+def _with_node_terms(terms: list[Json]) -> Json:
+    return {"spec": {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}}}
+
+
+def terms_on_one_label(rng: random.Random, scale: float) -> Json:
+    """Return a pod with a term for each of thousands of values of a label that every node has."""
+    operator = rng.choice(["In", "NotIn", "Gt", "Lt"])
+    values = [str(n) if operator in ("Gt", "Lt") else f"n{n}" for n in range(int(13_000 * scale))]
+    return _with_node_terms(
+        [
+            {"matchExpressions": [{"key": HOST, "operator": operator, "values": [value]}]}
+            for value in (*values, "0")
+        ]
+    )
+
+
+def terms_on_names(rng: random.Random, scale: float) -> Json:
+    """Return a pod with a term for each of thousands of node names."""
+    operator = rng.choice(["In", "NotIn"])
+    return _with_node_terms(
+        [
+            {"matchFields": [{"key": "metadata.name", "operator": operator, "values": [name]}]}
+            for name in _names(rng, scale, 17_000)
+        ]
+    )
+
+
+def pods_apart(rng: random.Random, scale: float) -> Json:
+    """Return a pod with inter-pod terms that differ in what they select, or in where."""
+    names = _names(rng, scale, 15_000)
+    if rng.random() < 0.5:
+        terms = [
+            {"topologyKey": HOST, "labelSelector": {"matchLabels": {"a": name}}} for name in names
+        ]
+    else:
+        terms = [{"topologyKey": name, "labelSelector": {}} for name in names]
+    return {"spec": {"affinity": {"podAntiAffinity": {_REQUIRED: terms}}}}
+
+
+def pods_near_plain_ones(rng: random.Random, scale: float) -> Json:
+    """Return a pod with thousands of equal preferences."""
+    selector = {"matchLabels": {"app": "plain"}}
+    term = {
+        "weight": 1,
+        "podAffinityTerm": {"topologyKey": HOST, "labelSelector": selector},
+    }
+    count = int(12_000 * scale) + 1
+    return {"spec": {"affinity": {"podAffinity": {_PREFERRED: [term] * count}}}}
+
+
+def many_values(rng: random.Random, scale: float) -> Json:
+    """Return a pod with one inter-pod term for any of 150,000 values."""
+    values = _names(rng, scale, 150_000)
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
+    term = {"topologyKey": HOST, "labelSelector": selector}
+    return {"spec": {"affinity": {"podAntiAffinity": {_REQUIRED: [term]}}}}
+
+
+def many_topology_keys(rng: random.Random, scale: float) -> Json:
+    """Return a pod to be spread over thousands of keys that no node has."""
+    action = rng.choice(["DoNotSchedule", "ScheduleAnyway"])
+    return {
+        "spec": {
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": name,
+                    "whenUnsatisfiable": action,
+                    "labelSelector": {"matchLabels": {"a": name}},
+                }
+                for name in _names(rng, scale, 10_000)
+            ]
+        }
+    }
+
+
+def many_tolerations(rng: random.Random, scale: float) -> Json:
+    """Return a pod that tolerates thousands of taints."""
+    names = _names(rng, scale, 36_000)
+    return {"spec": {"tolerations": [{"key": name, "operator": "Exists"} for name in names]}}
+
+
+def many_labels(rng: random.Random, scale: float) -> Json:
+    """Return a pod with a hundred thousand labels."""
+    return {"metadata": {"labels": dict.fromkeys(_names(rng, scale, 100_000), "")}}
+
+
+def many_host_ports(rng: random.Random, scale: float) -> Json:
+    """Return a pod with thousands of host ports."""
+    ports = [{"containerPort": 1 + n, "hostPort": 1 + n} for n in range(int(30_000 * scale) + 1)]
+    return {"spec": {"containers": [{"name": "c", "ports": ports}]}}
+
+
+FULL_PODS: tuple[Named, ...] = (
+    terms_on_one_label,
+    terms_on_names,
+    pods_apart,
+    pods_near_plain_ones,
+    many_values,
+    many_topology_keys,
+    many_tolerations,
+    many_labels,
+    many_host_ports,
+)
