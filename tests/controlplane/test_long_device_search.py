@@ -1,10 +1,14 @@
-"""A claim that no devices satisfy, with millions of combinations, affects no other pod."""
+"""A claim that no devices satisfy, with millions of combinations, affects no other pod.
+
+One claim is refused by counting, without a search; the other one is searched for, in parts.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
+import pytest
 from envtest import assertions, objects
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
 from envtest.schedulers import RunScheduler, configuration, profile
@@ -24,7 +28,7 @@ ELECTION = {
     "retryPeriod": "500ms",
     "resourceName": "proreus",
 }
-NODES, DEVICES, REQUESTS = 20, 16, 15
+NODES, DEVICES, REQUESTS, COLORS = 20, 16, 15, 9
 MAX_WAIT_SECONDS = 3.0
 """What the apiserver and etcd need on a busy machine; the search itself took 20 s and more once."""
 
@@ -34,7 +38,11 @@ def slice_of(node: str) -> Json:
     devices = [
         {
             "name": f"d{number}",
-            "attributes": {"side": {"int": number % 2}, "number": {"int": number}},
+            "attributes": {
+                "side": {"int": number % 2},
+                "number": {"int": number},
+                "color": {"int": number % COLORS},
+            },
         }
         for number in range(DEVICES)
     ]
@@ -43,8 +51,8 @@ def slice_of(node: str) -> Json:
     return {"metadata": {"name": node}, "spec": spec}
 
 
-def unsatisfiable_claim() -> Json:
-    """Return a claim for more devices of one side than a node has, each with a wish of its own."""
+def claim(count: int, constraint: Json) -> Json:
+    """Return a claim for so many devices, each with a wish of its own."""
     requests = [
         {
             "name": f"r{number}",
@@ -57,17 +65,33 @@ def unsatisfiable_claim() -> Json:
                 ],
             },
         }
-        for number in range(REQUESTS)
+        for number in range(count)
     ]
-    constraints = [{"matchAttribute": f"{DRIVER}/side"}]
     return {
-        "metadata": {"name": "one-side"},
-        "spec": {"devices": {"requests": requests, "constraints": constraints}},
+        "metadata": {"name": "hard"},
+        "spec": {"devices": {"requests": requests, "constraints": [constraint]}},
     }
 
 
+@pytest.mark.parametrize(
+    ("hard_claim", "message"),
+    [
+        pytest.param(
+            claim(REQUESTS, {"matchAttribute": f"{DRIVER}/side"}),
+            "cannot allocate all claims",
+            id="refused-by-counting",
+        ),
+        # Counting does not look at distinctAttribute: every way to choose devices of nine colors
+        # is tried before it is clear that there is no tenth.
+        pytest.param(
+            claim(COLORS + 1, {"distinctAttribute": f"{DRIVER}/color"}),
+            "the search for devices has taken",
+            id="searched-in-parts",
+        ),
+    ],
+)
 def test_other_pods_are_bound_and_the_lease_is_kept_while_devices_are_searched_for(
-    new_control_plane: ControlPlane, run_scheduler: RunScheduler
+    new_control_plane: ControlPlane, run_scheduler: RunScheduler, hard_claim: Json, message: str
 ) -> None:
     plane, client = new_control_plane, new_control_plane.client
     nodes = [objects.node(index) for index in range(NODES)]
@@ -82,8 +106,8 @@ def test_other_pods_are_bound_and_the_lease_is_kept_while_devices_are_searched_f
     assertions.wait_until_bound(client, 1, 30)
     led_before = client.get(LEASE)["spec"]
 
-    client.create(f"{DEVICE_API}/namespaces/default/resourceclaims", unsatisfiable_claim())
-    spec = {"resourceClaims": [{"name": "c", "resourceClaimName": "one-side"}]}
+    client.create(f"{DEVICE_API}/namespaces/default/resourceclaims", hard_claim)
+    spec = {"resourceClaims": [{"name": "c", "resourceClaimName": "hard"}]}
     hard = objects.pod("hard", SCHEDULER, spec=spec)
     hard["spec"]["containers"][0]["resources"]["claims"] = [{"name": "c"}]
     client.create(PODS, hard)
@@ -106,7 +130,7 @@ def test_other_pods_are_bound_and_the_lease_is_kept_while_devices_are_searched_f
         time.sleep(0.2)
 
     print(f"longest of {len(waits)} waits {max(waits):.3f} s")
-    assert any("cannot allocate all claims" in one for one in messages), messages
+    assert any(message in one for one in messages), messages
     assert not found["spec"].get("nodeName")
     assert max(waits) < MAX_WAIT_SECONDS
     led_after = client.get(LEASE)["spec"]

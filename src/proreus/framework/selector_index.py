@@ -1,7 +1,8 @@
 """An index from labels to the selectors that may select them.
 
-A selector with an ``In`` requirement is indexed under each of its values: only objects with one of
-these labels can match. All other selectors are candidates for every object.
+A selector with an ``In`` requirement is indexed under each of its values, unless they are
+thousands: only objects with one of these labels can match. All other selectors are candidates for
+every object.
 
 Example: 500 Services select ``app in (name)``. For a pod with ``app=web`` and 5 more labels,
 ``candidates`` makes 6 look-ups and yields one Service, instead of evaluating 500 selectors.
@@ -20,13 +21,16 @@ T = TypeVar("T")
 LabelPair = tuple[str, str]
 """A label: key and value."""
 
+_MOST_VALUES = 1_000
+
 
 def indexable_labels(selector: Selector) -> tuple[LabelPair, ...]:
     """Return labels of which every selected object has one; () if there is no such list."""
     # Requirements are ANDed, so one of them is enough to narrow the candidates. ``Exists`` would
-    # need an index by key alone and hardly narrows anything.
+    # need an index by key alone and hardly narrows anything. One with thousands of values, which a
+    # pod may have, costs less to evaluate than to index.
     for requirement in selector.requirements:
-        if requirement.operator == "In":
+        if requirement.operator == "In" and len(requirement.values) <= _MOST_VALUES:
             return tuple((requirement.key, value) for value in requirement.values)
     return ()
 

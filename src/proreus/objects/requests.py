@@ -183,9 +183,10 @@ def _sum(pod: Pod, requests_of: RequestsOf, missing: Mapping[str, int]) -> Nano:
             # A sidecar goes on: it adds to the containers, and to the init containers behind it.
             _add(total, found)
             _add(sidecars, found)
-            found = dict(sidecars)
+            found = {name: sidecars[name] for name in found}
         else:
-            _add(found, sidecars)
+            found = {name: nano + sidecars.get(name, 0) for name, nano in found.items()}
+        # What the sidecars take of other resources is in the peak since the last of them that does.
         _max(peak, found)
     _max(total, peak)
     return total

@@ -115,6 +115,19 @@ def many_host_ports(rng: random.Random, scale: float) -> Json:
     return {"spec": {"containers": [{"name": "c", "ports": ports}]}}
 
 
+def many_sidecars(rng: random.Random, scale: float) -> Json:
+    """Return a pod with thousands of init containers, half of them sidecars, of a resource each."""
+    containers = [
+        {
+            "name": name,
+            **({"restartPolicy": "Always"} if number % 2 else {}),
+            "resources": {"requests": {f"example.com/{name}": "1"}},
+        }
+        for number, name in enumerate(_names(rng, scale, 10_000))
+    ]
+    return {"spec": {"containers": [{"name": "c"}], "initContainers": containers}}
+
+
 FULL_PODS: tuple[Named, ...] = (
     terms_on_one_label,
     terms_on_names,
@@ -125,4 +138,5 @@ FULL_PODS: tuple[Named, ...] = (
     many_tolerations,
     many_labels,
     many_host_ports,
+    many_sidecars,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -107,6 +109,41 @@ def test_without_the_gate_pod_level_requests_do_not_count() -> None:
 
     assert info.requests.amounts == {"cpu": 1000}
     assert info.requests.nonzero == (1000, 200 * MI)
+
+
+def test_the_peak_is_that_of_the_sum_of_all_containers_that_run_at_once() -> None:
+    rng = random.Random(0)
+    for _ in range(200):
+        init = [
+            container(
+                f"i{number}",
+                rng.choice([None, "Always"]),
+                **{name: str(rng.randrange(5)) for name in rng.sample(["cpu", "memory"], 1)},
+            )
+            for number in range(rng.randrange(6))
+        ]
+        found = pod(container("A", cpu="2", memory="2"), initContainers=init).requests.amounts
+        for name, scale in (("cpu", 1000), ("memory", 1)):
+            amounts = [int(one["resources"]["requests"].get(name, 0)) for one in init]
+            sidecars = [one["restartPolicy"] == "Always" for one in init]
+            running = [
+                sum(a for a, s in zip(amounts[:i], sidecars, strict=False) if s)
+                for i in range(len(init) + 1)
+            ]
+            peaks = [before + own for before, own in zip(running, amounts, strict=False)]
+            assert found[name] == scale * max([*peaks, running[-1] + 2])
+
+
+def test_thousands_of_sidecars_with_a_resource_each_are_added_up_one_by_one() -> None:
+    number = 5_000
+    init = [container(f"i{n}", "Always", **{f"example.com/{n}": "1"}) for n in range(number)]
+    started = thread_time()
+
+    amounts = pod(container("A"), initContainers=init).requests.amounts
+
+    assert [amounts[f"example.com/{n}"] for n in range(number)] == [1] * number
+    # 0.1 s; in the square of the number it was 5 s.
+    assert thread_time() - started < 2
 
 
 def test_sidecars_that_come_later_do_not_burden_earlier_init_containers() -> None:
