@@ -42,6 +42,7 @@ H = TypeVar("H", bound=Hashable)
 
 _FIRST_CAPACITY = 64
 _SPARE_SETS = 1024
+_MANY_PORTS = 1000
 
 
 class NodeTable:
@@ -222,7 +223,9 @@ class NodeTable:
         # Interning the set of ports costs a frozenset; most pods have none.
         if pod.host_ports:
             self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
-            if len(self.port_sets) > self._max_sets:
+            # A pod may have 30,000 ports: a set of megabytes, for each pod with a port that comes.
+            most_ports = max(len(pod.host_ports), len(info.used_ports))
+            if len(self.port_sets) > self._max_sets or most_ports > _MANY_PORTS:
                 self.port_sets = compacted(self.port_set, self.port_sets)
         self.changes.record(row)
 

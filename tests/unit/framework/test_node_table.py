@@ -358,3 +358,16 @@ def test_labels_may_be_anything() -> None:
 
     assert table.label_values("").values == [""]
     assert table.label("é").tolist() == [0]
+
+
+def test_sets_of_thousands_of_ports_go_with_their_pods() -> None:
+    table = make_table([make_node("n0"), make_node("n1")])
+    for number in range(3):
+        ports = [{"containerPort": 1, "hostPort": 2 * n + number} for n in range(1, 2_000)]
+        many = make_pod("many", spec={"containers": [{"name": "c", "ports": ports}]})
+        table.add_pod(0, many)
+        assert table.port_sets.values[table.port_set[0]] == set(many.host_ports)
+        table.remove_pod(0, many.uid)
+
+        assert table.port_set.tolist() == [0, 0]
+        assert len(table.port_sets) == 1
