@@ -241,15 +241,22 @@ def test_instances_that_exist_are_left_to_node_resources_fit() -> None:
 
 
 def test_the_waste_of_the_worked_example() -> None:
-    recent = RecentRequests(10)
-    for share in (WHOLE, Share(1, 500, 0, 500)):
-        recent.note(share)
+    recent = RecentRequests(10, ((WHOLE, 1), (Share(1, 500, 0, 500), 1)))
     node = usage(devices=GPUS[:1])
     assert recent.fragmentation(node) == 0
     node.add([Grant("gpu", 0, 500, 0, 500)])
     assert recent.fragmentation(node) == 250
     node.add([Grant("gpu", 0, 200, 0, 200)])
     assert recent.fragmentation(node) == 300
+
+
+def test_requests_count_as_much_as_the_gpus_they_ask_for() -> None:
+    recent = RecentRequests(10)
+    for share in (WHOLE, Share(1, 500, 0, 500)):
+        recent.note(share)
+    node = usage(devices=GPUS[:1])
+    node.add([Grant("gpu", 0, 500, 0, 500)])
+    assert round(recent.fragmentation(node)) == 333
 
 
 def test_gpus_that_are_too_few_are_wasted() -> None:

@@ -16,7 +16,7 @@ from proreus.addons.device_share.placement import most_used_first, place
 from proreus.addons.device_share.requests import InvalidRequest, PodDeviceRequest, request_of
 from proreus.addons.device_share.usage import Allocation, NodeDeviceUsage
 from proreus.framework import Handle, NodeInfo, NodeTable, PodInfo
-from proreus.objects import PODS, Node, Pod
+from proreus.objects import NODES, PODS, Node, Pod
 
 
 class DeviceAccounts:
@@ -31,6 +31,7 @@ class DeviceAccounts:
         """Device objects by node."""
         handle.on_change(DEVICES, self._object_changed)
         handle.on_change(PODS, self._pod_changed)
+        handle.on_change(NODES, self._node_changed)
 
     @staticmethod
     def of(handle: Handle) -> DeviceAccounts:
@@ -45,6 +46,10 @@ class DeviceAccounts:
         found = new or old
         assert found is not None
         self._invalidate(found.metadata.name)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is None and old is not None:
+            self._inventories.pop(old.metadata.name, None)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:

@@ -28,8 +28,6 @@ _COUNTED = {
 """Resources that count GPUs, and how much of each one GPU is."""
 _MOST_DEVICES = 256
 """How many GPUs of a node count: more are a mistake, and would take the memory of the process."""
-GPU_RESOURCES = (*_COUNTED, "volcano.sh/vgpu-number")
-"""Allocatable resources of nodes with GPUs."""
 
 
 class DeviceTopology(ApiStruct, frozen=True):
@@ -122,6 +120,7 @@ class Inventory:
 
 
 NOTHING = Inventory()
+"""What a node without devices has."""
 
 
 def inventory_of(node: NodeInfo, found: DeviceObject | None) -> Inventory:

@@ -1,11 +1,12 @@
 """How much of the free GPUs the pods seen lately could not use.
 
 For each request seen lately, what is free on a node is wasted as far as it is on GPUs that cannot
-have the request, and all of it is wasted if too few of its GPUs can. The mean over the requests, by
-how often each was seen, is the fragmentation of the node (Q. Weng et al., "Beware of
-Fragmentation", USENIX ATC 2023). A pod goes where it adds least.
+have the request, and all of it is wasted if too few of its GPUs can. The mean over the requests is
+the fragmentation of the node (Q. Weng et al., "Beware of Fragmentation", USENIX ATC 2023). A pod
+goes where it adds least. Each request counts as much as the GPUs it asks for: otherwise the many
+small ones would spoil the empty nodes that the few large ones need.
 
-Worked example: half of the requests are for a whole GPU, half for 0.5. On a GPU with 500 milli free
+Worked example: requests for a whole GPU and for 0.5 count the same. On a GPU with 500 milli free
 the whole ones find 500 wasted, the others nothing: 250. With 300 free nobody fits: 300.
 """
 
@@ -31,7 +32,7 @@ _WHOLE_GPU = Share(1, WHOLE, 0, WHOLE)
 class RecentRequests:
     """The last ``size`` requests for GPUs. ``generation`` changes when their frequencies do.
 
-    ``kinds``: what counts before any is seen, and how often; by default that GPUs stay whole.
+    ``kinds``: what counts before any is seen, and how much; by default that GPUs stay whole.
     """
 
     def __init__(self, size: int, kinds: Sequence[tuple[Share, int]] = ((_WHOLE_GPU, 1),)) -> None:
@@ -49,7 +50,8 @@ class RecentRequests:
         # At first after each doubling, so that the first few requests count at once.
         if self._since >= min(_REFRESH, max(len(self._shares) // 2, 1)):
             self._since = 0
-            self._kinds = Counter(self._shares).most_common(_MOST_KINDS)
+            common = Counter(self._shares).most_common(_MOST_KINDS)
+            self._kinds = [(share, count * _demand(share)) for share, count in common]
             self._total = sum(count for _, count in self._kinds)
             self._unfit.clear()
             self.generation += 1
@@ -114,6 +116,11 @@ class RecentRequests:
         after = self._wasted(one)
         one.add(grant, sign=-1)
         return after - before
+
+
+def _demand(share: Share) -> int:
+    """Return what is asked for, in thousandths of a GPU: half a GPU where only a device tells."""
+    return share.count * (max(share.milli, share.memory_milli) or WHOLE // 2)
 
 
 def normalize(scores: IntArray) -> IntArray:

@@ -14,7 +14,7 @@ import numpy as np
 from proreus.addons.device_share.accounts import DeviceAccounts, valid_request
 from proreus.addons.device_share.annotations import result_annotations
 from proreus.addons.device_share.args import DeviceShareArgs
-from proreus.addons.device_share.devices import DEVICES, GPU_RESOURCES, MIG_PREFIX, WHOLE
+from proreus.addons.device_share.devices import DEVICES, NOTHING, WHOLE
 from proreus.addons.device_share.fragmentation import RecentRequests, normalize
 from proreus.addons.device_share.placement import (
     DeviceOrder,
@@ -147,17 +147,10 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         return IN_USE if fits_empty else NO_DEVICES
 
     def _rows_with_devices(self, nodes: NodeTable) -> Rows:
-        """Return the rows that may have devices: all that have some are among them."""
-        found = np.zeros(len(nodes), dtype=bool)
-        for name in GPU_RESOURCES:
-            found |= nodes.allocatable[name] > 0
-        objects = self._accounts.objects
-        for row, node in enumerate(nodes):
-            if not found[row]:
-                found[row] = node.name in objects or any(
-                    name.startswith(MIG_PREFIX) for name in node.allocatable
-                )
-        return np.flatnonzero(found)
+        """Return the rows that have devices of any type."""
+        known = self._accounts.inventory
+        found = (row for row, node in enumerate(nodes) if known(node) != NOTHING)
+        return np.fromiter(found, dtype=np.intp)
 
     # ---- Score ---------------------------------------------------------------------------------
 
