@@ -19,10 +19,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
 from types import FrameType, TracebackType
 from typing import Any
+
+from msgspec import Struct
 
 from proreus import logs
 from proreus.app.blocked_plugins import BlockedPlugins
@@ -40,8 +41,7 @@ _TERMINATION_SECONDS = 20.0
 """How long a plugin may block after SIGTERM, whatever the limits: as long as bindings may take."""
 
 
-@dataclass(frozen=True)
-class CallLimits:
+class CallLimits(Struct, frozen=True):
     """How long a call may block the loop, and how long it may after it was interrupted.
 
     0: for ever; without the first limit there is no second.

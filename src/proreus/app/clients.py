@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from proreus.app.options import RunOptions
 from proreus.client.credential_loading import load as load_credentials
@@ -25,8 +25,7 @@ from proreus.errors import ConfigError
 from proreus.metrics import SchedulerMetrics
 
 
-@dataclass(frozen=True)
-class Clients:
+class Clients(Struct, frozen=True):
     """One connection pool for each purpose, so that none can starve another.
 
     ``connect_for_lease`` must be called on the loop that renews the Lease: credentials and

@@ -8,9 +8,9 @@ behaviour.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from proreus.app.options import RunOptions
 from proreus.client.backoff import Backoff

@@ -13,8 +13,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType
+
+from msgspec import Struct
 
 from proreus import logs
 from proreus.framework.plugin import Plugin
@@ -44,8 +45,7 @@ _CALL_SITES = frozenset(
 """Every call of an extension point goes through one of these; their local variables name it."""
 
 
-@dataclass(frozen=True)
-class BlockingCall:
+class BlockingCall(Struct, frozen=True):
     """What blocks the loop: ``plugin`` and ``point`` are "" if no plugin is running."""
 
     plugin: str
@@ -193,8 +193,7 @@ class LoopWatchdog:
             log.warning("The event loop is blocked", place=blocking_call.place, blocked=blocked)
 
 
-@dataclass(frozen=True)
-class StuckCycle:
+class StuckCycle(Struct, frozen=True):
     """Whether scheduling is stuck, for /livez and the Lease; ``limit_seconds`` 0: never.
 
     There are two ways to be stuck. A cycle that awaits something for ever leaves the loop turning;

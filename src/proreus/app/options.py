@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from proreus.app.call_watchdog import CallLimits
 from proreus.client.early_lists import EarlyList
@@ -18,8 +19,7 @@ from proreus.scheduler.avoided_nodes import AvoidanceRules
 from proreus.server.options import ServingOptions
 
 
-@dataclass(frozen=True)
-class ShadowOptions:
+class ShadowOptions(Struct, frozen=True):
     """A candidate that is tried in parallel with the one in force.
 
     ``config``: its file; "" for that of the process. ``plugin_folders``: instead of those of
@@ -37,8 +37,7 @@ class ShadowOptions:
     max_differences: float = 0.0
 
 
-@dataclass(frozen=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """The flags of ``proreus run``, checked; see ``cli/run_flags.py`` for what each means.
 
     ``loop_blocked_threshold_seconds``: 0 = do not report blocking calls.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from proreus.config.types import SchedulerConfiguration
 from proreus.loading import PluginFile
 
 
-@dataclass
-class ProcessState:
+class ProcessState(Struct):
     """How far a process is. ``config``: the configuration in force.
 
     ``synced``: all informers have their first list. ``leads``: scheduling has begun. ``stopping``:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from proreus import logs
 from proreus.errors import ApiError, Forbidden, Unauthorized
@@ -28,8 +29,7 @@ ends would leave without saying why.
 _CHECK_INTERVAL_SECONDS = 1.0
 
 
-@dataclass
-class _Refusal:
+class _Refusal(Struct):
     resource: Resource[Any]
     since: float
     error: ApiError

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proreus import logs
 from proreus.app.configuration import configuration
@@ -35,8 +37,7 @@ _LOAD_SECONDS = 5.0
 """How long the end of a trial waits for plugins that are just being imported."""
 
 
-@dataclass
-class TrialState:
+class TrialState(Struct):
     """A trial as /shadowz shows it. ``result``: running, adopted, passed, dropped or refused."""
 
     files: list[Any] = field(default_factory=list)

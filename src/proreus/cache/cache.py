@@ -17,8 +17,8 @@ row and exists only while pods are on it; ``_assumed`` has the UIDs of assumed p
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from proreus.cache.node_tree import NodeTree
@@ -41,8 +41,7 @@ class CacheError(Exception):
     """An operation that contradicts the state of the cache."""
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     info: PodInfo
     node_name: str
     assumed: bool

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +14,6 @@ import click
 
 import proreus
 from proreus import gc_tuning
-from proreus.cli.early_start import request_lists
 from proreus.cli.go_flags import FlagError, GoCommand, ParsedFlags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
@@ -27,17 +25,11 @@ from proreus.kubernetes_version import (
     KubernetesVersion,
     parse_emulated_version,
 )
-from proreus.server.options import (
-    AuthenticationOptions,
-    AuthorizationOptions,
-    RequestHeaderOptions,
-    ServingOptions,
-    SniCertificate,
-)
 
 if TYPE_CHECKING:
     from proreus.app import RunOptions
     from proreus.logs import Format
+    from proreus.server.options import AuthenticationOptions, ServingOptions, SniCertificate
 
 
 def _run(values: ParsedFlags) -> int:
@@ -45,14 +37,19 @@ def _run(values: ParsedFlags) -> int:
         click.echo(version_text(raw=values["version"] == "raw"))
         return 0
     gc_tuning.collect_rarely_at_start()
+    # The order matters: the apiserver writes the lists while most of the scheduler is imported.
+    from proreus.cli.early_start import request_lists
+
     early_lists = request_lists(values)
     _import_in_a_thread("aiohttp")
-    options = replace(run_options(values), early_lists=early_lists)
+    options = run_options(values)
 
     import uvloop
+    from msgspec.structs import replace
 
     from proreus import app
 
+    options = replace(options, early_lists=early_lists)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(app.run(options, app.end_within_time))
 
@@ -233,6 +230,8 @@ def _version(values: ParsedFlags, flag: str) -> KubernetesVersion:
 
 
 def _serving(values: ParsedFlags) -> ServingOptions:
+    from proreus.server.options import AuthorizationOptions, ServingOptions
+
     return ServingOptions(
         bind_address=values["bind-address"],
         secure_port=values["secure-port"],
@@ -255,6 +254,8 @@ def _serving(values: ParsedFlags) -> ServingOptions:
 
 
 def _authentication(values: ParsedFlags) -> AuthenticationOptions:
+    from proreus.server.options import AuthenticationOptions, RequestHeaderOptions
+
     return AuthenticationOptions(
         kubeconfig=values["authentication-kubeconfig"],
         skip_lookup=values["authentication-skip-lookup"],
@@ -284,6 +285,8 @@ def _leader_election(values: ParsedFlags) -> dict[str, Any]:
 
 
 def _sni(text: str) -> SniCertificate:
+    from proreus.server.options import SniCertificate
+
     files, _, names = text.partition(":")
     certificate, comma, key = files.partition(",")
     if not comma:

@@ -15,8 +15,9 @@ Binding is sent again; with our node in it, the bind has succeeded; with another
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from proreus.client.backoff import Backoff
 from proreus.client.rate_limiter import RateLimiter
@@ -35,8 +36,7 @@ _MAX_RETRIES = 10  # client-go's maxRetries
 _MAX_RETRY_AFTER_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """A request that changes an object, and how to verify whether it did.
 
     ``ambiguous_codes``: HTTP status codes after which the write may have been done all the same.

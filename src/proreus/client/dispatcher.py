@@ -8,10 +8,10 @@ wait until it is idle.
 
 import asyncio
 import random
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from proreus.client import protobuf_edits
 from proreus.client.backoff import Backoff
@@ -40,8 +40,7 @@ _RETRIABLE_STATUS_REASONS = _RETRIABLE_REASONS | {"Conflict"}
 _AMBIGUOUS_BIND_CODES = SERVER_ERRORS | {409}
 
 
-@dataclass(frozen=True)
-class DispatcherOptions:
+class DispatcherOptions(Struct, frozen=True):
     """Limits. ``verify_…``: reads after a lost response. ``bind_…``, ``status_…``: attempts.
 
     ``retry_backoff_seconds``: before the second attempt; five times as long before each further.

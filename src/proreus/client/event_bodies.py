@@ -5,9 +5,10 @@ about a Lease, which client-go's leader election always writes in that version.
 """
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from proreus.kubernetes_version import KubernetesVersion
 from proreus.objects.kinds import PODS
@@ -24,8 +25,7 @@ _NOTE_BYTES = 1024
 _VERB = re.compile(r"%([+\-# 0]*)(\[\d*\])?(\*|\d+)?(?:\.(\*|\d+)?)?(.?)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectReference:
+class ObjectReference(Struct, frozen=True):
     """v1.ObjectReference: the object that an Event is about."""
 
     kind: str
@@ -62,8 +62,7 @@ def reference_to(
     return ObjectReference(*names, api_version, meta.resource_version)
 
 
-@dataclass(frozen=True, slots=True)
-class EventKey:
+class EventKey(Struct, frozen=True):
     """What identifies an Event: equal ones, but for the note, are one Event that repeats.
 
     client-go's ``eventKey``.

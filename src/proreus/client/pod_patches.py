@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from proreus.errors import ApiError
 from proreus.objects.meta import JsonObject
@@ -19,8 +20,7 @@ _MERGEABLE = {"conditions", "nominatedNodeName"}
 """Fields of the status that a later patch states anew, alone or by type of condition."""
 
 
-@dataclass
-class _Patch:
+class _Patch(Struct):
     """A patch that has not been answered. ``before``: the one to wait for.
 
     ``waiters``: how many callers wait for it. ``sending``: held by the one of them that sends it.

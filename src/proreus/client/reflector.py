@@ -17,8 +17,9 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from proreus.client.backoff import Backoff
 from proreus.client.connectivity import Connectivity, is_outage
@@ -74,8 +75,7 @@ class ReflectorStore(Protocol[T]):
         ...
 
 
-@dataclass(frozen=True)
-class ReflectorOptions:
+class ReflectorOptions(Struct, frozen=True):
     """Limits and intervals, in seconds.
 
     ``read_timeout_seconds`` must exceed the server's bookmark interval, which is a minute.

@@ -5,10 +5,10 @@ Everything about the *meaning* of an HTTP response is here, so that ``session`` 
 """
 
 import re
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from proreus.errors import (
     ApiError,
@@ -82,8 +82,7 @@ class ApiStatus(msgspec.Struct, rename="camel"):
     details: ApiStatusDetails | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(Struct, frozen=True):
     """A complete HTTP response; ``retry_after_seconds`` is None without a Retry-After."""
 
     code: int

@@ -11,11 +11,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import aiohttp
+from msgspec import Struct
 from yarl import URL
 
 from proreus.client.connection_pool import ConnectionPool, NotConnected
@@ -34,8 +34,7 @@ def _nothing(*_: object) -> None:
     """Default of a hook."""
 
 
-@dataclass(frozen=True)
-class RequestHooks:
+class RequestHooks(Struct, frozen=True):
     """Callables for the rest_client_* metrics; none may raise or block.
 
     on_request: (code, method, verb, host, seconds, sent_bytes, received_bytes) after each attempt;

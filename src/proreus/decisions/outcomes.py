@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proreus.scheduler.extender_answers import ExtenderAnswers
 
@@ -14,8 +15,7 @@ _BYTES = 250
 _BYTES_A_NAME = 60
 
 
-@dataclass(slots=True, frozen=True)
-class ExtenderRejection:
+class ExtenderRejection(Struct, frozen=True):
     """Nodes that an extender rejected with the same message. ``names``: some of them.
 
     ``unresolvable``: preemption does not help there.
@@ -27,8 +27,7 @@ class ExtenderRejection:
     names: Sequence[str]
 
 
-@dataclass(slots=True, frozen=True)
-class ExtenderAnswer:
+class ExtenderAnswer(Struct, frozen=True):
     """What one extender answered. ``verb``: filter or prioritize; ``error``: why it did not.
 
     ``accepted``: how many nodes it let through. ``scored``: how many it gave a score.
@@ -49,8 +48,7 @@ class ExtenderAnswer:
         return _BYTES * (1 + len(self.rejections)) + _BYTES_A_NAME * names + texts
 
 
-@dataclass(slots=True)
-class PermitWait:
+class PermitWait(Struct):
     """That Permit held the pod. ``timeouts``: of each plugin, in seconds from ``since`` on.
 
     ``seconds``: how long it was held; None: it still is.

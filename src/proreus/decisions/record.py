@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from proreus.decisions.attempt_scores import KeptScores
 from proreus.decisions.outcomes import ExtenderAnswer, PermitWait
@@ -17,8 +17,7 @@ from proreus.framework.status import Status
 _BYTES = 600
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(Struct, frozen=True):
     """A pod that preemption chose to evict. ``pod``: ``namespace/name``."""
 
     pod: str
@@ -26,8 +25,7 @@ class Victim:
     priority: int
 
 
-@dataclass(slots=True)
-class FailureRecord:
+class FailureRecord(Struct):
     """Why an attempt ended without a bound pod.
 
     ``message``: that of the Event. ``plugins``: those that rejected the pod; ``pending_plugins``:

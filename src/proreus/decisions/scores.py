@@ -7,9 +7,9 @@ scores of the best 20 by plugin, and the totals of all 3,000.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from proreus.framework.verdicts import IntArray, Rows
 
@@ -17,8 +17,7 @@ BEST_NODES = 20
 """Of how many nodes the scores are kept where not all are."""
 
 
-@dataclass(slots=True)
-class PluginScores:
+class PluginScores(Struct):
     """One plugin's scores, in the order of ``ScoreTable.rows``; an int if all are the same.
 
     ``raw``: what Score returned. ``weighted``: after NormalizeScore, times the ``weight``. HTTP
@@ -38,8 +37,7 @@ class PluginScores:
         )
 
 
-@dataclass(slots=True)
-class ScoreTable:
+class ScoreTable(Struct):
     """Scores by node and plugin. ``rows`` and ``totals``: shape (nodes,).
 
     ``feasible``: how many nodes were. Unless ``complete``, these are the best of them: no other has

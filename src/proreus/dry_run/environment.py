@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from proreus.cache.pod_group_states import PodGroupStates
 from proreus.dry_run.cycle import DryRunCycle

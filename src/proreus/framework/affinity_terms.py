@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct
 
 from proreus.bounded_cache import (
     BYTES_AN_ENCODED_BYTE,
@@ -64,8 +65,7 @@ class AffinityTerm:
         ) and self.selector.matches(labels)
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityTerms:
+class AffinityTerms(Struct, frozen=True):
     """A pod's terms, in the four lists of its spec; preferred terms come with their weights.
 
     A list with a selector that does not parse is empty, and ``error`` says why.

@@ -7,9 +7,10 @@ available: 1 Insufficient memory, 1 node(s) had untolerated taint(s), 3 Insuffic
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows, Verdicts
@@ -17,8 +18,7 @@ from proreus.framework.verdicts import Rows, Verdicts
 _UNRESOLVABLE = Status(Code.UNRESOLVABLE)
 
 
-@dataclass(slots=True)
-class Diagnosis:
+class Diagnosis(Struct):
     """The verdicts of a failed attempt, and the plugins that rejected the pod.
 
     ``verdicts`` are by row of the cluster's table; ``evaluated`` are the rows that were filtered
@@ -67,8 +67,7 @@ class Diagnosis:
         return replace(self, verdicts=self.complete().take(rows), evaluated=None)
 
 
-@dataclass(frozen=True, slots=True)
-class FitError:
+class FitError(Struct, frozen=True):
     """No node can take the pod (kube-scheduler's FitError): a value, not an error.
 
     ``num_all_nodes``: nodes of the cluster; 1 if Reserve or Permit rejected the chosen node.

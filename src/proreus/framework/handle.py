@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 from proreus.clock import Clock
 from proreus.objects.meta import ApiObject, Resource
@@ -167,8 +168,7 @@ class EventRecorder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DryRunKey:
+class DryRunKey(Struct, frozen=True):
     """What a pod's dry runs depend on, besides its priority, the nodes and the pods on them."""
 
     signature: Hashable

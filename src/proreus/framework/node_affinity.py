@@ -11,10 +11,10 @@ Example: ``disk=ssd`` and preferred zone a (weight 5) parse to ``selector`` disk
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, BoundedCache, register
 from proreus.framework.label_columns import mask_of, merged_alternatives
@@ -41,8 +41,7 @@ _FEW_TERMS = 8
 """With more required terms than that, those on one label are merged before they are matched."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PodNodeAffinity:
+class PodNodeAffinity(Struct, frozen=True, eq=False):
     """A pod's requirements and preferences about nodes.
 
     ``selector``: of ``spec.nodeSelector``. ``required``: None if affinity requires nothing; if it

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from proreus.framework.plugin import Plugin
 from proreus.loading.contract import contract_violations, resembles_plugin
@@ -27,8 +28,7 @@ _package_hashes: dict[str, str] = {}
 """Content hashes of installed files, from when this process imported them: that is done once."""
 
 
-@dataclass(frozen=True)
-class PluginSources:
+class PluginSources(Struct, frozen=True):
     """Where to look for plugins.
 
     ``modules``: each ``module:Class``, from ``--plugin``. ``folders``: from ``--plugin-dir``.

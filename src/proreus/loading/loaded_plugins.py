@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal, TypedDict
+
+from msgspec import Struct
 
 from proreus.addons import ADD_ONS
 from proreus.config.types import (
@@ -25,8 +26,7 @@ from proreus.runtime.registry import Registry
 from proreus.source_location import class_location, error_location
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a plugin comes from; ``package`` and ``version`` are set for installed packages.
 
     ``file`` of a remote plugin is its address, and empty for an in-tree one and an add-on (see
@@ -49,8 +49,7 @@ class Origin:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True)
-class LoadedPlugin:
+class LoadedPlugin(Struct, frozen=True):
     """A usable plugin and its origin."""
 
     plugin: type[Plugin]
@@ -75,8 +74,7 @@ class PluginFile(TypedDict):
     package: str
 
 
-@dataclass(frozen=True)
-class RejectedPlugin:
+class RejectedPlugin(Struct, frozen=True):
     """A plugin, module or folder that cannot be used.
 
     ``source``: the flag or entry point that named it. ``place``: ``file:line``, "" without a file.

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar, cast
+
+from msgspec import Struct
 
 Stability = Literal["STABLE", "BETA", "ALPHA"]
 
@@ -23,8 +24,7 @@ UNEXPECTED = "unexpected"
 """The label value that replaces values which ``allow_labels`` does not list."""
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(Struct, frozen=True):
     """Name, type, labels and help text of a metric.
 
     ``buckets`` are upper bounds in rising order without +Inf, empty for other than histograms.

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from proreus.objects.node import LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA
 from proreus.objects.pod import Volume
@@ -34,8 +34,7 @@ _EBS_SCHEME = "aws://"
 _EBS_VOLUME = re.compile(r"vol-[^/]*")
 
 
-@dataclass(frozen=True, slots=True)
-class InTreePlugin:
+class InTreePlugin(Struct, frozen=True):
     """A former in-tree plugin: its volume source's field, its name, driver and topology label.
 
     ``on``: whether kube-scheduler treats its volumes as migrated.

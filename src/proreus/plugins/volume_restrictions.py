@@ -12,9 +12,10 @@ RemovePod of ``a`` lowers it to 0, and ``b`` fits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ADD, DELETE, NODE, PERSISTENT_VOLUME_CLAIM, ClusterEvent
@@ -44,8 +45,7 @@ _DISK = Status.unschedulable(REASON_DISK).with_plugin(_NAME)
 _IN_USE = Status.unschedulable(REASON_READ_WRITE_ONCE_POD).with_plugin(_NAME)
 
 
-@dataclass(slots=True)
-class _PreFilterState:
+class _PreFilterState(Struct):
     """``conflicts``: how often other pods use the pod's ReadWriteOncePod claims."""
 
     disks: tuple[Volume, ...]

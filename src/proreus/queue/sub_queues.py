@@ -13,8 +13,9 @@ there to ``active``. kube-scheduler's ``moveToActiveQ`` and ``moveToBackoffQ``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from proreus.clock import Clock
 from proreus.framework.pod_events import DEFAULT_POD_EVENTS, PodEvents
@@ -39,8 +40,7 @@ _QUEUE_OF = {
 """The queue that a decision names, in the words of the metrics."""
 
 
-@dataclass(frozen=True)
-class QueueOptions:
+class QueueOptions(Struct, frozen=True):
     """Time limits and feature gates of a scheduling queue.
 
     ``pop_from_backoff``: gate SchedulerPopFromBackoffQ. ``generic_workload``: gate GenericWorkload.

@@ -12,9 +12,10 @@ C, A, D: C overrides its multiPoint entry and comes first, A is from multiPoint,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
+
+from msgspec import Struct
 
 from proreus import logs
 from proreus.config.default_plugins import points_in_version
@@ -61,8 +62,7 @@ POINTS = (
 _POINTS_OF_GROUP_ENTITIES = frozenset({"podGroupPostFilter"})
 
 
-@dataclass(frozen=True, slots=True)
-class ExpandedProfile:
+class ExpandedProfile(Struct, frozen=True):
     """The names of the plugins at each extension point.
 
     ``points`` has every extension point. ``weights``: of Score plugins. ``args``: the arguments of

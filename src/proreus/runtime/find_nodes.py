@@ -21,9 +21,10 @@ one that is not counted); the next pod's walk starts there.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
@@ -51,8 +52,7 @@ from proreus.runtime.replaceable_pods import (
 )
 
 
-@dataclass(slots=True)
-class FeasibleNodes:
+class FeasibleNodes(Struct):
     """The nodes that passed the filters, and the verdicts of the others.
 
     ``verdicts``: by row of the whole table. ``evaluated``: the rows that were filtered; None = all.

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from proreus.clock import Clock
 from proreus.framework.plugin_health import PluginHealth, Reason
 from proreus.logs import logger
@@ -37,8 +39,7 @@ EventSink = Callable[[str, str, str], None]
 _LOG_AGAIN_SECONDS = 600.0
 
 
-@dataclass(frozen=True)
-class FailureRules:
+class FailureRules(Struct, frozen=True):
     """The limits of a plugin, and of all plugins together.
 
     ``budget_seconds``: for all calls of a point in one attempt. ``end_at_budget``: beyond it, a

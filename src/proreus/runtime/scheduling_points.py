@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
+
+from msgspec import Struct, field
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
@@ -54,8 +55,7 @@ SKIPPED_FOR_DEFERRED_RESIZES = frozenset(
 bound. kube-scheduler asks each, which returns Skip in PreFilter and nothing in PostFilter."""
 
 
-@dataclass(slots=True)
-class PreFilterOutcome:
+class PreFilterOutcome(Struct):
     """The result of PreFilter.
 
     ``status``: a rejection, or None. ``names``: the nodes to filter, None = all.
@@ -139,8 +139,7 @@ def _nothing_left(plugins_with_names: Sequence[str]) -> str:
     )
 
 
-@dataclass(slots=True)
-class PostFilterOutcome:
+class PostFilterOutcome(Struct):
     """``message`` ends the pod's failure message; Success: victims are being evicted for it."""
 
     code: Code = Code.UNSCHEDULABLE
@@ -208,8 +207,7 @@ def run_unreserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: 
     profile.observe_point("Unreserve", SUCCESS, perf_counter() - started)
 
 
-@dataclass(slots=True)
-class PermitOutcome:
+class PermitOutcome(Struct):
     """``status``: a rejection, or None. ``timeouts``: seconds, by plugin that returned Wait;
     ``reasons``: theirs.
     """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
+
+from msgspec import Struct
 
 from proreus.errors import ProreusError
 from proreus.framework.cycle_state import CycleState
@@ -30,8 +31,7 @@ LONG_SECONDS = 0.1
 """Attempts that take at least so long are logged, as by kube-scheduler's utiltrace."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSubset:
+class NodeSubset(Struct, frozen=True):
     """The nodes that a pod must keep to: by name, by row, and as a table of these rows alone."""
 
     names: frozenset[str]
@@ -45,8 +45,7 @@ class NodeSubset:
         return cls(frozenset(names), rows, table.take(rows))
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(Struct):
     """One attempt to schedule a popped pod. ``started``: ``perf_counter`` seconds at the pop.
 
     ``extenders``: those that are interested in it. ``node_subset``: None = all nodes.
@@ -69,8 +68,7 @@ class Attempt:
     """What HTTP extenders returned; None: there are none, or nothing is recorded."""
 
 
-@dataclass(slots=True)
-class ScheduleResult:
+class ScheduleResult(Struct):
     """The pod is assumed on this node: the result of a scheduling cycle.
 
     ``waiting``: set while Permit holds the pod.
@@ -84,8 +82,7 @@ class ScheduleResult:
     since: float = 0.0
 
 
-@dataclass(slots=True)
-class Failure:
+class Failure(Struct):
     """Why an attempt ended without a node.
 
     ``fit_error``: which plugins rejected the pod; None: an error, and the pod is retried after a

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proreus.clock import Clock
 from proreus.framework.cycle_state import CycleState
@@ -33,8 +34,7 @@ REASON = "node(s) recently rejected pods of the same controller"
 _NONE: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class AvoidanceRules:
+class AvoidanceRules(Struct, frozen=True):
     """When a node is avoided, and for how long.
 
     ``threshold``: rejections of one controller's pods by one node; 0: never. ``max_seconds``: the
@@ -48,8 +48,7 @@ class AvoidanceRules:
 NEVER_AVOID = AvoidanceRules()
 
 
-@dataclass(slots=True)
-class _Rejections:
+class _Rejections(Struct):
     """The rejections of one controller's pods by one node.
 
     ``seconds``: how long the node was avoided last, 0 if never. ``until``: when that is, or was,

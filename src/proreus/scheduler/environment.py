@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 from proreus.client.http_get import http_get
 from proreus.clock import Clock
@@ -47,8 +48,7 @@ class Stores(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """Everything a scheduler depends on: a real cluster, or one in memory.
 
     ``informers``: to pause while a scheduling cycle awaits something; None where no events arrive

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from proreus.framework.verdicts import IntArray
 
 
-@dataclass(slots=True)
-class FilterAnswer:
+class FilterAnswer(Struct):
     """One extender's answer to a filter request. ``accepted``: how many nodes it let through.
 
     ``failed`` and ``unresolvable``: messages by node, the latter where preemption does not help.
@@ -23,8 +23,7 @@ class FilterAnswer:
     error: str = ""
 
 
-@dataclass(slots=True)
-class ExtenderAnswers:
+class ExtenderAnswers(Struct):
     """All answers of one attempt, in the order of the extenders.
 
     ``scores``: URL, and what is added to the total of each node (already weighted). ``errors``: of

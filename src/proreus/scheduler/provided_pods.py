@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Protocol, cast
+
+from msgspec.structs import replace
 
 from proreus.errors import NotFound
 from proreus.framework.handle import ApiWriter, EventRecorder

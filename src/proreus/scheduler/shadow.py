@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
@@ -56,8 +56,7 @@ _MAX_FAILED = 10
 """A trial ends after so many failures: it cannot succeed any more."""
 
 
-@dataclass(frozen=True)
-class ShadowLimits:
+class ShadowLimits(Struct, frozen=True):
     """How much a trial compares. ``pods``: when it ends, 0 = never by itself.
 
     ``sample``: the share of pods. ``time_share``: the share of the time that it may compute.

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
+
+from msgspec.structs import replace
 
 from proreus.errors import Forbidden
 from proreus.framework.events import ClusterEvent

@@ -6,7 +6,8 @@ As parsed by ``cli`` and checked by ``problems``; nothing here opens a file.
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 TLS_VERSIONS = {
     "": ssl.TLSVersion.TLSv1_2,
@@ -45,8 +46,7 @@ FORWARDED_AUTHORIZATION = "X-Proreus-Authorization"
 """Where a bearer token is read from if there is no Authorization header."""
 
 
-@dataclass(frozen=True)
-class SniCertificate:
+class SniCertificate(Struct, frozen=True):
     """``--tls-sni-cert-key cert,key:a.example,*.b.example``; no names: those of the certificate."""
 
     cert_file: str
@@ -54,8 +54,7 @@ class SniCertificate:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class RequestHeaderOptions:
+class RequestHeaderOptions(Struct, frozen=True):
     """The front proxies that may authenticate users, and the headers that they set."""
 
     ca_file: str = ""
@@ -66,8 +65,7 @@ class RequestHeaderOptions:
     extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
 
 
-@dataclass(frozen=True)
-class AuthenticationOptions:
+class AuthenticationOptions(Struct, frozen=True):
     """Authentication flags; ``kubeconfig`` is for TokenReviews and the cluster's client CA."""
 
     kubeconfig: str = ""
@@ -78,8 +76,7 @@ class AuthenticationOptions:
     request_header: RequestHeaderOptions = field(default_factory=RequestHeaderOptions)
 
 
-@dataclass(frozen=True)
-class AuthorizationOptions:
+class AuthorizationOptions(Struct, frozen=True):
     """Authorization flags; ``kubeconfig`` is for SubjectAccessReviews."""
 
     kubeconfig: str = ""
@@ -88,8 +85,7 @@ class AuthorizationOptions:
     unauthorized_ttl_seconds: float = 10.0
 
 
-@dataclass(frozen=True)
-class ServingOptions:
+class ServingOptions(Struct, frozen=True):
     """Secure serving flags; ``secure_port`` 0 disables the server."""
 
     bind_address: str = "0.0.0.0"

@@ -8,12 +8,12 @@ import signal
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import uvloop
+from msgspec.structs import replace
 
 from proreus.clock import FakeClock
 from proreus.config.load import default_configuration

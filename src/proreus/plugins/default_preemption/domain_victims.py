@@ -11,7 +11,8 @@ Worked example: group ``g`` (mode all, priority 5) has pods on nodes ``a`` and `
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proreus.errors import ProreusError
 from proreus.framework.node_info import NodeInfo
@@ -33,8 +34,7 @@ GroupGenerations = tuple[tuple[PodGroupState, int], ...]
 """PodGroups, each with its generation at a certain time."""
 
 
-@dataclass(slots=True)
-class DomainVictim:
+class DomainVictim(Struct):
     """A unit of eviction: ``placed`` are its pods and their nodes, ``groups`` their PodGroups."""
 
     priority: int

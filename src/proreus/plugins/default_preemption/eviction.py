@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
+
+from msgspec import Struct
 
 from proreus.errors import ApiError, NotFound
 from proreus.framework.handle import Handle
@@ -43,8 +44,7 @@ _PARALLELISM = 16
 """How many victims are evicted at a time: kube-scheduler's default ``parallelism``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preemptor:
+class Preemptor(Struct, frozen=True):
     """The pod or group that victims are evicted for. ``pods``: ``namespace/name`` of its pods.
 
     ``group``: the ``related`` object of the victims' Events; kube-scheduler sets none for a pod.

@@ -11,8 +11,9 @@ kube-scheduler's ``PodGroupEvaluator``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
+
+from msgspec import Struct
 
 from proreus.errors import PluginError
 from proreus.framework.handle import Handle
@@ -36,8 +37,7 @@ DOMAIN = "cluster"
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCandidate:
+class GroupCandidate(Struct, frozen=True):
     """The victims of a group, and where its pods go."""
 
     candidate: Candidate

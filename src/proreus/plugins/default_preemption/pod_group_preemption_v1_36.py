@@ -11,7 +11,8 @@ fits. ``a`` is reprieved (fits), then ``b`` and ``c`` together (fit), then ``d``
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -29,8 +30,7 @@ Fits = Callable[[], Awaitable[Status | None]]
 """Returns None if the group fits the nodes as they are now, or else why it does not."""
 
 
-@dataclass(slots=True)
-class PreemptionUnit:
+class PreemptionUnit(Struct):
     """A unit of eviction: one pod, or all pods of a group. ``nodes``: the node of each pod."""
 
     priority: int

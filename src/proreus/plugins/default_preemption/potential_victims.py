@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -35,8 +35,7 @@ _NO_PODS = 2**31
 # ---- pods in the order of importance -----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _NodePods:
+class _NodePods(Struct, frozen=True):
     """The pods of a node, the most important first. ``ranks``: their negated priorities."""
 
     pods: list[PodInfo]

@@ -7,14 +7,14 @@ wait for each.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 
 
-@dataclass(eq=False, slots=True)
-class RunningPreemption:
+class RunningPreemption(Struct, eq=False):
     """A preemption whose victims are being evicted. ``uid``: of its preemptor."""
 
     uid: str

@@ -12,7 +12,8 @@ the same use is counted for the claim, nothing changes. Had PreBind failed, gpu-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.resource_claims import (
@@ -25,8 +26,7 @@ from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.pools import PoolKey, PoolView
 
 
-@dataclass(slots=True)
-class DeviceUse:
+class DeviceUse(Struct):
     """How a device is used.
 
     ``exclusive``: how many claims have it alone; more than 1 if another scheduler allocates, too.
@@ -43,8 +43,7 @@ class DeviceUse:
         return not (self.exclusive or self.shares)
 
 
-@dataclass(slots=True)
-class InFlightAllocation:
+class InFlightAllocation(Struct):
     """An allocation that is being written, and how many pods wait for it.
 
     ``in_group_cycle``: made in a PodGroup's scheduling cycle, whose dry run ends with Unreserve.
@@ -66,8 +65,7 @@ Uses = Mapping[str, DeviceUse]
 Consumed = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PoolState:
+class PoolState(Struct, frozen=True):
     """What is taken of a pool as a node sees it; equal states allow the same allocations.
 
     ``taken``: positions of devices that are allocated exclusively. ``consumed``: position and

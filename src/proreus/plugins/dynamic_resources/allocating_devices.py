@@ -8,7 +8,8 @@ reproduced on purpose (``Change.ALLOCATOR_OF_1_37``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proreus.plugins.dynamic_resources.allocated import Consumed
 from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
@@ -28,8 +29,7 @@ DevicePosition = tuple[int, int]
 """Position of a pool among a node's pools, and of a device in the pool."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceAssignment:
+class DeviceAssignment(Struct, frozen=True):
     """A device for a request, by positions of pool and device.
 
     ``consumed``: nano-units by capacity if the device allows multiple allocations, else None.

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proreus.errors import BudgetExceeded
 from proreus.objects.resource_claims import ALLOCATION_RESULTS_MAX_SIZE
@@ -41,8 +43,7 @@ class AllocationTimeout(Exception):
     """The search took longer than ``filterTimeout`` allows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Solution:
+class Solution(Struct, frozen=True):
     """Devices for each claim, in the order in which they were placed.
 
     ``choices``: by claim and request, the position of the alternative that was taken.
@@ -54,8 +55,7 @@ class Solution:
     score: int
 
 
-@dataclass(frozen=True, slots=True)
-class NoSolution:
+class NoSolution(Struct, frozen=True):
     """There is no solution; ``invalid_pools`` may be why."""
 
     invalid_pools: bool
@@ -64,8 +64,7 @@ class NoSolution:
 AllocatorResult = Solution | NoSolution | AllocationError
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """Where a search was suspended: all that comes before in its order has been tried.
 
     ``devices``: those that were placed, in their order, and the one that was looked at; empty if

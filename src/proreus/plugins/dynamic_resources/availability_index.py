@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -34,8 +34,7 @@ def can_skip_operations(info: NodeInfo) -> bool:
     return info.node is not None and OPTIONAL_NODE_OPERATIONS in info.node.status.declared_features
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceAvailability:
+class DeviceAvailability(Struct, frozen=True):
     """Pools in reach of a node, in the order in which they are tried, and what is taken of them.
 
     ``views`` are those of one of the nodes; on others they have other names and equal shapes.
@@ -49,16 +48,14 @@ class DeviceAvailability:
     may_skip: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     """Pools that belong to no single node, as some nodes see them."""
 
     number: int
     views: tuple[PoolView, ...]
 
 
-@dataclass(slots=True)
-class _NodeEntry:
+class _NodeEntry(Struct):
     """A node's own pools, its group, and how the pools of both are ordered among each other."""
 
     labels: object

@@ -14,11 +14,11 @@ from __future__ import annotations
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import Struct, field
 
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -50,8 +50,7 @@ class DeviceCounts(NamedTuple):
 NO_DEVICES = DeviceCounts()
 
 
-@dataclass(slots=True)
-class _Members:
+class _Members(Struct):
     """Devices of one pool and scope that are in the class, by name, and how many are errors.
 
     A counter of names: while a driver replaces a generation, both may list the same device.

@@ -7,10 +7,10 @@ parsed once for its kind, and a CEL selector is evaluated once for its kind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 
 import msgspec
+from msgspec import Struct, field
 
 from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.objects.devices import (
@@ -53,8 +53,7 @@ Counters = dict[str, dict[str, int]]
 """Amounts in nano-units by counter set and counter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """A capacity of a device in nano-units, and the policy for amounts that may be consumed."""
 
     value: int
@@ -247,8 +246,7 @@ def _value(name: str, attribute: DeviceAttribute, lists: bool) -> Attribute:
     raise CelError(f"attribute {name}: unsupported attribute value")
 
 
-@dataclass(slots=True)
-class DeviceKinds:
+class DeviceKinds(Struct):
     """Interns kinds: devices that are equal but for their names get the same ``DeviceKind``."""
 
     features: Features

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import Change
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(Struct, frozen=True):
     """One attribute a gate, and two for the ``Change`` of their names.
 
     See ``docs/plugins/dynamic-resources.md`` for what each adds.

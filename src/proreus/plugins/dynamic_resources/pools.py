@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from proreus.objects.devices import Device, DeviceTaint, ResourceSlice, ResourceSliceSpec
 from proreus.objects.quantity import parse_quantity
@@ -33,8 +33,7 @@ PoolKey = tuple[str, str]
 """Driver and name of a pool."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceOnNode:
+class DeviceOnNode(Struct, frozen=True):
     """A device as one node sees it.
 
     ``matches_node``: False with perDeviceNodeSelection, if the device does not select this node.
@@ -50,8 +49,7 @@ class DeviceOnNode:
     skips: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PoolView:
+class PoolView(Struct, frozen=True):
     """A pool as one node sees it, devices in the order in which they are tried.
 
     ``shape`` is equal for pools that differ in names only. ``invalid``: complete, but contradicts
@@ -79,8 +77,7 @@ class PoolView:
         return self.comes_last, self.key
 
 
-@dataclass(slots=True)
-class _Pool:
+class _Pool(Struct):
     """All slices of a pool by name, and the kinds of their devices, old generations included."""
 
     slices: dict[str, ResourceSlice] = field(default_factory=dict)

@@ -11,9 +11,9 @@ web-0 learned about devices and nodes (which match, what a search found) holds f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from proreus.errors import ProreusError
 from proreus.objects.devices import DeviceClass
@@ -224,8 +224,7 @@ class Alternative:
         return result
 
 
-@dataclass(slots=True)
-class PreparedClaim:
+class PreparedClaim(Struct):
     """A claim: the alternatives of each request, and the constraints over all of them.
 
     ``prioritized``: by request, whether it has a list of alternatives (``firstAvailable``).
@@ -253,8 +252,7 @@ def _new_constraint(written: DeviceConstraint, features: Features) -> Constraint
     return distinct(attribute, written.requests)
 
 
-@dataclass(slots=True)
-class PreparedClaims:
+class PreparedClaims(Struct):
     """All claims of a pod that need an allocation, in its order, or the error in one of them."""
 
     claims: tuple[PreparedClaim, ...] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from proreus.objects.pod import PodExtendedResourceRequest
 from proreus.objects.resource_claims import (
@@ -17,8 +18,7 @@ from proreus.plugins.dynamic_resources.dra_manager import AllocationCache
 from proreus.plugins.dynamic_resources.node_allocatable import Statuses
 
 
-@dataclass(slots=True)
-class ClaimsToAllocate:
+class ClaimsToAllocate(Struct):
     """The claims to allocate on nodes that lack the same extended resources.
 
     ``resources``: those that devices must provide there. ``claims``: the pod's unallocated ones,
@@ -33,8 +33,7 @@ class ClaimsToAllocate:
     allocation_cache: AllocationCache | None
 
 
-@dataclass(slots=True)
-class StateData:
+class StateData(Struct):
     """What PreFilter learned about a pod, and what Reserve and PreBind did.
 
     ``claims``: the pod's own. ``available_on_nodes``: by position of each allocated claim, its

@@ -11,7 +11,8 @@ matches: the query is for pods of ``a`` and ``b``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proreus.bounded_cache import BoundedCache
 from proreus.framework.affinity_terms import (
@@ -28,8 +29,7 @@ from proreus.objects.kinds import NAMESPACES, Namespace
 from proreus.objects.pod import Pod
 
 
-@dataclass(frozen=True, slots=True)
-class IncomingTerm:
+class IncomingTerm(Struct, frozen=True):
     """A term as a query over existing pods; ``weight`` is negative for anti-affinity."""
 
     topology_key: str
@@ -37,8 +37,7 @@ class IncomingTerm:
     weight: int = 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IncomingTerms:
+class IncomingTerms(Struct, frozen=True, eq=False):
     """All terms of an incoming pod.
 
     ``all_required``: matches pods that match *all* required affinity terms; None without terms.

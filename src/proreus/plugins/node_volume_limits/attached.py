@@ -10,10 +10,10 @@ name ``v2`` and ``v3``: three volumes count.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct, field
 
 from proreus.framework.columns import grown
 from proreus.framework.handle import Handle
@@ -42,8 +42,7 @@ UNLIMITED = -1
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(slots=True)
-class NodeVolumes:
+class NodeVolumes(Struct):
     """The volumes of one node.
 
     ``volumes``: those of its pods. ``counts``: by driver, attachments included. ``limits``: by

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
@@ -55,8 +55,7 @@ _NAME = "NodeVolumeLimits"
 _FULL = Status.unschedulable(REASON).with_plugin(_NAME)
 
 
-@dataclass(frozen=True, slots=True)
-class _PreFilterState:
+class _PreFilterState(Struct, frozen=True):
     """The pod's volumes that count, or a status that holds for every node."""
 
     volumes: LimitedVolumes

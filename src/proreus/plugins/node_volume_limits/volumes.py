@@ -10,7 +10,8 @@ Worked example: a claim bound to a CSI volume ``vol-1`` has the id ``("ebs.csi.a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from proreus.framework.handle import Handle
 from proreus.objects.pod import Pod, Volume
@@ -37,8 +38,7 @@ Source = tuple[str, str]
 """Kind and key of an object that a result depends on."""
 
 
-@dataclass(slots=True)
-class LimitedVolumes:
+class LimitedVolumes(Struct):
     """The volumes of one or more pods that count.
 
     ``ids``: each with whether it counts only on nodes where its plugin is migrated. ``sources``:

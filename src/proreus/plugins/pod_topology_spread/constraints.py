@@ -10,9 +10,9 @@ that pods of the previous revision do not count.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BoundedCache, approximate_size
 from proreus.framework.handle import Handle
@@ -38,8 +38,7 @@ _SYSTEM_DEFAULTS = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SpreadConstraint:
+class SpreadConstraint(Struct, frozen=True, eq=False):
     """A parsed constraint.
 
     ``query``: the pods that it counts; None if it counts none. ``selector``: whether the pod itself
@@ -55,8 +54,7 @@ class SpreadConstraint:
     query: PodQuery | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ResolvedConstraints:
+class ResolvedConstraints(Struct, frozen=True, eq=False):
     """A pod's hard and soft constraints.
 
     ``own``: they are in the pod's spec, and not defaults. Errors are kube-scheduler's texts.

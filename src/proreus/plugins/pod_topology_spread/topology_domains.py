@@ -11,9 +11,9 @@ taint that the pod does not tolerate, and the constraint honours taints: ``slots
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.interning import ABSENT, Interner, once_per_value
@@ -26,8 +26,7 @@ from proreus.objects.taints import Taint, Toleration, first_untolerated
 from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyDomains:
+class TopologyDomains(Struct, frozen=True):
     """The domains of one constraint.
 
     ``slots``: by row, the code of the domain that a node's pods count for; the number of codes if

@@ -13,10 +13,10 @@ Wait: until the watch reports ``c`` with ``volumeName: v`` and the annotation th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from proreus.framework.assume_cache import resource_version_of
 from proreus.framework.handle import Handle
@@ -43,8 +43,7 @@ from proreus.plugins.volume_binding.storage import Storage
 _POLL_INTERVAL_SECONDS = 1.0
 
 
-@dataclass(slots=True)
-class AssumedVolumes:
+class AssumedVolumes(Struct):
     """The volumes and claims that are assumed for a pod on a node.
 
     ``volumes``: each with its claim. ``claims``: those to provision. Both in their assumed form, or

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from proreus.errors import ProreusError
 from proreus.objects.pod import Pod
@@ -27,8 +27,7 @@ class StorageError(ProreusError):
     """An object of storage is invalid or missing: an Error status."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodVolumeClaims:
+class PodVolumeClaims(Struct, frozen=True):
     """Claims by their state.
 
     ``bound``: have their volume. ``delayed``: get one on the node that the scheduler selects.

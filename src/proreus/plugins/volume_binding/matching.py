@@ -7,7 +7,8 @@ Worked example: a claim for 5Gi, and free volumes of its class of 10Gi, 6Gi and 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proreus.objects.meta import key_of
 from proreus.objects.selectors import (
@@ -31,8 +32,7 @@ _AVAILABLE = "Available"
 _FILESYSTEM = "Filesystem"
 
 
-@dataclass(frozen=True, slots=True)
-class MatchingVolumes:
+class MatchingVolumes(Struct, frozen=True):
     """Volumes that match a claim, the smallest first: a node gets the first that it can access.
 
     ``problem``: why they cannot be determined, "" if they can.

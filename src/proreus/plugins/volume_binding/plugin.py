@@ -9,7 +9,8 @@ has bound the claim. If anything fails in between, Unreserve restores what was n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proreus.errors import ApiError
 from proreus.framework.cycle_state import CycleState
@@ -49,8 +50,7 @@ REASON_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 _SCALE_OF_SHAPE = 10
 
 
-@dataclass(slots=True)
-class _StateData:
+class _StateData(Struct):
     """``pod_volume_finder``: None for a pod without claims. ``assumed``: None if PreBind has
     nothing to write."""
 

@@ -11,9 +11,9 @@ it, and the volume of the other claim has to be provisioned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -56,8 +56,7 @@ def _status(bits: int) -> Status:
 _STATUSES = tuple(_status(bits) for bits in range(1 << len(_REASONS)))
 
 
-@dataclass(frozen=True, slots=True)
-class PodVolumes:
+class PodVolumes(Struct, frozen=True):
     """What a pod would get on a node: existing volumes, and volumes to provision."""
 
     static_bindings: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
@@ -67,8 +66,7 @@ class PodVolumes:
 NO_VOLUMES = PodVolumes()
 
 
-@dataclass(frozen=True, slots=True)
-class VolumesOfNodes:
+class VolumesOfNodes(Struct, frozen=True):
     """Where a pod fits, and the volumes that it would get: columns, shape (nodes,).
 
     ``bits``: why not, 0 if it fits. ``one_by_one``: the nodes whose result columns cannot express,
@@ -81,8 +79,7 @@ class VolumesOfNodes:
     places: Sequence[IntArray] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BoundVolume:
+class BoundVolume(Struct, frozen=True):
     """The volume of a bound claim; None if it does not exist.
 
     ``plugin``: its in-tree plugin. On nodes where that is migrated ``migrated`` has the nodes that

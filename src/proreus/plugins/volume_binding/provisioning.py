@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proreus.objects.meta import key_of
 from proreus.objects.quantity import whole_value
@@ -32,8 +33,7 @@ from proreus.plugins.volume_binding.storage_capacity import StorageCapacity
 NOWHERE = ParsedNodeSelector(())
 
 
-@dataclass(frozen=True, slots=True)
-class Provisioning:
+class Provisioning(Struct, frozen=True):
     """How a volume can be provisioned for a claim.
 
     ``allowed``: the nodes that the class allows. ``storage_capacities``: those large enough; None

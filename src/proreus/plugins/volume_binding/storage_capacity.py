@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proreus.framework.handle import Handle
 from proreus.objects.meta import key_of
@@ -13,8 +14,7 @@ from proreus.objects.storage import CSI_STORAGE_CAPACITIES, CSIStorageCapacity
 from proreus.plugins.volume_binding.accessible_nodes import nodes_of_selectors
 
 
-@dataclass(frozen=True, slots=True)
-class StorageCapacity:
+class StorageCapacity(Struct, frozen=True):
     """The capacity for volumes of one class in one topology segment; sizes in bytes.
 
     ``limit``: the largest volume that can be provisioned. ``capacity``: the total.

@@ -13,8 +13,9 @@ compared at a time: a caller may let the loop turn between any two.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from proreus.cache.cache import MISPLACED, Cache
 from proreus.client.store_comparer import GONE, MISSING, OUTDATED
@@ -41,8 +42,7 @@ class Bindings(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """What is wrong with one object in one structure; two that are equal are the same one."""
 
     structure: str

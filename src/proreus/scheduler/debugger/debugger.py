@@ -13,9 +13,10 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from proreus.client.store_comparer import MAX_SUSPECTS, Correction, StoreComparer
 from proreus.errors import ApiError, CacheCorrupted
@@ -42,8 +43,7 @@ class Cycles(Protocol):
         ...
 
 
-@dataclass
-class _Round:
+class _Round(Struct):
     """The suspects of one comparison, and whether all of it could be made."""
 
     suspects: list[tuple[StoreComparer[Any], str, Any]]

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
+
+from msgspec import Struct, structs
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
@@ -64,8 +66,7 @@ Try = Callable[[PodGroupInfo, CycleState, NodeSubset | None], Awaitable[Results]
 """Tries a group on some nodes, None for all; leaves its pods assumed if it fits."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlgorithmOptions:
+class AlgorithmOptions(Struct, frozen=True):
     """Feature gates: TopologyAwareWorkloadScheduling and CompositePodGroup."""
 
     topology_aware: bool = False
@@ -235,7 +236,7 @@ class PodGroupAlgorithm:
             if found.fit_error is not None:
                 # The verdicts may be shared, and the pods assumed next change them.
                 diagnosis = found.fit_error.diagnosis.with_copied_verdicts()
-                found.fit_error = replace(found.fit_error, diagnosis=diagnosis)
+                found.fit_error = structs.replace(found.fit_error, diagnosis=diagnosis)
                 found.nominating = None
                 attempt.state.write(FILTER_VERDICTS, diagnosis.verdicts)
         else:

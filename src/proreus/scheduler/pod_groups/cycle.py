@@ -13,9 +13,10 @@ a group, which fails the attempt; ours read the same forest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
+
+from msgspec import Struct
 
 from proreus.cache.cache import Cache
 from proreus.framework.cycle_state import CycleState
@@ -72,8 +73,7 @@ class PodScheduling(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Cycle:
+class _Cycle(Struct, frozen=True):
     """One attempt: ``popped`` by the queue, ``root`` the group with the pods that are tried."""
 
     popped: QueuedPodGroupInfo

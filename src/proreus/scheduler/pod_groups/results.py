@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import Struct, field, structs
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_group import PodGroupInfo, ProposedAssignment
@@ -16,8 +18,7 @@ from proreus.scheduler.attempt import Attempt, Failure
 UNSCHEDULABLE = "pod group is unschedulable"
 
 
-@dataclass(slots=True)
-class PodResult:
+class PodResult(Struct):
     """The result of one pod of a group.
 
     ``node_name``: where it fits. ``failure``: why it does not. ``seconds``: how long it took.
@@ -30,8 +31,7 @@ class PodResult:
     seconds: float = 0.0
 
 
-@dataclass(slots=True)
-class PodGroupResult:
+class PodGroupResult(Struct):
     """The result of one group.
 
     ``status`` None: it can be scheduled. ``pods``: of those that were tried, in their order.
@@ -73,11 +73,13 @@ class PodGroupResult:
             # An error of its own says more about this pod than the group's.
             is_error = own is not None and not own.status.rejected
             return (
-                replace(own, nominating=CLEAR_NOMINATION) if own and is_error else Failure(status)
+                structs.replace(own, nominating=CLEAR_NOMINATION)
+                if own and is_error
+                else Failure(status)
             )
         nominating = self.nominating.get(pod.queued.key)
         if own is not None:
-            return replace(own, nominating=nominating or own.nominating)
+            return structs.replace(own, nominating=nominating or own.nominating)
         if status is None:
             return None
         if self.waiting_on_preemption:

@@ -7,8 +7,9 @@ would keep the condition False for ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from proreus.clock import Clock
 from proreus.errors import ApiError
@@ -23,8 +24,7 @@ from proreus.scheduler.failure import SCHEDULER_ERROR, UNSCHEDULABLE, rfc3339
 log = logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _WrittenCondition:
+class _WrittenCondition(Struct, frozen=True):
     """The condition written last to a group, and the resource version after that write."""
 
     uid: str

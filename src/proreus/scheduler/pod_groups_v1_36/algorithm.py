@@ -10,8 +10,10 @@ else reads the table meanwhile. kube-scheduler's ``podGroupSchedulingDefaultAlgo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from time import perf_counter
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proreus.framework.pod_group import PlacedPod
 from proreus.framework.pod_info import QueuedPodInfo
@@ -27,8 +29,7 @@ WAITING = "pod group is waiting for preemption to complete"
 HELD = "one or more plugins asked to wait and no plugin rejected pod"
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """The result of one pod of the group.
 
     ``node_name``: where it fits, or will once its victims are gone; "" where it does not.
@@ -54,8 +55,7 @@ class Member:
         return Failure(Status(Code.UNSCHEDULABLE, reasons or (UNSCHEDULABLE,)))
 
 
-@dataclass(slots=True)
-class GroupResult:
+class GroupResult(Struct):
     """``status`` None: the group can be scheduled. ``members``: of the pods that were tried."""
 
     status: Status | None
