@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from proreus import logs
 from proreus.app.informer_sync import InformerSync
@@ -15,7 +16,9 @@ from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_set import ProfileSet
-from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
+
+if TYPE_CHECKING:
+    from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
 
 log = logs.logger(__name__)
 

@@ -6,7 +6,7 @@ The same for a process, for ``evaluate`` and for tests: only the environment dif
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
@@ -45,8 +45,9 @@ from proreus.scheduler.provided_pods import ProvidedPods, with_provided_pods
 from proreus.scheduler.rejection_watch import RejectionWatch
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
-from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
-from proreus.scheduler.shadow_assembly import prepare_shadow
+
+if TYPE_CHECKING:
+    from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
 
 
 class Assembly:
@@ -259,6 +260,9 @@ class Assembly:
         The caller sets it as ``scheduler.shadow`` once the kinds that its plugins registered are
         synced, and closes it.
         """
+        # Few processes ever try a candidate.
+        from proreus.scheduler.shadow_assembly import prepare_shadow
+
         return prepare_shadow(configuration, registry, self._environment, self._core, limits)
 
     @property

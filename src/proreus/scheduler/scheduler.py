@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proreus.bounded_cache import AGE_INTERVAL_SECONDS, age_caches
 from proreus.cache.cache import Cache
@@ -50,7 +50,9 @@ from proreus.scheduler.pod_groups.cycle import PodGroupCycle
 from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
 from proreus.scheduler.profile_set import ProfileSet
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
-from proreus.scheduler.shadow import ShadowTrial
+
+if TYPE_CHECKING:
+    from proreus.scheduler.shadow import ShadowTrial
 
 log = logger(__name__)
 
