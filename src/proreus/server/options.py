@@ -6,8 +6,7 @@ As parsed by ``cli`` and checked by ``problems``; nothing here opens a file.
 from __future__ import annotations
 
 import ssl
-
-from msgspec import Struct, field
+from dataclasses import dataclass, field
 
 TLS_VERSIONS = {
     "": ssl.TLSVersion.TLSv1_2,
@@ -46,7 +45,8 @@ FORWARDED_AUTHORIZATION = "X-Proreus-Authorization"
 """Where a bearer token is read from if there is no Authorization header."""
 
 
-class SniCertificate(Struct, frozen=True):
+@dataclass(frozen=True)
+class SniCertificate:
     """``--tls-sni-cert-key cert,key:a.example,*.b.example``; no names: those of the certificate."""
 
     cert_file: str
@@ -54,7 +54,8 @@ class SniCertificate(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-class RequestHeaderOptions(Struct, frozen=True):
+@dataclass(frozen=True)
+class RequestHeaderOptions:
     """The front proxies that may authenticate users, and the headers that they set."""
 
     ca_file: str = ""
@@ -65,7 +66,8 @@ class RequestHeaderOptions(Struct, frozen=True):
     extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
 
 
-class AuthenticationOptions(Struct, frozen=True):
+@dataclass(frozen=True)
+class AuthenticationOptions:
     """Authentication flags; ``kubeconfig`` is for TokenReviews and the cluster's client CA."""
 
     kubeconfig: str = ""
@@ -76,7 +78,8 @@ class AuthenticationOptions(Struct, frozen=True):
     request_header: RequestHeaderOptions = field(default_factory=RequestHeaderOptions)
 
 
-class AuthorizationOptions(Struct, frozen=True):
+@dataclass(frozen=True)
+class AuthorizationOptions:
     """Authorization flags; ``kubeconfig`` is for SubjectAccessReviews."""
 
     kubeconfig: str = ""
@@ -85,7 +88,8 @@ class AuthorizationOptions(Struct, frozen=True):
     unauthorized_ttl_seconds: float = 10.0
 
 
-class ServingOptions(Struct, frozen=True):
+@dataclass(frozen=True)
+class ServingOptions:
     """Secure serving flags; ``secure_port`` 0 disables the server."""
 
     bind_address: str = "0.0.0.0"
