@@ -31,8 +31,13 @@ class PutOffGroups:
         self._attempts: dict[str, int] = {}
 
     def puts_off(self, queued: QueuedEntityInfo, event: ClusterEvent, old: Any) -> bool:
-        """Return whether a group that an event helps waits for more events, or for ``flush``."""
-        if not isinstance(queued, QueuedPodGroupInfo) or queued.gated or event.wildcard:
+        """Return whether a group that an event helps waits for more events, or for ``flush``.
+
+        Groups of the API do not: they are tried when kube-scheduler tries them.
+        """
+        if not isinstance(queued, QueuedPodGroupInfo) or not queued.root.is_provided:
+            return False
+        if queued.gated or event.wildcard:
             return False
         queued.room_made += _room_made(queued, event, old)
         attempts = self._attempts.get(queued.key, 0)
