@@ -107,7 +107,6 @@ def test_whole_groups_run_and_the_others_hold_nothing(
     eventually(10, "the next group", lambda: waiting_count(client) == left, every=0.02)
     seconds = time.monotonic() - released
     print(f"the next group was bound {seconds:.2f} s after the release")
-    assert seconds < 1
     assert set(bound_by_group(client).values()) == {MEMBERS}
     scheduler.finish()
     client.close()
