@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from time import thread_time
 from typing import Any
 
-from bench.own_plugin import TURN
+from bench.own_plugin import TURN, time_cycles
 from proreus.addons.business_weight import BusinessWeight
 from proreus.addons.delay_scheduling import DelayScheduling
 from proreus.addons.job_barrier import JobBarrier
@@ -226,15 +226,8 @@ class Run:
             self.cluster.api.put(PODS, case.pod(number, {}).pod)
 
     async def schedule(self, pods: int) -> None:
-        """Schedule some pods; only the scheduling cycles are timed."""
-        for _ in range(pods):
-            queued = self.cluster.scheduler.queue.pop()
-            assert queued is not None
-            started = thread_time()
-            node_name = await self.cluster.scheduler.schedule_one(queued)
-            self.seconds.append(thread_time() - started)
-            assert node_name, f"{queued.key} was not placed"
-            await self.cluster.settle()
+        """Schedule some pods."""
+        self.seconds += await time_cycles(self.cluster, pods)
 
 
 async def measure(case: Case, nodes: int, pods: int) -> tuple[float, float]:

@@ -110,15 +110,22 @@ class Run:
             self.cluster.api.put(PODS, make_pod(f"pod-{number}", "100m", "500Mi").pod)
 
     async def schedule(self, pods: int) -> None:
-        """Schedule some pods; only the scheduling cycles are timed."""
-        for _ in range(pods):
-            queued = self.cluster.scheduler.queue.pop()
-            assert queued is not None
-            started = thread_time()
-            node_name = await self.cluster.scheduler.schedule_one(queued)
-            self.seconds.append(thread_time() - started)
-            assert node_name, f"{queued.key} was not placed"
-            await self.cluster.settle()
+        """Schedule some pods."""
+        self.seconds += await time_cycles(self.cluster, pods)
+
+
+async def time_cycles(cluster: OfflineCluster, pods: int) -> list[float]:
+    """Schedule some pods; return the seconds of each scheduling cycle, without anything else."""
+    seconds = []
+    for _ in range(pods):
+        queued = cluster.scheduler.queue.pop()
+        assert queued is not None
+        started = thread_time()
+        node_name = await cluster.scheduler.schedule_one(queued)
+        seconds.append(thread_time() - started)
+        assert node_name, f"{queued.key} was not placed"
+        await cluster.settle()
+    return seconds
 
 
 async def measure(nodes: int, pods: int) -> dict[str, float]:

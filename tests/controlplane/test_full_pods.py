@@ -10,7 +10,7 @@ from typing import Any
 
 from envtest import assertions, objects
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
-from envtest.schedulers import RunScheduler, configuration, profile
+from envtest.schedulers import ELECTION, LEASE, RunScheduler, configuration, profile
 from envtest.waiting import eventually
 
 sys.path.append(str(Path(__file__).parents[1] / "integration"))
@@ -19,15 +19,7 @@ from hostile.full_pods import FULL_PODS
 Json = dict[str, Any]
 
 SCHEDULER = "spread-out"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/proreus"
 PODS = objects.PODS.format("default")
-ELECTION = {
-    "leaderElect": True,
-    "leaseDuration": "4s",
-    "renewDeadline": "3s",
-    "retryPeriod": "500ms",
-    "resourceName": "proreus",
-}
 SCALE = 0.4
 """Of the largest pod: the apiserver adds managedFields, and etcd takes 1.5 MB with them."""
 EACH = 2

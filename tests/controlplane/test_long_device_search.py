@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from envtest import assertions, objects
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
-from envtest.schedulers import RunScheduler, configuration, profile
+from envtest.schedulers import ELECTION, LEASE, RunScheduler, configuration, profile
 from envtest.waiting import eventually
 
 Json = dict[str, Any]
@@ -19,15 +19,7 @@ Json = dict[str, Any]
 SCHEDULER = "spread-out"
 DRIVER = "gpu.example.com"
 DEVICE_API = "/apis/resource.k8s.io/v1"
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/proreus"
 PODS = objects.PODS.format("default")
-ELECTION = {
-    "leaderElect": True,
-    "leaseDuration": "4s",
-    "renewDeadline": "3s",
-    "retryPeriod": "500ms",
-    "resourceName": "proreus",
-}
 NODES, DEVICES, REQUESTS, COLORS = 20, 16, 15, 9
 MAX_WAIT_SECONDS = 3.0
 """What the apiserver and etcd need on a busy machine; the search itself took 20 s and more once."""

@@ -30,7 +30,7 @@ from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
 from proreus.app.remote_plugins import connect_plugins
-from proreus.app.stopping import until_set
+from proreus.app.stopping import first_error, until_set
 from proreus.app.watched_files import WatchedFiles
 from proreus.config.types import SchedulerConfiguration
 from proreus.config.write import to_yaml
@@ -66,9 +66,9 @@ async def run(options: RunOptions, on_signal: Callable[[], None] = lambda: None)
         try:
             await _run_until(stopping, options, call_watchdog)
         except* LeaseLost as group:
-            failure = "Leaderelection lost", _first(group)
+            failure = "Leaderelection lost", first_error(group)
         except* ProreusError as group:
-            failure = "command failed", _first(group)
+            failure = "command failed", first_error(group)
     if failure is not None:
         message, error = failure
         log.error(message, err=error)
@@ -218,11 +218,3 @@ def _signals(
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             loop.remove_signal_handler(number)
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group: the others follow from it."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

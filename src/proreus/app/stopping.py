@@ -57,3 +57,11 @@ async def until_set(stopping: asyncio.Event) -> AsyncIterator[None]:
             raise
     finally:
         watch.cancel()
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error of a group: the others follow from it."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

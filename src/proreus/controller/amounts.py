@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from proreus.addons.capacity_scheduling.quotas import added, requests_of
 from proreus.objects import Pod
-
-_FINISHED = ("Succeeded", "Failed")
+from proreus.objects.pod import is_terminal
 
 
 def requested(pods: Iterable[Pod]) -> dict[str, int]:
@@ -17,12 +16,12 @@ def requested(pods: Iterable[Pod]) -> dict[str, int]:
 
 def is_assigned(pod: Pod) -> bool:
     """Return whether a pod has a node and has not finished."""
-    return bool(pod.spec.node_name) and pod.status.phase not in _FINISHED
+    return bool(pod.spec.node_name) and not is_terminal(pod)
 
 
 def is_waiting_or_assigned(pod: Pod) -> bool:
     """Return whether a pod has not finished."""
-    return pod.status.phase not in _FINISHED
+    return not is_terminal(pod)
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from proreus import __version__, logs
 from proreus.app.clients import Delegation, request_hooks
+from proreus.app.stopping import first_error, until_set
 from proreus.client.credential_loading import load as load_credentials
 from proreus.client.informer import Informer
 from proreus.client.leader_election import LeaderElector, new_identity
@@ -67,36 +68,18 @@ async def run(options: ControllerOptions) -> int:
     try:
         async with contextlib.AsyncExitStack() as stack:
             controller = await _Controller.make(options, stack)
-            await _until(stopping, controller.lead())
+            async with until_set(stopping):
+                await controller.lead()
     except* LeaseLost as group:
-        failure = "Leaderelection lost", _first(group)
+        failure = "Leaderelection lost", first_error(group)
     except* ProreusError as group:
-        failure = "The controller failed", _first(group)
+        failure = "The controller failed", first_error(group)
     if failure is not None:
         message, error = failure
         log.error(message, err=error)
         return 1
     log.info("Requested to terminate, exiting")
     return 0
-
-
-def _first(group: BaseException) -> BaseException:
-    while isinstance(group, BaseExceptionGroup):
-        group = group.exceptions[0]
-    return group
-
-
-async def _until(stopping: asyncio.Event, work: Any) -> None:
-    """Run ``work`` until it ends, or ``stopping`` is set and it is cancelled."""
-    task, stop = asyncio.create_task(work), asyncio.create_task(stopping.wait())
-    try:
-        await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            await task
-    finally:
-        for one in (task, stop):
-            one.cancel()
-        await asyncio.gather(task, stop, return_exceptions=True)
 
 
 class _Controller:

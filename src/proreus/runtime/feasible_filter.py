@@ -30,7 +30,7 @@ def run_feasible_filter(
         verdicts = found.verdicts.copy()
         verdicts.plugin = plugin.name
         call_plugin(plugin, POINT, state, plugin.filter_feasible, state, pod, found.rows, verdicts)
-        found = found.after_feasible_filter(verdicts, ())
+        found = found.after_feasible_filter(verdicts)
         if not len(found.rows):
             found.held_back_by = (plugin.name,)
             code = Code.UNSCHEDULABLE

@@ -158,14 +158,12 @@ class FeasibleNodes(Struct):
             verdicts, evaluated, equivalence_class, self.signatures, kept, bool(gone), without_pods
         )
 
-    def after_feasible_filter(
-        self, verdicts: Verdicts, held_back_by: tuple[str, ...]
-    ) -> FeasibleNodes:
+    def after_feasible_filter(self, verdicts: Verdicts) -> FeasibleNodes:
         """Return the result with the further rejections of ``verdicts``, by row of the table."""
         kept = self.rows[verdicts.passed()[self.rows]]
         if len(kept) == len(self.rows):
             return self
-        return replace(self, verdicts=verdicts, _rows=kept, held_back_by=held_back_by)
+        return replace(self, verdicts=verdicts, _rows=kept)
 
 
 class NodeSearch:

@@ -37,6 +37,16 @@ SHARED_PLUGINS = (
 )
 """Profiles of these plugins make the same decisions in both schedulers, with the same messages."""
 
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/proreus"
+ELECTION = {
+    "leaderElect": True,
+    "leaseDuration": "4s",
+    "renewDeadline": "3s",
+    "retryPeriod": "500ms",
+    "resourceName": "proreus",
+}
+"""A leader election that is over in seconds, for its Lease."""
+
 
 def profile(
     name: str,

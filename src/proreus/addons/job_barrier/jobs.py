@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from proreus.addons.job_barrier.args import JobBarrierArgs
 from proreus.objects import ObjectMeta, Pod, key_of
+from proreus.objects.pod import is_terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Jobs:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Follow the pods of the cluster, those from before this process included."""
-        gone = new is None or new.status.phase in ("Succeeded", "Failed")
+        gone = new is None or is_terminal(new)
         if old is not None and (name := self.name_of(old.metadata)) in self._jobs:
             job, key = self._jobs[name], key_of(old)
             job.pending.discard(key)
