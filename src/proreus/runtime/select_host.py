@@ -1,8 +1,9 @@
 """selectHost: the total score of every node, and which of the best nodes is taken.
 
 A scheduler takes any of the best nodes, at random, so that load spreads over equal nodes
-(``at_random``). The recorded cases were decided by kube-scheduler, which takes the root of a heap
-over the nodes; ``root_of_heap`` builds the same heap, for replaying them.
+(``at_random``); the pods of a PodGroup take them in order (``in_order``). The recorded cases were
+decided by kube-scheduler, which takes the root of a heap over the nodes; ``root_of_heap`` builds
+the same heap, for replaying them.
 
 In a cluster of equal nodes thousands share the highest total, and one pod changes the total of one
 node. So ``CachedTotals`` keeps the set of the best from pod to pod, and drawing one of them does
@@ -171,6 +172,29 @@ def at_random(rng: random.Random) -> SelectHost:
 
     def select(totals: NodeScores, order: Callable[[], Rows]) -> int:
         return totals.draw(rng)
+
+    return select
+
+
+def in_order(rng: random.Random) -> SelectHost:
+    """Return a ``SelectHost`` that takes the best row after the one taken before, then the first.
+
+    The first is taken at random. For the pods of groups: on equal nodes, the groups that share one
+    node share the others as well. Evicting a group as a whole then frees the same few nodes as the
+    next one, instead of a little room on many; kube-scheduler leaves it to chance.
+    """
+    taken: int | None = None
+
+    def select(totals: NodeScores, order: Callable[[], Rows]) -> int:
+        nonlocal taken
+        if taken is None:
+            taken = totals.draw(rng)
+        else:
+            scores = totals.scores
+            best = (scores == scores.max()).nonzero()[0]
+            place = int(best.searchsorted(taken, side="right"))
+            taken = int(best[place if place < len(best) else 0])
+        return taken
 
     return select
 

@@ -25,7 +25,7 @@ from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.queue.sub_queues import QueueOptions
 from proreus.runtime.find_nodes import NodeSearch
 from proreus.runtime.registry import Registry
-from proreus.runtime.select_host import SelectHost, at_random
+from proreus.runtime.select_host import SelectHost, at_random, in_order
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.avoided_nodes import AvoidedNodes
 from proreus.scheduler.binding_cycle import BindingCycle
@@ -140,6 +140,7 @@ class Assembly:
                 waiting_pods=waiting_pods,
                 select_host=select_host or at_random(environment.rng),
                 environment=environment,
+                select_host_in_group=select_host or in_order(environment.rng),
             ),
             binding_cycle=binding_cycle,
             failures=failures,

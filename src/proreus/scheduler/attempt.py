@@ -49,7 +49,8 @@ class Attempt(Struct):
     """One attempt to schedule a popped pod. ``started``: ``perf_counter`` seconds at the pop.
 
     ``extenders``: those that are interested in it. ``node_subset``: None = all nodes.
-    ``may_preempt``: whether PostFilter runs when no node is feasible. ``shadow``: what a candidate
+    ``may_preempt``: whether PostFilter runs when no node is feasible. ``in_group``: whether the pod
+    is scheduled with the others of its PodGroup. ``shadow``: what a candidate
     configuration decided about the pod; None: it is not compared.
     """
 
@@ -61,6 +62,7 @@ class Attempt(Struct):
     extenders: tuple[HTTPExtender, ...] = ()
     node_subset: NodeSubset | None = None
     may_preempt: bool = True
+    in_group: bool = False
     shadow: Comparison | None = None
     record: object = None
     """What the ``AttemptRecorder`` keeps of it."""

@@ -113,6 +113,7 @@ class SchedulingCycle:
         waiting_pods: WaitingPods,
         select_host: SelectHost,
         environment: Environment,
+        select_host_in_group: SelectHost | None = None,
     ) -> None:
         self.extenders: ExtenderChain | None = None
         self._paused = environment.paused
@@ -121,6 +122,7 @@ class SchedulingCycle:
         self.node_search = search
         self._waiting_pods = waiting_pods
         self._select = select_host
+        self._select_in_group = select_host_in_group or select_host
         self._metrics = environment.metrics
         self.observer: AttemptObserver | None = None
         self.recorder: AttemptRecorder | None = None
@@ -194,7 +196,8 @@ class SchedulingCycle:
                 totals = await self._prioritize_nodes(attempt, found, computed)
                 if attempt.extenders:
                     totals = await self._prioritize_by_extenders(attempt, found, totals)
-                row = self._select(totals, self.node_search.order)
+                select = self._select_in_group if attempt.in_group else self._select
+                row = select(totals, self.node_search.order)
                 if self.recorder is not None:
                     self.recorder.chosen(attempt, found, row, totals, computed)
                 trace.step("Prioritizing done")

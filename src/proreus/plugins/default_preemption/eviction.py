@@ -12,7 +12,8 @@ cannot be deleted, ``c`` stays, and the preemptor is tried again at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
@@ -79,6 +80,7 @@ class Evictor:
 
     def __init__(self, handle: Handle, pods: Mapping[str, Pod], plugin_name: str) -> None:
         self._handle = handle
+        self._pods = pods
         self._plugin_name = plugin_name
         gates = handle.feature_gates
         self._counts_groups = gates.enabled("GenericWorkload") and gates.includes(
@@ -88,20 +90,28 @@ class Evictor:
         self._as_of_1_37 = gates.includes(Change.PREEMPTION_EXECUTOR_OF_1_37)
         self.running = RunningPreemptions(pods)
         self._turns = EvictionTurns()
+        self._deletions: dict[str, asyncio.Future[bool]] = {}
+        """By UID the deletions by the preemptions under way; the result: whether the pod is gone.
+
+        The watch reports a deletion later than the response, so that they are kept for a while."""
+        self.pods_leaving_other_nodes: Counter[str] = Counter()
+        """By name of a node, how many of its pods are being evicted for pods on other nodes: they
+        are of groups that are evicted as a whole."""
 
     async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict all victims. Raises ``ApiError`` for the first one that cannot be evicted."""
         self._count_victims(candidate, preemptor)
         started, result = perf_counter(), "success"
+        victims = _not_terminating(candidate)
         try:
             preemption = self._turns.next_preemption()
-            victims = _not_terminating(candidate)
             await self._evict_many(victims, preemptor, candidate.node_name, preemption)
             await self._clear_nominations(candidate, preemptor)
         except ApiError:
             result = "error"
             raise
         finally:
+            self._forget_deletions(victims)
             self._observe_execution(preemptor, result, perf_counter() - started)
 
     def _count_victims(self, candidate: Candidate, preemptor: Preemptor) -> None:
@@ -137,13 +147,19 @@ class Evictor:
         if not victims:
             return
         running = self.running.begin(preemptor.uid)
-        self._handle.spawn(self._evict_all(candidate, preemptor, victims, running))
+        elsewhere: Counter[str] = Counter()
+        if preemptor.group is None:
+            elsewhere.update(victim.spec.node_name for victim in victims)
+            del elsewhere[candidate.node_name]
+            self.pods_leaving_other_nodes += elsewhere
+        self._handle.spawn(self._evict_all(candidate, preemptor, victims, elsewhere, running))
 
     async def _evict_all(
         self,
         candidate: Candidate,
         preemptor: Preemptor,
         victims: list[Pod],
+        elsewhere: Counter[str],
         running: RunningPreemption,
     ) -> None:
         started = perf_counter()
@@ -163,6 +179,8 @@ class Evictor:
             result = "error"
             log.error("Error occurred during async preemption", err=error, preemptor=preemptor.name)
         finally:
+            self.pods_leaving_other_nodes -= elsewhere
+            self._forget_deletions(victims)
             # A victim that was still in memory has no watch event to wait for.
             (self.running.last_victim_deleted if deleted else self.running.end)(running)
         # Some victims may stay, or the last one has no event, so that none requeues the preemptor.
@@ -213,14 +231,9 @@ class Evictor:
         if not in_memory:
             cause = f"preempted by {self._plugin_name}"
             in_memory = handle.cancel_binding(victim.metadata.uid, cause)
-        if not in_memory:
-            try:
-                async with self._turns.turn(preemption):
-                    await self._set_disruption_target(victim, preemptor)
-                    await handle.api.delete_pod(victim)
-            except NotFound:
-                # Somebody else was faster; kube-scheduler sends no Event then either.
-                return True
+        # If somebody else was faster, kube-scheduler sends no Event either.
+        if not in_memory and not await self._delete(victim, preemptor, preemption):
+            return True
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
         if in_memory:
             note += " (in kube-scheduler memory)."
@@ -228,6 +241,46 @@ class Evictor:
             victim, "Normal", "Preempted", "Preempting", note, handle.profile_name, preemptor.group
         )
         return not in_memory
+
+    async def _delete(self, victim: Pod, preemptor: Preemptor, preemption: int) -> bool:
+        """Delete a victim and return True, or False if it was deleted otherwise.
+
+        A victim that another preemption is deleting is waited for: groups that are evicted as a
+        whole have pods on the nodes of several preemptors.
+        """
+        uid = victim.metadata.uid
+        while (by_another := self._deletions.get(uid)) is not None:
+            if await asyncio.shield(by_another):
+                return False
+        deletion = self._deletions[uid] = asyncio.get_running_loop().create_future()
+        gone = False
+        try:
+            async with self._turns.turn(preemption):
+                if gone := self._is_gone(victim):
+                    return False
+                await self._set_disruption_target(victim, preemptor)
+                await self._handle.api.delete_pod(victim)
+                gone = True
+                return True
+        except NotFound:
+            gone = True
+            return False
+        finally:
+            if not gone:
+                del self._deletions[uid]
+            deletion.set_result(gone)
+
+    def _forget_deletions(self, victims: Iterable[Pod]) -> None:
+        """Forget which victims were deleted, at the end of a preemption: the informer tells now."""
+        for victim in victims:
+            deletion = self._deletions.get(victim.metadata.uid)
+            if deletion is not None and deletion.done():
+                del self._deletions[victim.metadata.uid]
+
+    def _is_gone(self, victim: Pod) -> bool:
+        """Return whether the informer has seen that the victim was deleted."""
+        live = self._pods.get(key_of(victim))
+        return live is None or live.metadata.uid != victim.metadata.uid
 
     async def _set_disruption_target(self, victim: Pod, preemptor: Preemptor) -> None:
         """Set the victim's DisruptionTarget condition."""

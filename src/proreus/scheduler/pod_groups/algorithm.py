@@ -228,7 +228,7 @@ class PodGroupAlgorithm:
         attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, cycle)
         self._cycle.set_interested_extenders(attempt)
         # Preemption is for the group as a whole, once it does not fit.
-        attempt.node_subset, attempt.may_preempt = nodes, False
+        attempt.node_subset, attempt.may_preempt, attempt.in_group = nodes, False, True
         result = PodResult(queued, attempt)
         found = await self._cycle.schedule_pod(attempt)
         if isinstance(found, Failure):

@@ -147,6 +147,7 @@ class PodGroupAlgorithmV136:
         """Find a node for a pod and assume it there, even if its victims are still running."""
         attempt = self._begin(queued)
         attempt.node_subset, attempt.may_preempt = node_subset, self._may_preempt
+        attempt.in_group = True
         member = Member(attempt, nominated_before=self._nominator.nominated_node_of(queued.uid))
         chosen = await self._cycle.schedule_pod(attempt)
         if isinstance(chosen, Failure):

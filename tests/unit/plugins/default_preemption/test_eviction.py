@@ -202,8 +202,8 @@ class Preemption:
         self.handle.api = api  # type: ignore[assignment]
         if held is not None:
             self.handle.waiting = {pods[held].uid: Held()}  # type: ignore[dict-item]
-        store = {key_of(one.pod): one.pod for one in pods}
-        self.evictor = Evictor(self.handle, store, "DefaultPreemption")
+        self.store = {key_of(one.pod): one.pod for one in pods}
+        self.evictor = Evictor(self.handle, self.store, "DefaultPreemption")
         self.preemptor = Preemptor.of_pod(make_pod("p", priority=9))
         self.candidate = Candidate("n", tuple(pods), 0)
 
@@ -276,6 +276,37 @@ async def test_of_many_preemptions_the_first_one_is_done_first() -> None:
     evicted_by = [api.deleted.index(name) for name in names[9::10]]
     assert max(evicted_by[:10]) < 230
     assert max(evicted_by[:20]) < 320
+
+
+async def test_victims_of_two_preemptions_are_deleted_once() -> None:
+    """Where groups are evicted as a whole, nodes near each other lose the same ones."""
+    api = Api(slow=True)
+    preemption = Preemption(100, api)
+    store, evictor = preemption.store, preemption.evictor
+    victims = tuple(reversed(preemption.candidate.victims))
+    evictor.evict_in_background(Candidate("m", victims, 0), Preemptor.of_pod(make_pod("q")))
+    assert evictor.pods_leaving_other_nodes == {"n": 100}
+    evictor.evict_in_background(preemption.candidate, preemption.preemptor)
+    assert evictor.pods_leaving_other_nodes == {"n": 100}, "these leave the preemptor's own node"
+
+    for _ in range(2000):
+        await asyncio.sleep(0)
+        for name in api.deleted:
+            store.pop(f"default/{name}", None)
+    assert sorted(api.deleted) == sorted(pod.name for pod in victims)
+    assert len(preemption.handle.event_recorder.events) == 100
+    assert preemption.results == {"success": 2, "error": 0}
+    assert not evictor.pods_leaving_other_nodes
+
+
+async def test_a_victim_that_another_preemption_cannot_delete_is_tried_again() -> None:
+    api = Api(refuses="v0")
+    preemption = Preemption(1, api)
+    another = Preemptor.of_pod(make_pod("q"))
+    preemption.evictor.evict_in_background(preemption.candidate, another)
+    await preemption.run()
+    assert preemption.handle.activated == ["default/q", "default/p"]
+    assert preemption.results == {"success": 0, "error": 2}
 
 
 async def test_without_a_background_the_first_error_is_raised() -> None:
