@@ -111,7 +111,9 @@ func (c *cluster) decide(ctx context.Context, a *answer) error {
 			reason := fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(by))
 			diagnosis.NodeToStatus.SetAbsentNodesStatus(fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason))
 		}
-		feasible = c.filter(ctx, state, nodes, a, diagnosis)
+		if feasible, err = c.filter(ctx, state, nodes, a, diagnosis); err != nil {
+			return err
+		}
 	case status.IsRejected():
 		diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
 		diagnosis.PreFilterMsg = status.Message()
@@ -129,33 +131,35 @@ func (c *cluster) decide(ctx context.Context, a *answer) error {
 	return nil
 }
 
-func (c *cluster) filter(ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo, a *answer, diagnosis framework.Diagnosis) []fwk.NodeInfo {
+func (c *cluster) filter(ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo, a *answer, diagnosis framework.Diagnosis) ([]fwk.NodeInfo, error) {
 	var feasible []fwk.NodeInfo
-	a.Filter = map[string]verdict{}
 	for _, node := range nodes {
-		name := node.Node().Name
 		status := c.profile.RunFilterPluginsWithNominatedPods(ctx, state, c.pod, node)
 		if status.IsSuccess() {
 			feasible = append(feasible, node)
-			a.Feasible = append(a.Feasible, name)
-			continue
+		} else {
+			diagnosis.NodeToStatus.Set(node.Node().Name, status)
 		}
-		diagnosis.NodeToStatus.Set(name, status)
-		a.Filter[name] = *toVerdict(status)
+	}
+	feasible, err := findNodesThatPassExtenders(ctx, c.extenders, c.pod, feasible, diagnosis.NodeToStatus)
+	if err != nil {
+		return nil, err
+	}
+	a.Filter = map[string]verdict{}
+	diagnosis.NodeToStatus.ForEachExplicitNode(func(name string, status *fwk.Status) { a.Filter[name] = *toVerdict(status) })
+	for _, node := range feasible {
+		a.Feasible = append(a.Feasible, node.Node().Name)
 	}
 	slices.Sort(a.Feasible)
-	return feasible
+	return feasible, nil
 }
 
 func (c *cluster) score(ctx context.Context, state fwk.CycleState, feasible []fwk.NodeInfo, a *answer) error {
-	if status := c.profile.RunPreScorePlugins(ctx, state, c.pod, feasible); !status.IsSuccess() {
-		return status.AsError()
+	ranking, err := prioritizeNodes(ctx, c.extenders, c.profile, state, c.pod, feasible)
+	if err != nil {
+		return err
 	}
 	a.SkipScore = sets.List(state.GetSkipScorePlugins())
-	ranking, status := c.profile.RunScorePlugins(ctx, state, c.pod, feasible)
-	if !status.IsSuccess() {
-		return status.AsError()
-	}
 	a.Scores, a.Total = map[string]map[string]int64{}, map[string]int64{}
 	for _, node := range ranking {
 		a.Total[node.Name] = node.TotalScore

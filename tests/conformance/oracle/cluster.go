@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -32,6 +33,7 @@ type cluster struct {
 	snapshot  *internalcache.Snapshot
 	pod       *v1.Pod
 	writes    *writes
+	extenders []fwk.Extender // those that the question has behaviours of
 	stop      func()
 }
 
@@ -64,7 +66,11 @@ func newCluster(ctx context.Context, q question) (*cluster, error) {
 	if !ok {
 		profile = sched.Profiles[cfg.Profiles[0].SchedulerName]
 	}
-	c := &cluster{sched, profile, profile.SnapshotSharedLister().(*internalcache.Snapshot), pod, interceptWrites(client), cancel}
+	c := &cluster{sched, profile, profile.SnapshotSharedLister().(*internalcache.Snapshot), pod, interceptWrites(client), nil, cancel}
+	if q.Extenders != nil {
+		(&fakeExtenders{behaviours: q.Extenders}).answerFor(sched, cfg.Extenders)
+		c.extenders = sched.Extenders
+	}
 	return c, c.prepare(ctx)
 }
 

@@ -27,8 +27,6 @@ from conformance.oracle.variations import Variations
 
 CASES = Path(__file__).parent.parent / "cases"
 VERSIONS = sorted(folder.name for folder in CASES.iterdir())
-_NOT_PLAYED = "extenders"
-"""What a case may have that the oracle does not."""
 _BATCH = 100
 _PARTS = ("case", "kube-scheduler", "proreus")
 
@@ -75,7 +73,7 @@ def _options() -> argparse.Namespace:
 
 
 def _recorded_families(version: str) -> dict[str, list[JsonObject]]:
-    """Return the cases of the families that the oracle can answer, by name.
+    """Return the cases of all families, by name.
 
     A family that a version answers as the one before it did is recorded for that one only.
     """
@@ -84,8 +82,7 @@ def _recorded_families(version: str) -> dict[str, list[JsonObject]]:
         for older in VERSIONS[: VERSIONS.index(version) + 1]
         for path in sorted((CASES / older).iterdir())
     }
-    families = {name: list(_read(path)) for name, path in sorted(files.items())}
-    return {name: cases for name, cases in families.items() if _NOT_PLAYED not in cases[0]}
+    return {name: list(_read(path)) for name, path in sorted(files.items())}
 
 
 def _read(path: Path) -> Iterator[JsonObject]:

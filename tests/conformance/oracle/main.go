@@ -34,6 +34,8 @@ type question struct {
 	Pod      json.RawMessage   `json:"pod"`
 	Steps    []step            `json:"steps"`
 	Observe  []string          `json:"observe"`
+
+	Extenders map[string]behaviour `json:"extenders"`
 }
 
 type line struct {

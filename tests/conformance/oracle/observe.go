@@ -25,6 +25,7 @@ type moment struct {
 	Conditions    map[string]string               `json:"conditions,omitempty"`
 	Groups        map[string]map[string][3]string `json:"groups,omitempty"`
 	Claims        map[string]string               `json:"claims,omitempty"`
+	Calls         []string                        `json:"calls,omitempty"`
 }
 
 // An entity that was popped: a pod, or a group of pods.
@@ -89,6 +90,8 @@ func (p *player) look(popped [][2]any) moment {
 			seen.Groups = p.groups()
 		case "claims":
 			seen.Claims = p.claims()
+		case "calls":
+			seen.Calls = p.extenders.takeCalls()
 		}
 	}
 	return seen

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 	"testing"
@@ -39,6 +40,8 @@ type step struct {
 	Delete   *reference      `json:"delete"`
 	Advance  float64         `json:"advance"`
 	Schedule int             `json:"schedule"`
+
+	Extenders map[string]behaviour `json:"extenders"`
 }
 
 type reference struct {
@@ -53,6 +56,7 @@ type player struct {
 	sync.Mutex // guards world, version, gone and bound
 	world      *world
 	scheduler  *scheduler.Scheduler
+	extenders  *fakeExtenders
 	clock      scriptClock
 	now        time.Time
 	observed   []string
@@ -80,6 +84,7 @@ func playWith(clock scriptClock, q question) (trace []moment, err error) {
 	}
 	client := fake.NewSimpleClientset()
 	p := &player{world: newWorld(client), clock: clock, now: start, observed: q.Observe}
+	p.extenders = &fakeExtenders{behaviours: q.Extenders, bind: p.bind}
 	p.world.soon = clock.soon
 	client.PrependReactor("*", "*", p.write)
 	p.scheduler, err = newScheduler(ctx, client, p.world.factory, cfg, clock.options()...)
@@ -87,6 +92,10 @@ func playWith(clock scriptClock, q question) (trace []moment, err error) {
 		return nil, configError{err}
 	}
 	defer p.scheduler.SchedulingQueue.Close()
+	if q.Extenders == nil {
+		p.scheduler.Extenders = nil
+	}
+	p.extenders.answerFor(p.scheduler, cfg.Extenders)
 	for _, data := range q.Objects {
 		if err := p.addObject(data); err != nil {
 			return nil, err
@@ -115,6 +124,8 @@ func (p *player) play(ctx context.Context, s step) (moment, error) {
 		err = p.patch(s.Patch)
 	case s.Delete != nil:
 		err = p.delete(s.Delete.Kind, s.Delete.Namespace, s.Delete.Name)
+	case s.Extenders != nil:
+		maps.Copy(p.extenders.behaviours, s.Extenders)
 	case s.Schedule > 0:
 		popped = p.schedule(ctx, s.Schedule)
 	default:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 
-from conformance.oracle.variations import JsonObject, Variations, identity
+from conformance.oracle.variations import (
+    JsonObject,
+    Variations,
+    identity,
+    take_configuration,
+)
 
 _ROUNDS = (0, 1, 2, 3, 5)
 _SECONDS = (0.5, 0.99, 1, 1.5, 2, 3, 4, 5, 8, 10, 12, 30)
@@ -28,7 +33,7 @@ class ScriptVariations(Variations):
         rng = self._rng
         case, other = self._draw(family), self._draw(rng.choice(list(self._families)))
         if rng.random() < 0.3:
-            case["config"] = other["config"]
+            take_configuration(case, other)
         if rng.random() < 0.1 and "features" in other:
             case["features"] = other["features"]
         if rng.random() < 0.4:
@@ -45,7 +50,7 @@ class ScriptVariations(Variations):
 
     def _draw(self, family: str) -> JsonObject:
         case = self._rng.choice(self._families[family])
-        parts = ("features", "observe", "config", "objects", "steps")
+        parts = ("features", "observe", "config", "extenders", "objects", "steps")
         return copy.deepcopy({part: case[part] for part in parts if part in case})
 
     def _change_script(self, case: JsonObject, others: Sequence[JsonObject]) -> None:
@@ -63,6 +68,8 @@ class ScriptVariations(Variations):
             steps.insert(place, {"schedule": rng.choice((1, 2, 3, 5))})
         elif luck < 0.85:
             self._change_step(rng.choice(steps))
+        elif luck < 0.9 and "extenders" in case:
+            self._change_extender(case["extenders"])
         else:
             one = rng.choice(case["objects"])
             self._change(one, (one["kind"],))

@@ -46,6 +46,9 @@ class Vocabulary:
                 self.learn((one["kind"],), one)
             if isinstance(case["config"], dict):
                 self.learn(("config",), case["config"])
+            for by_verb in case.get("extenders", {}).values():
+                for verb, response in by_verb.items():
+                    self.learn(("extenders", verb), response)
 
     def learn(self, path: Path, value: Any) -> None:
         """Add a value and everything in it."""
@@ -89,7 +92,7 @@ class Variations:
         elif kind_of_mix < 0.6:
             self._join(case["objects"], other["objects"])
         elif kind_of_mix < 0.75:
-            case["config"] = other["config"]
+            take_configuration(case, other)
         for _ in range(rng.choice(_ROUNDS)):
             self._change_something(case, 0.7 if family in ("config", "badconfig") else 0.12)
         case["objects"] = list(_unique(case["pod"], case["objects"]))
@@ -97,7 +100,7 @@ class Variations:
 
     def _draw(self, family: str) -> JsonObject:
         case = self._rng.choice(self._families[family])
-        parts = ("features", "config", "objects", "pod")
+        parts = ("features", "config", "extenders", "objects", "pod")
         return copy.deepcopy({part: case[part] for part in parts if part in case})
 
     def _join(self, objects: list[JsonObject], others: Sequence[JsonObject]) -> None:
@@ -115,7 +118,9 @@ class Variations:
 
     def _change_something(self, case: JsonObject, share_of_configuration: float) -> None:
         rng = self._rng
-        if rng.random() < share_of_configuration:
+        if "extenders" in case and rng.random() < 0.3:
+            self._change_extender(case["extenders"])
+        elif rng.random() < share_of_configuration:
             case["config"] = case["config"] or dict(_CONFIGURATION)
             self._change(case["config"], ("config",))
         elif rng.random() < 0.5 or not case["objects"]:
@@ -124,6 +129,12 @@ class Variations:
             kind = rng.choice(sorted({one["kind"] for one in case["objects"]}))
             one = rng.choice([one for one in case["objects"] if one["kind"] == kind])
             self._change(one, (kind,))
+
+    def _change_extender(self, behaviours: JsonObject) -> None:
+        """Let one of the extenders answer one verb otherwise."""
+        by_verb = self._rng.choice(list(behaviours.values()))
+        verb = self._rng.choice(list(by_verb))
+        by_verb[verb] = self.words.another(("extenders", verb))
 
     def _change(self, root: JsonObject, path: Path) -> None:
         """Change one value; all paths are equally likely, however often they occur."""
@@ -173,6 +184,14 @@ class Variations:
         if where[-2] in _OF_AMOUNTS or where[-1] == "storage":
             return self._rng.choice(_AMOUNTS)
         return self._rng.choice(("", "x", value + "x", value.upper()))
+
+
+def take_configuration(case: JsonObject, other: JsonObject) -> None:
+    """Give a case the configuration of another, and what its extenders answer."""
+    case["config"] = other["config"]
+    case.pop("extenders", None)
+    if "extenders" in other:
+        case["extenders"] = other["extenders"]
 
 
 def _places(value: Any, path: Path) -> Iterator[tuple[Any, Any, Path]]:
