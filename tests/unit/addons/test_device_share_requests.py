@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,6 +55,10 @@ def volcano(**amounts: object) -> Any:
         (
             pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}),
             [Share(1, 300, 3000 * MIB)],
+        ),
+        (
+            pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem-percentage": 25}),
+            [Share(1, 0, 0, 250)],
         ),
     ],
 )
@@ -109,6 +114,33 @@ def test_cards_that_hami_registered() -> None:
     text = "GPU-1,10,16384,100,NVIDIA-A100,1,true:"
     card = NodeDevice(0, id="GPU-1", memory=16 * GIB, numa=1, model="NVIDIA-A100", max_users=10)
     assert inventory({"hami.io/node-nvidia-register": text}) == (card,)
+    with_index = "GPU-1,10,16384,100,NVIDIA-A100,1,true,0,hami-core:"
+    assert inventory({"hami.io/node-nvidia-register": with_index}) == (
+        replace(card, mode="hami-core"),
+    )
+
+
+def test_cards_that_hami_registered_in_json() -> None:
+    # Its agent leaves out what is zero or false: the index of the first card, NUMA node 0.
+    text = json.dumps(
+        [
+            {
+                "id": "GPU-0",
+                "count": 10,
+                "devmem": 16384,
+                "devcore": 100,
+                "type": "A",
+                "health": True,
+            },
+            {"id": "GPU-1", "index": 1, "count": 10, "devmem": 16384, "type": "A"},
+            {"id": "GPU-2", "index": 2, "numa": 1, "mode": "mig", "type": "A", "health": True},
+        ]
+    )
+    assert inventory({"hami.io/node-nvidia-register": text}) == (
+        NodeDevice(0, id="GPU-0", memory=16 * GIB, numa=0, model="A", max_users=10),
+        NodeDevice(2, id="GPU-2", numa=1, model="A", mig=True, mode="mig"),
+    )
+    assert inventory({"hami.io/node-nvidia-register": "[{"}) == ()
 
 
 # ---- Volcano's cards -----------------------------------------------------------------------------
@@ -204,11 +236,98 @@ def test_pods_of_a_group_spread_over_cards() -> None:
     assert cluster.outcome("default/r").node == ""
 
 
+def containers(*amounts: dict[str, int]) -> list[dict[str, Any]]:
+    return [
+        {"name": f"c{index}", "image": "i", "resources": {"limits": one, "requests": one}}
+        for index, one in enumerate(amounts)
+    ]
+
+
+VGPU = {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 1000}
+
+
+def test_volcano_finds_a_container_by_its_position() -> None:
+    cluster = vgpu_cluster(**PACK)
+    cluster.schedule(make_pod("p", spec={"containers": containers({}, VGPU, {})}))
+    assert card_of(cluster, "p") == ";GPU-0,NVIDIA,1000,0:;"
+
+
+def test_volcano_has_no_cards_for_init_containers() -> None:
+    cluster = vgpu_cluster(**PACK)
+    spec = {"initContainers": containers(VGPU), "containers": containers({})}
+    assert "init containers cannot have" in cluster.schedule(make_pod("p", spec=spec)).message
+
+
+# ---- HAMi's cards --------------------------------------------------------------------------------
+
+
+def hami_cluster(mode: str = "hami-core") -> Harness:
+    cards = [
+        {"id": f"GPU-{n}", "index": n, "count": 10, "devmem": 10000, "mode": mode, "health": True}
+        for n in range(2)
+    ]
+    vgpus = {"nvidia.com/gpu": 20, "nvidia.com/gpumem": 20000, "nvidia.com/gpucores": 200}
+    node = make_node("a", resources={**vgpus, "koordinator.sh/gpu-memory-ratio": 200})
+    node.metadata.annotations["hami.io/node-nvidia-register"] = json.dumps(cards)
+    return Harness([DeviceShare], [node], args={"DeviceShare": PACK})
+
+
+PART = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 4000, "nvidia.com/gpucores": 30}
+
+
+def test_hami_reads_the_cards_of_each_container_init_containers_first() -> None:
+    cluster = hami_cluster()
+    sidecar = {**containers(PART)[0], "name": "side", "restartPolicy": "Always"}
+    before = {**containers(PART)[0], "name": "before"}
+    spec = {"initContainers": [before, sidecar], "containers": containers({}, PART)}
+    cluster.schedule(make_pod("p", spec=spec))
+    found = cluster.pod("default/p").metadata
+    card = "GPU-0,NVIDIA,4000,30:;"
+    # The init container has ended when the sidecar gets the card.
+    assert found.annotations["hami.io/vgpu-devices-to-allocate"] == card + card + ";" + card
+    assert found.annotations["hami.io/vgpu-devices-allocated"] == card + card + ";" + card
+    assert found.annotations["hami.io/bind-phase"] == "allocating"
+    assert found.labels["hami.io/vgpu-node"] == "a"
+    granted = json.loads(found.annotations[ALLOCATED])["gpu"]
+    assert [one["minor"] for one in granted] == [0, 0]
+
+
+def test_an_init_container_cannot_ask_hami_for_more_than_the_containers() -> None:
+    cluster = hami_cluster()
+    more = {**PART, "nvidia.com/gpumem": 8000}
+    spec = {"initContainers": containers(more), "containers": containers(PART)}
+    message = cluster.schedule(make_pod("p", spec=spec)).message
+    assert "an init container asks for GPUs that no container asks for" in message
+
+
+def test_a_whole_gpu_of_a_node_with_hamis_agent() -> None:
+    cluster = hami_cluster()
+    cluster.schedule(make_pod("p", spec={"containers": containers({"nvidia.com/gpu": 2})}))
+    found = cluster.pod("default/p").metadata.annotations
+    ids = found["hami.io/vgpu-devices-to-allocate"]
+    assert ids == "GPU-0,NVIDIA,10000,100:GPU-1,NVIDIA,10000,100:;"
+
+
+def test_cards_that_hami_splits_into_mig_instances_are_not_given_in_parts() -> None:
+    outcome = hami_cluster("mig").schedule(make_pod("p", spec={"containers": containers(PART)}))
+    assert outcome.why_not("a") == "DeviceShare: node(s) had too few devices"
+
+
+def test_koordinators_agent_limits_what_is_listed() -> None:
+    cluster = hami_cluster()
+    cluster.schedule(make_pod("p", resources={"koordinator.sh/gpu-memory-ratio": 50}))
+    found = json.loads(cluster.pod("default/p").metadata.annotations[ALLOCATED])
+    assert found["gpu"][0]["resources"] == {
+        "koordinator.sh/gpu-memory-ratio": "50",
+        "koordinator.sh/gpu-memory": str(5000 * MIB),
+    }
+
+
 # ---- reading annotations -------------------------------------------------------------------------
 
 
 def test_what_volcano_and_the_old_names_say_is_read() -> None:
-    ids = {"volcano.sh/vgpu-ids-new": "GPU-1,NVIDIA,4000,30:;GPU-0,NVIDIA,1000,0:"}
+    ids = {"volcano.sh/vgpu-ids-new": ";GPU-1,NVIDIA,4000,30:;GPU-0[1-2],NVIDIA,1000,0,more:"}
     found = allocation_of(ids, "a", None)
     assert found is not None
     assert found.grants == (

@@ -11,12 +11,21 @@ from typing import Any
 
 import msgspec
 
-from proreus.addons.device_share.devices import MIB, MIG_PREFIX, Inventory
-from proreus.addons.device_share.requests import PodDeviceRequest, Share
+from proreus.addons.device_share.devices import MIB, MIG_PREFIX, Inventory, NodeDevice
+from proreus.addons.device_share.requests import (
+    PodDeviceRequest,
+    Share,
+    containers_by_index,
+    ends_before_the_others,
+    share_of_container,
+    whole_gpus,
+)
 from proreus.addons.device_share.usage import Allocation, Grant
-from proreus.objects import parse_amount
+from proreus.framework import PodInfo
+from proreus.objects import Container, parse_amount
 
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+HAMI_NODE = "hami.io/vgpu-node"
 _VGPU_IDS = {"volcano": "volcano.sh/vgpu-ids-new", "hami": "hami.io/vgpu-devices-allocated"}
 _CORE, _RATIO, _BYTES = (
     f"koordinator.sh/gpu-{name}" for name in ("core", "memory-ratio", "memory")
@@ -24,27 +33,34 @@ _CORE, _RATIO, _BYTES = (
 
 
 def result_annotations(
-    request: PodDeviceRequest, allocation: Allocation, inventory: Inventory, now: float
+    pod: PodInfo,
+    request: PodDeviceRequest,
+    allocation: Allocation,
+    inventory: Inventory,
+    now: float,
 ) -> dict[str, str]:
     """Return the annotations to write; ``now``: in seconds since the epoch."""
     found = {ALLOCATED: _encode(allocation.grants)}
-    grants = [grant for grant in allocation.grants if grant.type == "gpu"]
+    grants = [grant for grant in allocation.grants if grant.type == "gpu" and not grant.profile]
     if request.family == "volcano":
-        ids, nanoseconds = _vgpu_ids(request, grants, inventory), str(int(now * 10**9))
+        ids = ";".join(
+            _cards_by_container(pod, request, grants, inventory)[_first_container(pod) :]
+        )
         found |= {
             _VGPU_IDS["volcano"]: ids,
             "volcano.sh/devices-to-allocate": ids,
             "volcano.sh/vgpu-node": allocation.node_name,
             "volcano.sh/vgpu-time": str(int(now)),
             "volcano.sh/bind-phase": "allocating",
-            "volcano.sh/bind-time": nanoseconds,
+            "volcano.sh/bind-time": str(int(now)),
         }
-    elif request.family == "hami":
-        ids = _vgpu_ids(request, grants, inventory)
+    elif grants and _is_of_hami(request, inventory):
+        cards = _cards_by_container(pod, request, grants, inventory)
+        ids = "".join(f"{one};" for one in cards)
         found |= {
             _VGPU_IDS["hami"]: ids,
             "hami.io/vgpu-devices-to-allocate": ids,
-            "hami.io/vgpu-node": allocation.node_name,
+            HAMI_NODE: allocation.node_name,
             "hami.io/vgpu-time": str(int(now)),
             "hami.io/bind-phase": "allocating",
             "hami.io/bind-time": str(int(now)),
@@ -107,7 +123,9 @@ def _resources(grant: Grant) -> dict[str, str]:
         return {MIG_PREFIX + grant.profile: "1"}
     if grant.type != "gpu":
         return {f"koordinator.sh/{grant.type}": _percent(grant.milli)}
-    found = {_CORE: _percent(grant.milli), _RATIO: _percent(grant.memory_milli)}
+    # Koordinator's agent takes what is listed for a limit, so what was not asked for is left out.
+    found = {_CORE: _percent(grant.milli)} if grant.milli else {}
+    found[_RATIO] = _percent(grant.memory_milli)
     return found | ({_BYTES: str(grant.memory)} if grant.memory else {})
 
 
@@ -147,26 +165,60 @@ def _grant(type_: str, entry: dict[str, Any]) -> Grant:
 # ---- Volcano and HAMi ----------------------------------------------------------------------------
 
 
-def _vgpu_ids(request: PodDeviceRequest, grants: list[Grant], inventory: Inventory) -> str:
-    """Return ``id,type,MiB,percent:`` for each card, containers divided by semicolons."""
+def _is_of_hami(request: PodDeviceRequest, inventory: Inventory) -> bool:
+    """Return whether HAMi's agent gives a pod its GPUs; on its nodes it does so for whole ones."""
+    return request.family == "hami" or (request.family == "nvidia" and inventory.has_hami_agent)
+
+
+def _cards_by_container(
+    pod: PodInfo, request: PodDeviceRequest, grants: list[Grant], inventory: Inventory
+) -> list[str]:
+    """Return ``id,type,MiB,percent:`` for each card of each container (``containers_by_index``).
+
+    Agents count positions: one that has no card has an empty string. An init container has cards
+    of containers that start when it has ended.
+    """
     devices = {(one.type, one.minor): one for one in inventory.devices}
+    shares = [_share(one, request) for one in containers_by_index(pod)]
     left = iter(grants)
+    lent: list[tuple[Share, list[Grant]]] = []
+    cards: dict[int, list[Grant]] = {}
+    for index, share in enumerate(shares):
+        if share is not None and not ends_before_the_others(pod, index):
+            cards[index] = [next(left) for _ in range(share.count)]
+            lent.append((share, cards[index]))
+    for index, share in enumerate(shares):
+        if share is not None and index not in cards:
+            of_one = (found for other, found in lent if share.is_lent_by(other))
+            cards[index] = next(of_one, grants)[: share.count]
+    return [
+        "".join(_card(grant, shares[index], devices) for grant in cards.get(index, ()))
+        for index in range(len(shares))
+    ]
 
-    def of_container(share: Share) -> str:
-        cards = (next(left) for _ in range(share.count))
-        return "".join(
-            f"{grant.id or f'{grant.type}-{grant.minor}'},NVIDIA,"
-            f"{share.memory_of(devices[grant.type, grant.minor]) // MIB},{grant.milli // 10}:"
-            for grant in cards
-        )
 
-    return ";".join(of_container(share) for share in request.shares)
+def _share(container: Container, request: PodDeviceRequest) -> Share | None:
+    if request.family == "nvidia":
+        return whole_gpus(container)
+    return share_of_container(container)
+
+
+def _card(grant: Grant, share: Share | None, devices: Mapping[tuple[str, int], NodeDevice]) -> str:
+    assert share is not None
+    name = grant.id or f"{grant.type}-{grant.minor}"
+    memory = share.memory_of(devices[grant.type, grant.minor]) // MIB
+    return f"{name},NVIDIA,{memory},{share.milli // 10}:"
+
+
+def _first_container(pod: PodInfo) -> int:
+    return len(pod.pod.spec.init_containers)
 
 
 def _read_vgpu_ids(text: str) -> Iterator[Grant]:
     for card in text.replace(";", ":").split(":"):
         if not card:
             continue
-        id_, _, memory, cores = card.split(",")
+        name, _, memory, cores, *_ = card.split(",")
+        id_ = name.partition("[")[0]  # Volcano's MIG instances have a position in brackets
         minor = int(id_.removeprefix("gpu-")) if id_.startswith("gpu-") else -1
         yield Grant("gpu", minor, int(cores) * 10, int(memory) * MIB, 0, id_)

@@ -63,6 +63,22 @@ class DeviceObject(ApiStruct, frozen=True):
     spec: DeviceObjectSpec = DeviceObjectSpec()
 
 
+class RegisteredCard(ApiStruct, frozen=True):
+    """A card in HAMi's list in JSON, which leaves out what is zero or false.
+
+    ``count``: how many may share it; ``devmem``: its memory in MiB.
+    """
+
+    id: str = ""
+    index: int = 0
+    count: int = 0
+    devmem: int = 0
+    type: str = ""
+    numa: int = 0
+    mode: str = ""
+    health: bool = False
+
+
 DEVICES = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "devices", "Device", False, DeviceObject, custom=True
 )
@@ -73,7 +89,8 @@ class NodeDevice:
     """A device: ``type`` gpu, rdma or fpga; ``memory`` in bytes, 0 if it is not known.
 
     ``max_users``: how many may share it, 0 for any number. ``numa`` is -1 and ``pcie`` is "" where
-    they are not known. ``mig``: whether it can be split into MIG instances.
+    they are not known. ``mig``: whether it can be split into MIG instances. ``mode``: that of a
+    registered vGPU card (hami-core, mps, mig), "" if the agent did not say.
     """
 
     minor: int
@@ -85,6 +102,7 @@ class NodeDevice:
     model: str = ""
     max_users: int = 0
     mig: bool = False
+    mode: str = ""
 
     @property
     def memory_capacity(self) -> int:
@@ -105,12 +123,13 @@ class Inventory:
     """Devices of a node, by type and minor, and its table of partitions.
 
     ``fixed_profiles``: MIG profiles whose instances exist already, on GPUs that nobody else can
-    see; NodeResourcesFit counts them.
+    see; NodeResourcesFit counts them. ``has_hami_agent``: HAMi's agent gives pods their GPUs.
     """
 
     devices: tuple[NodeDevice, ...] = ()
     partitions: tuple[Partition, ...] = ()
     fixed_profiles: frozenset[str] = frozenset()
+    has_hami_agent: bool = False
 
     @property
     def has_gpus(self) -> bool:
@@ -127,18 +146,21 @@ def inventory_of(node: NodeInfo, found: DeviceObject | None) -> Inventory:
     """Return the devices of a node: of its Device object if it has one, else of the node itself."""
     partitions: tuple[Partition, ...] = ()
     mig = _is_mig_capable(node)
+    annotations = {} if node.node is None else node.node.metadata.annotations
+    cards = annotations.get(VOLCANO_REGISTER) or annotations.get(HAMI_REGISTER)
+    has_hami_agent = HAMI_REGISTER in annotations
     if found is not None:
         devices = tuple(_of_entries(found.spec.devices, mig))
         partitions = tuple(_partitions(found.metadata.annotations))
+    elif cards is not None:
+        devices = tuple(_registered(cards, mig))
     else:
-        annotations = {} if node.node is None else node.node.metadata.annotations
-        cards = annotations.get(VOLCANO_REGISTER) or annotations.get(HAMI_REGISTER)
-        devices = tuple(_counted(node, mig) if cards is None else _registered(cards, mig))
+        devices = tuple(_counted(node, mig))
     if any(device.mig for device in devices):
-        return Inventory(devices, partitions)
+        return Inventory(devices, partitions, has_hami_agent=has_hami_agent)
     listed = (name for name, amount in node.allocatable.items() if amount)
     fixed = (name.removeprefix(MIG_PREFIX) for name in listed if name.startswith(MIG_PREFIX))
-    return Inventory(devices, partitions, frozenset(fixed))
+    return Inventory(devices, partitions, frozenset(fixed), has_hami_agent)
 
 
 def _is_mig_capable(node: NodeInfo) -> bool:
@@ -171,25 +193,45 @@ def _partitions(annotations: Mapping[str, str]) -> Iterator[Partition]:
 
 
 def _registered(text: str, mig: bool) -> Iterator[NodeDevice]:
-    """Yield the cards that a vGPU agent listed: ``id,count,MiB,[cores,]model,[numa,]health,…:``."""
-    for minor, card in enumerate(one for one in text.split(":") if one.strip()):
+    """Yield the healthy cards that a vGPU agent listed."""
+    in_json = text.lstrip().startswith("[")
+    listed = _json(text, list[RegisteredCard]) if in_json else _cards_in_text(text)
+    for card in listed:
+        if card.health:
+            yield NodeDevice(
+                card.index,
+                id=card.id,
+                memory=card.devmem * MIB,
+                numa=card.numa,
+                model=card.type,
+                max_users=card.count,
+                mig=card.mode == "mig" or (mig and not card.mode),
+                mode=card.mode,
+            )
+
+
+def _cards_in_text(text: str) -> Iterator[RegisteredCard]:
+    """Yield the cards of a list that HAMi once wrote, and Volcano still does.
+
+    ``id,count,MiB,model,health[,mode]:`` is Volcano's,
+    ``id,count,MiB,cores,model,numa,health[,index,mode]:`` HAMi's.
+    """
+    for position, card in enumerate(one for one in text.split(":") if one.strip()):
         fields = card.strip().split(",")
         health = next((i for i, one in enumerate(fields) if one in ("true", "false")), -1)
-        if health < 4 or not (fields[1].isdecimal() and fields[2].isdecimal()):
+        if health not in (4, 6) or not (fields[1].isdecimal() and fields[2].isdecimal()):
             continue
-        # HAMi writes the cores before the model, and the NUMA node after it.
-        has_cores = health == 6
-        mode = fields[health + 1] if len(fields) > health + 1 else ""
-        if fields[health] == "true":
-            yield NodeDevice(
-                minor,
-                id=fields[0],
-                memory=int(fields[2]) * MIB,
-                numa=int(fields[5]) if has_cores and fields[5].isdecimal() else -1,
-                model=fields[4 if has_cores else 3],
-                max_users=int(fields[1]),
-                mig=mode == "mig" or (mig and not mode),
-            )
+        has_cores, has_index = health == 6, len(fields) > 8 and fields[7].isdecimal()
+        yield RegisteredCard(
+            id=fields[0],
+            index=int(fields[7]) if has_index else position,
+            count=int(fields[1]),
+            devmem=int(fields[2]),
+            type=fields[4 if has_cores else 3],
+            numa=int(fields[5]) if has_cores and fields[5].isdecimal() else -1,
+            mode=fields[-1] if len(fields) > health + 1 else "",
+            health=fields[health] == "true",
+        )
 
 
 def _counted(node: NodeInfo, mig: bool) -> Iterator[NodeDevice]:

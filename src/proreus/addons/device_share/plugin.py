@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from proreus.addons.device_share.accounts import DeviceAccounts, valid_request
-from proreus.addons.device_share.annotations import result_annotations
+from proreus.addons.device_share.annotations import HAMI_NODE, result_annotations
 from proreus.addons.device_share.args import DeviceShareArgs
 from proreus.addons.device_share.devices import DEVICES, NOTHING, WHOLE
 from proreus.addons.device_share.fragmentation import RecentRequests, normalize
@@ -49,6 +49,8 @@ from proreus.objects import PODS, Pod
 NO_DEVICES = Status.unresolvable("node(s) had too few devices")
 IN_USE = Status.unschedulable("Insufficient free devices")
 KEPT_FREE = Status.unresolvable("node(s) are kept for GPU pods")
+_LONGEST_LABEL = 63
+"""Characters of a label's value; names of nodes may have more."""
 
 
 class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
@@ -240,8 +242,12 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         if allocation is None or request is None or row is None:
             return Status.error(f"the devices of pod {pod.key} on {node_name} are gone")
         inventory = self._accounts.inventory(self.handle.nodes[row])
-        written = result_annotations(request, allocation, inventory, self.handle.clock.now())
-        patch = {"metadata": {"uid": pod.uid, "annotations": written}}
+        written = result_annotations(pod, request, allocation, inventory, self.handle.clock.now())
+        metadata: dict[str, Any] = {"uid": pod.uid, "annotations": written}
+        if HAMI_NODE in written and len(node_name) <= _LONGEST_LABEL:
+            # HAMi's monitor selects the pods of a node by this label.
+            metadata["labels"] = {HAMI_NODE: node_name}
+        patch = {"metadata": metadata}
         try:
             await self.handle.api.patch(PODS, pod.namespace, pod.name, patch)
         except ApiError as error:

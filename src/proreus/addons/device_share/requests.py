@@ -8,7 +8,7 @@ Thousandths of a device are called milli, as with CPUs. ``koordinator.sh/gpu: 50
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -22,6 +22,8 @@ _KOORDINATOR = "koordinator.sh/"
 _NICS = {"koordinator.sh/rdma": "rdma", "koordinator.sh/fpga": "fpga"}
 _JOINT = "scheduling.koordinator.sh/device-joint-allocate"
 _PARTITION = "scheduling.koordinator.sh/gpu-partition-spec"
+_VOLCANO = ("number", "memory", "cores", "memory-percentage")
+_HAMI = ("nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage")
 _FRACTION, _MEMORY, _COUNT = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
 
 Family = Literal["nvidia", "koordinator", "volcano", "volcano-memory", "kai", "hami"]
@@ -54,6 +56,10 @@ class Share:
         # Down, so that 0.6 and 0.4 share a device whatever its size.
         return device.memory_capacity * self.memory_milli // WHOLE
 
+    def is_lent_by(self, other: Share) -> bool:
+        """Return whether who has ``other`` later can do with its devices: as much of each."""
+        return replace(self, count=other.count) == other and self.count <= other.count
+
     @property
     def is_whole(self) -> bool:
         """Whether nobody else may use the device."""
@@ -64,8 +70,8 @@ class Share:
 class PodDeviceRequest:
     """What a pod asks for. Devices of one share are distinct; two shares may have the same one.
 
-    ``ids``, ``not_ids``, ``models``, ``not_models``: constraints, empty for none. ``mode``: "mig"
-    for MIG-capable devices only. ``spread_group``: no device with a pod of that group.
+    ``ids``, ``not_ids``, ``models``, ``not_models``: constraints, empty for none. ``mode``: the
+    modes of vGPU cards that will do. ``spread_group``: no device with a pod of that group.
     ``joint_types`` are allocated next to the GPUs; ``same_pcie``: under the same PCIe switch, or
     not at all. ``partition``: "Restricted" to listed partitions, or "BestEffort".
     """
@@ -92,7 +98,9 @@ class PodDeviceRequest:
             or device.id in self.not_ids
             or (self.models and not any(one in model for one in self.models))
             or any(one in model for one in self.not_models)
-            or (self.mode == "mig" and not device.mig)
+            or (self.mode and (device.mode or "hami-core") not in self.mode)
+            # Its agent splits it, for requests that name the placement of an instance.
+            or (device.mode == "mig" and not any(share.profile for share in self.shares))
         )
 
 
@@ -106,9 +114,9 @@ def request_of(pod: PodInfo) -> PodDeviceRequest | None:
     if not names:
         return None
     if any(name.startswith("volcano.sh/vgpu-") for name in names):
-        return _with_constraints(pod, PodDeviceRequest("volcano", tuple(_shares(pod, _volcano))))
-    if "nvidia.com/gpumem" in names or "nvidia.com/gpucores" in names:
-        return _with_constraints(pod, PodDeviceRequest("hami", tuple(_shares(pod, _hami))))
+        return _with_constraints(pod, PodDeviceRequest("volcano", _volcano_shares(pod)))
+    if any(name in _HAMI for name in names):
+        return _with_constraints(pod, PodDeviceRequest("hami", _hami_shares(pod)))
     if "volcano.sh/gpu-memory" in names:
         memory = amounts["volcano.sh/gpu-memory"] * MIB
         return PodDeviceRequest("volcano-memory", (Share(memory=memory),))
@@ -231,13 +239,50 @@ def _kai_share(annotations: Mapping[str, str]) -> Share:
 # ---- Volcano and HAMi: by container --------------------------------------------------------------
 
 
-def _shares(pod: PodInfo, share_of: Callable[[Mapping[str, int]], Share | None]) -> Iterator[Share]:
-    spec = pod.pod.spec
-    sidecars = [one for one in spec.init_containers if one.restart_policy == "Always"]
-    for container in (*spec.containers, *sidecars):
-        share = share_of(_amounts(container))
+def containers_by_index(pod: PodInfo) -> tuple[Container, ...]:
+    """Return a pod's containers as HAMi counts them: init containers first."""
+    return (*pod.pod.spec.init_containers, *pod.pod.spec.containers)
+
+
+def ends_before_the_others(pod: PodInfo, index: int) -> bool:
+    """Return whether a container (``containers_by_index``) is an init container, no sidecar."""
+    init_containers = pod.pod.spec.init_containers
+    return index < len(init_containers) and init_containers[index].restart_policy != "Always"
+
+
+def share_of_container(container: Container) -> Share | None:
+    """Return what a container asks for in HAMi's or Volcano's names, None if that is nothing."""
+    amounts = _amounts(container)
+    return _vgpu_share(
+        *(amounts.get(f"volcano.sh/vgpu-{name}", 0) for name in _VOLCANO)
+    ) or _vgpu_share(*(amounts.get(name, 0) for name in ("nvidia.com/gpu", *_HAMI)))
+
+
+def whole_gpus(container: Container) -> Share | None:
+    """Return what a container asks for by ``nvidia.com/gpu`` alone."""
+    count = _amounts(container).get("nvidia.com/gpu", 0)
+    return _whole(count) if count else None
+
+
+def _volcano_shares(pod: PodInfo) -> tuple[Share, ...]:
+    # Its agent takes the position in the annotation for one among the containers.
+    if any(share_of_container(one) for one in pod.pod.spec.init_containers):
+        raise InvalidRequest("init containers cannot have volcano.sh/vgpu-number")
+    shares = (share_of_container(one) for one in pod.pod.spec.containers)
+    return tuple(share for share in shares if share is not None)
+
+
+def _hami_shares(pod: PodInfo) -> tuple[Share, ...]:
+    shares: list[Share] = []
+    before: list[Share] = []
+    for index, container in enumerate(containers_by_index(pod)):
+        share = share_of_container(container)
         if share is not None:
-            yield share
+            (before if ends_before_the_others(pod, index) else shares).append(share)
+    for share in before:
+        if not any(share.is_lent_by(other) for other in shares):
+            raise InvalidRequest("an init container asks for GPUs that no container asks for")
+    return tuple(shares)
 
 
 def _amounts(container: Container) -> dict[str, int]:
@@ -246,23 +291,8 @@ def _amounts(container: Container) -> dict[str, int]:
     return {name: parse_amount(name, quantity) for name, quantity in given.items() if "/" in name}
 
 
-def _volcano(amounts: Mapping[str, int]) -> Share | None:
-    count, memory, percentage, cores = (
-        amounts.get(f"volcano.sh/vgpu-{name}", 0)
-        for name in ("number", "memory", "memory-percentage", "cores")
-    )
-    return _vgpu_share(count, memory, percentage, cores)
-
-
-def _hami(amounts: Mapping[str, int]) -> Share | None:
-    count, memory, percentage, cores = (
-        amounts.get(f"nvidia.com/gpu{name}", 0) for name in ("", "mem", "mem-percentage", "cores")
-    )
-    return _vgpu_share(count, memory, percentage, cores)
-
-
-def _vgpu_share(count: int, memory: int, percentage: int, cores: int) -> Share | None:
-    if not (count or memory or cores):
+def _vgpu_share(count: int, memory: int, cores: int, percentage: int) -> Share | None:
+    if not (count or memory or cores or percentage):
         return None
     if cores > 100:
         raise InvalidRequest("cores must be at most 100 percent of a card")
@@ -291,6 +321,6 @@ def _with_constraints(pod: PodInfo, request: PodDeviceRequest) -> PodDeviceReque
         not_ids=listed("volcano.sh/vgpu-nouse-gpuuuid", "nvidia.com/nouse-gpuuuid"),
         models=lower("nvidia.com/use-gputype"),
         not_models=lower("nvidia.com/nouse-gputype"),
-        mode=annotations.get("volcano.sh/vgpu-mode", ""),
+        mode=annotations.get("volcano.sh/vgpu-mode") or annotations.get("nvidia.com/vgpu-mode", ""),
         spread_group=f"{pod.namespace}/{group}" if spreads and group else "",
     )
