@@ -129,7 +129,7 @@ def _scores(profile: Profile, found: FeasibleNodes, computed: ComputedScores) ->
     shared, fresh = found.equivalence_class, computed.weighted
     scores: list[_Kept] = []
     cached: set[str] = set()
-    for scorer in () if shared is None else shared.scorers:
+    for scorer in () if shared is None else shared.scores.scorers:
         plugin, weighted = scorer.plugin, scorer.weighted_scores
         name = plugin.name
         if fresh:

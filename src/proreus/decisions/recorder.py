@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _SEEN = object()
-"""The history of a class of which one attempt has been recorded."""
+"""The history of scores of which one attempt has been recorded."""
 
 
 class DecisionRecorder:
@@ -137,14 +137,14 @@ class DecisionRecorder:
         table = attempt.profile.table
         node = table.infos[row].name
         shared = found.equivalence_class
-        if shared is not None and totals is shared.totals:
-            history = shared.history
+        if shared is not None and totals is (scores := shared.scores).totals:
+            history = scores.history
             if history is None:
                 # A class that is seen once has no use for a copy, and of these there are most.
-                shared.history = _SEEN
+                scores.history = _SEEN
             else:
                 if history is _SEEN:
-                    history = shared.history = SharedResultsOf()
+                    history = scores.history = SharedResultsOf()
                 results: SharedResults | None = history.results
                 size_bytes = -1 if results is None else results.advance(shared, table)
                 if size_bytes < 0:
@@ -160,10 +160,10 @@ class DecisionRecorder:
             record.size_bytes += verdicts.size_bytes
         if totals is not None:
             answers, computed = attempt.extender_answers, computed or ComputedScores()
-            scores = record.scores = keep_scores(
+            kept = record.scores = keep_scores(
                 attempt.profile, found, totals, computed, row, answers, self._arena
             )
-            record.size_bytes += scores.size_bytes
+            record.size_bytes += kept.size_bytes
         _keep_extender_answers(record, attempt)
         self.records.add(record)
 

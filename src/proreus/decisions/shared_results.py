@@ -4,10 +4,10 @@ One pod after the other of a Deployment finds what the pod before found, except 
 that changed since. So the results are copied once, and each attempt adds the rows that changed.
 ``as_of`` puts the results of any of these attempts together again.
 
-What makes this exact: an ``EquivalenceClass`` writes only to rows that the table reports as
-changed, or replaces ``verdicts`` or ``totals`` by new objects (``EquivalenceClass.refresh_filter``,
-``refresh_totals``). In the latter case a new copy has to be made, and also where a raw score that
-all nodes share is another one.
+What makes this exact: an ``EquivalenceClass`` and its ``ClassScores`` write only to rows that the
+table reports as changed, or replace ``verdicts`` or ``totals`` by new objects (``refresh_filter``,
+``ClassScores.refresh``). In the latter case a new copy has to be made, and also where a raw score
+that all nodes share is another one.
 
 Example: three pods of a class are bound to the rows 7, 2 and 7. ``advance`` notes the new values
 of row 7 before the second one's choice, and those of row 2 before the third one's.
@@ -71,23 +71,24 @@ class SharedResults:
     )
 
     def __init__(self, shared: EquivalenceClass, table: NodeTable) -> None:
-        self._verdicts, self._totals = shared.verdicts, shared.totals
+        scores = shared.scores
+        self._verdicts, self._totals = shared.verdicts, scores.totals
         self._position = table.position
         self._numbers = copied_numbers(shared.verdicts)
-        columns = self._columns = [_Column(shared.totals.scores, compact(shared.totals.scores))]
+        columns = self._columns = [_Column(scores.totals.scores, compact(scores.totals.scores))]
         self._totals_copy = columns[0].copy
         # Weight, raw and weighted scores by plugin; raw is None where it is the weighted score
         # divided by the weight: without NormalizeScore.
         self._plugins: dict[str, tuple[int, _Column | int | None, _Column | int]] = {}
-        for scorer in shared.scorers:
+        for scorer in scores.scorers:
             raw, weighted = scorer.results.raw_scores, scorer.weighted_scores
             both: list[_Column | int | None] = []
             derived = not scorer.plugin.normalizes and not isinstance(weighted, int)
-            for scores in (None if derived else raw, weighted):
-                if scores is None or isinstance(scores, int):
-                    both.append(scores)
+            for column in (None if derived else raw, weighted):
+                if column is None or isinstance(column, int):
+                    both.append(column)
                 else:
-                    columns.append(_Column(scores, compact(scores)))
+                    columns.append(_Column(column, compact(column)))
                     both.append(columns[-1])
             assert both[1] is not None
             self._plugins[scorer.plugin.name] = (scorer.weight, both[0], both[1])
@@ -95,7 +96,7 @@ class SharedResults:
         self._readers = [column.live.item for column in columns]
         # A raw score that all nodes share may change without any total changing.
         constant = [
-            one.results for one in shared.scorers if isinstance(one.results.raw_scores, int)
+            one.results for one in scores.scorers if isinstance(one.results.raw_scores, int)
         ]
         self._constants = [(one, one.raw_scores) for one in constant]
         self._variable = [
@@ -114,7 +115,7 @@ class SharedResults:
 
         -1: the class has made its results anew.
         """
-        if shared.verdicts is not self._verdicts or shared.totals is not self._totals:
+        if shared.verdicts is not self._verdicts or shared.scores.totals is not self._totals:
             return -1
         same_nodes = table.nodes_generation == self._nodes_generation
         for results, raw in self._variable if same_nodes else self._constants:

@@ -2,12 +2,12 @@
 
     run_pre_score ─► PreScore of each plugin; who returns Skip does not score
     prioritize_nodes
-      ├► _shared_totals ─► EquivalenceClass.refresh_totals   scores of plugins that sign the pod
+      ├► _shared_scores ─► ClassScores.refresh               scores of plugins that sign the pod
       └► _score ─► run_score_plugin, run_normalize_score     scores of the others, feasible rows
       ─► CachedTotals (all scores cached) or AttemptTotals (some were computed for this pod)
 
-Shared: the totals of the equivalence class, from pod to pod. Invalidated: another set of scoring
-plugins or signatures replaces the class's scorers; for rows, see ``equivalence_cache``.
+Shared: the totals of the equivalence class, from pod to pod, for each set of scoring plugins and
+their signatures. Invalidated: see ``class_scores``.
 
 Example: 3 feasible nodes, NodeResourcesFit cached with 60, 80, 80 and InterPodAffinity, uncached,
 with 100, 0, 50 and weight 2: the totals are 260, 80 and 180, in ``AttemptTotals``.
@@ -29,12 +29,13 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import SKIP, Status
 from proreus.framework.verdicts import IntArray
 from proreus.runtime.calls import as_status, call_plugin, plugin_error, raise_status
-from proreus.runtime.equivalence_cache import EquivalenceClass, Scorer
+from proreus.runtime.class_scores import ClassScores, Scorer
+from proreus.runtime.equivalence_cache import EquivalenceClass
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.node_points import check_range, run_normalize_score, run_score_plugin
 from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.runtime.profile import Profile
-from proreus.runtime.select_host import AttemptTotals, CachedTotals, NodeScores
+from proreus.runtime.select_host import AttemptTotals, NodeScores
 
 
 class ComputedScores:
@@ -89,28 +90,30 @@ def prioritize_nodes(
     """
     equivalence_class, subset = found.equivalence_class, not found.all_from_cache
     scoring = [plugin for plugin in profile.score if plugin.name not in state.skip_score]
-    unshared = scoring
+    unshared, shared = scoring, None
     if equivalence_class is not None:
         found.signatures.sign(scoring)
-        shared = _shared_totals(profile, state, pod, found, equivalence_class)
+        shared = _shared_scores(profile, state, found, equivalence_class)
+        feasible, version = equivalence_class.feasible, equivalence_class.feasible_version
+        totals = shared.refresh(state, pod, profile.table, feasible, version)
         unshared = [plugin for plugin in scoring if found.signatures[plugin] is None]
         # The usual end: every score came from the cache, and the totals are used as they are. A
         # subset cannot use them, since they were normalised over rows that are no longer feasible.
         if not (unshared or subset or scores is not None):
-            equivalence_class.check_range()
-            return shared
+            shared.check_range()
+            return totals
     # A slice is a view; indexing by the rows of all 5,000 nodes would copy every column.
     where = slice(None) if found.all_nodes_feasible else found.rows
     total: IntArray | int = 0
     each: dict[str, IntArray | int] = {}
     raw: dict[str, IntArray | int] | None = None if computed is None else {}
-    if equivalence_class is not None:
+    if shared is not None:
         # The cached totals are normalised over all rows of the class. If an uncached plugin or an
         # extender removed some, kube-scheduler would have normalised over the rest alone.
-        if scores is None and not (subset and equivalence_class.depends_on_others):
-            total = equivalence_class.total(where)
+        if scores is None and not (subset and shared.depends_on_others):
+            total = shared.total(where)
         else:
-            each = equivalence_class.scores(state, pod, where, subset=subset)
+            each = shared.scores(state, pod, where, subset=subset)
     for plugin in unshared:
         each[plugin.name] = _score(profile, plugin, state, pod, found, raw)
     if computed is not None and raw is not None:
@@ -124,30 +127,25 @@ def prioritize_nodes(
     return AttemptTotals(profile.table.size, found.rows, total)
 
 
-def _shared_totals(
-    profile: Profile,
-    state: CycleState,
-    pod: PodInfo,
-    found: FeasibleNodes,
-    equivalence_class: EquivalenceClass,
-) -> CachedTotals:
-    """Return the summed scores of the cached plugins, by row of the table."""
+def _shared_scores(
+    profile: Profile, state: CycleState, found: FeasibleNodes, equivalence_class: EquivalenceClass
+) -> ClassScores:
+    """Return the scores of the cached plugins for pods such as this one, not refreshed."""
     cache, skipped, signatures = profile.equivalence_cache, state.skip_score, found.signatures
     # The class's key has the signatures of Filter plugins alone. Plugins that only score may sign
     # two of its pods differently, and PreScore may skip a plugin for one of them.
     scorer_signatures = [None if p.name in skipped else signatures[p] for p in profile.score]
-    if scorer_signatures != equivalence_class.scorer_signatures:
-        scorers = [
-            Scorer(
-                plugin,
-                profile.weights[plugin.name],
-                cache.results(plugin, signature),
-            )
+    if scorer_signatures == equivalence_class.scores.signatures:
+        return equivalence_class.scores
+
+    def scorers() -> list[Scorer]:
+        return [
+            Scorer(plugin, profile.weights[plugin.name], cache.results(plugin, signature))
             for plugin, signature in zip(profile.score, scorer_signatures, strict=True)
             if signature is not None
         ]
-        equivalence_class.set_scorers(scorers, scorer_signatures)
-    return equivalence_class.refresh_totals(state, pod, profile.table)
+
+    return cache.use_scores(equivalence_class, scorer_signatures, scorers)
 
 
 def _feasible(profile: Profile, found: FeasibleNodes) -> NodeTable:

@@ -31,7 +31,7 @@ class CheckedRecorder(DecisionRecorder):
         super().chosen(attempt, found, row, totals, computed)
         scores, shared = {}, found.equivalence_class
         size, rows = attempt.profile.table.size, found.rows
-        for scorer in shared.scorers if shared is not None and totals is not None else ():
+        for scorer in shared.scores.scorers if shared is not None and totals is not None else ():
             raw = np.broadcast_to(scorer.results.raw_scores, size)[rows]
             weighted = np.broadcast_to(scorer.weighted_scores, size)[rows]
             scores[scorer.plugin.name] = (raw.copy(), weighted.copy())

@@ -123,6 +123,18 @@ class Flat(ScorePlugin):
         return 7
 
 
+class ByKind(ScorePlugin):
+    """Signs what no Filter plugin reads: the kind of a pod decides which nodes it prefers."""
+
+    row_local = True
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        return pod.pod.spec.scheduler_name
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return 10 * int(pod.pod.spec.scheduler_name == f"kind-{len(node.pods) % 3}")
+
+
 class Even(FilterPlugin, ScorePlugin):
     """Shares nothing, over columns: an even number of pods passes; many pods are good."""
 
@@ -217,6 +229,7 @@ class Kit:
     SearchHarness = SearchHarness
     plugin = staticmethod(plugin)
     FitsCpu, Cordon, Fewest, Flat, Even, Few = FitsCpu, Cordon, Fewest, Flat, Even, Few
+    ByKind = ByKind
 
     @staticmethod
     def shared_harness() -> SearchHarness:

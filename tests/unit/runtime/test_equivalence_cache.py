@@ -48,7 +48,7 @@ class World:
 
     def __init__(self, kit, first=(), last=()) -> None:
         self.kit = kit
-        shared = (kit.FitsCpu, kit.Cordon, kit.Fewest, kit.Flat)
+        shared = (kit.FitsCpu, kit.Cordon, kit.Fewest, kit.Flat, kit.ByKind)
         self.harness = kit.SearchHarness(*first, *shared, *last, weights={"Fewest": 3, "Even": 2})
         self.all_from_cache = not (first or last)
         self.cache = self.harness.cache
@@ -64,7 +64,7 @@ class World:
         if action == "join":
             self.cache.add_node(self.kit.make_node(f"x{self.count}", cpu=500 + 10 * pick))
         elif action == "schedule":
-            self.check(cpu)
+            self.check(cpu, pick)
         elif not name:
             return
         elif action == "placement":
@@ -81,9 +81,9 @@ class World:
         elif action == "resize":
             self.cache.update_node(self.kit.make_node(name, cpu=200 + 20 * pick))
 
-    def check(self, cpu: int) -> None:
+    def check(self, cpu: int, kind: int = 0) -> None:
         profile, state = self.harness.profile, CycleState()
-        pod = self.kit.make_pod("pod", cpu)
+        pod = self.kit.make_pod("pod", cpu, schedulerName=f"kind-{kind % 3}")
         fresh = run_filter_plugins(profile.filter, state, pod, self.cache.table)
         found = self.harness.search.find(profile, state, pod, None)
         assert found.equivalence_class is not None
@@ -261,3 +261,26 @@ def test_pods_of_another_kind_do_not_share(kit) -> None:
     small = harness.search.find(harness.profile, CycleState(), kit.make_pod("s", 100), None)
     large = harness.search.find(harness.profile, CycleState(), kit.make_pod("l", 300), None)
     assert (small.count, large.count) == (1, 0)
+
+
+def test_pods_that_scorers_sign_otherwise_do_not_undo_each_others_totals(kit) -> None:
+    normalized = []
+
+    def normalize(self, state, pod, scores):
+        normalized.append(pod.name)
+        return scores * 0
+
+    spread = kit.plugin(
+        "Spread", ScorePlugin, score=lambda *args: args[3].row, normalize=normalize, row_local=True
+    )
+    spread.sign = lambda self, pod: ()
+    harness = kit.SearchHarness(kit.FitsCpu, kit.ByKind, spread)
+    for number in range(3):
+        harness.cache.add_node(kit.make_node(f"n{number}"))
+    for turn in range(3):
+        for kind in ("a", "b"):
+            pod, state = kit.make_pod(f"{kind}{turn}", schedulerName=kind), CycleState()
+            found = harness.search.find(harness.profile, state, pod, None)
+            run_pre_score(harness.profile, state, pod, found)
+            prioritize_nodes(harness.profile, state, pod, found)
+    assert normalized == ["a0", "b0"]
