@@ -68,6 +68,14 @@ def test_a_group_close_to_its_quorum_is_not_rejected(assigned: int, rejects: boo
     assert waiting == (0 if rejects else assigned)
 
 
+def test_a_pod_labelled_as_a_member_while_it_runs_is_not_counted_as_assigned() -> None:
+    cluster = harness(gang("g", 2), gang("h", 1))
+    cluster.schedule(member("p0", "h"))
+    cluster.patch("Pod", "p0", {"metadata": {"labels": {POD_GROUP_LABEL: "g"}}})
+    cluster.schedule(member("p1"))
+    assert cluster.waiting("p1")
+
+
 @pytest.mark.parametrize(("gated", "tried"), [(1, True), (2, False)])
 def test_members_that_are_gated_do_not_count(gated: int, tried: bool) -> None:
     cluster = harness(gang("g", 3))

@@ -110,7 +110,8 @@ class Coscheduling(
             if self._planner is not None and not self._records.of(before).members:
                 self._planner.forget(before)
         if new is not None and now:
-            self._records.put_member(now, new)
+            had_node = old is not None and old.spec.node_name != ""
+            self._records.put_member(now, new, is_placed=not had_node and new.spec.node_name != "")
             if self._planner is not None:
                 self._planner.pod_appeared(new)
 

@@ -42,11 +42,16 @@ class Records:
         """Return the record of a group, which is kept from now on."""
         return self._records.setdefault(key, Record())
 
-    def put_member(self, key: str, pod: Pod) -> None:
-        """Add or replace a member."""
+    def put_member(self, key: str, pod: Pod, *, is_placed: bool) -> None:
+        """Add or replace a member.
+
+        ``is_placed``: it has a node, which it had not, or the pod had not been seen. A pod that is
+        labelled as a member while it runs is none that the others waited for: as in the original,
+        it is not counted as assigned.
+        """
         record = self.kept(key)
         record.members[pod.metadata.uid] = pod
-        if pod.spec.node_name:
+        if is_placed:
             record.assigned.add(pod.metadata.uid)
 
     def remove_member(self, key: str, pod: Pod) -> None:
