@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -57,14 +58,19 @@ type fakeExtenders struct {
 
 // answerFor lets kube-scheduler's HTTP extenders talk to these instead of the network.
 func (f *fakeExtenders) answerFor(s *scheduler.Scheduler, configured []config.Extender) {
-	byPrefix := map[string]config.Extender{}
-	for _, one := range configured {
-		byPrefix[one.URLPrefix] = one
-	}
-	for _, one := range s.Extenders {
+	asked := slices.Clone(configured) // kube-scheduler asks ignorable ones last
+	slices.SortStableFunc(asked, func(a, b config.Extender) int { return cmp.Compare(rank(a), rank(b)) })
+	for i, one := range s.Extenders {
 		client := (*http.Client)(reflect.ValueOf(one).Elem().FieldByName("client").UnsafePointer())
-		client.Transport = fakeTransport{f, byPrefix[one.Name()]}
+		client.Transport = fakeTransport{f, asked[i]}
 	}
+}
+
+func rank(one config.Extender) int {
+	if one.Ignorable {
+		return 1
+	}
+	return 0
 }
 
 func (f *fakeExtenders) takeCalls() []string {
