@@ -162,9 +162,11 @@ func (c *cluster) score(ctx context.Context, state fwk.CycleState, feasible []fw
 	a.SkipScore = sets.List(state.GetSkipScorePlugins())
 	a.Scores, a.Total = map[string]map[string]int64{}, map[string]int64{}
 	for _, node := range ranking {
-		a.Total[node.Name] = node.TotalScore
+		// The sum: kube-scheduler says 1 where nothing gives points.
+		a.Total[node.Name] = 0
 		a.Scores[node.Name] = map[string]int64{}
 		for _, score := range node.Scores {
+			a.Total[node.Name] += score.Score
 			a.Scores[node.Name][score.Name] = score.Score
 		}
 	}

@@ -35,6 +35,9 @@ func (p *player) put(object runtime.Object) error {
 	p.Lock()
 	p.version++
 	accessor.SetResourceVersion(fmt.Sprint(p.version))
+	if accessor.GetName() == "" {
+		accessor.SetName(fmt.Sprint(accessor.GetGenerateName(), p.version))
+	}
 	p.Unlock()
 	if pod, ok := object.(*v1.Pod); ok && (pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed) {
 		return p.world.remove(object)

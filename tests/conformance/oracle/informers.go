@@ -30,8 +30,9 @@ var kinds = []runtime.Object{
 }
 
 // A world is all objects, as the API has them, with informers that call their handlers before a change
-// returns. That of ResourceClaims does so later, as all watches do: when the scheduler assumes a claim
-// that it has changed, it tells apart from it what its informer has.
+// returns. That of ResourceClaims hears of updates later, as all watches do: when the scheduler assumes
+// a claim that it has changed, it tells apart from it what its informer has. It hears of creations at
+// once: kube-scheduler looks for a claim that it has created itself once a second.
 type world struct {
 	factory   informers.SharedInformerFactory
 	informers map[reflect.Type]*informer
@@ -101,7 +102,7 @@ func (w *world) remove(object runtime.Object) error {
 
 // tell lets the informer of an object hear of its change, or notes that it has to.
 func (w *world) tell(object runtime.Object, hear func(runtime.Object)) {
-	if _, ok := object.(*resourcev1.ResourceClaim); !ok {
+	if _, ok := object.(*resourcev1.ResourceClaim); !ok || !w.knows(object) {
 		hear(object)
 		return
 	}
@@ -111,6 +112,12 @@ func (w *world) tell(object runtime.Object, hear func(runtime.Object)) {
 	if w.soon != nil {
 		w.soon(func() { w.deliver() })
 	}
+}
+
+// knows returns whether the informer of an object has it already, in whichever version.
+func (w *world) knows(object runtime.Object) bool {
+	_, known, _ := w.informers[reflect.TypeOf(object)].indexer.Get(object)
+	return known
 }
 
 // deliver lets the informer of claims hear of the changes up to now; it returns whether there were any.
