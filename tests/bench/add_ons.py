@@ -21,15 +21,27 @@ from typing import Any
 from bench.own_plugin import TURN, time_cycles
 from proreus.addons.business_weight import BusinessWeight
 from proreus.addons.delay_scheduling import DelayScheduling
+from proreus.addons.device_share import DeviceShare
 from proreus.addons.job_barrier import JobBarrier
+from proreus.addons.node_metrics.metrics import (
+    Metric,
+    MetricsData,
+    NodeMetricList,
+    WatcherMetrics,
+    Window,
+)
+from proreus.addons.node_metrics.reader import NodeMetricsReader
 from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
 from proreus.addons.pod_state import PodState
 from proreus.addons.sysched import SySched
+from proreus.addons.trimaran.low_risk_over_commitment import LowRiskOverCommitment
+from proreus.addons.trimaran.peaks import Peaks
 from proreus.config.load import load
 from proreus.feature_gates import FeatureGates
 from proreus.framework import (
     CycleState,
     FilterPlugin,
+    Handle,
     Plugin,
     PodInfo,
     ScorePlugin,
@@ -77,6 +89,18 @@ def of_business(number: int, more: Mapping[str, Any]) -> PodInfo:
     return plain(number, {**more, "labels": {"proreus.dev/business": "ab"[number % 2]}})
 
 
+def half_a_gpu(number: int, more: Mapping[str, Any]) -> PodInfo:
+    """Return a pod that takes half a GPU, in KAI's words."""
+    return plain(number, {**more, "metadata": {"annotations": {"gpu-fraction": "0.5"}}})
+
+
+def with_gpus(cluster: OfflineCluster) -> None:
+    """Give each tenth node eight GPUs."""
+    for number in range(0, len(cluster.scheduler.cache.table), 10):
+        gpus = {"nvidia.com/gpu": 8}
+        cluster.api.put(NODES, make_node(f"node-{number}", "32", "256Gi", resources=gpus))
+
+
 CASES = {
     "JobBarrier, no job": Case(JobBarrier),
     "JobBarrier, elastic members": Case(JobBarrier, elastic),
@@ -88,6 +112,8 @@ CASES = {
             "weights": {"a": {"pool-1": 90}, "b": {"pool-2": 100, "pool-3": 20}},
         },
     ),
+    "DeviceShare, no device": Case(DeviceShare, prepare=with_gpus),
+    "DeviceShare, half a GPU": Case(DeviceShare, half_a_gpu, prepare=with_gpus),
     "DelayScheduling, no preference": Case(DelayScheduling),
     "DelayScheduling, three nodes": Case(DelayScheduling, with_preference),
 }
@@ -164,7 +190,39 @@ def guaranteed(number: int, more: Mapping[str, Any]) -> PodInfo:
     return plain(number, {**more, "spec": {"containers": containers}})
 
 
+def measured(plugin: type[NodeMetricsReader]) -> type[Plugin]:
+    """Return the plugin, with metrics of all nodes from the start."""
+
+    class Measured(plugin):  # type: ignore[valid-type, misc]
+        name = plugin.name
+
+        def __init__(self, args: Any, handle: Handle) -> None:
+            super().__init__(args, handle)
+            nodes = {}
+            for number in range(20_000):
+                values = (
+                    Metric("CPU", "AVG", 10.0 + number % 71),
+                    Metric("CPU", "STD", 3.0 + number % 13),
+                    Metric("Memory", "AVG", 20.0 + number % 53),
+                    Metric("Memory", "STD", 1.0 + number % 7),
+                )
+                nodes[f"node-{number}"] = NodeMetricList(values)
+            self.use(WatcherMetrics(Window("15m", 0, 1e12), MetricsData(nodes)))
+
+    return Measured
+
+
+def with_running_pods(cluster: OfflineCluster) -> None:
+    """Put ten pods on each node."""
+    for number in range(10 * len(cluster.scheduler.cache.table)):
+        cluster.api.put(PODS, plain(number, {"node_name": f"node-{number // 10}"}).pod)
+
+
 FORMS = {
+    "LowRiskOverCommitment": Case(measured(LowRiskOverCommitment), prepare=with_running_pods),
+    "Peaks": Case(
+        measured(Peaks), args={"nodePowerModel": {"*": {"k0": 368.2, "k1": -52.5, "k2": -0.05}}}
+    ),
     "PodState": Case(PodState, prepare=with_terminating_pods),
     "SySched": Case(SySched, prepare=with_profiles),
     "NodeResourceTopologyMatch": Case(

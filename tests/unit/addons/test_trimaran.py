@@ -19,15 +19,12 @@ from proreus.addons.node_metrics.metrics import (
     usage_of,
 )
 from proreus.addons.node_metrics.providers import NODE_USAGES, NodeUsage
-from proreus.addons.trimaran.beta_distribution import Beta
+from proreus.addons.trimaran.beta_distribution import Beta, cdf_of_all
+from proreus.addons.trimaran.commitments import Committed
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
-from proreus.addons.trimaran.low_risk_over_commitment import (
-    Committed,
-    LowRiskOverCommitment,
-    limit_risk,
-    load_risk,
-)
+from proreus.addons.trimaran.low_risk_over_commitment import LowRiskOverCommitment
 from proreus.addons.trimaran.peaks import MODEL_FILE, Peaks, PowerModel
+from proreus.addons.trimaran.risks import limit_risk, load_risk
 from proreus.addons.trimaran.target_load_packing import TargetLoadPacking, target_score
 from proreus.framework import ConfigError, CycleState
 from proreus.objects import ObjectMeta
@@ -306,3 +303,41 @@ def test_columns_and_single_nodes_have_the_same_scores(plugin, args: dict) -> No
         if isinstance(made, TargetLoadPacking):
             made.reserve(state, pod, names[number])
     assert len(set(expected)) > 20
+
+
+def test_the_probabilities_of_all_nodes_are_those_of_each() -> None:
+    rng = np.random.default_rng(7)
+    alpha, beta = rng.gamma(2, 3, 500), rng.gamma(1, 20, 500)
+    x = np.concatenate((rng.random(496), [0, 1, -1, 2]))
+    each = [Beta(*one).cdf(at) for one, at in zip(zip(alpha, beta, strict=True), x, strict=True)]
+    assert cdf_of_all(alpha, beta, x).tolist() == each
+
+
+def test_the_risks_of_nodes_follow_their_pods() -> None:
+    server = LoadWatcher(a=30, b=30)
+    cluster = harness(LowRiskOverCommitment, server, "ab")
+    plugin = cluster.plugin(LowRiskOverCommitment)
+    resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}
+    spec = {"containers": [{"name": "c", "resources": resources}]}
+    pod, state = make_pod("p", spec=spec), CycleState()
+
+    def both_forms() -> list[int]:
+        nodes = plugin.handle.nodes
+        each = [plugin.score(state, pod, node) for node in nodes]
+        assert plugin.score_all(state, pod, nodes).tolist() == each
+        return each
+
+    empty = both_forms()
+    assert empty[0] == empty[1]
+    cluster.add(make_pod("there", node_name="a", spec=spec))
+    with_pod = both_forms()
+    assert with_pod[0] != empty[0]
+    assert with_pod[1] == empty[1]
+    cluster.remove("Pod", "there")
+    assert both_forms() == empty
+
+
+def test_a_power_that_no_number_holds_is_the_worst() -> None:
+    server = LoadWatcher(a=90, b=10)
+    cluster = harness(Peaks, server, "ab", nodePowerModel={"a": {"k1": 1, "k2": 900}, "b": {}})
+    assert scores(cluster, Peaks, make_pod("p", "100m"), "ab") == [0, 100]

@@ -35,7 +35,7 @@ class LoadVariationRiskBalancing(MeasuredScorePlugin):
 
     def __init__(self, args: LoadVariationRiskBalancingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._columns = NodeColumns(_usages_of, 4)
+        self._columns = NodeColumns(usages_in_percent, 4)
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Return the requests of the pod."""
@@ -101,7 +101,7 @@ class LoadVariationRiskBalancing(MeasuredScorePlugin):
         return (1 - (mean + deviation) / 2) * 100
 
 
-def _usages_of(metrics: tuple[Metric, ...], node: Node) -> tuple[float, ...]:
+def usages_in_percent(metrics: tuple[Metric, ...], node: Node) -> tuple[float, ...]:
     """Return mean and deviation of cpu, then of memory, in percent."""
     cpu, memory = (usage_of(metrics, type_) or _NOT_MEASURED for type_ in (CPU, MEMORY))
     return *cpu, *memory

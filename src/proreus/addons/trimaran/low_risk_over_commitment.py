@@ -11,21 +11,25 @@ mean 0.3, deviation 0.05, window 5. The limits' risk is 2000/4000; the probabili
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from math import floor, sqrt
-from typing import NamedTuple
+from collections.abc import Hashable
+from math import floor
 
-from proreus.addons.node_metrics.metrics import CPU, MEMORY, Usage, WatcherMetrics, usage_of
-from proreus.addons.node_metrics.pod_amounts import effective_amounts
+import numpy as np
+
+from proreus.addons.node_metrics.metrics import CPU, MEMORY, Metric, WatcherMetrics, usage_of
+from proreus.addons.node_metrics.node_columns import NodeColumns
+from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY, effective_amounts
 from proreus.addons.trimaran.args import TrimaranArgs
-from proreus.addons.trimaran.beta_distribution import Beta
-from proreus.addons.trimaran.load_variation_risk_balancing import mean_and_deviation
+from proreus.addons.trimaran.commitments import NodeCommitments, commitments_of
+from proreus.addons.trimaran.load_variation_risk_balancing import usages_in_percent
 from proreus.addons.trimaran.measured import MeasuredScorePlugin
-from proreus.framework import NodeInfo, PodInfo
+from proreus.addons.trimaran.risks import LoadRisks, limit_risk, limit_risks, load_risk
+from proreus.framework import Handle, IntArray, NodeInfo, NodeTable, PodInfo
+from proreus.objects import Node
 
 DEFAULT_WINDOW = 5
 DEFAULT_WEIGHT = 0.5
-_MOST_OF_VARIANCE = 0.99
+_TYPES = {"cpu": CPU, "memory": MEMORY}
 
 
 class LowRiskOverCommitmentArgs(TrimaranArgs):
@@ -35,18 +39,17 @@ class LowRiskOverCommitmentArgs(TrimaranArgs):
     risk_limit_weights: dict[str, float] = {}
 
 
-class Committed(NamedTuple):
-    """Sums of requests and limits of pods."""
-
-    requests: int
-    limits: int
-
-
 class LowRiskOverCommitment(MeasuredScorePlugin):
     """Prefer nodes with a low risk that limits beyond the capacity are used."""
 
     Args = LowRiskOverCommitmentArgs
     args: LowRiskOverCommitmentArgs
+
+    def __init__(self, args: LowRiskOverCommitmentArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._commitments = NodeCommitments(handle)
+        self._usages = NodeColumns(_numbers_of, 5)
+        self._load_risks = {resource: LoadRisks() for resource in CPU_AND_MEMORY}
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Return requests and limits of the pod."""
@@ -59,26 +62,52 @@ class LowRiskOverCommitment(MeasuredScorePlugin):
         metrics = measured.of(node.name)
         if not metrics:
             return 0
-        risks = [
-            self._risk(resource, node, pod, usage_of(metrics, type_))
-            for resource, type_ in (("cpu", CPU), ("memory", MEMORY))
-        ]
+        added = zip(CPU_AND_MEMORY, self._commitments.of(node), commitments_of(pod), strict=True)
+        risks = []
+        for resource, before, of_pod in added:
+            capacity = node.allocatable[resource]
+            usage = usage_of(metrics, _TYPES[resource])
+            load = 0.0
+            if usage is not None and capacity > 0:
+                load = load_risk(usage, capacity, before, self._window)
+            weight = self._weight(resource)
+            risk = weight * limit_risk(capacity, before + of_pod) + (1 - weight) * load
+            risks.append(min(max(risk, 0.0), 1.0))
         return floor((1 - max(risks)) * 100 + 0.5)
 
-    def _risk(self, resource: str, node: NodeInfo, pod: PodInfo, usage: Usage | None) -> float:
-        capacity = node.allocatable[resource]
-        before = committed((*node.pods.values(),), resource)
-        with_pod = committed((*node.pods.values(), pod), resource)
+    def score_all_measured(
+        self, measured: WatcherMetrics, pod: PodInfo, nodes: NodeTable
+    ) -> IntArray:
+        """Score all nodes by the higher of the risks of cpu and memory."""
+        if not any(_amounts(pod)):
+            return np.zeros(len(nodes), dtype=np.int64)
+        usages = self._usages.of_all(measured, nodes)
+        committed = self._commitments.of_all(nodes)
+        risk = np.zeros(len(nodes))
+        for place, (resource, of_pod) in enumerate(
+            zip(CPU_AND_MEMORY, commitments_of(pod), strict=True)
+        ):
+            capacity, (requests, limits) = nodes.allocatable[resource], committed[place]
+            average, deviation = usages[2 * place : 2 * place + 2]
+            weight = self._weight(resource)
+            load = self._load_risks[resource].of_all(
+                average, deviation, capacity, requests, limits, self._window
+            )
+            limit = limit_risks(capacity, requests + of_pod.requests, limits + of_pod.limits)
+            one = weight * limit + (1 - weight) * load
+            risk = np.maximum(risk, np.clip(one, 0.0, 1.0))
+        scores: IntArray = np.floor((1 - risk) * 100 + 0.5).astype(np.int64)
+        scores[usages[4] == 0] = 0
+        return scores
+
+    def _weight(self, resource: str) -> float:
         weight = self.args.risk_limit_weights.get(resource, DEFAULT_WEIGHT)
-        if not 0 <= weight <= 1:
-            weight = DEFAULT_WEIGHT
+        return weight if 0 <= weight <= 1 else DEFAULT_WEIGHT
+
+    @property
+    def _window(self) -> int:
         window = self.args.smoothing_window_size
-        load = 0.0
-        if usage is not None and capacity > 0:
-            window = window if window > 0 else DEFAULT_WINDOW
-            load = load_risk(usage, capacity, before, window)
-        risk = weight * limit_risk(capacity, with_pod) + (1 - weight) * load
-        return min(max(risk, 0.0), 1.0)
+        return window if window > 0 else DEFAULT_WINDOW
 
 
 def _amounts(pod: PodInfo) -> tuple[int, ...]:
@@ -86,42 +115,6 @@ def _amounts(pod: PodInfo) -> tuple[int, ...]:
     return (*requests.values(), *limits.values())
 
 
-def committed(pods: Iterable[PodInfo], resource: str) -> Committed:
-    """Return the sums of pods; a limit below the request counts as the request."""
-    requests = limits = 0
-    for pod in pods:
-        requested = effective_amounts(pod.pod)[resource]
-        requests += requested
-        limits += max(effective_amounts(pod.pod, limits=True)[resource], requested)
-    return Committed(requests, limits)
-
-
-def limit_risk(capacity: int, pods: Committed) -> float:
-    """Return how much of what limits are beyond requests is beyond the capacity too."""
-    requests = min(pods.requests, capacity)
-    if pods.limits <= capacity:
-        return 0.0
-    return (pods.limits - capacity) / (pods.limits - requests)
-
-
-def load_risk(usage: Usage, capacity: int, pods: Committed, window: int) -> float:
-    """Return the probability that more is used than is requested."""
-    mean, deviation = mean_and_deviation(usage, capacity, 0)
-    deviation = min(deviation * sqrt(window), sqrt(_MOST_OF_VARIANCE * mean * (1 - mean)))
-    requests = min(pods.requests, capacity)
-    threshold = min(max(requests / capacity, 0.0), 1.0)
-    distribution: Beta | None = None
-    if mean == 0 or (deviation == 0 and mean <= threshold):
-        probability = 1.0
-    elif deviation == 0:
-        probability = 0.0
-    else:
-        distribution = Beta.fitted(mean, deviation * deviation)
-        probability = 0.0 if distribution is None else distribution.cdf(threshold)
-    if pods.limits < capacity and requests <= pods.limits:
-        # No more than the limits can be used.
-        if pods.limits == 0:
-            probability = 1.0
-        elif distribution is not None and (most := distribution.cdf(pods.limits / capacity)) > 0:
-            probability = min(max(probability / most, 0.0), 1.0)
-    return 1 - probability
+def _numbers_of(metrics: tuple[Metric, ...], node: Node) -> tuple[float, ...]:
+    """Return mean and deviation of cpu, then of memory, and whether there is any metric."""
+    return *usages_in_percent(metrics, node), float(bool(metrics))

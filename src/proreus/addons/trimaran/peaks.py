@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator
-from math import exp, isfinite
+from math import exp, inf, isfinite, isnan, nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from proreus.addons.node_metrics.metrics import WatcherMetrics, cpu_values
+from proreus.addons.node_metrics.metrics import Metric, WatcherMetrics, cpu_values
+from proreus.addons.node_metrics.node_columns import NodeColumns
 from proreus.addons.node_metrics.pod_amounts import effective_amounts
 from proreus.addons.trimaran.args import TrimaranArgs
 from proreus.addons.trimaran.measured import MeasuredScorePlugin
@@ -29,10 +30,11 @@ from proreus.framework import (
     Handle,
     IntArray,
     NodeInfo,
+    NodeTable,
     PodInfo,
     field_errors,
 )
-from proreus.objects import parse_amount
+from proreus.objects import Node, parse_amount
 
 MODEL_FILE = "NODE_POWER_MODEL"
 """The environment variable with the path of a file (JSON, YAML) with power models by node."""
@@ -56,7 +58,14 @@ class PowerModel(ConfigModel):
         """Return by how much the power rises between two uses of the CPU in percent."""
         if self.idle is not None and self.max is not None:
             return (self.max - self.idle) * (after - before) / 100
-        return self.k1 * (exp(self.k2 * after) - exp(self.k2 * before))
+        return self.k1 * (_exp(self.k2 * after) - _exp(self.k2 * before))
+
+
+def _exp(value: float) -> float:
+    try:
+        return exp(value)
+    except OverflowError:
+        return inf
 
 
 class PeaksArgs(TrimaranArgs):
@@ -81,6 +90,7 @@ class Peaks(MeasuredScorePlugin):
 
     def __init__(self, args: PeaksArgs, handle: Handle) -> None:
         super().__init__(args, handle)
+        self._columns = NodeColumns(_use_and_capacity, 2)
         self._models = args.node_power_model or _from_file(os.environ.get(MODEL_FILE, ""))
 
     def sign(self, pod: PodInfo) -> Hashable:
@@ -89,18 +99,35 @@ class Peaks(MeasuredScorePlugin):
 
     def score_measured(self, measured: WatcherMetrics, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by the rise of its power, in units of 1e-15 W."""
-        if node.node is None:
-            return 0
         model = self._models.get(node.name) or self._models.get(ANY_NODE)
-        values = cpu_values(measured.of(node.name))
-        capacity = parse_amount("cpu", node.node.status.capacity.get("cpu", 0))
-        if model is None or not values or not capacity:
+        before, capacity = _use_and_capacity(measured.of(node.name), node.node or Node())
+        if model is None or isnan(before) or not capacity:
             return WORST
-        before = values[0]
         after = 100 * (before / 100 * capacity + _requested_cpu(pod)) / capacity
         jump = model.jump(before, after) if after <= 100 else WORST
         raw = jump * _SCALE
         return int(raw) if isfinite(raw) and abs(raw) < WORST else WORST
+
+    def score_all_measured(
+        self, measured: WatcherMetrics, pod: PodInfo, nodes: NodeTable
+    ) -> IntArray:
+        """Score all nodes by the rises of their power, in units of 1e-15 W."""
+        before, capacity = self._columns.of_all(measured, nodes)
+        scores = np.full(len(nodes), WORST, dtype=np.int64)
+        known = np.flatnonzero(~np.isnan(before) & (capacity > 0))
+        before, capacity = before[known], capacity[known]
+        after = 100 * (before / 100 * capacity + _requested_cpu(pod)) / capacity
+        fits = after <= 100
+        any_model = self._models.get(ANY_NODE)
+        uses = zip(known[fits].tolist(), before[fits].tolist(), after[fits].tolist(), strict=True)
+        for row, use, use_with_pod in uses:
+            model = self._models.get(nodes[row].name) or any_model
+            if model is None:
+                continue
+            raw = model.jump(use, use_with_pod) * _SCALE
+            if isfinite(raw) and abs(raw) < WORST:
+                scores[row] = int(raw)
+        return scores
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Give 100 to the least rise and 0 to the highest; 0 to what cannot be predicted."""
@@ -118,6 +145,13 @@ class Peaks(MeasuredScorePlugin):
         share = float(MAX_SCORE) * (found - least).astype(np.float64) / float(most - least)
         result[known] = MAX_SCORE - share.astype(np.int64)
         return result
+
+
+def _use_and_capacity(metrics: tuple[Metric, ...], node: Node) -> tuple[float, ...]:
+    """Return the measured use of the CPU in percent, NaN if there is none, and its milli-CPU."""
+    values = cpu_values(metrics)
+    capacity = parse_amount("cpu", node.status.capacity.get("cpu", 0))
+    return values[0] if values else nan, float(capacity)
 
 
 def _requested_cpu(pod: PodInfo) -> int:

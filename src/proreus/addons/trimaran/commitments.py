@@ -1,0 +1,85 @@
+"""What the pods of each node request and are limited to, kept from pod to pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY, effective_amounts
+from proreus.framework import Handle, IntArray, NodeInfo, NodeTable, PodInfo
+from proreus.objects import NODES, Node
+
+
+class Committed(NamedTuple):
+    """Sums of requests and limits of pods."""
+
+    requests: int
+    limits: int
+
+    def __add__(self, other: object) -> Committed:
+        """Return the sums of both."""
+        assert isinstance(other, Committed)
+        return Committed(self.requests + other.requests, self.limits + other.limits)
+
+    def __sub__(self, other: Committed) -> Committed:
+        return Committed(self.requests - other.requests, self.limits - other.limits)
+
+
+NOTHING = Committed(0, 0)
+
+Commitments = tuple[Committed, Committed]
+"""Of cpu and of memory."""
+
+
+def commitments_of(pod: PodInfo) -> Commitments:
+    """Return what a pod adds; a limit below the request counts as the request."""
+    requests, limits = effective_amounts(pod.pod), effective_amounts(pod.pod, limits=True)
+    cpu, memory = (Committed(requests[r], max(limits[r], requests[r])) for r in CPU_AND_MEMORY)
+    return cpu, memory
+
+
+class NodeCommitments:
+    """The sums of each node. Of a node whose pods changed, only these are looked at."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._known: dict[str, tuple[Mapping[str, PodInfo], Commitments]] = {}
+        handle.on_change(NODES, self._node_changed)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is None and old is not None:
+            self._known.pop(old.metadata.name, None)
+
+    def of(self, node: NodeInfo) -> Commitments:
+        """Return the sums of cpu and of memory on a node."""
+        known = self._known.get(node.name)
+        if known is None:
+            before: Mapping[str, PodInfo] = {}
+            cpu, memory = NOTHING, NOTHING
+        else:
+            before, (cpu, memory) = known
+            if before == node.pods:
+                return cpu, memory
+        for uid in before.keys() | node.pods.keys():
+            old, new = before.get(uid), node.pods.get(uid)
+            if old is new:
+                continue
+            if old is not None:
+                of_cpu, of_memory = commitments_of(old)
+                cpu, memory = cpu - of_cpu, memory - of_memory
+            if new is not None:
+                of_cpu, of_memory = commitments_of(new)
+                cpu, memory = cpu + of_cpu, memory + of_memory
+        self._known[node.name] = dict(node.pods), (cpu, memory)
+        return cpu, memory
+
+    def of_all(self, nodes: NodeTable) -> IntArray:
+        """Return the sums of all nodes, shape (2, 2, nodes): resource, then requests and limits."""
+        numbers = (
+            number
+            for cpu, memory in map(self.of, nodes)
+            for number in (cpu[0], cpu[1], memory[0], memory[1])
+        )
+        flat = np.fromiter(numbers, np.int64, 4 * len(nodes))
+        return np.ascontiguousarray(flat.reshape(-1, 4).T).reshape(2, 2, -1)
