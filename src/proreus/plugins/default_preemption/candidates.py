@@ -11,7 +11,7 @@ there is capacity for one, ``c`` stays, and the victims are ``a`` and ``b`` with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -22,7 +22,11 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
-from proreus.plugins.default_preemption.domain_victims import DomainVictims, NodeNotFound
+from proreus.plugins.default_preemption.domain_victims import (
+    DomainVictim,
+    DomainVictims,
+    NodeNotFound,
+)
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCache
 from proreus.plugins.default_preemption.potential_victims import (
     NO_VICTIMS,
@@ -31,7 +35,11 @@ from proreus.plugins.default_preemption.potential_victims import (
     sorted_by_importance,
 )
 from proreus.plugins.default_preemption.select_candidate import Candidate
-from proreus.plugins.default_preemption.unit_dry_run import UnitDryRun
+from proreus.plugins.default_preemption.unit_dry_run import (
+    UnitDryRun,
+    candidate_of_units,
+    potential_victims,
+)
 
 # A dry run costs much by itself and little for each row more, so that a batch has this many rows
 # even when fewer candidates are missing.
@@ -146,8 +154,7 @@ class DryRun:
         """Dry-run rows and cache the results, apart from errors."""
         if self._rows_with_groups:
             with_groups = [row for row in rows.tolist() if row in self._rows_with_groups]
-            for row in with_groups:
-                self._dry_run_units(row)
+            self._dry_run_units(with_groups)
             rows = np.setdiff1d(rows, with_groups, assume_unique=True)
             if not len(rows):
                 return
@@ -216,15 +223,46 @@ class DryRun:
                 left.append(row)
         return np.array(left, dtype=np.intp)
 
-    def _dry_run_units(self, row: int) -> None:
+    def _dry_run_units(self, rows: Sequence[int]) -> None:
+        """Dry-run rows with pods of groups."""
         assert self._units is not None
-        try:
-            units = self._units.of_nodes([self._handle.nodes[row]])
-            dry_run = UnitDryRun(self._handle, self._state, self._pod, row)
-            found = dry_run.select_victims(units, self._budgets)
-        except (NodeNotFound, PluginError) as error:
-            self.errors.append(str(error))
+        single_pods: dict[int, list[DomainVictim]] = {}
+        for row in rows:
+            try:
+                units = self._units.of_nodes([self._handle.nodes[row]])
+                if all(unit.is_single_pod for unit in units):
+                    single_pods[row] = units
+                    continue
+                dry_run = UnitDryRun(self._handle, self._state, self._pod, row)
+                self._note_units(row, dry_run.select_victims(units, self._budgets), units)
+            except (NodeNotFound, PluginError) as error:
+                self.errors.append(str(error))
+        if single_pods:
+            self._dry_run_single_pods(single_pods)
+
+    def _dry_run_single_pods(self, units_by_row: Mapping[int, list[DomainVictim]]) -> None:
+        """Dry-run rows where each pod may be evicted by itself, though pods of groups are there."""
+        rows, potential, violating = [], [], []
+        for row, units in units_by_row.items():
+            lower, violations = potential_victims(units, self._pod.priority, self._budgets)
+            if not lower:
+                self._note_units(row, Status.unresolvable(NO_VICTIMS))
+                continue
+            rows.append(row)
+            potential.append(lower)
+            violating.append(violations)
+        if not rows:
             return
+        pods = [[unit.placed[0].pod for unit in units] for units in potential]
+        for index, indices in enumerate(self._victims(np.array(rows, dtype=np.intp), pods)):
+            if indices is not None:
+                name = self._handle.nodes[rows[index]].name
+                victims = [potential[index][number] for number in indices]
+                self._note_units(rows[index], candidate_of_units(name, victims, violating[index]))
+
+    def _note_units(
+        self, row: int, found: Candidate | Status, units: Sequence[DomainVictim] = ()
+    ) -> None:
         if isinstance(found, Status) and found.code == Code.ERROR:
             self.errors.append(found.message)
             return
@@ -268,6 +306,14 @@ class DryRun:
                     victims[index], fits[index] = None, False
         return victims
 
+    def _note_failures(self, rows: Rows, status: Status) -> None:
+        if self._rows_with_groups.isdisjoint(rows.tolist()):
+            self._dry_run_cache.note_failures(rows, status)
+            return
+        # Which pods stay there depends on the priorities of groups: any change drops these rows.
+        for row in rows.tolist():
+            self._note_units(row, status)
+
     def _fitting(self, rows: Rows, preemption_dry_run: PreemptionDryRun) -> BoolArray:
         """Return on which rows the pod fits without its potential victims."""
         verdicts = preemption_dry_run.remove_all_victims()
@@ -276,5 +322,5 @@ class DryRun:
             if status.code == Code.ERROR:
                 self.errors.append(status.message)
             else:
-                self._dry_run_cache.note_failures(rows[failing], status)
+                self._note_failures(rows[failing], status)
         return verdicts.passed()

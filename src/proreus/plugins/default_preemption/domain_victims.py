@@ -48,6 +48,11 @@ class DomainVictim(Struct):
         return [pod for pod, _ in self.placed]
 
     @property
+    def is_single_pod(self) -> bool:
+        """Whether it is a pod by itself, evicted without others of its group."""
+        return not self.groups
+
+    @property
     def is_group(self) -> bool:
         """Whether pods of a group are evicted with it."""
         return self.rank > _POD

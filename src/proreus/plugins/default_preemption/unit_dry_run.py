@@ -11,6 +11,8 @@ if the preemptor fits ``a`` only then, both are the victims of the candidate ``a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
@@ -20,6 +22,31 @@ from proreus.plugins.default_preemption.domain_victims import DomainVictim
 from proreus.plugins.default_preemption.node_dry_run import NodeDryRun
 from proreus.plugins.default_preemption.potential_victims import NO_VICTIMS, DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
+
+
+def potential_victims(
+    units: Iterable[DomainVictim], priority: int, budgets: DisruptionBudgets
+) -> tuple[list[DomainVictim], dict[int, int]]:
+    """Return the units below a priority in the order in which they are reprieved.
+
+    Also how many of their pods violate a budget, by ``id`` of the units: these come first.
+    """
+    lower = [unit for unit in units if unit.priority < priority]
+    lower.sort(key=lambda unit: unit.importance)
+    violations = budgets.violations_of_units(lower)
+    return sorted(lower, key=lambda unit: id(unit) not in violations), violations
+
+
+def candidate_of_units(
+    node_name: str, victims: list[DomainVictim], violations: dict[int, int]
+) -> Candidate | Status:
+    """Return the candidate for units that have to be evicted from a node; without any, an Error."""
+    pods = tuple(
+        pod for unit in sorted(victims, key=lambda unit: unit.importance) for pod in unit.pods
+    )
+    if not pods:
+        return Status.error(f'expected at least one victim pod on node "{node_name}"')
+    return Candidate(node_name, pods, sum(violations.get(id(unit), 0) for unit in victims))
 
 
 class UnitDryRun:
@@ -38,7 +65,7 @@ class UnitDryRun:
 
         ``units``: those with a pod on the node. Raises ``PluginError``.
         """
-        units = [unit for unit in units if unit.priority < self._pod.priority]
+        units, violations = potential_victims(units, self._pod.priority, budgets)
         if not units:
             return Status.unresolvable(NO_VICTIMS)
         for unit in units:
@@ -46,20 +73,13 @@ class UnitDryRun:
         rejected = self._dry_run.rejection()
         if rejected is not None:
             return rejected
-        units.sort(key=lambda unit: unit.importance)
-        violations = budgets.violations_of_units(units)
         victims = []
-        for unit in sorted(units, key=lambda unit: id(unit) not in violations):
+        for unit in units:
             self._add(unit)
             if self._dry_run.rejection() is not None:
                 self._remove(unit)
                 victims.append(unit)
-        victims.sort(key=lambda unit: unit.importance)
-        pods = tuple(pod for unit in victims for pod in unit.pods)
-        if not pods:
-            return Status.error(f'expected at least one victim pod on node "{self._name}"')
-        violated = sum(violations.get(id(unit), 0) for unit in victims)
-        return Candidate(self._name, pods, violated)
+        return candidate_of_units(self._name, victims, violations)
 
     def _remove(self, unit: DomainVictim) -> None:
         for pod, node_name in unit.placed:

@@ -16,7 +16,7 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import FilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
-from proreus.framework.status import Status
+from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
 from proreus.kubernetes_version import V1_37
 from proreus.objects.kinds import NODES, PODS
@@ -25,10 +25,11 @@ from proreus.objects.scheduling import POD_GROUPS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.plugins.default_preemption.candidates import DryRun
-from proreus.plugins.default_preemption.domain_victims import DomainVictims
+from proreus.plugins.default_preemption.domain_victims import DomainVictims, NodeNotFound
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCache, DryRunCaches
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets, PodsByPriority
 from proreus.plugins.default_preemption.select_candidate import Candidate
+from proreus.plugins.default_preemption.unit_dry_run import UnitDryRun
 from proreus.runtime.registry import Registry
 from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod
@@ -198,6 +199,21 @@ def _assert_cached_results_hold(rounds: list[_Round], gates: FeatureGates) -> No
         assert [verdicts.status(row) for row in range(why.size)] == [
             why.status(row) for row in range(why.size)
         ]
+        # Rows where all may be evicted pod by pod are evaluated at once, with the same results.
+        by_name = {candidate.node_name: candidate for candidate in expected}
+        for row in expected_pods.rows_with_groups():
+            node = handle.nodes[row]
+            try:
+                on_node = units.of_nodes([node])
+                alone = UnitDryRun(handle, state, pod, row).select_victims(
+                    on_node, DisruptionBudgets(budgets)
+                )
+            except NodeNotFound as error:
+                alone = Status.error(str(error))
+            if isinstance(alone, Status) and alone.code == Code.ERROR:
+                assert alone.message in expected_run.errors
+            else:
+                assert by_name.get(node.name, why.status(row)) == alone
 
 
 class Lonely(FilterPlugin):
