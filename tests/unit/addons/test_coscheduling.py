@@ -114,7 +114,7 @@ def test_groups_that_failed_go_behind_others() -> None:
     queued = {one.info.name: one for one in cluster.scheduler.queue.active_pods()}
     a, b = plugin.sort_key(queued["a"]), plugin.sort_key(queued["b"])
     assert a < b
-    plugin._fail("default/g1", "because")
+    plugin._fail(plugin.group(cluster.pod("a")), "because")
     assert b < a
 
 

@@ -10,11 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from proreus.addons.coscheduling.koordinator import (
+    KOORDINATOR,
+    NOT_STRICT,
+    MatchPolicy,
+    gangs_together,
+)
 from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource, parse_amount
 
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 OLDER_LABEL = "pod-group.scheduling.sigs.k8s.io"
-KOORDINATOR = "gang.scheduling.koordinator.sh"
 KUEUE = "kueue.x-k8s.io"
 LEADER_WORKER_SET = "leaderworkerset.sigs.k8s.io"
 SCHEDULER_PLUGINS = "scheduling.x-k8s.io"
@@ -63,8 +68,9 @@ class Group:
     """A group. ``key``: see ``Membership``; ``created``: in seconds since the epoch.
 
     ``minimums``: how many pods of each task are needed, where there are tasks. ``maximum``: how
-    many pods it may have, 0 for any number. ``once``: whether its pods may start alone after it has
-    had its minimum.
+    many pods it may have, 0 for any number. ``policy``: which pods count to the minimum. ``gangs``:
+    the keys of all groups that start with it, its own included; () if it starts by itself.
+    ``strict``: whether a pod that fails ends the wait of the others, in mode ``permit``.
     """
 
     key: str
@@ -74,20 +80,34 @@ class Group:
     created: float = 0.0
     minimums: Mapping[str, int] = field(default_factory=dict)
     maximum: int = 0
-    once: bool = False
+    policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
+    gangs: tuple[str, ...] = ()
+    strict: bool = True
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The keys of all groups that start at once, its own included."""
+        return self.gangs or (self.key,)
 
     @classmethod
     def of(cls, gang: Gang, key: str = "") -> Group:
-        """Return the group of a PodGroup."""
+        """Return the group of a PodGroup, with what Koordinator's annotations say of it."""
         meta, spec = gang.metadata, gang.spec
-        created = meta.creation_timestamp
+        created, notes = meta.creation_timestamp, meta.annotations
+        key = key or f"{meta.namespace}/{meta.name}"
+        total = notes.get(f"{KOORDINATOR}/total-number", "")
+        policy = notes.get(f"{KOORDINATOR}/match-policy", "")
         return cls(
-            key or f"{meta.namespace}/{meta.name}",
+            key,
             spec.min_member,
             {name: parse_amount(name, value) for name, value in spec.min_resources.items()},
             float(spec.schedule_timeout_seconds or 0),
             0.0 if created is None else created.timestamp(),
             spec.min_task_member,
+            int(total) if _is_number(total) else 0,
+            MatchPolicy.of(policy, MatchPolicy.WAITING_AND_RUNNING),
+            gangs_together(key, meta.name, notes.get(f"{KOORDINATOR}/groups", "")),
+            notes.get(f"{KOORDINATOR}/mode") != NOT_STRICT,
         )
 
 
@@ -121,14 +141,15 @@ class Membership:
 
 
 class _Naming(NamedTuple):
-    """How pods name their group. Each field but the first, and ``default_seconds``, is a key.
+    """How pods name their group. Each field but ``source`` and the defaults is a key.
 
     ``name``: of a label or annotation whose value names the group. ``minimum``: of one that says
     how many pods are needed; "" if a PodGroup of ``source`` says it. ``maximum``, ``wait``,
-    ``policy`` and ``task``: how many pods there may be, how long they wait, whether they may start
-    alone once there were enough, and which task of the group the pod is. ``alone``: of labels and
-    annotations with which, if "true", pods come one after another, so that they are no such group.
-    ``owner``: of one that names the object which says when the pods are created.
+    ``policy``, ``groups``, ``mode`` and ``task``: how many pods there may be, how long they wait,
+    which of them count, which groups start together, whether it is strict, and which task of the
+    group the pod is. ``alone``: of labels and annotations with which, if "true", pods come one
+    after another, so that they are no such group. ``owner``: of one that names the object which
+    says when the pods are created.
     """
 
     source: str
@@ -138,19 +159,24 @@ class _Naming(NamedTuple):
     wait: str = ""
     default_seconds: float = 0.0
     policy: str = ""
+    default_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
+    groups: str = ""
+    mode: str = ""
     task: str = ""
     alone: tuple[str, ...] = ()
     owner: str = ""
 
 
-_ONCE = ("", "once-satisfied")
-"""The values of ``_Naming.policy`` with which pods may start alone later."""
-
 _NAMINGS = (
     _Naming(SCHEDULER_PLUGINS, POD_GROUP_LABEL),
     _Naming(SCHEDULER_PLUGINS, OLDER_LABEL),
     *(
-        _Naming(prefix, f"{prefix}/name", f"{prefix}/min-available", policy=f"{prefix}/name")
+        _Naming(
+            prefix,
+            f"{prefix}/name",
+            f"{prefix}/min-available",
+            default_policy=MatchPolicy.WAITING_AND_RUNNING,
+        )
         for prefix in ("pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.x-k8s.io")
     ),
     _Naming(
@@ -161,6 +187,8 @@ _NAMINGS = (
         f"{KOORDINATOR}/waiting-time",
         600.0,
         f"{KOORDINATOR}/match-policy",
+        groups=f"{KOORDINATOR}/groups",
+        mode=f"{KOORDINATOR}/mode",
     ),
     _Naming(VOLCANO, "scheduling.k8s.io/group-name", task="volcano.sh/task-spec"),
     _Naming(
@@ -212,7 +240,9 @@ def _membership(pod: Pod, naming: _Naming, name: str) -> Membership | None:
         timeout_seconds=_seconds(value(naming.wait)) or naming.default_seconds,
         created=0.0 if created is None else created.timestamp(),
         maximum=int(maximum) if _is_number(maximum) else 0,
-        once=value(naming.policy) in _ONCE,
+        policy=MatchPolicy.of(value(naming.policy), naming.default_policy),
+        gangs=gangs_together(membership.key, name, value(naming.groups)),
+        strict=value(naming.mode) != NOT_STRICT,
     )
     return replace(membership, virtual=group)
 

@@ -7,18 +7,18 @@ fits nowhere, PostFilter rejects the other two, unless the group is close to its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
-
-import numpy as np
 
 from proreus.addons.coscheduling.args import CoschedulingArgs
 from proreus.addons.coscheduling.group_objects import GroupObjects
 from proreus.addons.coscheduling.groups import Group, group_key, membership_of
 from proreus.addons.coscheduling.planning import GroupPlanner
 from proreus.addons.coscheduling.queue_order import Place
+from proreus.addons.coscheduling.quorum import Quorum
 from proreus.addons.coscheduling.ranks import rank_of
 from proreus.addons.coscheduling.records import Records
+from proreus.addons.coscheduling.resource_gap import resource_gap
 from proreus.framework import (
     POD_GROUP_SCHEDULING_CYCLE,
     ClusterEvent,
@@ -72,6 +72,7 @@ class Coscheduling(
         super().__init__(args, handle)
         self._objects = GroupObjects(handle, self._object_changed)
         self._records = Records()
+        self._quorum = Quorum(self._records, self.group)
         self._planner = (
             GroupPlanner(handle, self._objects.group_of) if args.mode == "plan" else None
         )
@@ -169,7 +170,7 @@ class Coscheduling(
         """Return whether enough pods of a group can still fit."""
         if self._planner is None or group.group is None or not group.entity_key.is_provided:
             return None
-        return self._planner.placement_feasible(group, progress)
+        return self._planner.placement_feasible(state, group, progress)
 
     # ---- PreFilter -----------------------------------------------------------------------------
 
@@ -185,6 +186,8 @@ class Coscheduling(
         now, record = self.handle.clock.monotonic(), self._records.of(group.key)
         if now < record.backs_off_until:
             return Status.unresolvable(f"podGroup {group.key} failed recently")
+        if self._quorum.may_start_alone(group):
+            return None
         if len(record.members) < group.min_member:
             return Status.unresolvable(
                 f"pre-filter pod {pod.name} cannot find enough sibling pods, current pods number: "
@@ -222,34 +225,7 @@ class Coscheduling(
         return Status.unresolvable(f"resource gap: {_listed(gap)}") if gap else None
 
     def _resource_gap(self, group: Group, nodes: NodeTable) -> dict[str, int]:
-        """Return what of the group's resources the cluster lacks, those of its members aside."""
-        needed = {**group.min_resources, "pods": group.min_member}
-        own: dict[int, list[PodInfo]] = {}
-        for uid in self._records.of(group.key).assigned:
-            for row in self._rows_of(uid, group.key, nodes):
-                own.setdefault(row, []).append(nodes[row].pods[uid])
-        gap = {}
-        for name, amount in needed.items():
-            # Node by node only as far as a resource is needed, as in the original: a node that is
-            # overfull adds to what is needed, unless it is covered before.
-            free = _free(nodes, name)
-            for row, pods in own.items():
-                one = 1 if name == "pods" else 0
-                free[row] += sum(p.requests.amounts.get(name, 0) or one for p in pods)
-            left = amount - np.cumsum(free[self.handle.node_order()])
-            if amount > 0 and not (left <= 0).any():
-                gap[name] = int(left[-1]) if len(left) else amount
-        return gap
-
-    def _rows_of(self, uid: str, key: str, nodes: NodeTable) -> Iterator[int]:
-        member = self._records.of(key).members.get(uid)
-        name = "" if member is None else member.spec.node_name
-        waiting = self.handle.get_waiting_pod(uid)
-        if not name and waiting is not None:
-            rows = [row for row, node in enumerate(nodes) if uid in node.pods]
-            yield from rows
-        elif name in nodes.rows and uid in nodes[nodes.rows[name]].pods:
-            yield nodes.rows[name]
+        return resource_gap(group, self._records.of(group.key), nodes, self.handle)
 
     # ---- Permit --------------------------------------------------------------------------------
 
@@ -269,31 +245,41 @@ class Coscheduling(
         if group is None:
             return Status.unschedulable("PodGroup not found")
         record = self._records.kept(key)
-        is_first = not record.assigned
+        is_first = self._is_first(group)
         record.assigned.add(pod.uid)
-        if len(record.assigned) >= group.min_member:
-            record.failed_at = None
-            for waiting in self._waiting_siblings(key):
+        if self._quorum.is_reached(group):
+            self._quorum.note(group)
+            for waiting in self._waiting_siblings(group):
                 waiting.allow(self.name)
             return None
         if is_first:
             # Only the first one: for each of them it would be quadratic.
-            siblings = [one for uid, one in record.members.items() if uid != pod.uid]
-            state.pods_to_activate.extend(key_of(one) for one in siblings)
+            siblings = self._quorum.members(group)
+            state.pods_to_activate.extend(
+                key_of(one) for one in siblings if one.metadata.uid != pod.uid
+            )
         wait = group.timeout_seconds or self.args.permit_waiting_time_seconds
         return Status.wait(float(wait or DEFAULT_WAIT_SECONDS))
 
-    def _waiting_siblings(self, key: str) -> list[Any]:
-        return [one for one in self.handle.waiting_pods() if group_key(one.pod.pod) == key]
+    def _is_first(self, group: Group) -> bool:
+        """Return whether no other pod of a group waits for the siblings that are to come."""
+        if self._objects.has_pod_group(group.key) and not group.gangs:
+            # As in the original: beside pods that run, siblings wait for an event.
+            return not self._records.of(group.key).assigned
+        return not self._quorum.has_waiting(group)
+
+    def _waiting_siblings(self, group: Group) -> list[Any]:
+        waiting = self.handle.waiting_pods()
+        return [one for one in waiting if group_key(one.pod.pod) in group.together]
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Reject the siblings of a pod that lost its node."""
-        key = group_key(pod.pod)
-        if self._planner is not None or not key or self.group(pod.pod) is None:
+        group = self.group(pod.pod)
+        if self._planner is not None or group is None:
             return
-        record = self._records.kept(key)
-        record.assigned.discard(pod.uid)
-        self._fail(key, f"rejection in Unreserve: pod {pod.key} of the group lost its node")
+        self._records.kept(group.key).assigned.discard(pod.uid)
+        if group.strict:
+            self._fail(group, f"rejection in Unreserve: pod {pod.key} of the group lost its node")
 
     # ---- PostFilter ----------------------------------------------------------------------------
 
@@ -307,8 +293,8 @@ class Coscheduling(
         if group is None:
             return PostFilterResult(Status.unschedulable("can not find pod group"))
         record = self._records.of(group.key)
-        missing = group.min_member - len(record.assigned)
-        if missing <= 0:
+        missing = self._quorum.missing(group)
+        if not missing or not group.strict:
             return PostFilterResult(Status.unschedulable())
         if missing / group.min_member <= self.args.pod_group_reject_percentage / 100:
             return PostFilterResult(Status.unschedulable())
@@ -316,25 +302,19 @@ class Coscheduling(
             f"PodGroup {group.key} gets rejected due to Pod {pod.name} is unschedulable even after "
             "PostFilter"
         )
-        self._fail(group.key, text)
+        self._fail(group, text)
         if self.args.pod_group_backoff_seconds and len(record.members) >= group.min_member:
             until = self.handle.clock.monotonic() + self.args.pod_group_backoff_seconds
             self._records.kept(group.key).backs_off_until = until
         return PostFilterResult(Status.unschedulable(text))
 
-    def _fail(self, key: str, message: str) -> None:
-        """Record a failure of a group, and reject its waiting pods."""
-        record = self._records.kept(key)
+    def _fail(self, group: Group, message: str) -> None:
+        """Record a failure of a group, and reject the waiting pods of all that start with it."""
+        record = self._records.kept(group.key)
         record.permitted_until = 0.0
         record.failed_at = self.handle.clock.now()
-        for waiting in self._waiting_siblings(key):
+        for waiting in self._waiting_siblings(group):
             waiting.reject(self.name, message)
-
-
-def _free(nodes: NodeTable, name: str) -> Any:
-    if name == "pods":
-        return nodes.allowed_pods - nodes.pod_count
-    return nodes.allocatable[name] - nodes.requested[name]
 
 
 def _listed(gap: dict[str, int]) -> str:

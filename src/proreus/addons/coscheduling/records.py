@@ -17,13 +17,14 @@ class Record:
 
     ``members``: all pods of the group by UID, as the informer has them. ``assigned``: UIDs of those
     with a node, also while they wait for the others at Permit. ``failed_at``: when the group failed
-    last, in seconds since the epoch. ``backs_off_until``, ``permitted_until``: until when it is not
+    last, in seconds since the epoch. ``satisfied``: whether it has had enough pods. ``backs_off_until``, ``permitted_until``: until when it is not
     tried, and until when its resources need not be added up again.
     """
 
     members: dict[str, Pod] = field(default_factory=dict)
     assigned: set[str] = field(default_factory=set)
     failed_at: float | None = None
+    satisfied: bool = False
     backs_off_until: float = 0.0
     permitted_until: float = 0.0
 
@@ -53,6 +54,8 @@ class Records:
         record.members[pod.metadata.uid] = pod
         if is_placed:
             record.assigned.add(pod.metadata.uid)
+            # It got its node beside enough others, before a restart of the scheduler, say.
+            record.satisfied = True
 
     def remove_member(self, key: str, pod: Pod) -> None:
         """Remove a member that is gone or has finished."""
