@@ -17,8 +17,9 @@ class Record:
 
     ``members``: all pods of the group by UID, as the informer has them. ``assigned``: UIDs of those
     with a node, also while they wait for the others at Permit. ``failed_at``: when the group failed
-    last, in seconds since the epoch. ``satisfied``: whether it has had enough pods. ``backs_off_until``, ``permitted_until``: until when it is not
-    tried, and until when its resources need not be added up again.
+    last, in seconds since the epoch. ``satisfied``: whether it has had enough pods.
+    ``backs_off_until``, ``permitted_until``: until when it is not tried, and until when its
+    resources need not be added up again.
     """
 
     members: dict[str, Pod] = field(default_factory=dict)
