@@ -15,7 +15,7 @@ from proreus.addons.coscheduling.group_objects import GroupObjects
 from proreus.addons.coscheduling.groups import Group, group_key, membership_of
 from proreus.addons.coscheduling.planning import GroupPlanner
 from proreus.addons.coscheduling.queue_order import Place
-from proreus.addons.coscheduling.quorum import Quorum
+from proreus.addons.coscheduling.quorum import GroupQuorum
 from proreus.addons.coscheduling.ranks import rank_of
 from proreus.addons.coscheduling.records import Records
 from proreus.addons.coscheduling.resource_gap import resource_gap
@@ -72,7 +72,7 @@ class Coscheduling(
         super().__init__(args, handle)
         self._objects = GroupObjects(handle, self._object_changed)
         self._records = Records()
-        self._quorum = Quorum(self._records, self.group)
+        self._quorum = GroupQuorum(self._records, self.group)
         self._planner = (
             GroupPlanner(handle, self._objects.group_of) if args.mode == "plan" else None
         )

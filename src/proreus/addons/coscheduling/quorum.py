@@ -10,7 +10,7 @@ from proreus.addons.coscheduling.records import Record, Records
 from proreus.objects import Pod
 
 
-class Quorum:
+class GroupQuorum:
     """Counts the pods of groups. ``find_group``: see ``Coscheduling.group``."""
 
     def __init__(self, records: Records, find_group: Callable[[Pod], Group | None]) -> None:
