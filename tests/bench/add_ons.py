@@ -23,6 +23,8 @@ from proreus.addons.business_weight import BusinessWeight
 from proreus.addons.delay_scheduling import DelayScheduling
 from proreus.addons.device_share import DeviceShare
 from proreus.addons.job_barrier import JobBarrier
+from proreus.addons.network_aware.network_overhead import NetworkOverhead
+from proreus.addons.network_aware.objects import APP_GROUP_LABEL, WORKLOAD_LABEL
 from proreus.addons.node_metrics.metrics import (
     Metric,
     MetricsData,
@@ -101,7 +103,45 @@ def with_gpus(cluster: OfflineCluster) -> None:
         cluster.api.put(NODES, make_node(f"node-{number}", "32", "256Gi", resources=gpus))
 
 
+def of_app_group(number: int, more: Mapping[str, Any]) -> PodInfo:
+    """Return a pod that depends on the placed ones of ``with_app_group``."""
+    labels = {APP_GROUP_LABEL: "shop", WORKLOAD_LABEL: "web"}
+    return plain(number, {**more, "labels": labels})
+
+
+def with_app_group(cluster: OfflineCluster) -> None:
+    """Place a pod of an AppGroup on every other node; there are nine zones, at cost 5."""
+    on = [{"workload": {"selector": "db"}, "maxNetworkCost": 6}]
+    workloads = [{"workload": {"selector": "web"}, "dependencies": on}]
+    zones = [f"zone-{number}" for number in range(9)]
+    to_all = [{"destination": zone, "networkCost": 5} for zone in zones]
+    origins = [{"origin": zone, "costList": to_all} for zone in zones]
+    weights = {
+        "name": "UserDefined",
+        "topologyList": [{"topologyKey": LABEL_ZONE, "originList": origins}],
+    }
+    for version, kind, name, spec in (
+        ("appgroup.diktyo.x-k8s.io/v1alpha1", "AppGroup", "shop", {"workloads": workloads}),
+        (
+            "networktopology.diktyo.x-k8s.io/v1alpha1",
+            "NetworkTopology",
+            "nt-default",
+            {"weights": [weights]},
+        ),
+    ):
+        meta = {"name": name, "namespace": "default"}
+        cluster.api.add({"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec})
+    labels = {APP_GROUP_LABEL: "shop", WORKLOAD_LABEL: "db"}
+    for number in range(0, len(cluster.scheduler.cache.table), 2):
+        pod = make_pod(f"db-{number}", "100m", labels=labels, node_name=f"node-{number}")
+        cluster.api.put(PODS, pod.pod)
+
+
 CASES = {
+    "NetworkOverhead, no group": Case(NetworkOverhead, prepare=with_app_group),
+    "NetworkOverhead, with dependencies": Case(
+        NetworkOverhead, of_app_group, prepare=with_app_group
+    ),
     "JobBarrier, no job": Case(JobBarrier),
     "JobBarrier, elastic members": Case(JobBarrier, elastic),
     "BusinessWeight": Case(

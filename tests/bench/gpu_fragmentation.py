@@ -1,14 +1,15 @@
 """Fragmentation of GPUs under a mixed trace: ``python tests/bench/gpu_fragmentation.py``.
 
-One random trace of arrivals and departures is played with each way of packing: DeviceShare's
+Random traces of arrivals and departures are played with each way of packing: DeviceShare's
 strategies, and the formulas of Volcano (binpack of nodes, most used card first) and KAI (9 points
 for the fullest node, partly used cards first). All place pods by DeviceShare's own Filter; only the
 choice of node and card differs. Arrivals that fit nowhere are lost.
 
 Fragmentation is the share of the free GPUs that a request of the trace's mix cannot use, as
 expected over the mix by how often each occurs (addons/device_share/fragmentation.py).
-It is sampled every 100 arrivals; the table is of the second half of the trace.
-``--plot FILE`` draws it (matplotlib, the extra ``bench``).
+It is sampled every 100 arrivals. The table has means over the traces: of the second half of each,
+and of its last sample, with the standard error; and in how many traces DeviceShare LeastFragmented
+was not above. ``--plot FILE`` draws the means (matplotlib, the extra ``bench``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import argparse
 import heapq
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import process_time
@@ -192,29 +193,56 @@ def play(way: Way, arrivals: list[tuple[float, Share]], nodes: int) -> None:
     way.seconds = process_time() - started
 
 
-def report(played: list[Way]) -> None:
-    """Print a line for each way, of the second half of the trace."""
-    print("| packing | fragmentation, mean | at the end | allocated | arrivals lost | GPUs lost |")
-    print("|---|---|---|---|---|---|")
-    for way in played:
-        half = len(way.fragmentation) // 2
-        fragmentation = statistics.mean(way.fragmentation[half:])
-        print(
-            f"| {way.name} | {fragmentation:.2f} % | {way.fragmentation[-1]:.2f} % | "
-            f"{statistics.mean(way.allocated[half:]):.2f} % | {way.lost} | {way.lost_gpus:.0f} |"
-        )
+class Played:
+    """A way of packing, played with several traces."""
+
+    def __init__(self, runs: Sequence[Way]) -> None:
+        self.name = runs[0].name
+        self.is_own = runs[0].recent is not None
+        self.fragmentation = np.array([way.fragmentation for way in runs])
+        half = self.fragmentation.shape[1] // 2
+        self.means = self.fragmentation[:, half:].mean(axis=1)
+        self.ends = self.fragmentation[:, -1]
+        self.allocated = float(np.array([way.allocated for way in runs])[:, half:].mean())
+        self.lost = statistics.mean(way.lost for way in runs)
+        self.lost_gpus = statistics.mean(way.lost_gpus for way in runs)
 
 
-def draw(path: Path, played: list[Way]) -> None:
-    """Draw fragmentation over the trace."""
+def mean_and_error(values: np.ndarray) -> str:
+    """Return the mean with its standard error, in percent."""
+    text = f"{values.mean():.2f}"
+    if len(values) > 1:
+        text += f" ± {values.std(ddof=1) / len(values) ** 0.5:.2f}"
+    return f"{text} %"
+
+
+def report(played: Sequence[Played]) -> None:
+    """Print a line for each way."""
+    own = next(one for one in played if one.is_own)
+    print(
+        "| packing | fragmentation, mean | own not above | at the end | own not above "
+        "| allocated | arrivals lost | GPUs lost |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for one in played:
+        cells = [one.name]
+        for values, of_own in ((one.means, own.means), (one.ends, own.ends)):
+            wins = int((of_own <= values).sum())
+            cells += [mean_and_error(values), "" if one is own else f"{wins} of {len(values)}"]
+        cells += [f"{one.allocated:.2f} %", f"{one.lost:.0f}", f"{one.lost_gpus:.0f}"]
+        print(f"| {' | '.join(cells)} |")
+
+
+def draw(path: Path, played: Sequence[Played]) -> None:
+    """Draw fragmentation over the trace, the mean of all traces."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
-    for way in played:
-        numbers = [100 * (index + 1) for index in range(len(way.fragmentation))]
-        own = way.recent is not None
-        axes.plot(numbers, way.fragmentation, label=way.name, linewidth=2.2 if own else 1.0)
+    for one in played:
+        curve = one.fragmentation.mean(axis=0)
+        numbers = [100 * (index + 1) for index in range(len(curve))]
+        axes.plot(numbers, curve, label=one.name, linewidth=2.2 if one.is_own else 1.0)
     axes.set_xlabel("arrivals")
     axes.set_ylabel("free GPUs that cannot be used, % of all GPUs")
     axes.set_ylim(bottom=0)
@@ -227,13 +255,17 @@ def main() -> None:
     parser.add_argument("--arrivals", type=int, default=10_000)
     parser.add_argument("--nodes", type=int, default=20, help="of 8 GPUs each")
     parser.add_argument("--load", type=float, default=0.95, help="demand by capacity")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the first trace")
+    parser.add_argument("--traces", type=int, default=8)
     parser.add_argument("--plot", type=Path, help="draw fragmentation over the trace")
     args = parser.parse_args()
-    arrivals = trace(args.arrivals, args.nodes, args.load, args.seed)
-    played = ways()
-    for way in played:
-        play(way, arrivals, args.nodes)
+    runs = []
+    for seed in range(args.seed, args.seed + args.traces):
+        arrivals = trace(args.arrivals, args.nodes, args.load, seed)
+        runs.append(ways())
+        for way in runs[-1]:
+            play(way, arrivals, args.nodes)
+    played = [Played(of_way) for of_way in zip(*runs, strict=True)]
     report(played)
     if args.plot:
         draw(args.plot, played)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
@@ -17,11 +16,8 @@ from proreus.addons.delay_scheduling import DelayScheduling
 from proreus.addons.device_share import DeviceShare
 from proreus.addons.group_topology import GroupTopology
 from proreus.addons.load_aware_scheduling import LoadAwareScheduling
-from proreus.addons.network_aware.network_overhead import (
-    NetworkOverhead,
-    _Dependencies,
-    _Placed,
-)
+from proreus.addons.network_aware.distances import Dependency, Distances
+from proreus.addons.network_aware.network_overhead import NetworkOverhead, _Dependencies
 from proreus.addons.network_aware.objects import (
     DestinationCost,
     NetworkTopology,
@@ -149,8 +145,8 @@ class WithDependencies(NetworkOverhead):
         lists = (costs(LABEL_REGION, 9), costs(LABEL_ZONE, 4))
         weights = (NetworkWeights(name="UserDefined", topology_list=lists),)
         topology = NetworkTopology(spec=NetworkTopologySpec(weights=weights))
-        placed = Counter({_Placed("n0", 3): 2, _Placed("n1", 5): 1})
-        return _Dependencies(placed, topology, "UserDefined")
+        found = (Dependency({"n0": 2}, 3), Dependency({"n1": 1}, 5))
+        return _Dependencies(found, Distances(topology, "UserDefined"))
 
 
 class WithProfiles(SySched):

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 
 from proreus.addons.network_aware.costs import NETPERF, NodeCosts
 from proreus.addons.network_aware.network_overhead import NetworkOverhead
 from proreus.addons.network_aware.objects import (
     APP_GROUP_LABEL,
+    NETWORK_TOPOLOGIES,
     WORKLOAD_LABEL,
     DestinationCost,
     NetworkTopology,
@@ -185,4 +189,53 @@ def test_a_pod_without_dependencies_is_not_looked_at() -> None:
     status = plugin.pre_filter(state, make_pod("p"), plugin.handle.nodes)
     assert status is not None
     assert status.code.label == "Skip"
-    assert plugin.score_all(state, make_pod("p"), plugin.handle.nodes).tolist() == [0]
+    status = plugin.pre_score(state, make_pod("p"), plugin.handle.nodes)
+    assert status is not None
+    assert status.code.label == "Skip"
+    assert plugin.score_all(state, make_pod("p"), plugin.handle.nodes) == 0
+
+
+def test_sums_follow_pods_and_nodes_that_come_and_go() -> None:
+    rng = random.Random(3)
+    zones = [f"z{number}" for number in range(4)]
+    known = {(one, other): rng.randint(0, 9) for one in zones for other in zones[:3]}
+    nodes = [node(f"n{i}", rng.choice(["", *zones]), rng.choice("rs")) for i in range(8)]
+    cluster = harness(nodes, zones=known, regions={("r", "s"): 6}, on={"db": 3, "cache": 5})
+    plugin, most = cluster.plugin(NetworkOverhead), {"db": 3, "cache": 5}
+    topology = plugin.handle.store(NETWORK_TOPOLOGIES)["default/nt-default"]
+
+    def expected(name: str, placed: dict[str, tuple[str, str]]) -> list[int]:
+        def place(of: str) -> tuple[str, str]:
+            labels = cluster.nodes[cluster.nodes.rows[of]].labels
+            return labels.get(LABEL_REGION, ""), labels.get(LABEL_ZONE, "")
+
+        found = [0, 0, 0]
+        for workload, host in placed.values():
+            if host == name:
+                found[0] += 1
+                continue
+            compared, cost = NodeCosts(topology, "UserDefined", *place(name)).to(*place(host))
+            if compared is not None:
+                found[compared > most[workload]] += 1
+            found[2] += cost
+        return found
+
+    placed: dict[str, tuple[str, str]] = {}
+    for step in range(40):
+        if placed and rng.random() < 0.4:
+            name = rng.choice(sorted(placed))
+            cluster.remove("Pod", name)
+            del placed[name]
+        elif rng.random() < 0.2:
+            cluster.add(node(f"n{rng.randrange(8)}", rng.choice(zones), rng.choice("rs")))
+        else:
+            workload, host = rng.choice(["db", "cache"]), f"n{rng.randrange(8)}"
+            cluster.add(member(f"p{step}", workload, host))
+            placed[f"p{step}"] = workload, host
+        state = CycleState()
+        plugin.pre_filter(state, member("p", "web"), cluster.nodes)
+        whole = plugin._sums(state, cluster.nodes).T.tolist()
+        assert whole == [expected(one.name, placed) for one in cluster.nodes]
+        rows = np.array([1, 3, 6])
+        part = plugin._sums(state, cluster.nodes.take(rows)).T.tolist()
+        assert part == [whole[row] for row in rows]

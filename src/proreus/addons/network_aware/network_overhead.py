@@ -8,18 +8,17 @@ node passes, with cost 6. The node with the lowest cost scores 100.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
-from proreus.addons.network_aware.costs import NodeCosts
+from proreus.addons.network_aware.distances import Dependency, Distances, Domains
 from proreus.addons.network_aware.objects import (
     APP_GROUP_LABEL,
     APP_GROUPS,
     NETWORK_TOPOLOGIES,
     WORKLOAD_LABEL,
-    NetworkTopology,
     first_named,
 )
 from proreus.framework import (
@@ -33,13 +32,14 @@ from proreus.framework import (
     PluginArgs,
     PodInfo,
     PreFilterPlugin,
+    PreScorePlugin,
     ReservePlugin,
     ScorePlugin,
     Status,
     Verdicts,
     events,
 )
-from proreus.objects import LABEL_REGION, LABEL_ZONE, PODS, Pod
+from proreus.objects import PODS, Pod
 
 
 class NetworkOverheadArgs(PluginArgs):
@@ -50,40 +50,15 @@ class NetworkOverheadArgs(PluginArgs):
     network_topology_name: str = "nt-default"
 
 
-class _Placed(NamedTuple):
-    """Placed pods of one kind: where they run, and how far away that may be."""
-
-    node_name: str
-    max_cost: int
-
-
-class _Sums(NamedTuple):
-    satisfied: int
-    violated: int
-    cost: int
-
-    def plus(self, other: _Sums, times: int) -> _Sums:
-        return _Sums(*(mine + times * more for mine, more in zip(self, other, strict=True)))
-
-
-_SAME_HOST = _Sums(1, 0, 0)
-
-
 class _Dependencies:
-    """What a pod depends on. ``placed``: how many pods, by node and maximum."""
+    """What a pod depends on, and the sums of the nodes that were asked about last."""
 
-    def __init__(self, placed: Counter[_Placed], topology: NetworkTopology, weights: str) -> None:
-        self.placed = placed
-        self._topology, self._weights = topology, weights
-        self._costs: dict[tuple[str, str], NodeCosts] = {}
-
-    def costs_of(self, region: str, zone: str) -> NodeCosts:
-        if (region, zone) not in self._costs:
-            self._costs[region, zone] = NodeCosts(self._topology, self._weights, region, zone)
-        return self._costs[region, zone]
+    def __init__(self, dependencies: Sequence[Dependency], distances: Distances) -> None:
+        self.dependencies, self.distances = dependencies, distances
+        self.sums: tuple[NodeTable, IntArray] | None = None
 
 
-class NetworkOverhead(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin):
+class NetworkOverhead(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin):
     """Reject nodes that are too far from what a pod depends on; prefer near ones."""
 
     Args = NetworkOverheadArgs
@@ -95,6 +70,11 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin)
         self._topologies = handle.store(NETWORK_TOPOLOGIES)
         self._placed: dict[str, dict[str, tuple[str, str]]] = {}
         """By AppGroup and UID: workload and node of each placed pod."""
+        self._counts: dict[tuple[str, str], Counter[str]] = {}
+        """The same counted: by AppGroup and workload, by node."""
+        self._distances: Distances | None = None
+        self._domains: tuple[int, Domains] | None = None
+        """The domains of all nodes, as of a generation of them."""
         handle.on_change(PODS, self._pod_changed)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
@@ -118,16 +98,33 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin)
     def _note(self, pod: Pod, node_name: str) -> None:
         labels = pod.metadata.labels
         if group := labels.get(APP_GROUP_LABEL):
-            workload = labels.get(WORKLOAD_LABEL, "")
-            self._placed.setdefault(group, {})[pod.metadata.uid] = workload, node_name
+            placed = labels.get(WORKLOAD_LABEL, ""), node_name
+            pods = self._placed.setdefault(group, {})
+            before = pods.get(pod.metadata.uid)
+            if before != placed:
+                if before is not None:
+                    self._count(group, before, -1)
+                pods[pod.metadata.uid] = placed
+                self._count(group, placed, 1)
 
     def _forget(self, pod: Pod) -> None:
         group = pod.metadata.labels.get(APP_GROUP_LABEL, "")
         pods = self._placed.get(group)
         if pods is not None:
-            pods.pop(pod.metadata.uid, None)
+            before = pods.pop(pod.metadata.uid, None)
+            if before is not None:
+                self._count(group, before, -1)
             if not pods:
                 del self._placed[group]
+
+    def _count(self, group: str, placed: tuple[str, str], sign: int) -> None:
+        workload, node_name = placed
+        counts = self._counts.setdefault((group, workload), Counter())
+        counts[node_name] += sign
+        if not counts[node_name]:
+            del counts[node_name]
+        if not counts:
+            del self._counts[group, workload]
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Count the pod as placed."""
@@ -152,24 +149,23 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin)
 
     def _dependencies(self, pod: PodInfo) -> _Dependencies | None:
         name = pod.labels.get(APP_GROUP_LABEL)
-        members = self._placed.get(name or "")
-        if not name or not members:
+        if not name or name not in self._placed:
             return None
         group = first_named(self._groups, self.args.namespaces, name)
         topology_name = self.args.network_topology_name
         topology = first_named(self._topologies, self.args.namespaces, topology_name)
         if group is None or topology is None:
             return None
-        dependencies = group.dependencies(pod.labels.get(WORKLOAD_LABEL, ""))
-        placed = Counter(
-            _Placed(node_name, dependency.max_network_cost)
-            for dependency in dependencies
-            for workload, node_name in members.values()
-            if workload == dependency.workload.selector
-        )
-        if not placed:
+        found = [
+            Dependency(counts, dependency.max_network_cost)
+            for dependency in group.dependencies(pod.labels.get(WORKLOAD_LABEL, ""))
+            if (counts := self._counts.get((name, dependency.workload.selector)))
+        ]
+        if not found:
             return None
-        return _Dependencies(placed, topology, self.args.weights_name)
+        if self._distances is None or self._distances.topology is not topology:
+            self._distances = Distances(topology, self.args.weights_name)
+        return _Dependencies(found, self._distances)
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -183,8 +179,14 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin)
             )
             verdicts.reject_row(row, Status.unschedulable(text))
 
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
-        """Score nodes by the sum of costs."""
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Skip pods without dependencies: their scores stay those of the other plugins."""
+        return Status.skip() if state.get(self.name) is None else None
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Score nodes by the sum of costs; all 0 for a pod without dependencies."""
+        if state.get(self.name) is None:
+            return 0
         costs: IntArray = self._sums(state, nodes)[2]
         return costs
 
@@ -200,50 +202,23 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin)
 
     def _sums(self, state: CycleState, nodes: NodeTable) -> IntArray:
         """Return met and violated requirements and the cost of each node, shape (3, nodes)."""
-        found = np.zeros((3, len(nodes)), dtype=np.int64)
         data = state.get(self.name)
         if not isinstance(data, _Dependencies) or not len(nodes):
-            return found
-        # Nodes of one region and zone differ only in which of the pods run on them.
-        regions, zones = nodes.label(LABEL_REGION), nodes.label(LABEL_ZONE)
-        both = np.stack((regions, zones), axis=1)
-        pairs, domains = np.unique(both, axis=0, return_inverse=True)
-        domains = domains.reshape(-1)
-        everywhere = self.handle.nodes
-        for number, (region, zone) in enumerate(pairs.tolist()):
-            costs = data.costs_of(
-                nodes.label_values(LABEL_REGION).values[region] if region >= 0 else "",
-                nodes.label_values(LABEL_ZONE).values[zone] if zone >= 0 else "",
-            )
-            sums = _Sums(0, 0, 0)
-            here: dict[str, _Sums] = {}
-            for placed, times in data.placed.items():
-                distance = _distance(costs, everywhere, placed)
-                if distance is None:
-                    continue
-                sums = sums.plus(distance, times)
-                row = nodes.rows.get(placed.node_name)
-                if row is not None and domains[row] == number:
-                    correction = _SAME_HOST.plus(distance, -1)
-                    own = here.get(placed.node_name, _Sums(0, 0, 0))
-                    here[placed.node_name] = own.plus(correction, times)
-            found[:, domains == number] = np.array(sums)[:, None]
-            for name, correction in here.items():
-                found[:, nodes.rows[name]] += np.array(correction)
-        return found
+            return np.zeros((3, len(nodes)), dtype=np.int64)
+        # Score follows Filter, mostly about the same nodes.
+        if data.sums is None or data.sums[0] is not nodes:
+            everywhere = self.handle.nodes
+            all_domains = self._all_domains()
+            domains = all_domains if nodes is everywhere else Domains.of(nodes)
+            sums = data.distances.sums(data.dependencies, nodes, domains, everywhere, all_domains)
+            data.sums = nodes, sums
+        return data.sums[1]
 
-
-def _distance(costs: NodeCosts, nodes: NodeTable, placed: _Placed) -> _Sums | None:
-    """Return what a placed pod on another node adds; None if its node is not known."""
-    row = nodes.rows.get(placed.node_name)
-    if row is None:
-        return None
-    labels = nodes[row].labels
-    compared, cost = costs.to(labels.get(LABEL_REGION, ""), labels.get(LABEL_ZONE, ""))
-    if compared is None:
-        return _Sums(0, 0, cost)
-    met = compared <= placed.max_cost
-    return _Sums(int(met), int(not met), cost)
+    def _all_domains(self) -> Domains:
+        generation = self.handle.nodes.nodes_generation
+        if self._domains is None or self._domains[0] != generation:
+            self._domains = generation, Domains.of(self.handle.nodes)
+        return self._domains[1]
 
 
 def _is_sibling(pod: PodInfo, old: Any, new: Any) -> bool:
