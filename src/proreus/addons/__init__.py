@@ -27,6 +27,7 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
         "TopologicalSort": "proreus.addons.network_aware.topological_sort",
         "Reservation": "proreus.addons.reservation",
         "SySched": "proreus.addons.sysched",
+        "GangPreemption": "proreus.addons.gang_preemption",
         "GroupTopology": "proreus.addons.group_topology",
         "DelayScheduling": "proreus.addons.delay_scheduling",
         "JobBarrier": "proreus.addons.job_barrier",

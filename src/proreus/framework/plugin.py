@@ -442,6 +442,10 @@ class ScorePlugin(Plugin):
 class ReservePlugin(Plugin):
     """Keeps state of its own about the nodes that pods are assigned to."""
 
+    reserve_changes_filter: ClassVar[bool] = True
+    """Whether a Filter plugin of the profile reads that state. If False, a preemption by a pod
+    group need not call Reserve for each pod of the group whenever it puts a victim back."""
+
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Called after the pod was assumed on a node. A rejection ends the attempt."""
         return None

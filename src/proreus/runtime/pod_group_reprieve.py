@@ -79,7 +79,9 @@ class PodGroupReprieve:
         profile, skipped = self._profile, assignment.state.skip_filter
         active = (plugin for plugin in profile.filter if plugin.name not in skipped)
         reserving = (plugin for plugin in profile.reserve if plugin.name not in skipped)
-        return all(map(_looks_at_row_and_counts, active)) and next(reserving, None) is None
+        return all(map(_looks_at_row_and_counts, active)) and not any(
+            plugin.reserve_changes_filter for plugin in reserving
+        )
 
     def reprieve(self, unit: Sequence[PlacedPod]) -> bool:
         """Put the pods of a unit back; remove them again and return False if the group must not.

@@ -65,6 +65,7 @@ class Coscheduling(
     group_wide = True
 
     sort_key_changes = True
+    reserve_changes_filter = False
     Args = CoschedulingArgs
     args: CoschedulingArgs
 

@@ -56,6 +56,7 @@ priority among its victims is 10, on ``b`` it is 50.
 """
 
 from proreus.plugins.default_preemption.args import DefaultPreemptionArgs
+from proreus.plugins.default_preemption.domain_victims import DomainVictim, DomainVictims
 from proreus.plugins.default_preemption.node_dry_run import NodeDryRun
 from proreus.plugins.default_preemption.plugin import DefaultPreemption
 from proreus.plugins.default_preemption.potential_victims import (
@@ -69,6 +70,8 @@ __all__ = [
     "DefaultPreemption",
     "DefaultPreemptionArgs",
     "DisruptionBudgets",
+    "DomainVictim",
+    "DomainVictims",
     "NodeDryRun",
     "sorted_by_importance",
 ]

@@ -10,7 +10,8 @@ Worked example: group ``g`` (mode all, priority 5) has pods on nodes ``a`` and `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -30,17 +31,32 @@ class NodeNotFound(ProreusError):
     """A pod of a unit is on a node that the scheduler does not know."""
 
 
-GroupGenerations = tuple[tuple[PodGroupState, int], ...]
-"""PodGroups, each with its generation at a certain time."""
+class HasGeneration(Protocol):
+    """A group."""
+
+    @property
+    def generation(self) -> int:
+        """A number that grows with every change of the pods that have a node."""
+        ...
+
+
+GroupGenerations = tuple[tuple[HasGeneration, int], ...]
+"""Groups, each with its generation at a certain time."""
 
 
 class DomainVictim(Struct):
-    """A unit of eviction: ``placed`` are its pods and their nodes, ``groups`` their PodGroups."""
+    """A unit of eviction: ``placed`` are its pods and their nodes, ``groups`` their PodGroups.
+
+    ``dependents``: units that are of no use without it, and are evicted once it is. ``is_surplus``:
+    its group does not need it, so that it is less important than all that are not surplus.
+    """
 
     priority: int
     rank: int
     placed: list[PlacedPod]
     groups: GroupGenerations = ()
+    dependents: tuple[DomainVictim, ...] = ()
+    is_surplus: bool = False
 
     @property
     def pods(self) -> list[PodInfo]:
@@ -58,10 +74,18 @@ class DomainVictim(Struct):
         return self.rank > _POD
 
     @property
-    def importance(self) -> tuple[int, int, int, float]:
+    def importance(self) -> tuple[float, ...]:
         """A key that sorts the most important first (kube-scheduler's ``MoreImportantVictim``)."""
         started = min(pod.importance[1] for pod, _ in self.placed)
-        return -self.priority, -self.rank, -len(self.placed), started
+        return self.is_surplus, -self.priority, -self.rank, -len(self.placed), started
+
+
+def with_dependents(victims: list[DomainVictim]) -> list[DomainVictim]:
+    """Return victims, and the units that are evicted with them, the most important first."""
+    found = {id(unit): unit for unit in victims}
+    for unit in victims:
+        found |= {id(one): one for one in unit.dependents}
+    return sorted(found.values(), key=lambda unit: unit.importance)
 
 
 class DomainVictims:
@@ -77,20 +101,38 @@ class DomainVictims:
         root = self._forest.topmost_known(pod_group_entity_key(pod.pod))
         return pod.priority if root is None else root.priority
 
+    def is_grouped(self, pod: PodInfo) -> bool:
+        """Return whether a pod may be evicted with others, or otherwise than by its priority."""
+        return pod.pod.spec.scheduling_group is not None
+
     def of_nodes(self, infos: Iterable[NodeInfo]) -> list[DomainVictim]:
         """Return the units that have a pod on some nodes; raises ``NodeNotFound``."""
         seen: set[EntityKey] = set()
-        units = []
-        for info in infos:
-            for uid in info.order:
-                pod = info.pods[uid]
-                whole = self._disrupted_with(pod)
-                if whole is None:
-                    units.append(self._single(pod, info.name))
-                elif whole.key not in seen:
-                    seen.add(whole.key)
-                    units.append(self._group(whole, pod, info.name))
-        return units
+        return [
+            unit
+            for info in infos
+            for uid in info.order
+            for unit in self.units_of_pod(info.pods[uid], info.name, seen)
+        ]
+
+    def rounds(self, units: Sequence[DomainVictim]) -> Iterator[list[DomainVictim]]:
+        """Yield the units that a group may evict: all at once.
+
+        Override it for units that are to be left alone where the others are enough.
+        """
+        if units:
+            yield list(units)
+
+    def units_of_pod(
+        self, pod: PodInfo, node_name: str, seen: set[EntityKey]
+    ) -> Iterator[DomainVictim]:
+        """Yield the unit of a pod, unless it is that of a group in ``seen``; then add the group."""
+        whole = self._disrupted_with(pod)
+        if whole is None:
+            yield self._single(pod, node_name)
+        elif whole.key not in seen:
+            seen.add(whole.key)
+            yield self._group(whole, pod, node_name)
 
     def _disrupted_with(self, pod: PodInfo) -> Group | None:
         """Return the topmost group of a pod that may only be evicted as a whole."""

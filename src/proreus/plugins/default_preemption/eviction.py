@@ -70,9 +70,14 @@ class Preemptor(Struct, frozen=True):
         cls, group: PodGroup | CompositePodGroup, pods: Sequence[PodInfo], scheduler_name: str
     ) -> Preemptor:
         """Return a group as a preemptor."""
-        uid, keys = group.metadata.uid, tuple(pod.key for pod in pods)
+        uid, keys = uid_of_group(group), tuple(pod.key for pod in pods)
         kind, name = group.key.type, key_of(group)
         return cls(group, kind, uid, name, group.priority, scheduler_name, keys)
+
+
+def uid_of_group(group: PodGroup | CompositePodGroup) -> str:
+    """Return what tells a group apart: its UID, or the key of one that a plugin provides."""
+    return group.metadata.uid or str(group.key)
 
 
 class Evictor:

@@ -58,6 +58,7 @@ from proreus.plugins.default_preemption.eviction import (
     Evictor,
     Preemptor,
     is_being_preempted,
+    uid_of_group,
 )
 from proreus.plugins.default_preemption.pod_group_preemption import (
     GroupCandidate,
@@ -96,17 +97,20 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         whole = gates.includes(Change.POD_GROUP_ENTITIES)
         self._by_topology = gates.enabled("TopologyAwareWorkloadScheduling") and not whole
         self._by_group = gates.enabled("WorkloadAwarePreemption") and not whole
-        self._evaluator: PodGroupEvaluator | None = None
-        self._victims: DomainVictims | None = None
+        self._victims = self.preemption_units()
         """Where pods may be evicted with others of their group; None: pods are evicted alone."""
-        if gates.enabled("GenericWorkload") and whole:
+        self._evaluator: PodGroupEvaluator | None = None
+        if self._victims is not None:
             policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
-            self._evaluator = PodGroupEvaluator(handle, policy_of_group=policy_of_group)
-            self._victims = self._evaluator.victims
+            self._evaluator = PodGroupEvaluator(
+                handle, self._victims, policy_of_group=policy_of_group
+            )
         forest = None if self._victims is None else handle.workload_forest
         self._dry_run_caches = DryRunCaches(handle.nodes, forest)
         self._pods_by_priority = PodsByPriority(
-            handle.nodes, self._sampled_once, finds_groups=self._victims is not None
+            handle.nodes,
+            self._sampled_once,
+            is_grouped=None if self._victims is None else self._victims.is_grouped,
         )
         # Results of a subclass's own choice depend on what it reads, and are not kept.
         self._chooses = type(self).potential_victims is not DefaultPreemption.potential_victims
@@ -132,7 +136,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             return None
         if self._victims is not None and pod.pod.spec.scheduling_group is not None:
             root = self.handle.workload_forest.root_of(pod_group_entity_key(pod.pod))
-            if root is not None and self._evictor.running.is_gated(root.metadata.uid, pod.key):
+            if root is not None and self._evictor.running.is_gated(uid_of_group(root), pod.key):
                 return Status.unresolvable(
                     "waiting for the preemption for this pod group to be finished"
                 )
@@ -184,6 +188,25 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         rules that ``potential_victims`` cannot express; ``NodeDryRun`` is made for it.
         """
         raise NotImplementedError
+
+    def preemption_units(self) -> DomainVictims | None:
+        """Return what finds the units in which pods are evicted; None: each pod by itself.
+
+        It is called once, by the constructor. By default pods of PodGroups are evicted together as
+        their disruption mode says (gate GenericWorkload). Override it for other units: then groups
+        preempt as in Kubernetes 1.37, groups of groups included.
+        """
+        handle, gates = self.handle, self.handle.feature_gates
+        if not (gates.enabled("GenericWorkload") and gates.includes(Change.POD_GROUP_ENTITIES)):
+            return None
+        return DomainVictims(handle.workload_forest, handle.pod_group_states, handle.nodes)
+
+    def preferred_candidates(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates, at least one, of which the best is picked. By default all.
+
+        Override it for what is to count more than the victims' number and priorities.
+        """
+        return candidates
 
     def order_of_nodes(self, rows: Rows) -> Rows:
         """Return the rows where removing pods may help in the order in which they are tried.
@@ -246,6 +269,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             candidates = await self._call_extenders(live, candidates)
         except ExtenderError as error:
             return PostFilterResult(Status.error(f"preemption: {error}"))
+        if candidates:
+            candidates = list(self.preferred_candidates(candidates))
         best = pick_one_node_for_preemption(candidates, self.handle.clock.now(), self._sampled_once)
         if best is None:
             text = "preemption: no candidate node for preemption"

@@ -26,6 +26,7 @@ from proreus.plugins.default_preemption.domain_victims import (
     DomainVictim,
     DomainVictims,
     NodeNotFound,
+    with_dependents,
 )
 from proreus.plugins.default_preemption.eviction import is_being_preempted
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
@@ -52,14 +53,14 @@ class GroupCandidate(Struct, frozen=True):
 class PodGroupEvaluator:
     """Finds the victims of a preemption by a group.
 
-    ``policy_of_group``: gate PodGroupPreemptionPolicy, the policy is that of the root group.
-    ``victims``: finds the units that pods belong to.
+    ``victims``: finds the units that pods belong to. ``policy_of_group``: gate
+    PodGroupPreemptionPolicy, the policy is that of the root group.
     """
 
-    def __init__(self, handle: Handle, *, policy_of_group: bool) -> None:
+    def __init__(self, handle: Handle, victims: DomainVictims, *, policy_of_group: bool) -> None:
         self._handle = handle
         self._policy_of_group = policy_of_group
-        self.victims = DomainVictims(handle.workload_forest, handle.pod_group_states, handle.nodes)
+        self._victims = victims
 
     async def evaluate(
         self, group: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup
@@ -71,7 +72,7 @@ class PodGroupEvaluator:
         # In the order of kube-scheduler's snapshot: it decides between victims that are equal.
         infos = (nodes[row] for row in self._handle.node_order().tolist())
         try:
-            units = self.victims.of_nodes(infos)
+            units = self._victims.of_nodes(infos)
         except NodeNotFound as error:
             return Status.error(f"failed to create domain: {error}")
         pods, priority = group.unscheduled_pods, group.group.priority
@@ -82,11 +83,13 @@ class PodGroupEvaluator:
         started = perf_counter()
         units = [unit for unit in units if unit.priority < priority]
         found: GroupCandidate | Status = Status.unresolvable(NO_VICTIMS)
-        if units:
-            try:
-                found = await self._dry_run(units, budgets, schedule)
-            except PluginError as error:
-                found = Status.error(str(error))
+        try:
+            for some in self._victims.rounds(units):
+                found = await self._dry_run(some, budgets, schedule)
+                if isinstance(found, GroupCandidate) or found.code == Code.ERROR:
+                    break
+        except PluginError as error:
+            found = Status.error(str(error))
         code = found.code if isinstance(found, Status) else Code.SUCCESS
         seconds = self._handle.metrics.preemption_evaluation_duration_seconds
         seconds.labels("podgroup", code.label).observe(perf_counter() - started)
@@ -102,7 +105,7 @@ class PodGroupEvaluator:
         nodes = self._handle.nodes
         rows = {nodes.rows.get(pod.pod.status.nominated_node_name) for pod in pods} - {None}
         return any(
-            is_being_preempted(other.pod) and self.victims.priority_of(other) < priority
+            is_being_preempted(other.pod) and self._victims.priority_of(other) < priority
             for row in rows
             if row is not None
             for other in nodes[row].pods.values()
@@ -141,7 +144,7 @@ class PodGroupEvaluator:
         order = sorted(units, key=lambda unit: id(unit) not in violations)
         reprieve = self._handle.pod_group_reprieve(assignments)
         reprieved = {id(unit) for unit in order if reprieve.reprieve(unit.placed)}
-        victims = [unit for unit in units if id(unit) not in reprieved]
+        victims = with_dependents([unit for unit in units if id(unit) not in reprieved])
         pods = tuple(pod for unit in victims for pod in unit.pods)
         violated = sum(violations.get(id(unit), 0) for unit in victims)
         disruptions = sum(unit.is_group for unit in victims)

@@ -11,7 +11,7 @@ so that evicting ``b`` or ``c`` violates the budget and evicting ``a`` does not.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -53,15 +53,19 @@ class PodsByPriority:
     An assumed pod may be in it after the watch has confirmed the pod: what is read here, priority
     and start time, is the same of both.
 
-    ``sampled_once``: see ``sorted_by_importance``. ``finds_groups``: whether to keep the rows with
-    pods of groups.
+    ``sampled_once``: see ``sorted_by_importance``. ``is_grouped``: keep the rows with pods of which
+    this is true.
     """
 
     def __init__(
-        self, nodes: NodeTable, sampled_once: bool = True, *, finds_groups: bool = False
+        self,
+        nodes: NodeTable,
+        sampled_once: bool = True,
+        *,
+        is_grouped: Callable[[PodInfo], bool] | None = None,
     ) -> None:
         self._nodes = nodes
-        self._finds_groups = finds_groups
+        self._is_grouped = is_grouped
         self._rows_with_groups: set[int] = set()
         self.sampled_once = sampled_once
         self._position = -1
@@ -89,17 +93,16 @@ class PodsByPriority:
         self._position = nodes.position
 
     def _find_groups(self, rows: Iterable[int]) -> None:
-        if not self._finds_groups:
+        if self._is_grouped is None:
             return
         for row in rows:
-            pods = self._nodes[row].pods.values()
-            if any(pod.pod.spec.scheduling_group is not None for pod in pods):
+            if any(map(self._is_grouped, self._nodes[row].pods.values())):
                 self._rows_with_groups.add(row)
             else:
                 self._rows_with_groups.discard(row)
 
     def rows_with_groups(self) -> set[int]:
-        """Return the rows of nodes that run pods of groups; none without ``finds_groups``."""
+        """Return the rows of nodes that run pods of groups; none without ``is_grouped``."""
         return self._rows_with_groups
 
     def has_lower_priority_pods(self, rows: Rows, priority: int) -> BoolArray:

@@ -18,7 +18,7 @@ from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.plugins.default_preemption.domain_victims import DomainVictim
+from proreus.plugins.default_preemption.domain_victims import DomainVictim, with_dependents
 from proreus.plugins.default_preemption.node_dry_run import NodeDryRun
 from proreus.plugins.default_preemption.potential_victims import NO_VICTIMS, DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
@@ -41,9 +41,8 @@ def candidate_of_units(
     node_name: str, victims: list[DomainVictim], violations: dict[int, int]
 ) -> Candidate | Status:
     """Return the candidate for units that have to be evicted from a node; without any, an Error."""
-    pods = tuple(
-        pod for unit in sorted(victims, key=lambda unit: unit.importance) for pod in unit.pods
-    )
+    victims = with_dependents(victims)
+    pods = tuple(pod for unit in victims for pod in unit.pods)
     if not pods:
         return Status.error(f'expected at least one victim pod on node "{node_name}"')
     return Candidate(node_name, pods, sum(violations.get(id(unit), 0) for unit in victims))

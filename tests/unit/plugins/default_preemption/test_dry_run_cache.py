@@ -160,9 +160,10 @@ def _assert_cached_results_hold(rounds: list[_Round], gates: FeatureGates) -> No
     handle = profile.post_filter[0].handle
     forest = handle.workload_forest
     with_groups = gates.enabled("GenericWorkload")
-    pods_by_priority = PodsByPriority(handle.nodes, finds_groups=with_groups)
-    caches = DryRunCaches(handle.nodes, forest if with_groups else None)
     units = DomainVictims(forest, handle.pod_group_states, handle.nodes)
+    is_grouped = units.is_grouped if with_groups else None
+    pods_by_priority = PodsByPriority(handle.nodes, is_grouped=is_grouped)
+    caches = DryRunCaches(handle.nodes, forest if with_groups else None)
     if with_groups:
         for name, first in (("g", _MEMBERS_OF_G), ("h", _MEMBERS_OF_H)):
             _change(cluster, 0, ("group", name, 5, "all" if name == "g" else "single"))
@@ -187,7 +188,7 @@ def _assert_cached_results_hold(rounds: list[_Round], gates: FeatureGates) -> No
 
         preemptor = (handle, state, pod, DisruptionBudgets(budgets))
         dry_run = DryRun(*preemptor, pods_by_priority, known)
-        expected_pods = PodsByPriority(handle.nodes, finds_groups=with_groups)
+        expected_pods = PodsByPriority(handle.nodes, is_grouped=is_grouped)
         expected_run = DryRun(*preemptor, expected_pods, DryRunCache(handle.nodes, priority))
         if with_groups:
             for one, pods in ((dry_run, pods_by_priority), (expected_run, expected_pods)):

@@ -38,7 +38,9 @@ def test_cached_pods_are_those_of_the_nodes(
     steps: list[tuple[str, int, int]], priority: int
 ) -> None:
     nodes = FakeHandle([make_node(f"n{number}") for number in range(_NODES)], []).nodes
-    pods_by_priority = PodsByPriority(nodes, finds_groups=True)
+    pods_by_priority = PodsByPriority(
+        nodes, is_grouped=lambda pod: pod.pod.spec.scheduling_group is not None
+    )
     grouped = {"schedulingGroup": {"podGroupName": "g"}}
     for number, (what, where, prioritize_nodes) in enumerate(steps):
         row = nodes.rows.get(f"n{where}")
