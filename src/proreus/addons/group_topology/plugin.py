@@ -32,6 +32,7 @@ from proreus.framework import (
     PodGroupInfo,
     PodGroupSchedulingCycle,
     PodInfo,
+    PreScorePlugin,
     ScorePlugin,
     Status,
     events,
@@ -68,7 +69,7 @@ class GroupTopologyArgs(PluginArgs):
             yield field_errors.invalid(where, self.max_placements, "must be >= 1")
 
 
-class GroupTopology(PlacementGeneratePlugin, ScorePlugin):
+class GroupTopology(PlacementGeneratePlugin, PreScorePlugin, ScorePlugin):
     """Places a group in the tightest domain that holds it."""
 
     Args = GroupTopologyArgs
@@ -201,6 +202,10 @@ class GroupTopology(PlacementGeneratePlugin, ScorePlugin):
         positions = np.full(count + 1, MAX_SCORE, dtype=np.int64)
         positions[parents[present]] = dense.reshape(-1)
         return positions
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Skip pods without a group: their scores stay those of the other plugins."""
+        return None if self._positions_in(state) is not None else Status.skip()
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Score nodes by how early their tightest domain is filled; 0 for pods without a group."""

@@ -86,6 +86,7 @@ class NodeResourceTopologyMatch(
         self._weights = args.scoring_strategy.weights()
         self._unbound: dict[str, set[str]] = {}
         """With ``discardReservedNodes``: by node, UIDs of reserved pods until they are bound."""
+        self._last_demand: tuple[Pod, Demand] | None = None
         self._foreign = options.foreign_pods_detect
         self._own: set[str] = set()
         """UIDs of pods that this plugin has seen at Reserve, until they have a node or are gone."""
@@ -153,13 +154,19 @@ class NodeResourceTopologyMatch(
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Return what the pod requests."""
-        return Demand.of(pod.pod).key()
+        return self._demand_of(pod).key()
+
+    def _demand_of(self, pod: PodInfo) -> Demand:
+        # Asked for several times a cycle, by one point after the other.
+        if self._last_demand is None or self._last_demand[0] is not pod.pod:
+            self._last_demand = pod.pod, Demand.of(pod.pod)
+        return self._last_demand[1]
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Status | frozenset[str] | None:
         """Skip pods that no kubelet aligns; with preemption, note removed pods from now on."""
-        demand = Demand.of(pod.pod)
+        demand = self._demand_of(pod)
         if not demand.needs_alignment:
             return Status.skip()
         state.write(self.name, _RemovedPods())
@@ -188,13 +195,13 @@ class NodeResourceTopologyMatch(
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Reject a node whose kubelet could not align the pod."""
-        return self._filter(state, Demand.of(pod.pod), node)
+        return self._filter(state, self._demand_of(pod), node)
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Filter all nodes: the pod's demand is found once, and nodes without zones pass."""
-        demand = Demand.of(pod.pod)
+        demand = self._demand_of(pod)
         if not demand.needs_alignment:
             return
         for row, node in enumerate(nodes):
@@ -221,12 +228,12 @@ class NodeResourceTopologyMatch(
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by its zones; pods that kubelets do not align like all nodes."""
-        demand = Demand.of(pod.pod)
+        demand = self._demand_of(pod)
         return self._score(demand, node) if demand.guaranteed else MAX_SCORE
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Score all nodes: the pod's demand is found once."""
-        demand = Demand.of(pod.pod)
+        demand = self._demand_of(pod)
         if not demand.guaranteed:
             return MAX_SCORE
         return np.fromiter((self._score(demand, node) for node in nodes), np.int64, len(nodes))

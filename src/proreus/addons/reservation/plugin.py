@@ -43,6 +43,7 @@ from proreus.framework import (
     PostBindPlugin,
     PreBindPlugin,
     PreFilterPlugin,
+    PreScorePlugin,
     ReservePlugin,
     ScorePlugin,
     Status,
@@ -63,6 +64,7 @@ class ReservationArgs(PluginArgs):
 
 class Reservation(
     PreFilterPlugin,
+    PreScorePlugin,
     ScorePlugin,
     ReservePlugin,
     PreBindPlugin,
@@ -107,6 +109,10 @@ class Reservation(
         if demand.affinity is None and not demand.exact:
             return None
         return frozenset(usable) if usable else Status.unresolvable("no reservation matches")
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        """Skip pods that may take from no reservation: they score nodes as if there were none."""
+        return None if state.get(self.name) else Status.skip()
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Score nodes by their reservation: 100 for the lowest order, else how well it fits."""
