@@ -66,6 +66,7 @@ from proreus.framework import (
     Plugin,
     PodInfo,
     ScorePlugin,
+    Status,
 )
 from proreus.objects import (
     LABEL_REGION,
@@ -185,7 +186,15 @@ class WithOnlinePods(Colocation):
 class WithReservations(Reservation):
     """The plugin, as if every pod might take from the reservations on two nodes."""
 
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        self._write_usable(state)
+        return super().pre_score(state, pod, nodes)
+
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        self._write_usable(state)
+        return super().score_all(state, pod, nodes)
+
+    def _write_usable(self, state: CycleState) -> None:
         resources = ResourceRequirements(requests={"cpu": "4", "memory": "4Gi"})
         container = Container(name="c", resources=resources)
         template = ReservationTemplate(spec=PodSpec(containers=(container,)))
@@ -197,7 +206,6 @@ class WithReservations(Reservation):
             found = ReservationObject(metadata=meta, spec=spec, status=status)
             usable[name] = HeldReservation(found, {}, None)
         state.write(self.name, usable)
-        return super().score_all(state, pod, nodes)
 
 
 class WithPreference(DelayScheduling):
