@@ -12,6 +12,7 @@ from proreus.addons.colocation import Colocation
 from proreus.addons.coscheduling import Coscheduling
 from proreus.addons.delay_scheduling import DelayScheduling
 from proreus.addons.device_share import DeviceShare
+from proreus.addons.gang_preemption import GangPreemption
 from proreus.addons.group_topology import GroupTopology
 from proreus.addons.job_barrier import JobBarrier
 from proreus.addons.load_aware_scheduling import LoadAwareScheduling
@@ -286,6 +287,7 @@ CASES = {
     "CapacityScheduling, no quota": Case(CapacityScheduling, prepare=with_quotas),
     "CapacityScheduling, 50 quotas": Case(CapacityScheduling, of_quota, prepare=with_quotas),
     "Coscheduling, no group": Case(Coscheduling),
+    "GangPreemption, no group": Case(GangPreemption),
     "GroupTopology, no group": Case(GroupTopology),
     "NodeResourceTopologyMatch, not aligned": Case(
         NodeResourceTopologyMatch, prepare=with_topologies
