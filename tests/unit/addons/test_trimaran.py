@@ -151,6 +151,35 @@ def test_pods_that_the_metrics_do_not_show_yet_are_added() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("plugin", "args"),
+    [(LoadVariationRiskBalancing, {}), (Peaks, {"nodePowerModel": {"*": {"k1": 1, "k2": 0.05}}})],
+)
+def test_plugins_count_pods_that_the_metrics_do_not_show_yet_where_told_to(plugin, args) -> None:
+    def where(told: bool) -> list[int]:
+        server = LoadWatcher(a=10, b=20)
+        nodes = [make_node(name, "10") for name in "ab"]
+        cluster = harness(plugin, server, nodes, countRecentPods=told, **args)
+        cluster.schedule(make_pod("p", "3", node_selector={"kubernetes.io/hostname": "a"}))
+        made, pod, state = cluster.plugin(plugin), make_pod("q", "1"), CycleState()
+
+        def both_forms() -> list[int]:
+            each = [made.score(state, pod, node) for node in made.handle.nodes]
+            assert made.score_all(state, pod, made.handle.nodes).tolist() == each
+            return made.normalize(state, pod, np.array(each)).tolist()
+
+        before = both_forms()
+        # A minute later the metrics show the pod: it is not counted twice.
+        server.end = cluster.clock.now() + 61
+        cluster.advance(61)
+        return [before, both_forms()]
+
+    (before, shown), (told_before, told_shown) = where(False), where(True)
+    assert before[0] > before[1]
+    assert told_before[0] < told_before[1]
+    assert before == shown == told_shown
+
+
 def limited(cpu: str) -> dict:
     return {"containers": [{"name": "c", "resources": {"limits": {"cpu": cpu}}}]}
 

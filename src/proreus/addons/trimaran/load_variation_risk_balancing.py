@@ -14,20 +14,19 @@ import numpy as np
 from proreus.addons.node_metrics.metrics import CPU, MEMORY, Metric, Usage, WatcherMetrics, usage_of
 from proreus.addons.node_metrics.node_columns import FloatArray, NodeColumns
 from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY, effective_amounts
-from proreus.addons.trimaran.args import TrimaranArgs
-from proreus.addons.trimaran.measured import MeasuredScorePlugin
+from proreus.addons.trimaran.recent_requests import RecentRequestsArgs, RecentRequestsPlugin
 from proreus.framework import Handle, IntArray, NodeInfo, NodeTable, PodInfo
 from proreus.objects import Node
 
 
-class LoadVariationRiskBalancingArgs(TrimaranArgs):
+class LoadVariationRiskBalancingArgs(RecentRequestsArgs):
     """How much the deviation counts: it is raised to 1/sensitivity and multiplied by the margin."""
 
     safe_variance_margin: float = 1.0
     safe_variance_sensitivity: float = 1.0
 
 
-class LoadVariationRiskBalancing(MeasuredScorePlugin):
+class LoadVariationRiskBalancing(RecentRequestsPlugin):
     """Prefer nodes with a low sum of the mean use and its deviation."""
 
     Args = LoadVariationRiskBalancingArgs
@@ -45,10 +44,12 @@ class LoadVariationRiskBalancing(MeasuredScorePlugin):
     def score_measured(self, measured: WatcherMetrics, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by the worse of its cpu and memory; 0 without a metric of either."""
         metrics = measured.of(node.name)
-        requests = effective_amounts(pod.pod)
+        requests, recent = effective_amounts(pod.pod), self.recent_requests(measured, node)
         scores = [
-            self._score(usage, node.allocatable[resource], requests[resource])
-            for resource, type_ in (("cpu", CPU), ("memory", MEMORY))
+            self._score(usage, node.allocatable[resource], max(requests[resource], 0) + of_recent)
+            for resource, type_, of_recent in zip(
+                CPU_AND_MEMORY, (CPU, MEMORY), recent, strict=True
+            )
             if (usage := usage_of(metrics, type_)) is not None
         ]
         return floor(min(scores) + 0.5) if scores else 0
@@ -59,9 +60,14 @@ class LoadVariationRiskBalancing(MeasuredScorePlugin):
         """Score all nodes by the worse of cpu and memory; 0 without a metric of either."""
         usages = self._columns.of_all(measured, nodes).reshape(2, 2, -1)
         requests = effective_amounts(pod.pod)
+        recent = self.recent_requests_of_all(measured, nodes)
         scores = [
-            self._scores(mean, deviation, nodes.allocatable[resource], requests[resource])
-            for resource, (mean, deviation) in zip(CPU_AND_MEMORY, usages, strict=True)
+            self._scores(
+                mean, deviation, nodes.allocatable[resource], max(requests[resource], 0) + of_recent
+            )
+            for resource, (mean, deviation), of_recent in zip(
+                CPU_AND_MEMORY, usages, recent, strict=True
+            )
         ]
         # What is not measured does not count, unless nothing is.
         worst = np.fmin(*scores)
@@ -69,13 +75,13 @@ class LoadVariationRiskBalancing(MeasuredScorePlugin):
         return found
 
     def _scores(
-        self, average: FloatArray, deviation: FloatArray, capacity: IntArray, requested: int
+        self, average: FloatArray, deviation: FloatArray, capacity: IntArray, requested: IntArray
     ) -> FloatArray:
         """Return ``_score`` of each node, NaN where nothing is measured."""
         margin, exponent = self._margin_and_exponent
         most = np.maximum(capacity, 1)
         used = np.clip(average * capacity / 100, 0.0, capacity)
-        mean = np.clip((used + max(requested, 0)) / most, 0.0, 1.0)
+        mean = np.clip((used + requested) / most, 0.0, 1.0)
         deviation = np.clip(np.clip(deviation * capacity / 100, 0.0, capacity) / most, 0.0, 1.0)
         if exponent != 1:
             # Not np.power, which may differ from ``pow`` in the last digit.

@@ -19,8 +19,7 @@ import yaml
 from proreus.addons.node_metrics.metrics import Metric, WatcherMetrics, cpu_values
 from proreus.addons.node_metrics.node_columns import NodeColumns
 from proreus.addons.node_metrics.pod_amounts import effective_amounts
-from proreus.addons.trimaran.args import TrimaranArgs
-from proreus.addons.trimaran.measured import MeasuredScorePlugin
+from proreus.addons.trimaran.recent_requests import RecentRequestsArgs, RecentRequestsPlugin
 from proreus.framework import (
     MAX_SCORE,
     ConfigError,
@@ -68,7 +67,7 @@ def _exp(value: float) -> float:
         return inf
 
 
-class PeaksArgs(TrimaranArgs):
+class PeaksArgs(RecentRequestsArgs):
     """``node_power_model``: by node, or ``*`` for all others. Without it: from a file."""
 
     node_power_model: dict[str, PowerModel] = {}
@@ -82,7 +81,7 @@ class PeaksArgs(TrimaranArgs):
                 yield field_errors.required(where, "idle and max belong together")
 
 
-class Peaks(MeasuredScorePlugin):
+class Peaks(RecentRequestsPlugin):
     """Prefer the node whose power rises least."""
 
     Args = PeaksArgs
@@ -103,6 +102,7 @@ class Peaks(MeasuredScorePlugin):
         before, capacity = _use_and_capacity(measured.of(node.name), node.node or Node())
         if model is None or isnan(before) or not capacity:
             return WORST
+        before += 100 * self.recent_requests(measured, node)[0] / capacity
         after = 100 * (before / 100 * capacity + _requested_cpu(pod)) / capacity
         jump = model.jump(before, after) if after <= 100 else WORST
         raw = jump * _SCALE
@@ -116,6 +116,7 @@ class Peaks(MeasuredScorePlugin):
         scores = np.full(len(nodes), WORST, dtype=np.int64)
         known = np.flatnonzero(~np.isnan(before) & (capacity > 0))
         before, capacity = before[known], capacity[known]
+        before = before + 100 * self.recent_requests_of_all(measured, nodes)[0][known] / capacity
         after = 100 * (before / 100 * capacity + _requested_cpu(pod)) / capacity
         fits = after <= 100
         any_model = self._models.get(ANY_NODE)

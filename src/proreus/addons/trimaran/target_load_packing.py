@@ -16,6 +16,7 @@ from proreus.addons.node_metrics.node_columns import NodeColumns
 from proreus.addons.node_metrics.recent_pods import RecentPods, RecentPodsPlugin
 from proreus.addons.trimaran.args import TrimaranArgs
 from proreus.addons.trimaran.measured import MeasuredScorePlugin
+from proreus.addons.trimaran.recent_requests import OVERLAP_SECONDS
 from proreus.framework import (
     FeatureGates,
     Handle,
@@ -28,8 +29,6 @@ from proreus.framework import (
 from proreus.objects import Container, Node, Pod, parse_amount
 
 DEFAULT_TARGET = 40
-_OVERLAP_SECONDS = 60
-"""Pods that came so long before the end of the metrics' window may not be in them yet."""
 
 
 class TargetLoadPackingArgs(TrimaranArgs):
@@ -68,7 +67,7 @@ class TargetLoadPacking(MeasuredScorePlugin, RecentPodsPlugin[int]):
         super().use(metrics)
         if metrics is None:
             return
-        oldest = metrics.window.end - _OVERLAP_SECONDS
+        oldest = metrics.window.end - OVERLAP_SECONDS
         self.recent.keep(lambda pod: pod.assigned_at > oldest)
 
     def _missing(self, node_name: str, end: float) -> int:
@@ -76,7 +75,7 @@ class TargetLoadPacking(MeasuredScorePlugin, RecentPodsPlugin[int]):
         return sum(
             pod.predicted
             for pod in self.recent.on(node_name)
-            if int(end) - int(pod.assigned_at) < _OVERLAP_SECONDS
+            if int(end) - int(pod.assigned_at) < OVERLAP_SECONDS
         )
 
     # ---- prediction and score ------------------------------------------------------------------
