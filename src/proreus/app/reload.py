@@ -111,6 +111,8 @@ class Reloader:
             except ProreusError as error:
                 self._refused(str(error))
                 return str(error)
+            except Exception as error:
+                return self._failed(error)
             self._succeeded(loaded_plugins, "Configuration adopted", adopted=True)
             return ""
 
@@ -140,9 +142,7 @@ class Reloader:
             self._refused("; ".join([message, *also]))
             return False
         except Exception as error:
-            # A bug in a plugin or in here must not end a process that schedules well.
-            log.error("Reloading failed", err=error, trace=True)
-            self._refused(f"{type(error).__name__}: {error}")
+            self._failed(error)
             return False
         finally:
             loaded_plugins.release()
@@ -162,6 +162,14 @@ class Reloader:
         self._process.record_process_event(
             "Normal", "ConfigReloaded", f"reload {self._count}: the configuration is in force"
         )
+
+    def _failed(self, error: Exception) -> str:
+        """Note an unforeseen error, and return it as text."""
+        # A bug in a plugin or in here must not end a process that schedules well.
+        log.error("Reloading failed", err=error, trace=True)
+        why = f"{type(error).__name__}: {error}"
+        self._refused(why)
+        return why
 
     def _refused(self, why: str) -> None:
         self._record("failure", why)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
 
 import yaml
 
@@ -16,8 +15,7 @@ from proreus.cli.go_flags import ParsedFlags
 from proreus.client.credential_loading import load_plain
 from proreus.client.early_lists import EarlyList, request_early_lists
 from proreus.errors import ConfigError
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from proreus.yaml_depth import LOADER, check_depth
 
 
 def request_lists(values: ParsedFlags) -> dict[str, EarlyList]:
@@ -42,7 +40,9 @@ def request_lists(values: ParsedFlags) -> dict[str, EarlyList]:
 def _kubeconfig(path: str) -> str | None:
     """Return the path that a configuration file names, "" for none; None: lists come later."""
     with open(path, "rb") as file:
-        config = yaml.load(file, Loader=_LOADER)
+        content = file.read()
+    check_depth(content)
+    config = yaml.load(content, Loader=LOADER)
     if config.get("delayCacheUntilActive"):
         return None
     return str((config.get("clientConnection") or {}).get("kubeconfig") or "")

@@ -19,6 +19,8 @@ from typing import Any
 
 import yaml
 
+from proreus.yaml_depth import LOADER, check_depth
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _CLUSTER_FIELDS = frozenset(
@@ -97,7 +99,9 @@ _read: dict[tuple[str, str | None], tuple[tuple[int, int, int], PlainCredentials
 def _read_kubeconfig(path: str, context: str | None) -> PlainCredentials | None:
     try:
         with open(os.path.expanduser(path), "rb") as file:
-            config = yaml.load(file, Loader=_LOADER)
+            content = file.read()
+        check_depth(content)
+        config = yaml.load(content, Loader=LOADER)
         folder = os.path.dirname(os.path.abspath(os.path.expanduser(path)))
         chosen = _named(config, "contexts", context or config["current-context"])["context"]
         cluster = _named(config, "clusters", chosen["cluster"])["cluster"]
@@ -106,9 +110,6 @@ def _read_kubeconfig(path: str, context: str | None) -> PlainCredentials | None:
     # The file is not checked yet: what is not as expected may raise anything.
     except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
         return None
-
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _named(config: dict[str, Any], what: str, name: str) -> dict[str, Any]:

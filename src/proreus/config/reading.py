@@ -18,6 +18,8 @@ import yaml
 from proreus.config.field_errors import child, item
 from proreus.errors import ConfigError
 
+_TOO_DEEP = "nested too deep"
+
 
 class Document(NamedTuple):
     """Parsed data; ``strict_errors`` report duplicate keys, of which the last one counts."""
@@ -38,9 +40,12 @@ def read(source: str | bytes) -> Document:
 def _read_json(text: str) -> Document:
     try:
         data = json.loads(text, object_pairs_hook=_DuplicateTrackingDict)
-    except json.JSONDecodeError as error:
+        return Document(data, tuple(_repeated_fields(data, "")))
+    # ValueError: a JSONDecodeError, or a number of more digits than Python converts.
+    except ValueError as error:
         raise ConfigError(f"couldn't get version/kind; json parse error: {error}") from None
-    return Document(data, tuple(_repeated_fields(data, "")))
+    except RecursionError:
+        raise ConfigError(f"couldn't get version/kind; json parse error: {_TOO_DEEP}") from None
 
 
 class _DuplicateTrackingDict(dict[str, Any]):
@@ -64,16 +69,19 @@ def _repeated_fields(data: Any, path: str) -> Iterator[str]:
 
 
 def _read_yaml(text: str) -> Document:
-    loader = _Loader(text)
     try:
-        data = loader.get_data()
+        loader = _Loader(text)
+        try:
+            data = loader.get_data()
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ConfigError(f"yaml: {line}{error.problem or error.context}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"yaml: {error}") from None
-    finally:
-        loader.dispose()
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"yaml: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigError(f"yaml: {_TOO_DEEP}") from None
     if not loader.repeated:
         return Document(data)
     return Document(data, ("yaml: unmarshal errors:\n" + "\n".join(loader.repeated),))

@@ -14,6 +14,10 @@ from proreus.objects.codec import DecodeError, decoder_for
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.node import LABEL_HOSTNAME, Node
 from proreus.objects.pod import Pod
+from proreus.objects.quantity_validation import (
+    validate_node_quantities,
+    validate_pod_quantities,
+)
 
 _POD, _NODE = decoder_for(Pod), decoder_for(Node)
 
@@ -26,6 +30,7 @@ def decode_pod(place: str, text: msgspec.Raw) -> Pod:
     """Return a pod of the request; raises ``InvalidDryRun``."""
     try:
         pod = _POD.decode(text)
+        validate_pod_quantities(pod)
         if not pod.spec.containers:
             raise InvalidDryRun(f"{place}.spec.containers: a container is required")
         namespace = pod.metadata.namespace or "default"
@@ -34,7 +39,7 @@ def decode_pod(place: str, text: msgspec.Raw) -> Pod:
         scheduler_name = pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
         spec = msgspec.structs.replace(pod.spec, scheduler_name=scheduler_name)
         return msgspec.structs.replace(pod, metadata=meta, spec=spec)
-    except DecodeError as error:
+    except (DecodeError, ValueError) as error:
         raise InvalidDryRun(f"{place}: {error}") from None
 
 
@@ -61,16 +66,12 @@ def decode_node(place: str, text: msgspec.Raw) -> Node:
     """Return a node of the request; raises ``InvalidDryRun``."""
     try:
         node = _NODE.decode(text)
-    except DecodeError as error:
+        validate_node_quantities(node)
+    except (DecodeError, ValueError) as error:
         raise InvalidDryRun(f"{place}: {error}") from None
     status = node.status
     if not status.allocatable:
-        capacity = msgspec.json.decode(text).get("status", {}).get("capacity") or {}
-        try:
-            status = msgspec.convert({"allocatable": capacity}, type(status))
-        except DecodeError as error:
-            raise InvalidDryRun(f"{place}.status.capacity: {error}") from None
-        status = msgspec.structs.replace(node.status, allocatable=status.allocatable)
+        status = msgspec.structs.replace(status, allocatable=status.capacity)
     if not status.allocatable:
         raise InvalidDryRun(f"{place}.status.allocatable: is required")
     return msgspec.structs.replace(node, status=status)

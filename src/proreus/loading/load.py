@@ -92,7 +92,7 @@ class _Loading:
         try:
             plugin = entry_point.load()
         except BaseException as error:
-            if is_cancellation(error):
+            if _ends_process(error):
                 raise
             self._refuse_import(source, error, entry_point.value, names)
             return
@@ -116,7 +116,7 @@ class _Loading:
         try:
             module = import_anew(module_name, self.hashes)
         except BaseException as error:
-            if is_cancellation(error):
+            if _ends_process(error):
                 raise
             self._refuse_import(source, error, module_name, names)
             self.requested_names.append(class_name)
@@ -149,7 +149,7 @@ class _Loading:
             try:
                 module = folder.module(name)
             except BaseException as error:
-                if is_cancellation(error):
+                if _ends_process(error):
                     raise
                 place = error_location(error, folder.owns) or file
                 names = plugin_names_in(folder.sources[name])
@@ -220,6 +220,11 @@ class _Loading:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             why += "; it must be installed, in PYTHONPATH or in the working directory"
         self.refusals.append(RejectedPlugin(source, place, why, names))
+
+
+def _ends_process(error: BaseException) -> bool:
+    # No generator runs here: a GeneratorExit is one that the module raises itself.
+    return is_cancellation(error) and not isinstance(error, GeneratorExit)
 
 
 def _cannot_be_imported(error: BaseException) -> str:

@@ -168,3 +168,5 @@ def read_cases(path: Path) -> Iterator[JsonObject]:
         raise ProreusError(f"cannot read {path}: {error}") from error
     except msgspec.DecodeError as error:
         raise ProreusError(f"{path}, line {number}: not JSON: {error}") from error
+    except RecursionError:
+        raise ProreusError(f"{path}, line {number}: nested too deep") from None

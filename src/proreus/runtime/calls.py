@@ -256,9 +256,9 @@ def plugin_error(plugin: Plugin, point: str, error: BaseException) -> PluginErro
 def is_cancellation(error: BaseException) -> bool:
     """Return whether an exception must pass through: the plugin did not fail, its caller ends it.
 
-    ``SystemExit`` from a plugin, ``KeyboardInterrupt`` that no signal can have raised, or the
-    cancellation of a future that the plugin awaits, is a failure of the plugin like any other
-    exception.
+    ``SystemExit`` from a plugin, ``KeyboardInterrupt`` that no signal can have raised,
+    ``GeneratorExit`` while a task runs, or the cancellation of a future that the plugin awaits, is
+    a failure of the plugin like any other exception.
     """
     # An ``except Exception`` around plugin calls would let ``sys.exit()`` in a plugin end the
     # scheduler; a plain ``except BaseException`` would swallow the cancellation of a binding cycle
@@ -267,7 +267,9 @@ def is_cancellation(error: BaseException) -> bool:
         return _is_being_cancelled()
     if isinstance(error, KeyboardInterrupt):
         return _signal_raises_keyboard_interrupt()
-    return isinstance(error, (BudgetExceeded, GeneratorExit))
+    if isinstance(error, GeneratorExit):
+        return _is_being_closed()
+    return isinstance(error, BudgetExceeded)
 
 
 def _signal_raises_keyboard_interrupt() -> bool:
@@ -285,6 +287,14 @@ def _signal_raises_keyboard_interrupt() -> bool:
     # ``app.run`` notes the signal next to the loop's handler, and raises nothing.
     ours = module == asyncio.unix_events.__name__ or module.startswith("proreus.")
     return not (of_loop or ours)
+
+
+def _is_being_closed() -> bool:
+    # Python raises it in a coroutine that is closed before its end, which no running task is.
+    try:
+        return asyncio.current_task() is None
+    except RuntimeError:  # no loop
+        return True
 
 
 def _is_being_cancelled() -> bool:

@@ -51,7 +51,10 @@ class ExtenderTransport(Protocol):
 
 
 class Transport:
-    """The connections to one extender. Raises ``ConfigError`` for TLS options that do not work."""
+    """The connections to one extender.
+
+    Raises ``ConfigError`` for an address that is none, and for TLS options that do not work.
+    """
 
     def __init__(self, config: Extender) -> None:
         self._base = config.url_prefix.rstrip("/")
@@ -191,7 +194,10 @@ def _load_key_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> N
 
 def _proxy_of(url: str) -> str | None:
     """Return the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY choose; none on this machine."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f'extender with urlPrefix "{url}": {error}') from None
     host = parts.hostname or ""
     if host in _LOOPBACK or urllib_request.proxy_bypass(host):
         return None

@@ -17,15 +17,17 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from proreus.errors import ConfigError, ProreusError
+from proreus.errors import ConfigError
 from proreus.kubernetes_version import KubernetesVersion
 from proreus.objects.codec import DecodeError, Decoder, decoder_for, without_nulls
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
-from proreus.objects.node import Node
-from proreus.objects.pod import Pod, ResourceList
-from proreus.objects.quantity import parse_quantity
+from proreus.objects.quantity_validation import (
+    validate_node_quantities,
+    validate_pod_quantities,
+)
 from proreus.simulation.cluster_objects import READ_KINDS, ClusterObjects
+from proreus.yaml_depth import LOADER, check_depth
 
 JsonObject = dict[str, Any]
 
@@ -66,15 +68,12 @@ class _Item(NamedTuple):
     list_version: str = ""
 
 
-_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loader(_SafeLoader):  # type: ignore[misc]
+class _Loader(LOADER):  # type: ignore[misc]
     """YAML as the API reads it: times stay text."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-        for first, resolvers in _SafeLoader.yaml_implicit_resolvers.items()
+        for first, resolvers in LOADER.yaml_implicit_resolvers.items()
     }
 
 
@@ -152,10 +151,10 @@ def decode_checked(resource: Resource[Any], data: Any, place: str) -> Any:
         obj = msgspec.structs.replace(obj, metadata=meta)
     try:
         if resource is PODS:
-            _check_pod(obj)
+            validate_pod_quantities(obj)
         elif resource is NODES:
-            _check_node(obj)
-    except ConfigError as error:
+            validate_node_quantities(obj)
+    except ValueError as error:
         raise ConfigError(f"{place} ({_title(resource, data)}): {error}") from None
     return obj
 
@@ -197,6 +196,7 @@ def _content(path: Path) -> bytes:
 def _yaml_items(path: Path, content: bytes) -> list[_Item]:
     items: list[_Item] = []
     try:
+        check_depth(content)
         for number, document in enumerate(yaml.load_all(content, Loader=_Loader), 1):
             if document is not None:
                 items += _of_document(f"document {number}", document)
@@ -277,32 +277,3 @@ def _described(error: Exception) -> str:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _check_pod(pod: Pod) -> None:
-    """Raise ``ConfigError`` for an amount that is none."""
-    spec = pod.spec
-    for field, containers in (
-        ("containers", spec.containers),
-        ("initContainers", spec.init_containers),
-    ):
-        for number, container in enumerate(containers):
-            where = f"spec.{field}[{number}].resources"
-            _check_amounts(f"{where}.requests", container.resources.requests)
-            _check_amounts(f"{where}.limits", container.resources.limits)
-    _check_amounts("spec.overhead", spec.overhead)
-    if spec.resources is not None:
-        _check_amounts("spec.resources.requests", spec.resources.requests)
-
-
-def _check_node(node: Node) -> None:
-    _check_amounts("status.allocatable", node.status.allocatable)
-    _check_amounts("status.capacity", node.status.capacity)
-
-
-def _check_amounts(field: str, amounts: ResourceList) -> None:
-    for name, amount in amounts.items():
-        try:
-            parse_quantity(amount)
-        except (ProreusError, ValueError) as error:
-            raise ConfigError(f"{field}.{name}: {error}") from None

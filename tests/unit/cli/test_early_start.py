@@ -57,9 +57,16 @@ def test_nothing_is_requested_that_may_not_be_needed(requested):
     assert requested(file, write_config_to="/dev/null") == []
 
 
-@pytest.mark.parametrize("config", ["[", "- a list", "clientConnection: 7", "\x00"])
+@pytest.mark.parametrize("config", ["[", "- a list", "clientConnection: 7", "\x00", "[" * 100_000])
 def test_an_invalid_configuration_is_reported_later(requested, config):
     assert requested(config) == []
+
+
+def test_an_invalid_kubeconfig_is_reported_later(requested, tmp_path):
+    for number, content in enumerate(("[", "contexts: 7", "users: " + "[" * 100_000)):
+        path = tmp_path / f"invalid-{number}"
+        path.write_text(content)
+        assert requested(kubeconfig=str(path)) == []
 
 
 def test_a_missing_file_is_reported_later(requested):

@@ -66,3 +66,18 @@ def test_complains_of_repeated_json_fields_with_their_path():
 def test_refuses_what_is_neither_yaml_nor_json(text):
     with pytest.raises(ConfigError, match=r"yaml|json|UTF-8"):
         read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("a: " + "[" * 5_000, "yaml: nested too deep"),
+        ('{"a": ' + "[" * 200_000, "json parse error: nested too deep"),
+        ("a: " + "9" * 5_000, "yaml: Exceeds the limit"),
+        ('{"a": ' + "9" * 5_000 + "}", "json parse error: Exceeds the limit"),
+        ("a: \x00", "yaml: unacceptable character #x0000"),
+    ],
+)
+def test_refuses_what_python_cannot_read(text, error):
+    with pytest.raises(ConfigError, match=error):
+        read(text)

@@ -168,6 +168,16 @@ def test_invalid_pods(world: World) -> None:
         world.ask({"pod": {"spec": {"containers": 3}}})
     with pytest.raises(InvalidDryRun, match="container is required"):
         world.ask({"pod": {"spec": {}}})
+    for field, spec in (
+        ("overhead.cpu", {"overhead": {"cpu": "?"}}),
+        (
+            r"containers\[0\].resources.requests.cpu",
+            {"containers": [{"name": "c", "resources": {"requests": {"cpu": "abc"}}}]},
+        ),
+    ):
+        asked = {"spec": {"containers": [{"name": "c"}], **spec}}
+        with pytest.raises(InvalidDryRun, match=field + ": quantity"):
+            world.ask({"pod": asked})
     with pytest.raises(InvalidDryRun, match="4000 pods"):
         world.ask(*[{"pod": pod("p"), "count": 2000}] * 2)
 

@@ -159,6 +159,7 @@ def test_a_broken_file_is_refused_with_its_line_and_the_others_are_there(tmp_pat
             absent="import os\nimport there_is_no_such_module\n",
             cut_off="import asyncio\nraise asyncio.CancelledError\n",
             broken="x = 1\nclass Broken(:\n",
+            closes="raise GeneratorExit\n",
             ends="raise SystemExit(3)\n",
             good=FILTER.format(name="Good"),
             neighbour="\nimport absent\n",
@@ -172,6 +173,7 @@ def test_a_broken_file_is_refused_with_its_line_and_the_others_are_there(tmp_pat
     assert refused(loaded_plugins) == [
         (f"{tmp_path}/absent.py:2", absent),
         (f"{tmp_path}/broken.py:2", "cannot be imported: SyntaxError: invalid syntax"),
+        (f"{tmp_path}/closes.py:1", "cannot be imported: GeneratorExit"),
         (f"{tmp_path}/cut_off.py:2", "cannot be imported: CancelledError"),
         (f"{tmp_path}/ends.py:1", "cannot be imported: SystemExit: 3"),
         (f"{tmp_path}/absent.py:2", absent),

@@ -103,6 +103,7 @@ def test_cases_are_read_plain_and_packed(tmp_path) -> None:
         ("a.jsonl", b'{"id": "a", "objects": []}\n{"id":', "line 2: not JSON"),
         ("a.jsonl", b'{"id": "a"}', "line 1: a case has an id and objects"),
         ("a.jsonl", b"[]", "line 1: a case has an id and objects"),
+        ("a.jsonl", b"[" * 100_000, "line 1: nested too deep"),
         ("a.jsonl.gz", b"plain text", "cannot read"),
         ("a.jsonl.gz", gzip.compress(b"x" * 100, mtime=0)[:20], "cannot read"),
     ],

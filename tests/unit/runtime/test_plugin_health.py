@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -693,6 +693,29 @@ def test_a_keyboard_interrupt_in_another_thread_comes_from_no_signal():
     with ThreadPoolExecutor(1) as threads:
         assert not threads.submit(is_cancellation, KeyboardInterrupt()).result()
     assert is_cancellation(KeyboardInterrupt())
+
+
+async def test_a_generator_exit_of_a_plugins_own_is_its_failure():
+    def close(*_: Any) -> None:
+        raise GeneratorExit
+
+    cluster = Cluster(make("Closing", FilterPlugin, filter=close), rules=CALM)
+    assert await cluster.schedule() == [""]
+    assert cluster.failures("Closing", "Filter", "raised") == 1
+
+
+def test_a_plugin_is_closed_with_its_caller():
+    class Pending:
+        def __await__(self) -> Generator[None, None, None]:
+            yield
+
+    async def pend(*_: Any) -> None:
+        await Pending()
+
+    plugin = make("Busy", PreBindPlugin, pre_bind=async_fail)(None, None)
+    call = await_plugin(plugin, "PreBind", CycleState(), pend)
+    call.send(None)
+    call.close()  # raises what GeneratorExit becomes on its way, if anything
 
 
 async def test_what_comes_from_outside_goes_through():

@@ -59,6 +59,11 @@ def tls(**fields):
 # ---- options -------------------------------------------------------------------------------------
 
 
+def test_an_address_that_is_none_is_refused():
+    with pytest.raises(ConfigError, match=r'urlPrefix "http://\[::1/x": Invalid IPv6 URL'):
+        Transport(extender("http://[::1/x"))
+
+
 def test_without_options_the_systems_cas_decide():
     assert tls_context(extender()) is None
 

@@ -141,6 +141,9 @@ def test_a_node_with_a_bad_amount(tmp_path: Path) -> None:
         (b"- one\n- two\n", "document 1 is not an object"),
         (b"just text", "document 1 is not an object"),
         (b"\xff\xfe\x00", "neither JSON nor YAML"),
+        # libyaml's recursion would end the process.
+        (b"kind: Pod\nspec: " + b"[" * 100_000, "nested deeper than 1,000 levels"),
+        (b"- " * 50_000 + b"a", "nested deeper than 1,000 levels"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, content: bytes, error: str) -> None:
