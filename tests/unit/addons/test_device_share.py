@@ -60,8 +60,11 @@ def test_the_annotation_has_compute_and_memory() -> None:
     cluster = harness()
     cluster.schedule(fraction("eighth", "0.125"))
 
-    found = json.loads(cluster.pod("default/eighth").metadata.annotations[ALLOCATED])
+    annotations = cluster.pod("default/eighth").metadata.annotations
+    found = json.loads(annotations[ALLOCATED])
 
+    assert annotations["scheduling.koordinator.sh/gpu-minors"] == "0"
+    assert annotations["scheduling.koordinator.sh/bind-timestamp"].isdecimal()
     resources = {
         "koordinator.sh/gpu-core": "12500m",
         "koordinator.sh/gpu-memory-ratio": "12500m",

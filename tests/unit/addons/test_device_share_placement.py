@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,9 +13,10 @@ from proreus.addons.device_share import DeviceShare
 from proreus.addons.device_share.annotations import ALLOCATED
 from proreus.addons.device_share.devices import Inventory, NodeDevice
 from proreus.addons.device_share.fragmentation import RecentRequests
+from proreus.addons.device_share.hints import Hints, InvalidRequest
 from proreus.addons.device_share.mig import start_of
 from proreus.addons.device_share.placement import most_used_first, place
-from proreus.addons.device_share.requests import PodDeviceRequest, Share
+from proreus.addons.device_share.requests import PodDeviceRequest, Share, request_of
 from proreus.addons.device_share.usage import Grant, NodeDeviceUsage
 from proreus.testing import Harness, make_node, make_pod
 
@@ -65,9 +67,8 @@ def test_placement_leaves_the_usage_as_it_was() -> None:
 
 def joint(gpus: int, nics: int, *, same_pcie: bool) -> PodDeviceRequest:
     shares = (Share(gpus, 1000, 0, 1000), Share(nics, 1000, 0, 1000, "rdma"))
-    return PodDeviceRequest(
-        "koordinator", shares, joint_types=frozenset(("rdma",)), same_pcie=same_pcie
-    )
+    hints = Hints(joint_types=frozenset(("rdma",)), same_pcie=same_pcie)
+    return PodDeviceRequest("koordinator", shares, hints=hints)
 
 
 def test_a_nic_comes_from_the_switch_of_the_gpu_or_from_its_numa_node() -> None:
@@ -168,6 +169,114 @@ def test_partitions() -> None:
     assert placed(cluster, "p") == {"gpu": [1, 2]}
     assert cluster.outcome("default/q").node == ""
     assert cluster.schedule(make_pod("any", resources={"koordinator.sh/gpu": 200})).node == "a"
+
+
+SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
+HINT = "scheduling.koordinator.sh/device-allocate-hint"
+
+
+def pair(name: str, **annotations: Any) -> Any:
+    """Return a pod that asks for two GPUs."""
+    texts = {key: json.dumps(value) for key, value in annotations.items()}
+    asked = {"koordinator.sh/gpu": 200}
+    return make_pod(name, resources=asked, metadata={"annotations": texts})
+
+
+def scored_partitions() -> dict[str, Any]:
+    table = {
+        "2": [
+            {"minors": [0, 1], "ringBusBandwidth": "400Gi", "allocationScore": 1},
+            {"minors": [1, 2], "ringBusBandwidth": "100Gi", "allocationScore": 2},
+            {"minors": [0, 3], "ringBusBandwidth": "200Gi", "allocationScore": 1},
+        ]
+    }
+    return device_object(partitions=json.dumps(table))
+
+
+@pytest.mark.parametrize(
+    ("spec", "minors"),
+    [
+        (None, [[1, 2], [0, 3]]),
+        ({"allocatePolicy": "Restricted"}, [[1, 2], []]),
+        ({"allocatePolicy": "BestEffort"}, [[1, 2], [0, 3]]),
+        ({"allocatePolicy": "BestEffort", "ringBusBandwidth": "150Gi"}, [[0, 1], []]),
+    ],
+)
+def test_partitions_by_score_and_bandwidth(spec: Any, minors: list[list[int]]) -> None:
+    cluster = Harness([DeviceShare], [koordinator_node()], [scored_partitions()])
+    found = []
+    for name in ("p", "q"):
+        bound = cluster.schedule(pair(name, **({} if spec is None else {SPEC: spec}))).node
+        found.append(placed(cluster, name)["gpu"] if bound else [])
+    assert found == minors
+
+
+def test_a_node_may_give_partitions_alone() -> None:
+    objects = device_object(partitions='{"2": [{"minors": [0, 1]}]}')
+    cluster = Harness([DeviceShare], [koordinator_node()], [objects])
+    assert [bool(cluster.schedule(pair(name)).node) for name in "pq"] == [True, True]
+    objects["metadata"]["labels"] = {"node.koordinator.sh/gpu-partition-policy": "Honor"}
+    cluster = Harness([DeviceShare], [koordinator_node()], [objects])
+    assert [bool(cluster.schedule(pair(name)).node) for name in "pq"] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("scope", "count", "found"),
+    [
+        ("PCIe", 2, None),
+        ("PCIe", 1, [1]),
+        ("NUMANode", 2, [1, 3]),
+        ("NUMANode", 3, None),
+        ("Node", 3, [1, 3, 5]),
+        ("Device", 2, None),
+        ("Device", 1, [1]),
+    ],
+)
+def test_gpus_within_a_topology_scope(scope: str, count: int, found: list[int] | None) -> None:
+    node = usage(0, 2, 4, 6)
+    text = json.dumps({"gpu": {"requiredTopologyScope": scope}})
+    asked = {"koordinator.sh/gpu": 100 * count}
+    request = request_of(make_pod("p", resources=asked, metadata={"annotations": {HINT: text}}))
+    assert request is not None
+    assert minors(node, request) == found
+
+
+def test_a_scope_needs_devices_whose_place_is_known() -> None:
+    node = usage(devices=tuple(NodeDevice(n) for n in range(2)))
+    for scope, found in (("PCIe", None), ("NUMANode", None), ("Node", [0])):
+        request = PodDeviceRequest("koordinator", (WHOLE,), hints=Hints(scope=scope))
+        assert minors(node, request) == found
+
+
+def test_devices_by_label_and_number() -> None:
+    objects = device_object()
+    for entry in objects["spec"]["devices"]:
+        entry["labels"] = {"kind": "new" if entry["minor"] == 2 else "old"}
+    cluster = Harness([DeviceShare], [koordinator_node()], [objects])
+    hint = {"rdma": {"selector": {"matchLabels": {"kind": "new"}}}}
+    annotations = {"annotations": {HINT: json.dumps(hint)}}
+    cluster.schedule(make_pod("p", resources={"koordinator.sh/rdma": 50}, metadata=annotations))
+    assert placed(cluster, "p") == {"rdma": [2]}
+    hint = {"rdma": {"allocateStrategy": "RequestsAsCount"}}
+    annotations = {"annotations": {HINT: json.dumps(hint)}}
+    cluster.schedule(make_pod("q", resources={"koordinator.sh/rdma": 2}, metadata=annotations))
+    assert placed(cluster, "q") == {"rdma": [0, 2]}
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        {"rdma": {"vfSelector": {}}},
+        {"rdma": {"allocateStrategy": "ApplyForAll"}},
+        {"gpu": {"exclusivePolicy": "PCIeLevel"}},
+        {"gpu": {"requiredTopologyScope": "Rack"}},
+        {"gpu": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}},
+        [],
+    ],
+)
+def test_hints_that_cannot_be_followed_are_not_ignored(hint: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        request_of(pair("p", **{HINT: hint}))
 
 
 # ---- MIG -----------------------------------------------------------------------------------------

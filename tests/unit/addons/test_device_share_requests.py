@@ -11,7 +11,8 @@ import pytest
 from proreus.addons.device_share import DeviceShare
 from proreus.addons.device_share.annotations import ALLOCATED, allocation_of
 from proreus.addons.device_share.devices import MIB, NodeDevice, inventory_of
-from proreus.addons.device_share.requests import InvalidRequest, Share, request_of
+from proreus.addons.device_share.hints import InvalidRequest
+from proreus.addons.device_share.requests import Share, request_of
 from proreus.addons.device_share.usage import Grant
 from proreus.framework import NodeInfo
 from proreus.testing import Harness, make_node, make_pod

@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary
 
 from proreus.addons.device_share.annotations import allocation_of
 from proreus.addons.device_share.devices import DEVICES, DeviceObject, Inventory, inventory_of
+from proreus.addons.device_share.hints import InvalidRequest
 from proreus.addons.device_share.placement import most_used_first, place
-from proreus.addons.device_share.requests import InvalidRequest, PodDeviceRequest, request_of
+from proreus.addons.device_share.requests import PodDeviceRequest, request_of
 from proreus.addons.device_share.usage import Allocation, NodeDeviceUsage
 from proreus.framework import Handle, NodeInfo, NodeTable, PodInfo
 from proreus.objects import NODES, PODS, Node, Pod

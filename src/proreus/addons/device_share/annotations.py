@@ -25,6 +25,8 @@ from proreus.framework import PodInfo
 from proreus.objects import Container, parse_amount
 
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+_BIND_TIME = "scheduling.koordinator.sh/bind-timestamp"
+_GPU_MINORS = "scheduling.koordinator.sh/gpu-minors"
 HAMI_NODE = "hami.io/vgpu-node"
 _VGPU_IDS = {"volcano": "volcano.sh/vgpu-ids-new", "hami": "hami.io/vgpu-devices-allocated"}
 _CORE, _RATIO, _BYTES = (
@@ -40,7 +42,11 @@ def result_annotations(
     now: float,
 ) -> dict[str, str]:
     """Return the annotations to write; ``now``: in seconds since the epoch."""
-    found = {ALLOCATED: _encode(allocation.grants)}
+    found = {ALLOCATED: _encode(allocation.grants), _BIND_TIME: str(int(now * 10**9))}
+    gpus = dict.fromkeys(str(grant.minor) for grant in allocation.grants if grant.type == "gpu")
+    if gpus:
+        # A container's NVIDIA_VISIBLE_DEVICES may refer to it, without any agent.
+        found[_GPU_MINORS] = ",".join(gpus)
     grants = [grant for grant in allocation.grants if grant.type == "gpu" and not grant.profile]
     if request.family == "volcano":
         ids = ";".join(

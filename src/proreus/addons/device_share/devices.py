@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ MIG_PREFIX = "nvidia.com/mig-"
 VOLCANO_REGISTER = "volcano.sh/node-vgpu-register"
 HAMI_REGISTER = "hami.io/node-nvidia-register"
 PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
+PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
 _COUNTED = {
     "nvidia.com/gpu": 1,
     "koordinator.sh/gpu": 100,
@@ -90,7 +91,8 @@ class NodeDevice:
 
     ``max_users``: how many may share it, 0 for any number. ``numa`` is -1 and ``pcie`` is "" where
     they are not known. ``mig``: whether it can be split into MIG instances. ``mode``: that of a
-    registered vGPU card (hami-core, mps, mig), "" if the agent did not say.
+    registered vGPU card (hami-core, mps, mig), "" if the agent did not say. ``labels``: of its
+    entry in the Device object.
     """
 
     minor: int
@@ -103,6 +105,7 @@ class NodeDevice:
     max_users: int = 0
     mig: bool = False
     mode: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def memory_capacity(self) -> int:
@@ -112,10 +115,14 @@ class NodeDevice:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """GPUs, by minor, that may be used together, and the bandwidth between them in bytes."""
+    """GPUs, by minor, that may be used together, and the bandwidth between them in bytes.
+
+    ``score``: the best of one number of GPUs have the highest (``allocationScore``).
+    """
 
     minors: frozenset[int]
     bandwidth: int = 0
+    score: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +131,14 @@ class Inventory:
 
     ``fixed_profiles``: MIG profiles whose instances exist already, on GPUs that nobody else can
     see; NodeResourcesFit counts them. ``has_hami_agent``: HAMi's agent gives pods their GPUs.
+    ``honors_partitions``: several GPUs are given in listed partitions alone.
     """
 
     devices: tuple[NodeDevice, ...] = ()
     partitions: tuple[Partition, ...] = ()
     fixed_profiles: frozenset[str] = frozenset()
     has_hami_agent: bool = False
+    honors_partitions: bool = False
 
     @property
     def has_gpus(self) -> bool:
@@ -145,6 +154,7 @@ NOTHING = Inventory()
 def inventory_of(node: NodeInfo, found: DeviceObject | None) -> Inventory:
     """Return the devices of a node: of its Device object if it has one, else of the node itself."""
     partitions: tuple[Partition, ...] = ()
+    honors = False
     mig = _is_mig_capable(node)
     annotations = {} if node.node is None else node.node.metadata.annotations
     cards = annotations.get(VOLCANO_REGISTER) or annotations.get(HAMI_REGISTER)
@@ -152,15 +162,16 @@ def inventory_of(node: NodeInfo, found: DeviceObject | None) -> Inventory:
     if found is not None:
         devices = tuple(_of_entries(found.spec.devices, mig))
         partitions = tuple(_partitions(found.metadata.annotations))
+        honors = found.metadata.labels.get(PARTITION_POLICY) == "Honor"
     elif cards is not None:
         devices = tuple(_registered(cards, mig))
     else:
         devices = tuple(_counted(node, mig))
     if any(device.mig for device in devices):
-        return Inventory(devices, partitions, has_hami_agent=has_hami_agent)
+        return Inventory(devices, partitions, frozenset(), has_hami_agent, honors)
     listed = (name for name, amount in node.allocatable.items() if amount)
     fixed = (name.removeprefix(MIG_PREFIX) for name in listed if name.startswith(MIG_PREFIX))
-    return Inventory(devices, partitions, frozenset(fixed), has_hami_agent)
+    return Inventory(devices, partitions, frozenset(fixed), has_hami_agent, honors)
 
 
 def _is_mig_capable(node: NodeInfo) -> bool:
@@ -182,6 +193,7 @@ def _of_entries(entries: tuple[DeviceEntry, ...], mig: bool) -> Iterator[NodeDev
             where.pcie_id,
             one.labels.get("node.koordinator.sh/gpu-model", ""),
             mig=mig and one.type == "gpu",
+            labels=one.labels,
         )
 
 
@@ -189,7 +201,8 @@ def _partitions(annotations: Mapping[str, str]) -> Iterator[Partition]:
     for group in _json(annotations.get(PARTITIONS, "{}"), dict[str, list[dict[str, Any]]]).values():
         for one in group:
             bandwidth = parse_amount("bandwidth", one.get("ringBusBandwidth") or 0)
-            yield Partition(frozenset(one.get("minors") or ()), bandwidth)
+            score = int(one.get("allocationScore") or 0)
+            yield Partition(frozenset(one.get("minors") or ()), bandwidth, score)
 
 
 def _registered(text: str, mig: bool) -> Iterator[NodeDevice]:

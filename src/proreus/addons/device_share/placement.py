@@ -10,10 +10,11 @@ that asks for three gets those of the first switch: a pod that asks for four sti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from proreus.addons.device_share.hints import Hints
 from proreus.addons.device_share.requests import PodDeviceRequest, Share
 from proreus.addons.device_share.usage import DeviceUsage, Grant, NodeDeviceUsage
 
@@ -80,7 +81,7 @@ def _sets_of_gpus(
 ) -> Iterator[list[DeviceUsage]]:
     """Yield sets of GPUs for a share, the best one first."""
     fitting = usage.fitting(request, share)
-    if request.same_pcie:
+    if request.hints.same_pcie:
         fitting = [one for one in fitting if _has_nics(usage, request, others, one.device.pcie)]
     fitting.sort(key=lambda one: order(one, share))
     count = share.count
@@ -92,13 +93,20 @@ def _sets_of_gpus(
         return
     if len(fitting) < count:
         return
+    hints = request.hints
+    if share.is_whole and (count > 1 or hints.partition):
+        yield from _partitions(usage, fitting, count, hints)
+        if hints.partition or (count > 1 and usage.inventory.honors_partitions):
+            return
+    if hints.scope:
+        domain_of = _DOMAINS[hints.scope]
+        known = [one for one in fitting if _is_known(one, hints.scope)]
+        domains = [one for one in _domains(known, domain_of) if len(one) >= count]
+        yield from (domain[:count] for domain in sorted(domains, key=len))
+        return
     if count == 1:
         yield from ([one] for one in fitting)
         return
-    if request.partition and usage.inventory.partitions:
-        yield from _partitions(usage, fitting, count)
-        if request.partition == "Restricted":
-            return
     for domain_of in (_pcie_of, _numa_of):
         domains = [one for one in _domains(fitting, domain_of) if len(one) >= count]
         for domain in sorted(domains, key=len):
@@ -132,6 +140,19 @@ def _numa_of(one: DeviceUsage) -> Hashable:
     return one.device.numa
 
 
+def _is_known(one: DeviceUsage, scope: str) -> bool:
+    device = one.device
+    return bool(device.pcie) if scope == "PCIe" else device.numa >= 0 or scope != "NUMANode"
+
+
+_DOMAINS: Mapping[str, Callable[[DeviceUsage], Hashable]] = {
+    "Device": lambda one: one.device.minor,
+    "PCIe": _pcie_of,
+    "NUMANode": _numa_of,
+    "Node": lambda one: None,
+}
+
+
 def _domains(
     devices: Sequence[DeviceUsage], domain_of: Callable[[DeviceUsage], Hashable]
 ) -> list[list[DeviceUsage]]:
@@ -142,14 +163,24 @@ def _domains(
 
 
 def _partitions(
-    usage: NodeDeviceUsage, fitting: Sequence[DeviceUsage], count: int
+    usage: NodeDeviceUsage, fitting: Sequence[DeviceUsage], count: int, hints: Hints
 ) -> Iterator[list[DeviceUsage]]:
-    """Yield listed partitions: most bandwidth first, then those that spoil fewest others."""
+    """Yield listed partitions: the best first, and of equal ones those that spoil fewest others."""
     free = {one.device.minor: one for one in fitting}
+    listed = [one for one in usage.inventory.partitions if len(one.minors) == count]
+    if hints.partition == "Restricted":
+        best = max((one.score for one in listed), default=0)
+        listed = [one for one in listed if one.score == best]
     whole = [one for one in usage.inventory.partitions if one.minors <= free.keys()]
-    suitable = [one for one in whole if len(one.minors) == count]
+    suitable = [
+        one for one in listed if one.minors <= free.keys() and one.bandwidth >= hints.bandwidth
+    ]
     suitable.sort(
-        key=lambda one: (-one.bandwidth, sum(bool(one.minors & other.minors) for other in whole))
+        key=lambda one: (
+            -one.score,
+            -one.bandwidth,
+            sum(bool(one.minors & other.minors) for other in whole),
+        )
     )
     return ([free[minor] for minor in sorted(one.minors)] for one in suitable)
 
@@ -160,7 +191,7 @@ def _partitions(
 def _has_nics(
     usage: NodeDeviceUsage, request: PodDeviceRequest, shares: Sequence[Share], pcie: str
 ) -> bool:
-    joint = [share for share in shares if share.type in request.joint_types]
+    joint = [share for share in shares if share.type in request.hints.joint_types]
     return bool(pcie) and all(
         any(one.device.pcie == pcie for one in usage.fitting(request, share)) for share in joint
     )
@@ -186,7 +217,7 @@ def _place_others(
                 order(one, share),
             )
         )
-        if gpus and request.same_pcie and share.type in request.joint_types:
+        if gpus and request.hints.same_pcie and share.type in request.hints.joint_types:
             chosen = _one_a_switch(fitting, switches, share.count)
         else:
             chosen = fitting[: share.count] if len(fitting) >= share.count else None

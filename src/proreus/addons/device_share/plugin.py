@@ -16,13 +16,14 @@ from proreus.addons.device_share.annotations import HAMI_NODE, result_annotation
 from proreus.addons.device_share.args import DeviceShareArgs
 from proreus.addons.device_share.devices import DEVICES, NOTHING, WHOLE
 from proreus.addons.device_share.fragmentation import RecentRequests, normalize
+from proreus.addons.device_share.hints import InvalidRequest
 from proreus.addons.device_share.placement import (
     DeviceOrder,
     least_used_first,
     most_used_first,
     place,
 )
-from proreus.addons.device_share.requests import InvalidRequest, PodDeviceRequest, request_of
+from proreus.addons.device_share.requests import PodDeviceRequest, request_of
 from proreus.addons.device_share.usage import Allocation, NodeDeviceUsage
 from proreus.framework import (
     MAX_SCORE,

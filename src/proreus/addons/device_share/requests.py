@@ -10,27 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-import msgspec
+from typing import Literal
 
 from proreus.addons.device_share.devices import MIB, MIG_PREFIX, WHOLE, NodeDevice
+from proreus.addons.device_share.hints import NO_HINTS, Hints, InvalidRequest, hints_of
 from proreus.framework import PodInfo
 from proreus.objects import Container, parse_amount
 
 _KOORDINATOR = "koordinator.sh/"
 _NICS = {"koordinator.sh/rdma": "rdma", "koordinator.sh/fpga": "fpga"}
-_JOINT = "scheduling.koordinator.sh/device-joint-allocate"
-_PARTITION = "scheduling.koordinator.sh/gpu-partition-spec"
 _VOLCANO = ("number", "memory", "cores", "memory-percentage")
 _HAMI = ("nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage")
 _FRACTION, _MEMORY, _COUNT = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
 
 Family = Literal["nvidia", "koordinator", "volcano", "volcano-memory", "kai", "hami"]
-
-
-class InvalidRequest(ValueError):
-    """A combination that no scheduler of the family accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +65,7 @@ class PodDeviceRequest:
 
     ``ids``, ``not_ids``, ``models``, ``not_models``: constraints, empty for none. ``mode``: the
     modes of vGPU cards that will do. ``spread_group``: no device with a pod of that group.
-    ``joint_types`` are allocated next to the GPUs; ``same_pcie``: under the same PCIe switch, or
-    not at all. ``partition``: "Restricted" to listed partitions, or "BestEffort".
+    ``hints``: Koordinator's, which count for its names and NVIDIA's.
     """
 
     family: Family
@@ -84,12 +76,12 @@ class PodDeviceRequest:
     not_models: frozenset[str] = frozenset()
     mode: str = ""
     spread_group: str = ""
-    joint_types: frozenset[str] = frozenset()
-    same_pcie: bool = False
-    partition: str = ""
+    hints: Hints = NO_HINTS
 
     def allows(self, device: NodeDevice) -> bool:
         """Return whether a device meets the constraints."""
+        if not self.hints.allows(device.type, device.labels):
+            return False
         if device.type != "gpu":
             return True
         model = device.model.lower()
@@ -122,11 +114,12 @@ def request_of(pod: PodInfo) -> PodDeviceRequest | None:
         return PodDeviceRequest("volcano-memory", (Share(memory=memory),))
     if "volcano.sh/gpu-number" in names:
         return PodDeviceRequest("volcano-memory", (_whole(amounts["volcano.sh/gpu-number"]),))
-    shares = tuple(_other_shares(names, amounts))
+    hints = hints_of(annotations)
+    shares = tuple(_other_shares(names, amounts, hints))
     if not shares:
         return None
     family: Family = "koordinator" if any(_is_koordinator(name) for name in names) else "nvidia"
-    return _with_hints(annotations, PodDeviceRequest(family, shares))
+    return PodDeviceRequest(family, shares, hints=hints)
 
 
 def _is_koordinator(name: str) -> bool:
@@ -137,7 +130,7 @@ def _whole(count: int, type_: str = "gpu") -> Share:
     return Share(count, WHOLE, 0, WHOLE, type_)
 
 
-def _other_shares(names: list[str], amounts: Mapping[str, int]) -> Iterator[Share]:
+def _other_shares(names: list[str], amounts: Mapping[str, int], hints: Hints) -> Iterator[Share]:
     if any(name.startswith(_KOORDINATOR + "gpu") for name in names):
         yield _koordinator_share(amounts)
     elif "nvidia.com/gpu" in names:
@@ -146,6 +139,10 @@ def _other_shares(names: list[str], amounts: Mapping[str, int]) -> Iterator[Shar
         if name.startswith(MIG_PREFIX):
             yield Share(amounts[name], profile=name.removeprefix(MIG_PREFIX))
         elif name in _NICS:
+            milli = dict(hints.counted).get(_NICS[name])
+            if milli is not None:
+                yield Share(amounts[name], milli, 0, milli, _NICS[name])
+                continue
             count, percent = _split(amounts[name], 0, name)
             yield Share(count, percent * 10, 0, percent * 10, _NICS[name])
 
@@ -191,28 +188,6 @@ def _split(amount: int, shared: int, name: str) -> tuple[int, int]:
 def _require_multiple(core: int, count: int, name: str) -> None:
     if core > 100 * count or (count > 1 and core % count):
         raise InvalidRequest(f"{name} does not fit the number of devices, {count}")
-
-
-def _with_hints(annotations: Mapping[str, str], request: PodDeviceRequest) -> PodDeviceRequest:
-    joint = _object(annotations, _JOINT)
-    if joint:
-        types = frozenset(joint.get("deviceTypes") or ()) - {"gpu"}
-        same = joint.get("requiredScope") == "SamePCIe"
-        request = replace(request, joint_types=types, same_pcie=same)
-    partition = _object(annotations, _PARTITION)
-    if partition:
-        policy = partition.get("allocatePolicy") or "BestEffort"
-        request = replace(request, partition=policy)
-    return request
-
-
-def _object(annotations: Mapping[str, str], name: str) -> dict[str, Any]:
-    if name not in annotations:
-        return {}
-    try:
-        return msgspec.json.decode(annotations[name], type=dict[str, Any])
-    except msgspec.MsgspecError:
-        raise InvalidRequest(f"annotation {name} is no JSON object") from None
 
 
 # ---- KAI -----------------------------------------------------------------------------------------

@@ -1,0 +1,116 @@
+"""Koordinator's annotations about how devices are to be chosen: together, near, by label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from proreus.framework import ProreusError
+from proreus.objects import ApiStruct, LabelSelector, Selector, parse_amount, parse_label_selector
+
+_PREFIX = "scheduling.koordinator.sh/"
+_JOINT = f"{_PREFIX}device-joint-allocate"
+_PARTITION = f"{_PREFIX}gpu-partition-spec"
+_HINT = f"{_PREFIX}device-allocate-hint"
+_SCOPES = ("", "Node", "NUMANode", "PCIe", "Device")
+
+
+class InvalidRequest(ValueError):
+    """A combination that no scheduler of the family accepts."""
+
+
+class DeviceHint(ApiStruct, frozen=True):
+    """How devices of one type are chosen."""
+
+    selector: LabelSelector | None = None
+    vf_selector: LabelSelector | None = None
+    allocate_strategy: str = ""
+    required_topology_scope: str = ""
+    exclusive_policy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What the annotations say.
+
+    ``joint_types`` are allocated next to the GPUs; ``same_pcie``: under the same PCIe switch, or
+    not at all. ``partition``: "Restricted" to the listed partitions with the highest score,
+    "BestEffort" to any listed one; with at least ``bandwidth``. ``scope``: where all GPUs have to
+    be, Node, NUMANode, PCIe or Device. ``selectors``: by type, of devices' labels. ``counted``: by
+    type, amounts that are numbers of devices, and the thousandths that are taken of each.
+    """
+
+    joint_types: frozenset[str] = frozenset()
+    same_pcie: bool = False
+    partition: str = ""
+    bandwidth: int = 0
+    scope: str = ""
+    selectors: tuple[tuple[str, Selector], ...] = ()
+    counted: tuple[tuple[str, int], ...] = ()
+
+    def allows(self, type_: str, labels: Mapping[str, str]) -> bool:
+        """Return whether a device has the labels that are asked for."""
+        return all(one.matches(labels) for name, one in self.selectors if name == type_)
+
+
+NO_HINTS = Hints()
+
+
+def hints_of(annotations: Mapping[str, str]) -> Hints:
+    """Return what a pod's annotations say; raises ``InvalidRequest``."""
+    if not (_JOINT in annotations or _PARTITION in annotations or _HINT in annotations):
+        return NO_HINTS
+    joint: dict[str, Any] = _read(annotations, _JOINT, dict[str, Any])
+    partition: dict[str, Any] = _read(annotations, _PARTITION, dict[str, Any])
+    hints: dict[str, DeviceHint] = _read(annotations, _HINT, dict[str, DeviceHint])
+    for type_, hint in hints.items():
+        _check(type_, hint)
+    try:
+        return Hints(
+            joint_types=frozenset(joint.get("deviceTypes") or ()) - {"gpu"},
+            same_pcie=joint.get("requiredScope") == "SamePCIe",
+            partition=(partition.get("allocatePolicy") or "BestEffort") if partition else "",
+            bandwidth=parse_amount("bandwidth", partition.get("ringBusBandwidth") or 0),
+            scope=hints["gpu"].required_topology_scope if "gpu" in hints else "",
+            selectors=tuple(
+                (type_, parse_label_selector(hint.selector))
+                for type_, hint in hints.items()
+                if hint.selector is not None
+            ),
+            counted=tuple(
+                (type_, 1000 if hint.exclusive_policy else 10)
+                for type_, hint in hints.items()
+                if hint.allocate_strategy
+            ),
+        )
+    except (ProreusError, TypeError) as error:
+        raise InvalidRequest(f"an annotation about devices cannot be read: {error}") from None
+
+
+def _check(type_: str, hint: DeviceHint) -> None:
+    """Refuse what would have to be ignored."""
+    unknown = ""
+    if hint.vf_selector is not None:
+        unknown = "vfSelector"
+    elif hint.allocate_strategy not in ("", "RequestsAsCount") or (
+        hint.allocate_strategy and type_ == "gpu"
+    ):
+        unknown = f"allocateStrategy {hint.allocate_strategy}"
+    elif hint.exclusive_policy not in ("", "DeviceLevel"):
+        unknown = f"exclusivePolicy {hint.exclusive_policy}"
+    elif hint.required_topology_scope not in _SCOPES:
+        unknown = f"requiredTopologyScope {hint.required_topology_scope}"
+    if unknown:
+        raise InvalidRequest(f"annotation {_HINT}: {unknown} of {type_} is not supported")
+
+
+def _read(annotations: Mapping[str, str], name: str, type_: Any) -> Any:
+    if name not in annotations:
+        return type_()
+    try:
+        return msgspec.json.decode(annotations[name], type=type_)
+    except msgspec.MsgspecError:
+        raise InvalidRequest(f"annotation {name} cannot be read") from None
