@@ -17,7 +17,7 @@ from proreus.addons.node_resource_topology_match.demand import (
 from proreus.addons.node_resource_topology_match.zones import NodeTopology, Zone
 from proreus.framework import NodeInfo
 
-_ALWAYS_ALLOCATABLE = ("cpu", "memory", "ephemeral-storage", "pods")
+ALWAYS_ALLOCATABLE = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
 def misaligned(demand: Demand, topology: NodeTopology, node: NodeInfo) -> str:
@@ -46,7 +46,7 @@ def _suitable_zone(
     for resource, amount in amounts.items():
         if not amount:
             continue
-        if resource not in node.allocatable and resource not in _ALWAYS_ALLOCATABLE:
+        if resource not in node.allocatable and resource not in ALWAYS_ALLOCATABLE:
             return None
         listed = [index for index, zone in enumerate(zones) if resource in zone.available]
         if not listed and is_host_level(resource):

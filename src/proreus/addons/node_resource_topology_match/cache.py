@@ -34,6 +34,8 @@ class _Entry:
     taken: dict[str, Amounts] = field(default_factory=dict)
     doubtful: bool = False
     maybe_outdated: bool = False
+    left: NodeTopology | None = None
+    """``topology`` less what is ``taken``; None: to be found again."""
 
     @property
     def dirty(self) -> bool:
@@ -64,10 +66,11 @@ class TopologyCache:
         entry = self._entries.get(node_name)
         if entry is None:
             return None
-        topology = entry.topology
-        for amounts in entry.taken.values():
-            topology = topology.less(amounts)
-        return topology
+        if entry.left is None:
+            entry.left = entry.topology
+            for amounts in entry.taken.values():
+                entry.left = entry.left.less(amounts)
+        return entry.left
 
     def is_trusted(self, node_name: str) -> bool:
         """Return whether the topology of a node may be used."""
@@ -96,12 +99,14 @@ class TopologyCache:
         entry = self._entries.get(node_name)
         if self._over_reserves and entry is not None:
             entry.taken[pod.uid] = Demand.of(pod.pod).total
+            entry.left = None
             self._changed(node_name)
 
     def unreserve(self, pod: PodInfo, node_name: str) -> None:
         """Give them back."""
         entry = self._entries.get(node_name)
         if entry is not None and entry.taken.pop(pod.uid, None) is not None:
+            entry.left = None
             self._changed(node_name)
 
     def note_foreign_pod(self, node_name: str) -> None:

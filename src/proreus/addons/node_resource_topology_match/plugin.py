@@ -19,7 +19,14 @@ from proreus.addons.node_resource_topology_match.cache import (
 )
 from proreus.addons.node_resource_topology_match.demand import Demand
 from proreus.addons.node_resource_topology_match.least_numa_nodes import least_numa_nodes_score
+from proreus.addons.node_resource_topology_match.over_columns import (
+    SCORES,
+    can_score,
+    misaligned_nodes,
+    scores_by_zones,
+)
 from proreus.addons.node_resource_topology_match.scoring import STRATEGIES, score_by_zones
+from proreus.addons.node_resource_topology_match.zone_columns import ZoneColumns
 from proreus.addons.node_resource_topology_match.zones import (
     NODE_RESOURCE_TOPOLOGIES,
     SINGLE_NUMA_NODE,
@@ -83,6 +90,7 @@ class NodeResourceTopologyMatch(
         self._cache = TopologyCache(
             handle.nodes, self._period > 0, handle.invalidate_results, options.resync_method
         )
+        self._columns = ZoneColumns(self._cache)
         self._weights = args.scoring_strategy.weights()
         self._unbound: dict[str, set[str]] = {}
         """With ``discardReservedNodes``: by node, UIDs of reserved pods until they are bound."""
@@ -200,15 +208,33 @@ class NodeResourceTopologyMatch(
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Filter all nodes: the pod's demand is found once, and nodes without zones pass."""
+        """Filter all nodes, over columns where they are those of the cluster as it is."""
         demand = self._demand_of(pod)
         if not demand.needs_alignment:
+            return
+        as_it_is = nodes is self.handle.nodes and not _removed(state.get(self.name))
+        if as_it_is and self._columns.refresh(nodes):
+            self._filter_columns(demand, nodes, verdicts)
             return
         for row, node in enumerate(nodes):
             if row % _ROWS_BETWEEN_CHECKS == 0:
                 state.check_budget(self.name, "Filter")
             status = self._filter(state, demand, node)
             if status is not None:
+                verdicts.reject_row(row, status)
+
+    def _filter_columns(self, demand: Demand, nodes: NodeTable, verdicts: Verdicts) -> None:
+        columns = self._columns
+        usable = columns.trusted.copy()
+        for name in self._unbound:
+            if name in nodes:
+                usable[nodes.rows[name]] = False
+        verdicts.reject_with(~usable, INVALID_DATA)
+        rows = np.flatnonzero(usable & columns.aligned)
+        for rejected, what in misaligned_nodes(demand, columns, nodes, rows):
+            status = Status.unschedulable(f"cannot align {what}")
+            for row in rejected.tolist():
+                self._cache.note_rejection(nodes[row].name)
                 verdicts.reject_row(row, status)
 
     def _filter(self, state: CycleState, demand: Demand, node: NodeInfo) -> Status | None:
@@ -232,10 +258,17 @@ class NodeResourceTopologyMatch(
         return self._score(demand, node) if demand.guaranteed else MAX_SCORE
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Score all nodes: the pod's demand is found once."""
+        """Score all nodes, over columns where they are the cluster's and the strategy allows it."""
         demand = self._demand_of(pod)
         if not demand.guaranteed:
             return MAX_SCORE
+        score, columns = SCORES.get(self.args.scoring_strategy.type), self._columns
+        as_it_is = nodes is self.handle.nodes and columns.refresh(nodes)
+        if score is not None and as_it_is and can_score(demand, columns):
+            scores = np.zeros(len(nodes), dtype=np.int64)
+            rows = np.flatnonzero(columns.aligned & columns.trusted)
+            scores[rows] = scores_by_zones(score, demand, columns, rows, self._weights)
+            return scores
         return np.fromiter((self._score(demand, node) for node in nodes), np.int64, len(nodes))
 
     def _score(self, demand: Demand, node: NodeInfo) -> int:
@@ -249,6 +282,10 @@ class NodeResourceTopologyMatch(
         if topology.policy != SINGLE_NUMA_NODE:
             return 0
         return score_by_zones(STRATEGIES[strategy], demand, topology, self._weights)
+
+
+def _removed(data: object) -> bool:
+    return isinstance(data, _RemovedPods) and bool(data.given_back)
 
 
 def _with_removed(topology: NodeTopology, data: object, node_name: str) -> NodeTopology:
