@@ -63,7 +63,7 @@ from proreus.framework.pod_group import (
 )
 from proreus.framework.pod_info import HostPort, PodInfo, PodRequests, QueuedPodInfo
 from proreus.framework.pod_source import PodSourcePlugin
-from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
+from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult, Victims
 from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.scores import default_normalize
 from proreus.framework.status import Code, Status
@@ -148,6 +148,7 @@ __all__ = [
     "Seconds",
     "Status",
     "Verdicts",
+    "Victims",
     "WaitingPod",
     "default_normalize",
     "events",

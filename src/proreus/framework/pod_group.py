@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.post_filter_result import NominatingInfo
+from proreus.framework.post_filter_result import NominatingInfo, Victims
 from proreus.framework.status import Status
 from proreus.objects.scheduling import CompositePodGroup, EntityKey, PodGroup
 
@@ -186,8 +186,10 @@ class PodGroupPostFilterResult:
     """What a PodGroupPostFilter plugin returns.
 
     ``status``: Success, with or without a reason, if the group may fit once victims are gone; then
-    ``nominating`` has new nominations by ``namespace/name`` of the pods.
+    ``nominating`` has new nominations by ``namespace/name`` of the pods, and ``victims`` the pods
+    that are evicted, where they are known.
     """
 
     status: Status
     nominating: Mapping[str, NominatingInfo] = field(default_factory=dict)
+    victims: Victims | None = None

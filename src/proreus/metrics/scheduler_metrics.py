@@ -74,6 +74,7 @@ class SchedulerMetrics(VersionedMetrics):
             "ALPHA",
             "Pods bound after the periodic flush of unschedulable pods had moved them.",
         ).labels()
+        self._counts_group_preemption = False
 
     def describe_pod_groups(self) -> None:
         """Add what is counted of PodGroups: only there with gate GenericWorkload."""
@@ -125,7 +126,13 @@ class SchedulerMetrics(VersionedMetrics):
         )
 
     def describe_group_preemption(self) -> None:
-        """Add what is counted of preemptions where pod groups preempt, or are preempted."""
+        """Add what is counted of preemptions where pod groups preempt, or are preempted.
+
+        Both the cycle of groups and a plugin that evicts pods of groups ask for it.
+        """
+        if self._counts_group_preemption:
+            return
+        self._counts_group_preemption = True
         self.workload_preemption_attempts_total = self.counter(
             "scheduler_workload_preemption_attempts_total",
             "ALPHA",

@@ -17,7 +17,7 @@ from typing import Any
 from proreus.client.event_bodies import printf_without_arguments, truncate_note
 from proreus.errors import ApiError
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
-from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.logs import logger
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod, PodCondition, condition_of
@@ -78,7 +78,9 @@ class FailureHandler:
             return
         # After the requeue: the nominator looks nominated pods up in the queue.
         self._queue.nominator.add_nominated_pod(queued.info, failure.nominating)
-        if repeated and rejected and failure.nominating in (None, CLEAR_NOMINATION):
+        nominating, nominated = failure.nominating, pod.status.nominated_node_name
+        stays = nominating is None or nominating.node_name == nominated
+        if repeated and rejected and stays:
             old = condition_of(pod, POD_SCHEDULED)
             if old is not None and (old.status, old.reason) == ("False", UNSCHEDULABLE):
                 return

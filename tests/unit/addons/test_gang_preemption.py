@@ -180,6 +180,20 @@ def test_a_gang_of_tasks_preempts_too() -> None:
     assert running(cluster) == {"master", "worker"}
 
 
+def test_a_gang_that_does_not_fit_any_more_keeps_no_place() -> None:
+    alone = [make_pod(f"alone-{n}", "1", node_name=f"n{n}") for n in range(2)]
+    cluster = harness(gang("h", 2), *alone, nodes=2)
+    cluster.add(*(member(f"h{n}", "h", priority=100) for n in range(2)))
+    cluster.schedule("h0")
+    assert {cluster.pod(f"h{n}").status.nominated_node_name for n in range(2)} == {"n0", "n1"}
+    cluster.schedule(make_pod("more-urgent", "1", priority=200))
+    assert running(cluster) == {"more-urgent"}
+    cluster.advance(30)
+    cluster.schedule_all()
+    cluster.advance(30)
+    assert [cluster.pod(f"h{n}").status.nominated_node_name for n in range(2)] == ["", ""]
+
+
 @pytest.mark.parametrize("changes_filter", [True, False])
 def test_reserve_is_called_for_victims_put_back_only_where_filters_read_it(
     changes_filter: bool,

@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from proreus.addons.capacity_scheduling.quotas import Amounts, Quotas, added, requests_of
 from proreus.framework import Nominator, PodInfo, Status
-from proreus.plugins.default_preemption import sorted_by_importance
+from proreus.plugins.default_preemption import DomainVictim
 
 
 class Claim(Protocol):
@@ -41,12 +41,12 @@ class Claim(Protocol):
         """Return whether a pod may be evicted as things stand."""
         ...
 
-    def in_order_of_removal(self, pods: Iterable[PodInfo]) -> Iterable[PodInfo]:
-        """Return the pods of a node in the order in which they are asked about and removed."""
+    def in_order_of_removal(self, units: Iterable[DomainVictim]) -> Iterable[DomainVictim]:
+        """Return units of pods in the order in which they are asked about and removed."""
         ...
 
-    def protected(self, removed: list[PodInfo]) -> list[PodInfo]:
-        """Return, of removed pods, those that have to be put back, and count them again."""
+    def protected(self, removed: list[DomainVictim]) -> list[DomainVictim]:
+        """Return, of removed units, those that have to be put back, and count them again."""
         ...
 
     def exceeds_alone(self) -> bool:
@@ -62,12 +62,18 @@ class Claim(Protocol):
         ...
 
 
+def most_important_first(units: Iterable[DomainVictim]) -> list[DomainVictim]:
+    """Return units in the order in which they may stay."""
+    return sorted(units, key=lambda unit: unit.importance)
+
+
 @dataclass
 class ElasticQuotaClaim:
     """A claim on the ElasticQuota of a namespace. ``quotas``: as they are in this cycle.
 
-    ``requests``: of the pod; ``own``: and of nominated pods of its namespace; ``total``: and of
-    those of others that are within their guarantees. ``borrows``: whether the pod was over the
+    ``pod``: that claims, or one of a gang. ``requests``: of the pod, or all of its gang; ``own``:
+    and of nominated pods of its namespace; ``total``: and of those of others that are within their
+    guarantees. ``borrows``: whether the pod was over the
     guarantee of its namespace when the claim was made: it is the pod's own that counts, and does
     not change while victims are removed. ``ignores_sum``: the sum of guarantees is used up already,
     and the pod is within its own.
@@ -83,13 +89,14 @@ class ElasticQuotaClaim:
     last_resort: bool = False
 
     @classmethod
-    def of(cls, pod: PodInfo, quotas: Quotas, nominator: Nominator) -> ElasticQuotaClaim:
-        """Return a pod's claim."""
-        requests = requests_of(pod.pod)
+    def of(cls, pods: Sequence[PodInfo], quotas: Quotas, nominator: Nominator) -> ElasticQuotaClaim:
+        """Return the claim of a pod, or of the pods of a gang together."""
+        pod, uids = pods[0], {pod.uid for pod in pods}
+        requests = added(requests_of(one.pod) for one in pods)
         own, others = [requests], []
         for node_name in nominator.nominated_nodes():
             for other in nominator.nominated_pods(node_name):
-                if other.uid == pod.uid or other.namespace not in quotas:
+                if other.uid in uids or other.namespace not in quotas:
                     continue
                 if other.namespace == pod.namespace:
                     if other.priority >= pod.priority:
@@ -161,24 +168,25 @@ class ElasticQuotaClaim:
             return other.namespace == pod.namespace and other.priority < pod.priority
         return other.namespace != pod.namespace and quotas.over_min(other.namespace)
 
-    def in_order_of_removal(self, pods: Iterable[PodInfo]) -> Iterable[PodInfo]:
-        """Return the pods as they are; with ``last_resort``, the least important first."""
-        return reversed(sorted_by_importance(list(pods))) if self.last_resort else pods
+    def in_order_of_removal(self, units: Iterable[DomainVictim]) -> Iterable[DomainVictim]:
+        """Return the units as they are; with ``last_resort``, the least important first."""
+        return reversed(most_important_first(units)) if self.last_resort else units
 
-    def protected(self, removed: list[PodInfo]) -> list[PodInfo]:
+    def protected(self, removed: list[DomainVictim]) -> list[DomainVictim]:
         """Return those of other namespaces that fit in the guarantees there.
 
-        Removing a larger pod after a smaller one may leave room for the smaller one.
+        Removing a larger one after a smaller one may leave room for the smaller one.
         """
         if not self._has_quota or self.borrows:
             return []
         found = []
-        for pod in sorted_by_importance(removed):
-            amounts = requests_of(pod.pod)
+        for unit in most_important_first(removed):
+            amounts = added(requests_of(pod.pod) for pod in unit.pods)
             resources = tuple(name for name, amount in amounts.items() if amount)
-            if not self.quotas.over_min_with(pod.namespace, amounts, resources):
-                self.add(pod)
-                found.append(pod)
+            if not self.quotas.over_min_with(unit.pods[0].namespace, amounts, resources):
+                for pod in unit.pods:
+                    self.add(pod)
+                found.append(unit)
         return found
 
     def exceeds_alone(self) -> bool:

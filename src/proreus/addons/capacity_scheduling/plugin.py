@@ -13,9 +13,11 @@ from math import inf
 from typing import Any
 
 from proreus.addons.capacity_scheduling.args import CapacitySchedulingArgs
-from proreus.addons.capacity_scheduling.claims import Claim
+from proreus.addons.capacity_scheduling.claims import Claim, most_important_first
 from proreus.addons.capacity_scheduling.queue_state import QueueState
 from proreus.addons.capacity_scheduling.quota_state import QuotaState
+from proreus.addons.capacity_scheduling.quota_victims import QuotaVictims
+from proreus.addons.gang_preemption.placed_gangs import PlacedGangs
 from proreus.addons.preemption_texts import without_prefix
 from proreus.framework import (
     BackgroundPlugin,
@@ -25,13 +27,17 @@ from proreus.framework import (
     Handle,
     NodeInfo,
     NodeTable,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
     PodInfo,
     PostFilterResult,
     PreFilterPlugin,
     ReservePlugin,
     Rows,
+    SchedulePodGroup,
     Status,
     Verdicts,
+    Victims,
     events,
     plugin_event,
 )
@@ -40,8 +46,8 @@ from proreus.plugins.default_preemption import (
     Candidate,
     DefaultPreemption,
     DisruptionBudgets,
-    NodeDryRun,
-    sorted_by_importance,
+    UnitDryRun,
+    candidate_of_units,
 )
 
 _COUNTED_PHASES = ("", "Pending", "Running")
@@ -56,12 +62,14 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
     Args = CapacitySchedulingArgs
 
     def __init__(self, args: CapacitySchedulingArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
         self._state: QuotaState | QueueState = (
             QuotaState(handle) if args.queues is None else QueueState(args.queues, handle)
         )
         self._leaving: dict[str, tuple[PodInfo, float]] = {}
         """Victims that are not gone yet, by UID, and until when they are expected to go."""
+        self._gangs = PlacedGangs()
+        self._units = QuotaVictims(handle, self._gangs, self._state, self._leaving)
+        super().__init__(args, handle)
         handle.on_change(PODS, self._pod_changed)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
@@ -95,8 +103,11 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         assert pod is not None
         if new is None or new.status.phase not in _COUNTED_PHASES:
             self._leaving.pop(pod.metadata.uid, None)
+            self._gangs.remove(pod.metadata.uid)
             self._state.forget(pod)
             return
+        if new.spec.node_name:
+            self._gangs.put(new, new.spec.node_name)
         if new.metadata.deletion_timestamp is not None and new.metadata.uid in self._leaving:
             self._leaving[new.metadata.uid] = PodInfo(new), inf
         self._state.note(new, placed=bool(new.spec.node_name))
@@ -104,11 +115,13 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Count the pod."""
         self._state.note(pod.pod, placed=True)
+        self._gangs.put(pod.pod, node_name)
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Do not count the pod any more."""
         self._state.unplace(pod.pod)
+        self._gangs.remove(pod.uid)
 
     # ---- PreFilter -----------------------------------------------------------------------------
 
@@ -151,18 +164,38 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
             claim.last_resort = True
             again = await super().post_filter(state, pod, verdicts)
             result = result if again.victims is None else again
-        if result.victims is not None:
-            deadline = self.handle.clock.monotonic() + _EVICTION_SECONDS
-            self._leaving |= {one.uid: (one, deadline) for one in result.victims.pods}
+        self._note_victims(result.victims)
         return without_prefix(result)
+
+    async def pod_group_post_filter(
+        self, state: CycleState, group: PodGroupInfo, schedule: SchedulePodGroup
+    ) -> PodGroupPostFilterResult:
+        """Take guarantees back for a whole gang, or preempt within the namespace or queue."""
+        self._forget_overdue_victims()
+        result = await super().pod_group_post_filter(state, group, schedule)
+        self._note_victims(result.victims)
+        return result
+
+    def _note_victims(self, victims: Victims | None) -> None:
+        if victims is not None:
+            deadline = self.handle.clock.monotonic() + _EVICTION_SECONDS
+            self._leaving.update((one.uid, (one, deadline)) for one in victims.pods)
+
+    def preemption_units(self) -> QuotaVictims:
+        """Return what finds the units: pods of a gang that it needs go together."""
+        return self._units
 
     def _expect_evictions(self, claim: Claim) -> None:
         """Do not count pods that are leaving: each would be taken from its quota once more, for
         every preemptor that comes before it is gone."""
-        now = self.handle.clock.monotonic()
-        self._leaving = {uid: one for uid, one in self._leaving.items() if one[1] > now}
+        self._forget_overdue_victims()
         for pod, _ in self._leaving.values():
             claim.remove(pod)
+
+    def _forget_overdue_victims(self) -> None:
+        now = self.handle.clock.monotonic()
+        for uid in [uid for uid, (_, deadline) in self._leaving.items() if deadline <= now]:
+            del self._leaving[uid]
 
     def num_candidates(self, nodes: int) -> int:
         """Return all of them."""
@@ -191,18 +224,19 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         self, state: CycleState, pod: PodInfo, node: NodeInfo, budgets: DisruptionBudgets
     ) -> Candidate | Status:
         """Remove all potential victims, then put back as many as filters and quotas allow."""
-        dry_run = NodeDryRun(self.handle, state, pod, node)
+        dry_run = UnitDryRun(self.handle, state, pod, self.handle.nodes.rows[node.name])
         claim: Claim = dry_run.state.read(self.name)
         potential = []
-        for other in claim.in_order_of_removal(node.pods[uid] for uid in node.order):
-            if other.uid in self._leaving:
-                dry_run.remove(other)
-            elif claim.may_evict(other):
-                potential.append(other)
-                dry_run.remove(other)
-        for kept in claim.protected(potential):
-            potential.remove(kept)
-            dry_run.add(kept)
+        for unit in claim.in_order_of_removal(self._units.of_nodes([node])):
+            if any(one.uid in self._leaving for one in unit.pods):
+                dry_run.remove(unit)
+            elif self._units.may_evict(claim, unit):
+                potential.append(unit)
+                dry_run.remove(unit)
+        kept = claim.protected(potential)
+        for unit in kept:
+            dry_run.add(unit)
+        potential = [unit for unit in potential if all(unit is not one for one in kept)]
         if not potential:
             text = f"No victims found on node {node.name} for preemptor pod {pod.name}"
             return Status.unresolvable(text)
@@ -211,15 +245,15 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
             return rejected
         if claim.exceeds_alone():
             return Status.unschedulable("global quota max exceeded")
-        violating, others = budgets.filter_pods_with_pdb_violation(sorted_by_importance(potential))
-        victims, violations = [], 0
-        for number, victim in enumerate((*violating, *others)):
-            dry_run.add(victim)
+        potential = most_important_first(potential)
+        violations = budgets.violations_of_units(potential)
+        victims = []
+        for unit in sorted(potential, key=lambda unit: id(unit) not in violations):
+            dry_run.add(unit)
             if claim.exceeds() or dry_run.rejection() is not None:
-                dry_run.remove(victim)
-                victims.append(victim)
-                violations += number < len(violating)
-        return Candidate(node.name, tuple(sorted_by_importance(victims)), violations)
+                dry_run.remove(unit)
+                victims.append(unit)
+        return candidate_of_units(node.name, victims, violations)
 
 
 def _is_terminating(pod: Pod) -> bool:

@@ -8,15 +8,16 @@ from the first as long as the second has less than 4 (it is deserved), whatever 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from proreus.addons.capacity_scheduling.claims import most_important_first
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
 from proreus.addons.capacity_scheduling.queue_objects import QueueSource
 from proreus.addons.capacity_scheduling.queue_tree import QueueShares
 from proreus.addons.capacity_scheduling.quotas import Amounts, added, requests_of
 from proreus.framework import Nominator, PodInfo, Status
-from proreus.plugins.default_preemption import sorted_by_importance
+from proreus.plugins.default_preemption import DomainVictim
 
 Bounds = Mapping[str, Mapping[str, int]]
 """Amounts by queue and resource."""
@@ -41,7 +42,8 @@ class QueueView:
 class QueueClaim:
     """A pod's claim on its queue, "" for a pod of none.
 
-    ``requests``: of the pod; ``own``: and of nominated pods of its queue that are as important.
+    ``pod``: that claims, or one of a gang. ``requests``: of the pod, or all of its gang; ``own``:
+    and of nominated pods of its queue that are as important.
     """
 
     view: QueueView
@@ -56,13 +58,15 @@ class QueueClaim:
     """UIDs of pods whose being placed differs from the accounts."""
 
     @classmethod
-    def of(cls, pod: PodInfo, view: QueueView, nominator: Nominator) -> QueueClaim:
-        """Return a pod's claim."""
-        queue, requests = view.source.name_for(pod.pod), requests_of(pod.pod)
+    def of(cls, pods: Sequence[PodInfo], view: QueueView, nominator: Nominator) -> QueueClaim:
+        """Return the claim of a pod, or of the pods of a gang together."""
+        pod, uids = pods[0], {pod.uid for pod in pods}
+        queue = view.source.name_for(pod.pod)
+        requests = added(requests_of(one.pod) for one in pods)
         own = [requests]
         for node_name in nominator.nominated_nodes():
             for other in nominator.nominated_pods(node_name):
-                if other.uid == pod.uid or other.priority < pod.priority:
+                if other.uid in uids or other.priority < pod.priority:
                     continue
                 if queue and view.source.name_for(other.pod) == queue:
                     own.append(requests_of(other.pod))
@@ -271,21 +275,22 @@ class QueueClaim:
                 return False
         return True
 
-    def in_order_of_removal(self, pods: Iterable[PodInfo]) -> Iterable[PodInfo]:
-        """Return the least important pods first."""
-        return reversed(sorted_by_importance(list(pods)))
+    def in_order_of_removal(self, units: Iterable[DomainVictim]) -> Iterable[DomainVictim]:
+        """Return the least important units first."""
+        return reversed(most_important_first(units))
 
-    def protected(self, removed: list[PodInfo]) -> list[PodInfo]:
+    def protected(self, removed: list[DomainVictim]) -> list[DomainVictim]:
         """Return those of other queues that fit in what their queues deserve.
 
-        Removing a larger pod after a smaller one may leave room for the smaller one.
+        Removing a larger one after a smaller one may leave room for the smaller one.
         """
         tree, deserved, found = self.view.accounts.tree, self.view.shares.deserved, []
-        for pod in sorted_by_importance(removed):
-            queue = self.view.source.name_for(pod.pod)
-            amounts = requests_of(pod.pod)
+        for unit in most_important_first(removed):
+            queue = self.view.source.name_for(unit.pods[0].pod)
+            amounts = added(requests_of(pod.pod) for pod in unit.pods)
             others = tree.diverging(self.queue, queue)[1]
             if any(self._within(name, amounts, deserved) for name in others):
-                self.add(pod)
-                found.append(pod)
+                for pod in unit.pods:
+                    self.add(pod)
+                found.append(unit)
         return found

@@ -134,8 +134,8 @@ class QueueState:
             for resource, amount in share.items()
         )
 
-    def claim(self, pod: PodInfo) -> QueueClaim:
-        """Return a pod's claim as of now."""
+    def claim(self, *pods: PodInfo) -> QueueClaim:
+        """Return the claim of a pod, or of the pods of a gang together, as of now."""
         view = QueueView(
             self.accounts,
             self._source,
@@ -143,7 +143,7 @@ class QueueState:
             self._args.reclaimer_utilization_multiplier,
             self._handle.clock.now(),
         )
-        return QueueClaim.of(pod, view, self._handle.nominator)
+        return QueueClaim.of(pods, view, self._handle.nominator)
 
     def shares(self) -> QueueShares:
         """Return what each queue deserves now, and its fair share."""

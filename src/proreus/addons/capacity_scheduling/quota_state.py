@@ -89,9 +89,9 @@ class QuotaState:
             used.get(name, 0) + more.get(name, 0) > bounds.get(name, 0) for name in (more or used)
         )
 
-    def claim(self, pod: PodInfo) -> ElasticQuotaClaim:
-        """Return a pod's claim as of now."""
-        return ElasticQuotaClaim.of(pod, self._snapshot(), self._handle.nominator)
+    def claim(self, *pods: PodInfo) -> ElasticQuotaClaim:
+        """Return the claim of a pod, or of the pods of a gang together, as of now."""
+        return ElasticQuotaClaim.of(pods, self._snapshot(), self._handle.nominator)
 
     def _snapshot(self) -> Quotas:
         """Return all quotas, the first of each namespace."""

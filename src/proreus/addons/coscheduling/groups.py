@@ -134,6 +134,11 @@ class Membership:
             return f"{self.namespace}/{self.name}"
         return f"{self.namespace}/{self.source}/{self.name}"
 
+    def provided_name(self, task: str = "") -> str:
+        """The name of the PodGroup that the scheduler has for the group, or for a task of it."""
+        name = f"{self.source}/{self.name}"
+        return f"{name}/{task}" if task else name
+
     @property
     def object_key(self) -> str:
         """``namespace/name`` of the PodGroup."""

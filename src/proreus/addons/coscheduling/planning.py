@@ -73,7 +73,7 @@ class GroupPlanner:
         # A member behind a gate must not hold up the others, who may be enough without it.
         if membership is None or (pod.spec.scheduling_gates and not pod.spec.node_name):
             return ""
-        return _name(membership, membership.task)
+        return membership.provided_name(membership.task)
 
     def pod_appeared(self, pod: Pod) -> None:
         """Provide the group of a pod that is new, or has changed."""
@@ -135,7 +135,7 @@ class GroupPlanner:
         """Return the objects that stand for a group, parents first."""
         key = group.key
         tasks, priority = sorted(self._tasks[key]), self._priorities[key]
-        namespace, name = membership.namespace, _name(membership, "")
+        namespace, name = membership.namespace, membership.provided_name()
         if tasks == [""] and not group.gangs:
             return [_pod_group(membership, "", group.min_member, priority)]
         if tasks == [""]:
@@ -293,13 +293,8 @@ class GroupPlanner:
         return sum(state.scheduled_count for state in states if state is not None)
 
 
-def _name(membership: Membership, task: str) -> str:
-    name = f"{membership.source}/{membership.name}"
-    return f"{name}/{task}" if task else name
-
-
 def _state_key(membership: Membership, task: str) -> str:
-    return f"{membership.namespace}/{_name(membership, task)}"
+    return f"{membership.namespace}/{membership.provided_name(task)}"
 
 
 def _composite(namespace: str, name: str, minimum: int, priority: int) -> CompositePodGroup:
@@ -316,5 +311,5 @@ def _pod_group(
     spec = PodGroupSpec(
         scheduling_policy=policy, priority=priority, parent_composite_pod_group_name=parent
     )
-    meta = ObjectMeta(name=_name(membership, task), namespace=membership.namespace)
+    meta = ObjectMeta(name=membership.provided_name(task), namespace=membership.namespace)
     return PodGroup(meta, spec)

@@ -64,6 +64,7 @@ from proreus.plugins.default_preemption.potential_victims import (
     sorted_by_importance,
 )
 from proreus.plugins.default_preemption.select_candidate import Candidate
+from proreus.plugins.default_preemption.unit_dry_run import UnitDryRun, candidate_of_units
 
 __all__ = [
     "Candidate",
@@ -73,5 +74,7 @@ __all__ = [
     "DomainVictim",
     "DomainVictims",
     "NodeDryRun",
+    "UnitDryRun",
+    "candidate_of_units",
     "sorted_by_importance",
 ]

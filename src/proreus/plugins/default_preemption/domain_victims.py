@@ -11,6 +11,7 @@ Worked example: group ``g`` (mode all, priority 5) has pods on nodes ``a`` and `
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from msgspec import Struct
 from proreus.errors import ProreusError
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_group import PlacedPod, PodGroupState, PodGroupStates
+from proreus.framework.pod_group import PlacedPod, PodGroupInfo, PodGroupState, PodGroupStates
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.objects.scheduling import EntityKey, PodGroup, pod_group_entity_key, pod_group_key
@@ -122,6 +123,26 @@ class DomainVictims:
         """
         if units:
             yield list(units)
+
+    def evictable(self, units: Iterable[DomainVictim], group: PodGroupInfo) -> list[DomainVictim]:
+        """Return the units that a group may evict: those of a lower priority."""
+        assert group.group is not None
+        priority = group.group.priority
+        return [unit for unit in units if unit.priority < priority]
+
+    def removed(self, units: Iterable[DomainVictim]) -> AbstractContextManager[None]:
+        """Count units as gone in the context, in which a group is scheduled and some are put back.
+
+        Override it for what is counted of pods elsewhere than on nodes.
+        """
+        return nullcontext()
+
+    def may_be_put_back(self, unit: DomainVictim) -> bool:
+        """Return whether a unit may stay, besides that the group still fits; then count it."""
+        return True
+
+    def not_put_back(self, unit: DomainVictim) -> None:
+        """Count a unit as gone, which might have stayed but for the group."""
 
     def units_of_pod(
         self, pod: PodInfo, node_name: str, seen: set[EntityKey]

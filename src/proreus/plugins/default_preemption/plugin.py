@@ -101,6 +101,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         """Where pods may be evicted with others of their group; None: pods are evicted alone."""
         self._evaluator: PodGroupEvaluator | None = None
         if self._victims is not None:
+            handle.metrics.describe_group_preemption()
             policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
             self._evaluator = PodGroupEvaluator(
                 handle, self._victims, policy_of_group=policy_of_group
@@ -255,7 +256,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             dry_run.use_choice(self.potential_victims)
         if self._selects:
             dry_run.use_selection(self.select_victims_on_node)
-        if self._victims is not None:
+        own_units = type(self).preemption_units is not DefaultPreemption.preemption_units
+        if self._victims is not None and not (self._selects and own_units):
             self._pods_by_priority.refresh()
             dry_run.use_units(self._victims, self._pods_by_priority.rows_with_groups())
         candidates = self._find_candidates(dry_run, verdicts)
@@ -375,7 +377,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
                 return PodGroupPostFilterResult(Status.error(str(error)))
         count = len(found.candidate.victims)
         text = f"found a placement for podgroup, preempting {count} victims"
-        return PodGroupPostFilterResult(Status.success(text), found.nominating)
+        victims = Victims(found.candidate.victims, found.candidate.pdb_violations)
+        return PodGroupPostFilterResult(Status.success(text), found.nominating, victims)
 
     async def _preempt_for_group_v1_36(
         self, group: PodGroup, pods: Sequence[PodInfo], fits: Fits

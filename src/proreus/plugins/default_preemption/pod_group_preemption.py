@@ -81,7 +81,7 @@ class PodGroupEvaluator:
         if self._is_ongoing(pods, priority):
             return {pod.key: NominatingInfo(pod.pod.status.nominated_node_name) for pod in pods}
         started = perf_counter()
-        units = [unit for unit in units if unit.priority < priority]
+        units = self._victims.evictable(units, group)
         found: GroupCandidate | Status = Status.unresolvable(NO_VICTIMS)
         try:
             for some in self._victims.rounds(units):
@@ -122,10 +122,11 @@ class PodGroupEvaluator:
             for unit in units:
                 for pod, node_name in unit.placed:
                     nodes.remove_pod(nodes.rows[node_name], pod.uid)
-            assignments = await schedule()
-            if isinstance(assignments, Status):
-                return assignments
-            return self._reprieve(units, budgets, assignments)
+            with self._victims.removed(units):
+                assignments = await schedule()
+                if isinstance(assignments, Status):
+                    return assignments
+                return self._reprieve(units, budgets, assignments)
         finally:
             # Also after an error or a cancellation: the table is the one that cycles schedule on.
             for row, (pods, order) in before.items():
@@ -143,7 +144,14 @@ class PodGroupEvaluator:
         # Violating ones are reprieved first, as for a single pod: so that few stay victims.
         order = sorted(units, key=lambda unit: id(unit) not in violations)
         reprieve = self._handle.pod_group_reprieve(assignments)
-        reprieved = {id(unit) for unit in order if reprieve.reprieve(unit.placed)}
+        reprieved = set()
+        for unit in order:
+            if not self._victims.may_be_put_back(unit):
+                continue
+            if reprieve.reprieve(unit.placed):
+                reprieved.add(id(unit))
+            else:
+                self._victims.not_put_back(unit)
         victims = with_dependents([unit for unit in units if id(unit) not in reprieved])
         pods = tuple(pod for unit in victims for pod in unit.pods)
         violated = sum(violations.get(id(unit), 0) for unit in victims)

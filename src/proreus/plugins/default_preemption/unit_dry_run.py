@@ -49,7 +49,7 @@ def candidate_of_units(
 
 
 class UnitDryRun:
-    """The dry run on a row of ``handle.nodes``."""
+    """The dry run on a row of ``handle.nodes``, for a pod and the state of its cycle."""
 
     def __init__(self, handle: Handle, state: CycleState, pod: PodInfo, row: int) -> None:
         self._handle = handle
@@ -68,34 +68,45 @@ class UnitDryRun:
         if not units:
             return Status.unresolvable(NO_VICTIMS)
         for unit in units:
-            self._remove(unit)
-        rejected = self._dry_run.rejection()
+            self.remove(unit)
+        rejected = self.rejection()
         if rejected is not None:
             return rejected
         victims = []
         for unit in units:
-            self._add(unit)
-            if self._dry_run.rejection() is not None:
-                self._remove(unit)
+            self.add(unit)
+            if self.rejection() is not None:
+                self.remove(unit)
                 victims.append(unit)
         return candidate_of_units(self._name, victims, violations)
 
-    def _remove(self, unit: DomainVictim) -> None:
+    @property
+    def state(self) -> CycleState:
+        """The copy of the state that the dry run changes."""
+        return self._dry_run.state
+
+    def rejection(self) -> Status | None:
+        """Run Filter on the node, nominated pods taken into account; return why it does not fit."""
+        return self._dry_run.rejection()
+
+    def remove(self, unit: DomainVictim) -> None:
+        """Remove the pods of a unit: from the node, and from counts across nodes."""
         for pod, node_name in unit.placed:
             if node_name == self._name:
                 self._dry_run.remove(pod)
             else:
                 self._handle.run_pre_filter_extension_remove_pod(
-                    self._dry_run.state, self._pod, pod, self._node(node_name)
+                    self.state, self._pod, pod, self._node(node_name)
                 )
 
-    def _add(self, unit: DomainVictim) -> None:
+    def add(self, unit: DomainVictim) -> None:
+        """Put the pods of a unit back."""
         for pod, node_name in unit.placed:
             if node_name == self._name:
                 self._dry_run.add(pod)
             else:
                 self._handle.run_pre_filter_extension_add_pod(
-                    self._dry_run.state, self._pod, pod, self._node(node_name)
+                    self.state, self._pod, pod, self._node(node_name)
                 )
 
     def _node(self, name: str) -> NodeInfo:

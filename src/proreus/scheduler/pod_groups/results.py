@@ -77,7 +77,7 @@ class PodGroupResult(Struct):
                 if own and is_error
                 else Failure(status)
             )
-        nominating = self.nominating.get(pod.queued.key)
+        nominating = self.nomination_of(pod.queued)
         if own is not None:
             return structs.replace(own, nominating=nominating or own.nominating)
         if status is None:
@@ -86,6 +86,15 @@ class PodGroupResult(Struct):
             # The node is kept for it while the victims go.
             return Failure(status, nominating=nominating)
         return Failure(Status.unschedulable(UNSCHEDULABLE, status.message))
+
+    def nomination_of(self, queued: QueuedPodInfo) -> NominatingInfo | None:
+        """Return the new nomination of a pod that goes back; None if it keeps what it has."""
+        gives_up = self.status is not None and not self.waiting_on_preemption
+        if gives_up and self.group.group is not None and self.group.entity_key.is_provided:
+            # kube-scheduler leaves it. But nobody else is to be kept from a place that the group
+            # does not take: another group, by its nominations, would keep this one from its own.
+            return CLEAR_NOMINATION
+        return self.nominating.get(queued.key)
 
 
 Results = dict[EntityKey, PodGroupResult]
