@@ -143,3 +143,29 @@ def test_all_tasks_of_a_job_go_to_one_hyper_node() -> None:
     on = {cluster.pod(f"p{number}").spec.node_name for number in range(4)}
     assert on <= {"n6", "n7"}
     assert "" not in on
+
+
+def test_members_are_resolved_once_a_change_of_nodes_or_hyper_nodes() -> None:
+    cluster = cluster_of(2, HARD_1)
+    hyper_nodes = cluster.plugin(GroupTopology)._hyper_nodes
+
+    def members() -> dict[str, set[str]]:
+        return {one.name: set(one.members) for one in hyper_nodes.domains()}
+
+    before = hyper_nodes.domains()
+    cluster.add(make_pod("alone", "1"))
+    cluster.schedule_all()
+    assert hyper_nodes.domains() is before
+    assert members()["s2"] == {"n4", "n5"}
+    cluster.patch("Node", "n0", {"metadata": {"labels": {"switch": "s2"}}})
+    assert members()["s2"] == {"n0", "n4", "n5"}
+    cluster.remove("Node", "n4")
+    assert members()["s2"] == {"n0", "n5"}
+    # The last row took the place of the one that is gone.
+    rows = {one.name: one.rows for one in hyper_nodes.domains()}
+    assert {cluster.nodes[row].name for row in rows["s3"]} == {"n6", "n7"}
+    cluster.add(hyper_node("s2", 1, named("n1")))
+    assert members()["s2"] == {"n1"}
+    assert members()["spine1"] == {"n1", "n6", "n7"}
+    cluster.remove("HyperNode", "s2", namespace="")
+    assert "s2" not in members()

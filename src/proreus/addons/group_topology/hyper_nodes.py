@@ -7,11 +7,13 @@ closer are its nodes. Members are named, matched by a regular expression, or sel
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from proreus.addons.coscheduling.groups import VOLCANO, VOLCANO_GANGS, membership_of
-from proreus.framework import Handle, NodeTable
+from proreus.framework import Handle, NodeTable, Rows
 from proreus.objects import (
     ApiStruct,
     LabelSelector,
@@ -82,12 +84,31 @@ class TierRequest:
     required: bool
 
 
+@dataclass(frozen=True)
+class HyperNodeDomain:
+    """A HyperNode and its nodes: ``members`` by name, ``rows`` those of the cluster's table."""
+
+    tier: int
+    name: str
+    members: frozenset[str]
+    rows: Rows
+
+
 class HyperNodes:
     """The HyperNodes of the cluster, as they are now."""
+
+    # Invariant: _domains are those of the HyperNodes now, and of the nodes at _nodes_generation.
 
     def __init__(self, handle: Handle) -> None:
         self._hyper_nodes: Mapping[str, HyperNode] = handle.store(HYPER_NODES)
         self._gangs = handle.store(VOLCANO_GANGS)
+        self._nodes = handle.nodes
+        self._domains: tuple[HyperNodeDomain, ...] | None = None
+        self._nodes_generation = -1
+        handle.on_change(HYPER_NODES, self._changed)
+
+    def _changed(self, old: HyperNode | None, new: HyperNode | None) -> None:
+        self._domains = None
 
     def request_of(self, pod: Pod) -> TierRequest | None:
         """Return what the PodGroup of a pod asks for; None if it asks for nothing."""
@@ -106,15 +127,24 @@ class HyperNodes:
             highest = max(tiers, default=-1)
         return TierRequest(highest, asked.mode != "soft")
 
-    def domains(self, nodes: NodeTable) -> list[tuple[int, str, frozenset[str]]]:
-        """Return tier, name and the names of the nodes of each HyperNode, the lowest tier first."""
+    def domains(self) -> Sequence[HyperNodeDomain]:
+        """Return each HyperNode with its nodes, the lowest tier first."""
+        # Patterns and selectors are held against every node of the cluster: not for each attempt.
+        if self._domains is None or self._nodes_generation != self._nodes.nodes_generation:
+            self._domains = tuple(self._resolve(self._nodes))
+            self._nodes_generation = self._nodes.nodes_generation
+        return self._domains
+
+    def _resolve(self, nodes: NodeTable) -> Iterator[HyperNodeDomain]:
         labels = {one.name: one.node.metadata.labels for one in nodes if one.node is not None}
         resolved: dict[str, frozenset[str]] = {}
         ordered = sorted(self._hyper_nodes.values(), key=lambda h: (h.spec.tier, h.metadata.name))
         for hyper_node in ordered:
             members = (self._members(one, labels, resolved) for one in hyper_node.spec.members)
-            resolved[hyper_node.metadata.name] = frozenset().union(*members)
-        return [(h.spec.tier, h.metadata.name, resolved[h.metadata.name]) for h in ordered]
+            name = hyper_node.metadata.name
+            resolved[name] = frozenset().union(*members)
+            rows = np.array([nodes.rows[member] for member in resolved[name]], dtype=np.intp)
+            yield HyperNodeDomain(hyper_node.spec.tier, name, resolved[name], rows)
 
     def _members(
         self,

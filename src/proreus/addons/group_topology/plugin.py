@@ -124,17 +124,22 @@ class GroupTopology(PlacementGeneratePlugin, PreScorePlugin, ScorePlugin):
     ) -> Sequence[Placement] | Status:
         """Return the HyperNodes that hold the group, the lowest tier first."""
         needed, own = self._needed(group, nodes)
-        held = {self.handle.nodes[row].name for row in own}
-        room = pods_by_node(nodes, group.unscheduled_pods)
+        whole = self.handle.nodes
+        held = {whole[row].name for row in own}
+        room = np.zeros(len(whole), dtype=np.int64)
+        # Within the placement of a group above, the table is a part of the nodes.
+        rows = slice(None) if nodes is whole else [whole.rows[node.name] for node in nodes]
+        room[rows] = pods_by_node(nodes, group.unscheduled_pods)
         found = []
-        for tier, name, members in self._hyper_nodes.domains(nodes):
-            capacity = sum(int(room[nodes.rows[member]]) for member in members)
-            allowed = request.highest_tier is None or tier <= request.highest_tier
+        for domain in self._hyper_nodes.domains():
+            capacity = int(room[domain.rows].sum())
+            allowed = request.highest_tier is None or domain.tier <= request.highest_tier
             # A preference goes further up.
-            if (allowed or not request.required) and held <= members and capacity >= needed:
+            if (allowed or not request.required) and held <= domain.members and capacity >= needed:
                 balance = self.args.policy == "Balance"
-                order = (tier, -capacity if balance else capacity, name)
-                found.append((order, Placement(f"hypernode={name}", members)))
+                order = (domain.tier, -capacity if balance else capacity, domain.name)
+                names = domain.members if nodes is whole else domain.members & nodes.rows.keys()
+                found.append((order, Placement(f"hypernode={domain.name}", names)))
         found.sort(key=lambda one: one[0])
         text = f"no HyperNode that is allowed has room for {needed} pods"
         return self._ordered([placement for _, placement in found], request.required, text)
