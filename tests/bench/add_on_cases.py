@@ -19,6 +19,7 @@ from proreus.addons.load_aware_scheduling import LoadAwareScheduling
 from proreus.addons.network_aware.network_overhead import NetworkOverhead
 from proreus.addons.network_aware.objects import APP_GROUP_LABEL, WORKLOAD_LABEL
 from proreus.addons.network_aware.topological_sort import TopologicalSort
+from proreus.addons.node_metadata import NodeMetadata
 from proreus.addons.node_metrics.metrics import (
     Metric,
     MetricsData,
@@ -31,6 +32,7 @@ from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatc
 from proreus.addons.node_resources_allocatable import NodeResourcesAllocatable
 from proreus.addons.pod_state import PodState
 from proreus.addons.preemption_toleration import PreemptionToleration
+from proreus.addons.qos_sort import QOSSort
 from proreus.addons.reservation import Reservation
 from proreus.addons.sysched import SySched
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
@@ -283,6 +285,8 @@ def with_running_pods(cluster: OfflineCluster) -> None:
 CASES = {
     "NodeResourcesAllocatable": Case(NodeResourcesAllocatable),
     "PodState": Case(PodState),
+    "NodeMetadata": Case(NodeMetadata, args={"metadataKey": "example.com/pool"}),
+    "QOSSort": Case(QOSSort),
     "PreemptionToleration": Case(PreemptionToleration),
     "CapacityScheduling, no quota": Case(CapacityScheduling, prepare=with_quotas),
     "CapacityScheduling, 50 quotas": Case(CapacityScheduling, of_quota, prepare=with_quotas),

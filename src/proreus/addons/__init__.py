@@ -13,6 +13,8 @@ ADD_ONS: Mapping[str, str] = MappingProxyType(
     {
         "NodeResourcesAllocatable": "proreus.addons.node_resources_allocatable",
         "PodState": "proreus.addons.pod_state",
+        "NodeMetadata": "proreus.addons.node_metadata",
+        "QOSSort": "proreus.addons.qos_sort",
         "PreemptionToleration": "proreus.addons.preemption_toleration",
         "CapacityScheduling": "proreus.addons.capacity_scheduling",
         "Coscheduling": "proreus.addons.coscheduling",

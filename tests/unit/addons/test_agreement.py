@@ -26,6 +26,7 @@ from proreus.addons.network_aware.objects import (
     OriginCosts,
     TopologyCosts,
 )
+from proreus.addons.node_metadata import NodeMetadata
 from proreus.addons.node_metrics.metrics import (
     Metric,
     MetricsData,
@@ -235,6 +236,15 @@ CASES = (
         NodeResourcesAllocatable,
         "most",
         {"mode": "Most", "resources": [{"name": "example.com/gpu", "weight": 5}]},
+    ),
+    *(
+        Case(
+            NodeMetadata,
+            strategy,
+            {"metadataKey": "rack", "scoringStrategy": strategy, "defaultValue": default},
+            drawn_from=inter_pod_clusters(),
+        )
+        for strategy, default in (("Highest", ""), ("Lowest", "2.5"))
     ),
     Case(PodState, constant=("Score",)),
     Case(NodeResourceTopologyMatch, made=WithTopologies, constant=("Score",)),

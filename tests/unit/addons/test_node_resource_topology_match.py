@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
-from proreus.addons.node_resource_topology_match.demand import Demand, qos_class
+from proreus.addons.node_resource_topology_match.demand import Demand
 from proreus.addons.node_resource_topology_match.fingerprint import ATTRIBUTE, fingerprint, xxh64
 from proreus.addons.node_resource_topology_match.least_numa_nodes import least_numa_nodes_score
 from proreus.addons.node_resource_topology_match.scoring import (
@@ -20,6 +20,7 @@ from proreus.addons.node_resource_topology_match.zones import (
     TopologyAttribute,
     Zone,
 )
+from proreus.addons.qos import qos_class
 from proreus.framework import CycleState, Verdicts
 from proreus.testing import Harness, make_node, make_pod
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from proreus.objects import Container, Pod, ResourceRequirements, parse_amount
+from proreus.addons.qos import QOS_RESOURCES, qos_class
+from proreus.objects import Container, Pod, parse_amount
 
 Amounts = Mapping[str, int]
 
-_QOS_RESOURCES = ("cpu", "memory")
 _NATIVE = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
 _HUGEPAGES = "hugepages-"
 
@@ -66,7 +66,7 @@ class Demand:
 
 def is_aligned_for_guaranteed_pods_only(resource: str) -> bool:
     """Return whether kubelets align a resource for Guaranteed pods alone."""
-    return resource in _QOS_RESOURCES or resource.startswith(_HUGEPAGES)
+    return resource in QOS_RESOURCES or resource.startswith(_HUGEPAGES)
 
 
 def is_extended(resource: str) -> bool:
@@ -78,31 +78,6 @@ def is_host_level(resource: str) -> bool:
     """Return whether a resource need not belong to a zone."""
     native = resource in _NATIVE or resource.startswith(_HUGEPAGES)
     return not native or resource in ("ephemeral-storage", "storage")
-
-
-def qos_class(pod: Pod) -> str:
-    """Return Guaranteed, Burstable or BestEffort (``v1qos.ComputePodQOS``)."""
-    requests, limits = dict.fromkeys(_QOS_RESOURCES, 0), dict.fromkeys(_QOS_RESOURCES, 0)
-    guaranteed = True
-    for resources in _counted(pod):
-        for sums, given in ((requests, resources.requests), (limits, resources.limits)):
-            for name in _QOS_RESOURCES:
-                sums[name] += parse_amount(name, given.get(name, 0))
-        guaranteed = guaranteed and all(
-            parse_amount(name, resources.limits.get(name, 0)) > 0 for name in _QOS_RESOURCES
-        )
-    if not any((*requests.values(), *limits.values())):
-        return "BestEffort"
-    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
-
-
-def _counted(pod: Pod) -> Iterator[ResourceRequirements]:
-    whole = pod.spec.resources
-    if whole is not None and (whole.requests or whole.limits):
-        yield whole
-        return
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
-        yield container.resources
 
 
 def _demand(container: Container, *, init: bool) -> ContainerDemand:

@@ -1,0 +1,128 @@
+"""The plugin: numbers or times of nodes, from a label or an annotation, stretched to 1..100.
+
+Worked example, strategy Lowest: nodes whose annotation says 0.5, 1 and 2.5 score 100, 75 and 1; one
+without it scores 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from math import floor, isfinite
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from proreus.addons.node_metadata.timestamps import python_format, seconds_of
+from proreus.framework import (
+    MAX_SCORE,
+    ClusterEvent,
+    CycleState,
+    FeatureGates,
+    IntArray,
+    NodeInfo,
+    NodeTable,
+    PluginArgs,
+    PodInfo,
+    ScorePlugin,
+    field_errors,
+)
+
+_STRATEGIES = {"Number": ("Highest", "Lowest"), "Timestamp": ("Newest", "Oldest")}
+_UNKNOWN = np.iinfo(np.int64).min
+"""The raw score of a node without a valid value."""
+_MOST = 2**55
+_RFC3339 = ("", "2006-01-02T15:04:05Z07:00", "RFC3339")
+
+
+class NodeMetadataArgs(PluginArgs):
+    """``metadata_key``: of the label or annotation; ``default_value``: of nodes without it.
+
+    ``timestamp_format``: as Go's layouts or Python's formats; RFC 3339 by default.
+    """
+
+    metadata_key: str = Field(min_length=1)
+    metadata_source: Literal["Label", "Annotation"] = "Label"
+    metadata_type: Literal["Number", "Timestamp"] = "Number"
+    scoring_strategy: Literal["Highest", "Lowest", "Newest", "Oldest"] = "Highest"
+    timestamp_format: str = ""
+    default_value: str = ""
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check that the strategy is one of the type, and that a format says something."""
+        known = _STRATEGIES[self.metadata_type]
+        if self.scoring_strategy not in known:
+            where = field_errors.child(path, "scoringStrategy")
+            text = f"must be {' or '.join(known)} for {self.metadata_type}"
+            yield field_errors.invalid(where, self.scoring_strategy, text)
+        if self._layout and "%" not in python_format(self._layout):
+            where = field_errors.child(path, "timestampFormat")
+            yield field_errors.invalid(where, self.timestamp_format, "has no part of a time")
+
+    @property
+    def _layout(self) -> str:
+        return "" if self.timestamp_format in _RFC3339 else self.timestamp_format
+
+    def raw_score(self, text: str | None) -> int:
+        """Return what a value is worth, in thousandths; ``_UNKNOWN`` if it is not valid."""
+        text = self.default_value if text is None else text
+        try:
+            if self.metadata_type == "Number":
+                number = float(text)
+            else:
+                number = seconds_of(text, self._layout)
+        except (ValueError, OverflowError):
+            return _UNKNOWN
+        if not isfinite(number):
+            return _UNKNOWN
+        thousandths = min(max(floor(number * 1000), -_MOST), _MOST)
+        return -thousandths if self.scoring_strategy in ("Lowest", "Oldest") else thousandths
+
+
+class NodeMetadata(ScorePlugin):
+    """Prefers nodes with the highest, lowest, newest or oldest value."""
+
+    Args = NodeMetadataArgs
+    args: NodeMetadataArgs
+    row_local = True
+    looks_at_pods = False
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        """Register nothing: the plugin rejects no pod."""
+        return ()
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Return the same for all pods: none of their fields is read."""
+        return ()
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score one node by its value."""
+        if self.args.metadata_source == "Label":
+            return self.args.raw_score(node.labels.get(self.args.metadata_key))
+        annotations = {} if node.node is None else node.node.metadata.annotations
+        return self.args.raw_score(annotations.get(self.args.metadata_key))
+
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
+        """Score all nodes: each distinct label is read once, annotations are read one by one."""
+        if self.args.metadata_source == "Annotation":
+            each = (self.score(state, pod, node) for node in nodes)
+            return np.fromiter(each, np.int64, len(nodes))
+        # The last entry stands for "no label" (-1).
+        values = (*nodes.label_values(self.args.metadata_key).values, None)
+        scores: IntArray = np.array([self.args.raw_score(one) for one in values], dtype=np.int64)[
+            nodes.label(self.args.metadata_key)
+        ]
+        return scores
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """Stretch valid values to 1..100, 100 if they are equal; 0 for the others."""
+        valid = scores != _UNKNOWN
+        found = np.zeros_like(scores)
+        if not valid.any():
+            return found
+        least, most = int(scores[valid].min()), int(scores[valid].max())
+        if least == most:
+            found[valid] = MAX_SCORE
+        else:
+            found[valid] = 1 + (scores[valid] - least) * (MAX_SCORE - 1) // (most - least)
+        return found

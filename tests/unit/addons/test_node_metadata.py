@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from proreus.addons.node_metadata import NodeMetadata
+from proreus.addons.node_metadata.timestamps import python_format, seconds_of
+from proreus.framework import ConfigError
+from proreus.testing import Harness, make_node, make_pod
+
+NAME, KEY = "NodeMetadata", "example.com/value"
+
+
+def scores(values: dict[str, str | None], source: str = "Label", **args: str) -> dict[str, int]:
+    nodes = []
+    for name, value in values.items():
+        node = make_node(name, labels={KEY: value} if value and source == "Label" else {})
+        if value is not None and source == "Annotation":
+            node.metadata.annotations[KEY] = value
+        nodes.append(node)
+    given = {"metadataKey": KEY, "metadataSource": source, **args}
+    outcome = Harness([NodeMetadata], nodes, args={NAME: given}).schedule(make_pod("p"))
+    return {name: outcome.score(name, NAME) for name in values}
+
+
+def test_the_lowest_number_is_the_best_and_a_node_without_one_the_worst() -> None:
+    values = {"a": "0.5", "b": "1", "c": "2.5", "none": None, "text": "cheap", "nan": "nan"}
+    expected = {"a": 100, "b": 75, "c": 1, "none": 0, "text": 0, "nan": 0}
+    assert scores(values, "Annotation", scoringStrategy="Lowest") == expected
+    assert scores(values, scoringStrategy="Lowest") == expected
+
+
+def test_the_highest_number_is_the_best_and_a_default_counts_for_nodes_without_one() -> None:
+    values = {"a": "10", "b": "20", "none": None}
+    assert scores(values, defaultValue="15") == {"a": 1, "b": 100, "none": 50}
+
+
+def test_equal_values_are_all_the_best() -> None:
+    assert scores({"a": "7", "b": "7.0", "none": None}) == {"a": 100, "b": 100, "none": 0}
+    assert scores({"a": None, "b": None}) == {"a": 0, "b": 0}
+
+
+def test_numbers_beyond_all_bounds() -> None:
+    assert scores({"a": "1e300", "b": "-1e300", "c": "0"}) == {"a": 100, "b": 1, "c": 50}
+
+
+@pytest.mark.parametrize(("strategy", "expected"), [("Newest", [1, 100]), ("Oldest", [100, 1])])
+def test_times(strategy: str, expected: list[int]) -> None:
+    values = {"a": "2025-01-01T00:00:00Z", "b": "2026-01-01T00:00:00+01:00", "bad": "2026-01-01"}
+    args = {"metadataType": "Timestamp", "scoringStrategy": strategy}
+    assert list(scores(values, "Annotation", **args).values()) == [*expected, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [
+        ("2026-02-03", "2006-01-02"),
+        ("20260203", "%Y%m%d"),
+        ("03 Feb 26 00:00 +0000", "02 Jan 06 15:04 -0700"),
+        ("2026-02-03T00:00:00Z", ""),
+    ],
+)
+def test_layouts_of_go_and_formats_of_python(text: str, layout: str) -> None:
+    assert seconds_of(text, layout) == datetime(2026, 2, 3, tzinfo=UTC).timestamp()
+    assert python_format("Monday, 02-Jan-06 15:04:05 MST") == "%A, %d-%b-%y %H:%M:%S %Z"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"metadataKey": ""},
+        {"scoringStrategy": "Newest"},
+        {"metadataType": "Timestamp"},
+        {"timestampFormat": "when"},
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(args: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        Harness([NodeMetadata], ["a"], args={NAME: {"metadataKey": KEY, **args}})
