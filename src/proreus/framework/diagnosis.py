@@ -6,8 +6,6 @@ available: 1 Insufficient memory, 1 node(s) had untolerated taint(s), 3 Insuffic
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -96,9 +94,10 @@ class FitError(Struct, frozen=True):
 
 def reason_histogram(verdicts: Verdicts) -> str:
     """Return ``<count> <reason>, …`` over all rows, sorted as plain strings."""
-    totals: Counter[str] = Counter()
+    # No Counter: a status may have tens of thousands of reasons.
+    totals: dict[str, int] = {}
     for status, count in verdicts.counts().items():
         for reason in status.reasons:
-            totals[reason] += count
+            totals[reason] = totals.get(reason, 0) + count
     # Sorted as texts, counts included: "10 …" comes before "9 …", as in kube-scheduler.
     return ", ".join(sorted(f"{count} {reason}" for reason, count in totals.items()))

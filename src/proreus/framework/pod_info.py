@@ -109,7 +109,8 @@ class PodRequests:
         self.amounts: Mapping[str, int] = ReadOnlyDict(pod_requests(pod, **parts))
         self.nonzero: tuple[int, int] = non_zero_requests(pod, **parts)
         self._scoring: Mapping[str, int] | None = None
-        self.key: Hashable = (tuple(sorted(self.amounts.items())), self.nonzero)
+        # A frozenset keeps its hash, which a tuple computes each time.
+        self.key: Hashable = (frozenset(self.amounts.items()), self.nonzero)
         """Equal for pods with equal requests; plugins sign pods by it."""
 
     @property
@@ -261,20 +262,30 @@ _BYTES_A_REQUEST = 600
 def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
     """Return a pod's requests, shared with pods whose containers have equal requests."""
     spec = pod.spec
-    # The key covers the containers' requests only. Pods with anything else that counts are rare
-    # enough to be computed one by one.
-    if spec.init_containers or spec.overhead or has_pod_level_requests(pod):
+    # Pods with pod-level requests are rare enough to be computed one by one.
+    if has_pod_level_requests(pod):
         return PodRequests(pod, False, pod_level)
     # As written, unparsed: pods of one workload are written the same, and parsing is the cost that
     # sharing avoids. Two spellings of an amount merely make two entries.
-    key = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
+    key: tuple[Hashable, ...] = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
+    if spec.init_containers or spec.overhead:
+        init = [(c.restart_policy, *c.resources.requests.items()) for c in spec.init_containers]
+        key = (*key, None, *init, tuple(spec.overhead.items()))
     shared = _shared_requests.get(key)
     if shared is None:
         # Without the rest of the pod: its annotations would be kept for as long as the requests.
-        containers = tuple(Container(resources=c.resources) for c in spec.containers)
-        shared = PodRequests(Pod(spec=PodSpec(containers=containers)), False, pod_level)
-        size_bytes = _BYTES_A_REQUEST * (1 + len(key) + sum(map(len, key)))
-        _shared_requests.put(key, shared, size_bytes)
+        counted = PodSpec(
+            containers=tuple(Container(resources=c.resources) for c in spec.containers),
+            init_containers=tuple(
+                Container(resources=c.resources, restart_policy=c.restart_policy)
+                for c in spec.init_containers
+            ),
+            overhead=spec.overhead,
+        )
+        shared = PodRequests(Pod(spec=counted), False, pod_level)
+        containers = (*spec.containers, *spec.init_containers)
+        written = sum(len(c.resources.requests) for c in containers) + len(spec.overhead)
+        _shared_requests.put(key, shared, _BYTES_A_REQUEST * (1 + len(containers) + written))
     return shared
 
 

@@ -6,20 +6,31 @@ Source: KEP-753 (sidecars), KEP-1287 (in-place resize), KEP-2837 (pod-level reso
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from proreus.bounded_cache import cleared_with_age
+from proreus.int64 import MAX_INT64
 from proreus.objects.pod import Container, ContainerStatus, Pod, ResourceList, condition_of
-from proreus.objects.quantity import parse_quantity, value_of
-from proreus.objects.selectors import is_qualified_name
+from proreus.objects.quantity import NANO, milli_value, parse_quantity, value_of, whole_value
+from proreus.objects.selectors import (
+    DNS_SUBDOMAIN,
+    MAX_NAME_LENGTH,
+    MAX_PREFIX_LENGTH,
+    NAME,
+    is_qualified_name,
+)
 
 NON_ZERO_DEFAULTS: Mapping[str, int] = {
     "cpu": parse_quantity("100m"),
     "memory": parse_quantity("200Mi"),
 }
 """The request, in nano-units, that scoring assumes for a container without one."""
+
+_FEW = 100
+"""Of more resources the names are hardly ever met again, and not worth a place in a cache."""
 
 Nano = dict[str, int]
 RequestsOf = Callable[[Container], Nano]
@@ -62,11 +73,22 @@ def is_scalar_resource(name: str) -> bool:
     )
 
 
+# `is_scalar_resource` in one expression: a pod may request tens of thousands of resources.
+_TRACKED_RESOURCE = re.compile(
+    r"cpu|memory|ephemeral-storage"
+    r"|(?:hugepages-|attachable-volumes-).*|.*kubernetes\.io/.*"
+    # An extended resource, whose name is qualified also with "requests." in front.
+    rf"|(?!requests\.)(?=[^/]{{1,{MAX_PREFIX_LENGTH - len('requests.')}}}/)"
+    rf"{DNS_SUBDOMAIN}/(?=.{{1,{MAX_NAME_LENGTH}}}\Z){NAME}",
+    re.DOTALL,
+)
+
+
 @cleared_with_age
 @lru_cache(maxsize=4096)
 def is_tracked_resource(name: str) -> bool:
     """Return whether a scheduler tracks a resource; others are ignored."""
-    return name in ("cpu", "memory", "ephemeral-storage") or is_scalar_resource(name)
+    return _TRACKED_RESOURCE.fullmatch(name) is not None
 
 
 def is_pod_level_resource(name: str) -> bool:
@@ -96,7 +118,13 @@ def pod_requests(
     """
     parts = _Parts(use_status, pod_level, devices, resized_by_sum, pod_level_resize)
     total = _pod_requests_nano(pod, parts, non_missing or {})
-    return {name: value_of(name, nano) for name, nano in total.items() if is_tracked_resource(name)}
+    is_tracked = is_tracked_resource if len(total) <= _FEW else _TRACKED_RESOURCE.fullmatch
+    amounts = {name: -(-nano // NANO) for name, nano in total.items() if is_tracked(name)}
+    if amounts and (max(amounts.values()) > MAX_INT64 or min(amounts.values()) < -MAX_INT64):
+        amounts = {name: whole_value(total[name]) for name in amounts}
+    if "cpu" in amounts:
+        amounts["cpu"] = milli_value(total["cpu"])
+    return amounts
 
 
 def non_zero_requests(
@@ -113,9 +141,9 @@ def non_zero_requests(
     missing: Mapping[str, int] = NON_ZERO_DEFAULTS
     if pod_level and has_pod_level_requests(pod):
         # With pod-level requests, defaults apply only to resources that the pod level does not set.
-        named = _pod_requests_nano(pod, parts, {})
+        named = _pod_requests_nano(pod, parts, {}, _requested_cpu_and_memory)
         missing = {name: nano for name, nano in NON_ZERO_DEFAULTS.items() if name not in named}
-    total = _pod_requests_nano(pod, parts, missing)
+    total = _pod_requests_nano(pod, parts, missing, _requested_cpu_and_memory)
     return value_of("cpu", total.get("cpu", 0)), value_of("memory", total.get("memory", 0))
 
 
@@ -142,12 +170,15 @@ def may_count_with_status(pod: Pod, *, resized_by_sum: bool) -> bool:
     )
 
 
-def _pod_requests_nano(pod: Pod, parts: _Parts, missing: Mapping[str, int]) -> Nano:
+def _pod_requests_nano(
+    pod: Pod, parts: _Parts, missing: Mapping[str, int], requested: RequestsOf | None = None
+) -> Nano:
+    """Return the sum; ``requested``: what a container that is not resized counts with."""
     taken = resources_of_devices(pod) if parts.devices else {}
     if parts.use_status and parts.resized_by_sum:
         total = _largest_sum(pod, missing, taken, pod_level=parts.pod_level_resize)
     else:
-        requests_of = _larger_of_each(pod) if parts.use_status else _requested
+        requests_of = _larger_of_each(pod) if parts.use_status else requested or _requested
         total = _sum(pod, requests_of, missing)
         _add(total, taken)
     if parts.pod_level and has_pod_level_requests(pod):
@@ -234,6 +265,11 @@ def resources_of_devices_in(pod: Pod, container: str) -> Nano:
 
 def _requested(container: Container) -> Nano:
     return _parsed(container.resources.requests)
+
+
+def _requested_cpu_and_memory(container: Container) -> Nano:
+    requests = container.resources.requests
+    return {name: parse_quantity(requests[name]) for name in NON_ZERO_DEFAULTS if name in requests}
 
 
 def _largest_sum(pod: Pod, missing: Mapping[str, int], taken: Nano, *, pod_level: bool) -> Nano:

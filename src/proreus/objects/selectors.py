@@ -58,9 +58,13 @@ class PreferredSchedulingTerm(ApiStruct, frozen=True):
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+NAME = r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_QUALIFIED_NAME = re.compile(rf"(?:{_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?{_NAME.pattern}")
+DNS_SUBDOMAIN = rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*"
+MAX_PREFIX_LENGTH, MAX_NAME_LENGTH = 253, 63
+"""Of the two parts of a qualified name: ``DNS_SUBDOMAIN`` and ``NAME``."""
+_NAME = re.compile(NAME)
+_QUALIFIED_NAME = re.compile(rf"(?:{DNS_SUBDOMAIN}/)?{NAME}")
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -70,10 +74,10 @@ def is_qualified_name(name: str) -> bool:
     """Return whether a name has the form ``[prefix/]name`` of label keys and resources."""
     if _QUALIFIED_NAME.fullmatch(name) is None:
         return False
-    if len(name) <= 63:
+    if len(name) <= MAX_NAME_LENGTH:
         return True
     prefix, _, rest = name.rpartition("/")
-    return len(prefix) <= 253 and len(rest) <= 63
+    return len(prefix) <= MAX_PREFIX_LENGTH and len(rest) <= MAX_NAME_LENGTH
 
 
 def is_label_value(value: str) -> bool:

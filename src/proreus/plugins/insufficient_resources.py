@@ -18,6 +18,7 @@ TOO_MANY_PODS = "Too many pods"
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _MOST_BITS = 62
 _MOST_SHARED_REASONS = 16
+_MANY_NEEDS = 100
 
 Need = tuple[str, int]
 """A resource and the amount of it that a pod requests."""
@@ -27,6 +28,12 @@ def needs_of(amounts: Mapping[str, int]) -> tuple[Need, ...]:
     """Return the requests above 0; cpu, memory and ephemeral-storage first, as in messages."""
     first = tuple((r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r, 0) > 0)
     return first + tuple((r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES)
+
+
+def many_needs(needs: tuple[Need, ...]) -> ManyNeeds | None:
+    """Return what rejects a pod with so many requests; None for few, or amounts below 0."""
+    many = len(needs) > _MANY_NEEDS and all(amount > 0 for _, amount in needs)
+    return ManyNeeds(needs) if many else None
 
 
 def rejection(
@@ -44,6 +51,36 @@ def rejection(
             reasons.append(reason_of(resource))
             unresolvable = unresolvable or amount > capacity
     return status_of(tuple(reasons), unresolvable) if reasons else None
+
+
+class ManyNeeds:
+    """The rejections of a pod that requests many resources, of which nodes have few or none.
+
+    Nodes that have enough of the same ones share a status: to write thousands of reasons for each
+    node would take milliseconds. All amounts are above 0.
+    """
+
+    def __init__(self, needs: tuple[Need, ...]) -> None:
+        self._amounts = dict(needs)
+        self._statuses: dict[tuple[frozenset[str], bool, bool], Status] = {}
+
+    def rejection(
+        self, too_many_pods: bool, allocatable: Mapping[str, int], requested: Mapping[str, int]
+    ) -> Status | None:
+        """Return the rejection of a pod that is not on the node; None if it fits."""
+        amounts = self._amounts
+        known = amounts.keys() & allocatable.keys()
+        enough = frozenset(r for r in known if amounts[r] <= allocatable[r] - requested.get(r, 0))
+        if len(enough) == len(amounts) and not too_many_pods:
+            return None
+        unresolvable = len(known) < len(amounts) or any(amounts[r] > allocatable[r] for r in known)
+        key = enough, too_many_pods, unresolvable
+        status = self._statuses.get(key)
+        if status is None:
+            reasons = [TOO_MANY_PODS] if too_many_pods else []
+            reasons += [reason_of(resource) for resource in amounts if resource not in enough]
+            status = self._statuses[key] = status_of(tuple(reasons), unresolvable)
+        return status
 
 
 def resize_rejection(

@@ -50,9 +50,11 @@ from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_dra_backed
 from proreus.plugins.insufficient_resources import (
     TOO_MANY_PODS,
+    ManyNeeds,
     Need,
     as_numbers,
     distinct,
+    many_needs,
     needs_of,
     reason_of,
     rejection,
@@ -100,6 +102,7 @@ class NodeResourcesFit(
         # Derived from the requests of the last pod: as a rule the next one has the same.
         self._needs_of: PodRequests | None = None
         self._last_needs: tuple[Need, ...] = ()
+        self._many_needs: ManyNeeds | None = None
         self._device_classes = (
             ExtendedResourceClasses.watching(handle)
             if handle.feature_gates.enabled("DRAExtendedResource")
@@ -159,6 +162,8 @@ class NodeResourcesFit(
             )
         if self._is_deferred_resize(pod) and pod.uid in node.pods:
             return resize_rejection(needs, too_many_pods, node, node.pods[pod.uid])
+        if self._many_needs is not None and not dra_backed_resources:
+            return self._many_needs.rejection(too_many_pods, allocatable, requested)
         return rejection(needs, too_many_pods, allocatable, requested)
 
     def filter_all(
@@ -174,9 +179,8 @@ class NodeResourcesFit(
         too_many_pods: BoolArray = nodes.pod_count >= nodes.allowed_pods
         failing = too_many_pods.copy()
         short: dict[str, BoolArray] = {}
-        for resource, amount in needs:
-            if resource in nowhere:
-                continue
+        elsewhere = [need for need in needs if need[0] not in nowhere]
+        for resource, amount in elsewhere:
             lacks = allocatable[resource] - nodes.requested[resource] < amount
             if resource in dra_backed_resources:
                 lacks &= allocatable[resource] > 0
@@ -199,7 +203,7 @@ class NodeResourcesFit(
         rows = np.flatnonzero(failing)
         # The first bit: Unresolvable, more than is allocatable. The second: too many pods.
         bits = [np.full(len(rows), bool(nowhere)), too_many_pods[rows]]
-        for resource, amount in needs:
+        for resource, amount in elsewhere:
             if resource in short:
                 lacking = short[resource][rows]
                 bits[0] |= lacking & (allocatable[resource][rows] < amount)
@@ -224,10 +228,11 @@ class NodeResourcesFit(
     def _needs(self, requests: PodRequests) -> tuple[Need, ...]:
         """Return the requests that are not ignored by configuration."""
         if requests is not self._needs_of:
-            self._last_needs = tuple(
-                n for n in needs_of(requests.amounts) if not self._ignores(n[0])
-            )
-            self._needs_of = requests
+            needs = needs_of(requests.amounts)
+            if self._ignored or self._ignored_groups:
+                needs = tuple(need for need in needs if not self._ignores(need[0]))
+            self._last_needs, self._needs_of = needs, requests
+            self._many_needs = many_needs(needs)
         return self._last_needs
 
     def _dra_backed_resources(self, requests: PodRequests) -> tuple[str, ...]:
@@ -237,8 +242,6 @@ class NodeResourcesFit(
 
     def _ignores(self, resource: str) -> bool:
         # Only extended resources can be ignored, whatever the arguments name.
-        if not self._ignored and not self._ignored_groups:
-            return False
         return is_extended_resource(resource) and (
             resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
         )

@@ -128,6 +128,16 @@ def many_sidecars(rng: random.Random, scale: float) -> Json:
     return {"spec": {"containers": [{"name": "c"}], "initContainers": containers}}
 
 
+def many_resources(rng: random.Random, scale: float) -> Json:
+    """Return a pod that requests tens of thousands of resources, which no node has."""
+    amounts = {f"example.com/{name}": "1" for name in _names(rng, scale, 40_000)}
+    where = rng.choice(["containers", "initContainers", "overhead"])
+    if where == "overhead":
+        return {"spec": {"containers": [{"name": "c"}], "overhead": amounts}}
+    asking = [{"name": "a", "resources": {"requests": amounts}}]
+    return {"spec": {"containers": [{"name": "c"}], where: asking}}
+
+
 FULL_PODS: tuple[Named, ...] = (
     terms_on_one_label,
     terms_on_names,
@@ -139,4 +149,5 @@ FULL_PODS: tuple[Named, ...] = (
     many_labels,
     many_host_ports,
     many_sidecars,
+    many_resources,
 )

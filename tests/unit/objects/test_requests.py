@@ -7,6 +7,8 @@ from time import thread_time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions
 from proreus.objects.codec import decoder_for
@@ -355,3 +357,25 @@ def test_kinds_of_resources(
     assert is_extended_resource(name) is extended
     assert is_scalar_resource(name) is scalar
     assert is_tracked_resource(name) is tracked
+
+
+_pieces = st.sampled_from(
+    [
+        *("cpu", "requests.", "example", ".com", "/", "kubernetes.io/", "-", "A", "é", "\n", "0"),
+        *("hugepages-", "attachable-volumes-", "x" * 60, "y" * 120, "_", "."),
+    ]
+)
+
+
+@given(st.lists(_pieces, max_size=6))
+def test_what_is_tracked_by_its_definition(pieces: list[str]) -> None:
+    name = "".join(pieces)
+    base = name in ("cpu", "memory", "ephemeral-storage")
+    assert is_tracked_resource(name) is (base or is_scalar_resource(name))
+
+
+def test_thousands_of_resources_are_counted_as_few_are() -> None:
+    names = [f"example.com/r{number}" for number in range(3_000)]
+    amounts = {"cpu": "1500m", "pods": "1", **dict.fromkeys(names, "2"), "example.com/most": "9e18"}
+    found = pod({"name": "c", "resources": {"requests": amounts}}).requests.amounts
+    assert found == {"cpu": 1500, **dict.fromkeys(names, 2), "example.com/most": 9 * 10**18}
