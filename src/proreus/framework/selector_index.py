@@ -31,7 +31,8 @@ def indexable_labels(selector: Selector) -> tuple[LabelPair, ...]:
     # pod may have, costs less to evaluate than to index.
     for requirement in selector.requirements:
         if requirement.operator == "In" and len(requirement.values) <= _MOST_VALUES:
-            return tuple((requirement.key, value) for value in requirement.values)
+            key = requirement.key
+            return tuple([(key, value) for value in requirement.values])
     return ()
 
 

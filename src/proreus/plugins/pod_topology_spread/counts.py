@@ -68,7 +68,8 @@ class SpreadCounts:
             if budget is not None:
                 budget.check("PodTopologySpread", "PreFilter")
             values = nodes.label_values(constraint.topology_key)
-            if constraint.query is None:
+            # Without a domain to count in, pods need not be looked for.
+            if constraint.query is None or not one.codes:
                 by_code = np.zeros(one.codes + 1, dtype=np.int64)
             else:
                 by_code = one.sums(nodes.count_pods(constraint.query))

@@ -36,6 +36,7 @@ from proreus.objects.workloads import (
 )
 
 _MAX_VERSIONS = 20_000
+_EMPTY = selector_of_map({})
 
 
 class DefaultSelectors:
@@ -65,6 +66,8 @@ class DefaultSelectors:
         """Return the selector for a pod; the empty one if nothing selects it."""
         meta = pod.metadata
         owner = controller_of(meta) if meta.owner_references else None
+        if owner is None and meta.namespace not in self._services:
+            return _EMPTY
         key = meta.namespace, tuple(meta.labels.items()), owner
         version = self._versions.get(meta.namespace, 0)
         cached = self._cache.get(key)

@@ -105,7 +105,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         counts: SpreadCounts = state.read(self.name)
         for index, constraint in enumerate(counts.constraints):
             codes = nodes.label(constraint.topology_key)
-            verdicts.reject_with(codes == ABSENT, _NO_LABEL)
+            lacking = codes == ABSENT
+            verdicts.reject_with(lacking, _NO_LABEL)
+            if lacking.all():
+                return  # the first reason of each node counts
             full = counts.sums[index].by_code > counts.skew_limit(index)
             if full.any():
                 verdicts.reject_with(full[codes], _TOO_MANY)
