@@ -10,6 +10,7 @@ from proreus.addons.coscheduling.ranks import rank_of
 from proreus.addons.group_topology import GroupTopology
 from proreus.addons.group_topology.domains import best_fit, least_free
 from proreus.addons.group_topology.requests import TopologyRequest, topology_request
+from proreus.addons.group_topology.slices import slices_of
 from proreus.framework import ConfigError
 from proreus.testing import Harness, make_node, make_pod
 
@@ -163,3 +164,63 @@ def test_arguments_are_checked() -> None:
     for args in ({"levels": []}, {"levels": ["a", "a"]}, {"maxPlacements": 0}):
         with pytest.raises(ConfigError, match=r"levels|maxPlacements"):
             Harness([GroupTopology], args={"GroupTopology": args})
+
+
+SLICE = {
+    "kueue.x-k8s.io/podset-slice-required-topology": "rack",
+    "kueue.x-k8s.io/podset-slice-size": "4",
+}
+
+
+def slices_in(cluster: Harness, members: int) -> list[set[str]]:
+    """Return the racks of each four pods."""
+    racks = racks_of([cluster.pod(f"p{number}").spec.node_name for number in range(members)])
+    return [set(racks[first : first + 4]) for first in range(0, members, 4)]
+
+
+def test_each_slice_is_in_one_rack() -> None:
+    # b-1 has room for three pods, and gets none.
+    cluster = cluster_of({"a-1": [3, 3], "a-2": [3, 2], "b-1": [3], "b-2": [2, 2]}, 12)
+    place(cluster, 12, **SLICE)
+    assert sorted(map(sorted, slices_in(cluster, 12))) == [["a-1"], ["a-2"], ["b-2"]]
+
+
+def test_slices_and_a_domain_for_all_of_them() -> None:
+    cluster = cluster_of({"a-1": [7], "b-1": [4], "b-2": [4]}, 8)
+    place(cluster, 8, **SLICE, **{REQUIRED: "block"})
+    assert slices_in(cluster, 8) in ([{"b-1"}, {"b-2"}], [{"b-2"}, {"b-1"}])
+
+
+def test_a_group_waits_where_no_rack_has_room_for_a_slice() -> None:
+    cluster = cluster_of({"a-1": [3], "b-1": [3], "b-2": [3]}, 8)
+    assert not any(place(cluster, 8, **SLICE))
+    (condition,) = cluster.pod("p0").status.conditions
+    assert "no rack has room for a slice of 4 pods" in condition.message
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_pod_that_is_replaced_joins_its_slice(numbered: bool) -> None:
+    def of_slice(name: str, number: int):
+        index = {INDEX: str(number)} if numbered else {}
+        labels = {POD_GROUP_LABEL: "g", **index}
+        return make_pod(name, "1", labels=labels, metadata={"annotations": SLICE})
+
+    cluster = cluster_of({"a-1": [9], "b-1": [9]}, 8)
+    cluster.add(*(of_slice(f"p{number}", number) for number in range(8)))
+    cluster.schedule_all()
+    rack = racks_of([cluster.pod("p5").spec.node_name])
+    cluster.remove("Pod", "p5")
+    # Were it free to choose, it would go to the emptiest node.
+    (other,) = {"a-1", "b-1"} - set(rack)
+    cluster.add(make_node("more", "64", labels={"rack": other, "block": other[0]}))
+    cluster.add(of_slice("new", 5))
+    cluster.schedule_all()
+    assert racks_of([cluster.pod("new").spec.node_name]) == rack
+
+
+@pytest.mark.parametrize("size", ["", "0", "-1", "four"])
+def test_a_size_that_is_none_asks_for_no_slices(size: str) -> None:
+    pod = make_pod(
+        "p", metadata={"annotations": {**SLICE, "kueue.x-k8s.io/podset-slice-size": size}}
+    )
+    assert slices_of(pod.pod) is None

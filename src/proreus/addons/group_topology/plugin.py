@@ -15,6 +15,7 @@ import numpy as np
 from proreus.addons.group_topology.domains import best_fit, least_free, pods_by_node
 from proreus.addons.group_topology.hyper_nodes import HYPER_NODES, HyperNodes, TierRequest
 from proreus.addons.group_topology.requests import TopologyRequest, topology_request
+from proreus.addons.group_topology.slices import slices_of
 from proreus.framework import (
     MAX_SCORE,
     POD_GROUP_SCHEDULING_CYCLE,
@@ -32,12 +33,14 @@ from proreus.framework import (
     PodGroupInfo,
     PodGroupSchedulingCycle,
     PodInfo,
+    PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
     Status,
     events,
     field_errors,
 )
+from proreus.objects.scheduling import pod_group_key
 
 _POSITIONS = "GroupTopology/positions"
 _ABSENT = -1
@@ -69,7 +72,7 @@ class GroupTopologyArgs(PluginArgs):
             yield field_errors.invalid(where, self.max_placements, "must be >= 1")
 
 
-class GroupTopology(PlacementGeneratePlugin, PreScorePlugin, ScorePlugin):
+class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
     """Places a group in the tightest domain that holds it."""
 
     Args = GroupTopologyArgs
@@ -189,6 +192,20 @@ class GroupTopology(PlacementGeneratePlugin, PreScorePlugin, ScorePlugin):
             return [request.key]
         widest = levels.index(request.key) if request.required else 0
         return levels[widest:][::-1]
+
+    # ---- slices --------------------------------------------------------------------------------
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, nodes: NodeTable
+    ) -> Status | frozenset[str] | None:
+        """Leave a pod of a slice the nodes of its domain, or of those that have room for one."""
+        slices = slices_of(pod.pod)
+        if slices is None or state.get(POD_GROUP_SCHEDULING_CYCLE) is None:
+            return Status.skip()
+        group = self.handle.pod_group_states.get(pod_group_key(pod.pod))
+        names = slices.node_names(pod, () if group is None else group.scheduled(), nodes)
+        text = f"no {slices.key} has room for a slice of {slices.size} pods"
+        return names or Status.unresolvable(text)
 
     # ---- neighbours ----------------------------------------------------------------------------
 
