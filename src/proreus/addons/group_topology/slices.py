@@ -22,7 +22,7 @@ _KEY = "kueue.x-k8s.io/podset-slice-required-topology"
 _SIZE = "kueue.x-k8s.io/podset-slice-size"
 
 
-class Slices(Struct, frozen=True):
+class TopologySlices(Struct, frozen=True):
     """What the pods of a group ask for: ``size`` of them in one domain of the label ``key``."""
 
     key: str
@@ -58,10 +58,10 @@ class Slices(Struct, frozen=True):
         return (*rank[:-1], rank[-1] // self.size) if rank else None
 
 
-def slices_of(pod: Pod) -> Slices | None:
+def slices_of(pod: Pod) -> TopologySlices | None:
     """Return what a pod's annotations say of slices; None if they say nothing that can be read."""
     annotations = pod.metadata.annotations
     key, size = annotations.get(_KEY), annotations.get(_SIZE, "")
     if not key or not (size.isascii() and size.isdecimal()) or int(size) < 1:
         return None
-    return Slices(key, int(size))
+    return TopologySlices(key, int(size))
