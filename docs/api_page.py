@@ -83,7 +83,7 @@ PAGE = (
     Section(
         "State and results",
         "proreus.framework",
-        "CycleState Status Code Verdicts PostFilterResult NominatingInfo",
+        "CycleState Status Code Verdicts PostFilterResult Victims NominatingInfo",
     ),
     Section(
         "Handle", "proreus.framework", "Handle ApiWriter EventRecorder WaitingPod Nominator Clock"
@@ -146,8 +146,8 @@ PAGE = (
     Section(
         "Preemption",
         "proreus.plugins.default_preemption",
-        "DefaultPreemption DefaultPreemptionArgs NodeDryRun Candidate DisruptionBudgets "
-        "sorted_by_importance",
+        "DefaultPreemption DefaultPreemptionArgs NodeDryRun UnitDryRun Candidate "
+        "candidate_of_units DomainVictim DomainVictims DisruptionBudgets sorted_by_importance",
         "For plugins that replace it at PostFilter and choose other victims, as the add-on "
         "[PreemptionToleration](addons/preemption-toleration.md) does.",
     ),

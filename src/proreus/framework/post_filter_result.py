@@ -23,7 +23,7 @@ CLEAR_NOMINATION = NominatingInfo("")
 
 
 class Victims(NamedTuple):
-    """The pods to be evicted from one node, the most important first.
+    """The ``pods`` to be evicted from one node, the most important first.
 
     ``pdb_violations``: how many of them violate a PodDisruptionBudget.
     """

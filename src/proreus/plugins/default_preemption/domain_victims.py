@@ -48,6 +48,8 @@ GroupGenerations = tuple[tuple[HasGeneration, int], ...]
 class DomainVictim(Struct):
     """A unit of eviction: ``placed`` are its pods and their nodes, ``groups`` their PodGroups.
 
+    ``priority``: that of its topmost group, or of its pod; ``rank``: 1 for a pod, 2 for a pod of a
+    group or a PodGroup, 3 for a CompositePodGroup.
     ``dependents``: units that are of no use without it, and are evicted once it is. ``is_surplus``:
     its group does not need it, so that it is less important than all that are not surplus.
     """
