@@ -143,7 +143,8 @@ def _reference(
             victims.append(back)
             violations += back in violating
     if violating and others:
-        victims = sorted_by_importance(victims)
+        # Of pods that have not started, the start times sampled when they were listed decide.
+        victims = [one for one in sorted_by_importance(potential) if one in victims]
     return Candidate(fork[0].name, tuple(victims), violations)
 
 
