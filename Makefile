@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-startup soak oracle-fuzz hostile kwok-up kwok-down kind-up lock vendored sbom image-steps clean
+.PHONY: build-ahead help venv demo test lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz hostile kwok-up kwok-down kind-up lock vendored sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -128,6 +128,16 @@ bench-engine: $(INSTALLED) ## the scheduling cycle by family of constraints, wit
 
 bench-own-plugin: $(INSTALLED) ## what an out-of-tree plugin costs, form by form
 	PYTHONPATH=tests $(BIN)/python -m bench.own_plugin
+
+COSCHEDULING := tests/bench/gang_comparison/coscheduling
+COSCHEDULING_PROGRAM := $(CURDIR)/build/kube-scheduler-with-coscheduling
+
+$(COSCHEDULING_PROGRAM): $(COSCHEDULING)/main.go $(COSCHEDULING)/go.mod
+	cd $(COSCHEDULING) && CGO_ENABLED=0 go build -trimpath -o $@ .
+
+bench-gangs: $(INSTALLED) $(COSCHEDULING_PROGRAM) ## more gangs than fit: kube-scheduler 1.36, the original Coscheduling and ours
+	@KUBERNETES=$(OLDER_KUBERNETES) $(ENVTEST).binaries
+	KUBERNETES=$(OLDER_KUBERNETES) PYTHONPATH=tests $(BIN)/python -m bench.gang_comparison --coscheduling $(COSCHEDULING_PROGRAM)
 
 bench-families: $(INSTALLED) ## the same for proreus and kube-scheduler, by their own metrics
 	@$(ENVTEST).binaries
