@@ -179,7 +179,8 @@ def check_requests(
     for request in claim.spec.devices.requests:
         if request.exactly is None and not request.first_available:
             raise ClaimError(f"resource claim {key}, request {request.name}: unknown request type")
-        if request.first_available and not prioritized_list:
+        # Of a request with both, which an API server refuses, PreFilter looks at `exactly` alone.
+        if request.exactly is None and not prioritized_list:
             raise ClaimError(
                 f"resource claim {key}, request {request.name}: has subrequests, but the "
                 "DRAPrioritizedList feature is disabled"

@@ -171,7 +171,7 @@ class Alternative:
         ):
             for place, selector in enumerate(selectors):
                 # A type of selector from a newer API. To ignore it would give away devices that it
-                # excludes.
+                # excludes. Those of requests were checked beforehand (_check).
                 if selector.cel is None:
                     raise AllocationError(
                         f"{source}: selector #{place}: CEL expression empty "
@@ -299,9 +299,9 @@ def _prepare_claim(
                 place,
             )
         options = []
-        for full_name, wanted in alternatives(
-            request.name, request.exactly, request.first_available
-        ):
+        # Of a request with both, which an API server refuses, the allocator takes the alternatives.
+        exactly = None if request.first_available else request.exactly
+        for full_name, wanted in alternatives(request.name, exactly, request.first_available):
             cls = class_named(wanted.device_class_name)
             if cls is None:
                 raise AllocationError(
@@ -311,7 +311,7 @@ def _prepare_claim(
             _check(one, features)
             options.append(one)
         requests.append(tuple(options))
-        prioritized.append(request.exactly is None)
+        prioritized.append(bool(request.first_available))
     for constraint in claim.spec.devices.constraints:
         # The stable allocator knows matchAttribute only. An unknown constraint must be an error:
         # without it the claim would get devices that do not go together.
@@ -333,6 +333,14 @@ def _check(one: Alternative, features: Features) -> None:
             "feature is disabled",
             one.claim,
         )
+    for place, selector in enumerate(one.wanted.selectors):
+        # Refused on every node, those without devices included.
+        if selector.cel is None:
+            raise AllocationError(
+                f"claim {{claim}}, request {name}, selector #{place}: CEL expression empty "
+                "(unsupported selector type?)",
+                one.claim,
+            )
     if one.wanted.capacity is not None and not features.consumable_capacity:
         kind = "subrequest" if one.subrequest else "request"
         raise AllocationError(

@@ -97,6 +97,25 @@ async def test_alternatives_in_order(one: Any) -> None:
     assert await one.devices_given(one.pod("x")) == ["g/second=small"]
 
 
+async def test_alternatives_count_where_a_request_names_exact_devices_too(one: Any) -> None:
+    one.slice("d1", "d2")
+    both = one.request(count=3) | one.first_available("r", one.sub("one"))
+    one.claim("x", both)
+    assert await one.devices_given(one.pod("x")) == ["r/one=d1"]
+
+
+def test_an_unknown_type_of_selector_is_an_error_on_every_node(cluster: Any) -> None:
+    devices = cluster("n1", "n2")
+    devices.device_class()
+    devices.slice("d", node="n1")
+    devices.claim("x", devices.request(selectors=[{}]))
+    text = (
+        "!claim default/x, request r, selector #0: CEL expression empty "
+        "(unsupported selector type?)"
+    )
+    assert devices.filter(devices.pod("x")) == {"n1": text, "n2": text}
+
+
 def test_the_first_alternative_scores_more(cluster: Any) -> None:
     two = cluster("n1", "n2")
     two.device_class()
