@@ -193,8 +193,8 @@ class _Search:
         return sum(
             BEST_PRIORITY - choice
             for claim, choices in zip(self._prepared.claims, self._choices, strict=True)
-            for prioritized, choice in zip(claim.prioritized, choices, strict=True)
-            if prioritized
+            for scored, choice in zip(claim.scored, choices, strict=True)
+            if scored
         )
 
     # ---- before the search ---------------------------------------------------------------------

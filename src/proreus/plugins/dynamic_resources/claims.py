@@ -214,6 +214,8 @@ def allocated_score(claim: ResourceClaim) -> int:
     chosen = {result.request for result in allocation.devices.results}
     score = 0
     for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            continue
         for place, sub in enumerate(request.first_available):
             if f"{request.name}/{sub.name}" in chosen:
                 score += BEST_PRIORITY - place

@@ -227,11 +227,13 @@ class Alternative:
 class PreparedClaim(Struct):
     """A claim: the alternatives of each request, and the constraints over all of them.
 
-    ``prioritized``: by request, whether it has a list of alternatives (``firstAvailable``).
+    ``prioritized``: by request, whether it has a list of alternatives (``firstAvailable``);
+    ``scored``: whether the choice among them counts in Score, as it does without ``exactly``.
     """
 
     requests: tuple[tuple[Alternative, ...], ...]
     prioritized: tuple[bool, ...]
+    scored: tuple[bool, ...]
     constraints: tuple[DeviceConstraint, ...]
 
     def new_constraints(self, features: Features) -> list[Constraint]:
@@ -289,7 +291,7 @@ def _prepare_claim(
     class_named: Callable[[str], DeviceClass | None],
     features: Features,
 ) -> PreparedClaim:
-    requests, prioritized = [], []
+    requests, prioritized, scored = [], [], []
     for request in claim.spec.devices.requests:
         name = quoted(request.name)
         if request.first_available and not features.prioritized_list:
@@ -312,13 +314,16 @@ def _prepare_claim(
             options.append(one)
         requests.append(tuple(options))
         prioritized.append(bool(request.first_available))
+        scored.append(request.exactly is None)
     for constraint in claim.spec.devices.constraints:
         # The stable allocator knows matchAttribute only. An unknown constraint must be an error:
         # without it the claim would get devices that do not go together.
         distinct = constraint.distinct_attribute is not None and not features.stable_allocator
         if constraint.match_attribute is None and not distinct:
             raise AllocationError("claim {claim}: unsupported constraint type", place)
-    return PreparedClaim(tuple(requests), tuple(prioritized), claim.spec.devices.constraints)
+    return PreparedClaim(
+        tuple(requests), tuple(prioritized), tuple(scored), claim.spec.devices.constraints
+    )
 
 
 def _check(one: Alternative, features: Features) -> None:

@@ -134,6 +134,13 @@ def test_no_alternatives_no_score(gpus: Any) -> None:
     assert gpus.scores(gpus.pod("claim")) == {"n1": 0, "n2": 0}
 
 
+def test_no_score_for_alternatives_of_a_request_that_names_exact_devices_too(gpus: Any) -> None:
+    gpus.claim("x", gpus.request() | gpus.first_available("r", gpus.sub("one")))
+    pod = gpus.pod("x")
+    assert gpus.filter(pod) == {}
+    assert gpus.scores(pod) == {"n1": 0, "n2": 0}
+
+
 async def test_all_devices_or_none(one: Any) -> None:
     one.slice("a", "b", "c")
     one.claim("x", one.request(all_devices=True))

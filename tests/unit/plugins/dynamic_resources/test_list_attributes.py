@@ -103,5 +103,5 @@ def test_lists_count_with_the_gate_and_the_allocator_of_1_37(
     features: Features, match: type, distinct: type
 ) -> None:
     written = (DeviceConstraint(match_attribute="a/b"), DeviceConstraint(distinct_attribute="a/b"))
-    made = PreparedClaim((), (), written).new_constraints(features)
+    made = PreparedClaim((), (), (), written).new_constraints(features)
     assert [type(one) for one in made] == [match, distinct]
