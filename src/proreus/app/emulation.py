@@ -49,7 +49,7 @@ async def with_emulated_version(options: RunOptions, client: ApiClient) -> RunOp
                 apiserver=str(served),
             )
         return options
-    wanted = min(max(served, SUPPORTED_VERSIONS[0]), DEFAULT_VERSION)
+    wanted = _supported(served)
     if wanted != DEFAULT_VERSION:
         log.info(
             "Emulating the version of the apiserver", emulated=str(wanted), apiserver=str(served)
@@ -61,6 +61,19 @@ async def with_emulated_version(options: RunOptions, client: ApiClient) -> RunOp
     )
     version = options.version.replace(str(current), str(wanted), 1)
     return replace(options, feature_gates=gates, version=version)
+
+
+async def version_to_emulate(client: ApiClient) -> KubernetesVersion:
+    """Return the version that is emulated beside an apiserver where no flag says which.
+
+    Raises ``ApiError`` if the apiserver does not respond.
+    """
+    served = await _served_version(client)
+    return DEFAULT_VERSION if served is None else _supported(served)
+
+
+def _supported(served: KubernetesVersion) -> KubernetesVersion:
+    return min(max(served, SUPPORTED_VERSIONS[0]), DEFAULT_VERSION)
 
 
 async def _served_version(client: ApiClient) -> KubernetesVersion | None:

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from proreus import __version__, logs
 from proreus.app.clients import Delegation, request_hooks
+from proreus.app.emulation import version_to_emulate
 from proreus.app.stopping import first_error, until_set
 from proreus.client.credential_loading import load as load_credentials
 from proreus.client.informer import Informer
@@ -34,7 +35,7 @@ from proreus.controller.pod_group_status import PodGroupStatuses
 from proreus.controller.queue_status import kai_queues, volcano_queues
 from proreus.controller.quota_status import ElasticQuotaStatuses
 from proreus.controller.rebalancing.eviction_record import EvictionRecord
-from proreus.controller.rebalancing.rebalancer import Rebalancer, settings_of
+from proreus.controller.rebalancing.rebalancer import Rebalancer, Settings, settings_of
 from proreus.controller.status_kind import StatusKind
 from proreus.controller.status_writer import StatusWriter
 from proreus.errors import ApiError, LeaseLost, ProreusError
@@ -86,7 +87,11 @@ class _Controller:
     """The parts of a process, connected."""
 
     def __init__(
-        self, options: ControllerOptions, metrics: ControllerMetrics, client: ApiClient
+        self,
+        options: ControllerOptions,
+        metrics: ControllerMetrics,
+        client: ApiClient,
+        rebalancing: Settings | None,
     ) -> None:
         self._options = options
         self._metrics = metrics
@@ -97,10 +102,10 @@ class _Controller:
         self._pods = Informer(client, PODS, on_error=_watch_failed)
         self._pods.add_handler(self._writer)
         self._rebalancer: Rebalancer | None = None
-        if options.rebalancing.period_seconds:
+        if rebalancing is not None:
             self._rebalancer = Rebalancer(
                 client,
-                settings_of(options.rebalancing.config),
+                rebalancing,
                 options.rebalancing,
                 EvictionRecord(client, options.lease.namespace),
                 metrics,
@@ -123,7 +128,12 @@ class _Controller:
             made = ApiClient(credentials, agent=agent, hooks=hooks, fence=of_fence)
             return await stack.enter_async_context(made)
 
-        controller = cls(options, metrics, await client("controller", fence))
+        own = await client("controller", fence)
+        rebalancing = None
+        if options.rebalancing.period_seconds:
+            # Advice has to hold for the scheduler of this cluster, which is not newer.
+            rebalancing = settings_of(options.rebalancing.config, await version_to_emulate(own))
+        controller = cls(options, metrics, own, rebalancing)
         lease_client, reviews = await client("leader-election"), Delegation(await client("reviews"))
         lock = ResourceLockConfig(new_identity(), component="proreus-controller")
         callbacks = LeaderCallbacks(on_started_leading=controller._leading.set)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proreus.app.emulation import with_emulated_version
+from proreus.app.emulation import version_to_emulate, with_emulated_version
 from proreus.app.options import RunOptions
 from proreus.client.responses import ResponseLost, Unreachable
 from proreus.errors import ApiError, ConfigError, Forbidden, NotFound
@@ -54,6 +54,7 @@ async def test_without_a_flag_nothing_newer_than_the_apiserver_is_emulated(
     version: str | None, found: KubernetesVersion
 ) -> None:
     assert await emulated(RunOptions(), version) == found
+    assert await version_to_emulate(Apiserver(version)) == found  # type: ignore[arg-type]
 
 
 async def test_a_flag_is_obeyed() -> None:
