@@ -35,7 +35,7 @@ from proreus.controller.pod_group_status import PodGroupStatuses
 from proreus.controller.queue_status import kai_queues, volcano_queues
 from proreus.controller.quota_status import ElasticQuotaStatuses
 from proreus.controller.rebalancing.eviction_record import EvictionRecord
-from proreus.controller.rebalancing.rebalancer import Rebalancer, Settings, settings_of
+from proreus.controller.rebalancing.rebalancer import Rebalancer, settings_of
 from proreus.controller.status_kind import StatusKind
 from proreus.controller.status_writer import StatusWriter
 from proreus.errors import ApiError, LeaseLost, ProreusError
@@ -44,6 +44,7 @@ from proreus.objects.meta import Resource
 from proreus.server.health import HealthCheck
 from proreus.server.responses import json_body
 from proreus.server.server import EndpointSources, Server
+from proreus.simulation.simulated_cluster import Settings
 
 log = logs.logger(__name__)
 
