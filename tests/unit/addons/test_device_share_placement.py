@@ -11,14 +11,21 @@ from hypothesis import strategies as st
 
 from proreus.addons.device_share import DeviceShare
 from proreus.addons.device_share.annotations import ALLOCATED
-from proreus.addons.device_share.devices import Inventory, NodeDevice
+from proreus.addons.device_share.devices import (
+    PARTITIONS,
+    DeviceObject,
+    Inventory,
+    NodeDevice,
+    inventory_of,
+)
 from proreus.addons.device_share.fragmentation import RecentRequests
-from proreus.addons.device_share.hints import Hints, InvalidRequest
+from proreus.addons.device_share.hints import Hints, InvalidRequest, hints_of
 from proreus.addons.device_share.mig import start_of
 from proreus.addons.device_share.placement import most_used_first, place
 from proreus.addons.device_share.requests import PodDeviceRequest, Share, request_of
 from proreus.addons.device_share.usage import Grant, NodeDeviceUsage
-from proreus.testing import Harness, make_node, make_pod
+from proreus.objects import ObjectMeta
+from proreus.testing import FakeHandle, Harness, make_node, make_pod
 
 GIB = 2**30
 WHOLE = Share(1, 1000, 0, 1000)
@@ -277,6 +284,32 @@ def test_devices_by_label_and_number() -> None:
 def test_hints_that_cannot_be_followed_are_not_ignored(hint: Any) -> None:
     with pytest.raises(InvalidRequest):
         request_of(pair("p", **{HINT: hint}))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "content"),
+    [
+        ("gpu-partition-spec", {"allocatePolicy": "Strict"}),
+        ("gpu-partition-spec", {"ringBusBandwidth": "x"}),
+        ("device-joint-allocate", {"deviceTypes": "rdma"}),
+        ("device-joint-allocate", {"requiredScope": "SameNUMA"}),
+    ],
+)
+def test_what_cannot_be_read_is_an_invalid_request(annotation: str, content: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        hints_of({f"scheduling.koordinator.sh/{annotation}": json.dumps(content)})
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"allocationScore": "high"}, {"minors": 5}, {"minors": [[0]]}, {"ringBusBandwidth": "x"}],
+)
+def test_partitions_of_a_device_object_that_cannot_be_read_are_none(entry: Any) -> None:
+    found = DeviceObject(
+        metadata=ObjectMeta(annotations={PARTITIONS: json.dumps({"2": [{"minors": [0], **entry}]})})
+    )
+    (info,) = FakeHandle([make_node("a")], ()).nodes
+    assert inventory_of(info, found).partitions == ()
 
 
 # ---- MIG -----------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proreus.addons.coscheduling import Coscheduling
-from proreus.addons.coscheduling.groups import POD_GROUP_LABEL
+from proreus.addons.coscheduling.groups import POD_GROUP_LABEL, Group
 from proreus.addons.gang_preemption import GangPreemption
+from proreus.addons.gang_preemption.placed_gangs import PlacedGang
 from proreus.framework import CycleState, PodInfo, ReservePlugin, Status
 from proreus.objects import PODS, Pod
 from proreus.testing import Harness, make_node, make_pod
@@ -296,3 +297,12 @@ def test_without_gangs_it_does_as_default_preemption(pods: list[tuple[int, str, 
         cluster.schedule(urgent())
         evicted.append(before - running(cluster))
     assert evicted[0] == evicted[1]
+
+
+def test_what_is_surplus_follows_the_minimum() -> None:
+    gang = PlacedGang("default/g")
+    for number in range(4):
+        gang.put(make_pod(f"p{number}", node_name="n0").pod, "n0")
+    assert len(gang.surplus(Group("default/g", 2))) == 2
+    assert gang.surplus(Group("default/g", 4)) == frozenset()
+    assert len(gang.surplus(Group("default/g", 0, minimums={"": 3}))) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from proreus.addons.coscheduling import Coscheduling
 from proreus.addons.coscheduling.groups import POD_GROUP_LABEL, membership_of
-from proreus.addons.coscheduling.koordinator import KOORDINATOR
+from proreus.addons.coscheduling.koordinator import KOORDINATOR, gangs_together
 from proreus.testing import Harness, make_node, make_pod
 
 TOGETHER = json.dumps(["default/a", "default/b"])
@@ -31,6 +31,16 @@ def member(
     notes |= {key.replace("_", "-"): value for key, value in rules.items()}
     annotations = {f"{KOORDINATOR}/{key}": value for key, value in notes.items()}
     return make_pod(name, cpu, metadata={"annotations": annotations}, node_name=node_name)
+
+
+@pytest.mark.parametrize("groups", ["[" * 100_000, "{", "7", "[1]"])
+def test_groups_that_cannot_be_read_are_none(groups: str) -> None:
+    assert gangs_together("default/a", "a", groups) == ()
+
+
+def test_numbers_of_thousands_of_digits_are_none() -> None:
+    huge = {f"{KOORDINATOR}/name": "g", f"{KOORDINATOR}/min-available": "9" * 5_000}
+    assert membership_of(make_pod("p", metadata={"annotations": huge}).pod) is None
 
 
 def bound(cluster: Harness, *names: str) -> list[str]:

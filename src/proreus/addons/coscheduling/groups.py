@@ -265,7 +265,8 @@ def virtual_group(pod: Pod) -> Group | None:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+    # Python converts no text of thousands of digits.
+    return len(text) <= 18 and text.isascii() and text.isdecimal()
 
 
 def _seconds(text: str) -> float:

@@ -38,7 +38,7 @@ def gangs_together(key: str, name: str, text: str) -> tuple[str, ...]:
     """
     try:
         listed = json.loads(text) if text else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     if not isinstance(listed, list):
         return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -49,6 +50,14 @@ class DeviceEntry(ApiStruct, frozen=True):
     labels: dict[str, str] = {}
     resources: dict[str, str | int | float] = {}
     topology: DeviceTopology | None = None
+
+
+class PartitionEntry(ApiStruct, frozen=True):
+    """A partition of GPUs in the annotation of a Device object."""
+
+    minors: tuple[int, ...] = ()
+    ring_bus_bandwidth: str | int | None = None
+    allocation_score: int = 0
 
 
 class DeviceObjectSpec(ApiStruct, frozen=True):
@@ -198,11 +207,13 @@ def _of_entries(entries: tuple[DeviceEntry, ...], mig: bool) -> Iterator[NodeDev
 
 
 def _partitions(annotations: Mapping[str, str]) -> Iterator[Partition]:
-    for group in _json(annotations.get(PARTITIONS, "{}"), dict[str, list[dict[str, Any]]]).values():
-        for one in group:
-            bandwidth = parse_amount("bandwidth", one.get("ringBusBandwidth") or 0)
-            score = int(one.get("allocationScore") or 0)
-            yield Partition(frozenset(one.get("minors") or ()), bandwidth, score)
+    listed = _json(annotations.get(PARTITIONS, "{}"), dict[str, list[PartitionEntry]])
+    for one in chain.from_iterable(listed.values()):
+        try:
+            bandwidth = parse_amount("bandwidth", one.ring_bus_bandwidth or 0)
+        except ValueError:
+            continue
+        yield Partition(frozenset(one.minors), bandwidth, one.allocation_score)
 
 
 def _registered(text: str, mig: bool) -> Iterator[NodeDevice]:
@@ -266,5 +277,5 @@ def _json(text: str, type_: Any) -> Any:
     """Return what a text in JSON says, nothing if it is something else."""
     try:
         return msgspec.json.decode(text, type=type_)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return type_()

@@ -32,6 +32,20 @@ class DeviceHint(ApiStruct, frozen=True):
     exclusive_policy: str = ""
 
 
+class JointAllocation(ApiStruct, frozen=True):
+    """Devices of which types are allocated together, and where."""
+
+    device_types: tuple[str, ...] = ()
+    required_scope: str = ""
+
+
+class PartitionSpec(ApiStruct, frozen=True):
+    """Which listed partition of GPUs a pod may get; None: any, with whatever bandwidth."""
+
+    allocate_policy: str = ""
+    ring_bus_bandwidth: str | int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Hints:
     """What the annotations say.
@@ -63,17 +77,21 @@ def hints_of(annotations: Mapping[str, str]) -> Hints:
     """Return what a pod's annotations say; raises ``InvalidRequest``."""
     if not (_JOINT in annotations or _PARTITION in annotations or _HINT in annotations):
         return NO_HINTS
-    joint: dict[str, Any] = _read(annotations, _JOINT, dict[str, Any])
-    partition: dict[str, Any] = _read(annotations, _PARTITION, dict[str, Any])
+    joint: JointAllocation = _read(annotations, _JOINT, JointAllocation)
+    partition: PartitionSpec = _read(annotations, _PARTITION, PartitionSpec)
+    if (scope := joint.required_scope) not in ("", "SamePCIe"):
+        raise InvalidRequest(f"annotation {_JOINT}: requiredScope {scope} is unknown")
+    if (policy := partition.allocate_policy) not in ("", "Restricted", "BestEffort"):
+        raise InvalidRequest(f"annotation {_PARTITION}: allocatePolicy {policy} is unknown")
     hints: dict[str, DeviceHint] = _read(annotations, _HINT, dict[str, DeviceHint])
     for type_, hint in hints.items():
         _check(type_, hint)
     try:
         return Hints(
-            joint_types=frozenset(joint.get("deviceTypes") or ()) - {"gpu"},
-            same_pcie=joint.get("requiredScope") == "SamePCIe",
-            partition=(partition.get("allocatePolicy") or "BestEffort") if partition else "",
-            bandwidth=parse_amount("bandwidth", partition.get("ringBusBandwidth") or 0),
+            joint_types=frozenset(joint.device_types) - {"gpu"},
+            same_pcie=bool(scope),
+            partition="" if partition == PartitionSpec() else policy or "BestEffort",
+            bandwidth=parse_amount("bandwidth", partition.ring_bus_bandwidth or 0),
             scope=hints["gpu"].required_topology_scope if "gpu" in hints else "",
             selectors=tuple(
                 (type_, parse_label_selector(hint.selector))
@@ -86,7 +104,7 @@ def hints_of(annotations: Mapping[str, str]) -> Hints:
                 if hint.allocate_strategy
             ),
         )
-    except (ProreusError, TypeError) as error:
+    except (ProreusError, ValueError) as error:
         raise InvalidRequest(f"an annotation about devices cannot be read: {error}") from None
 
 
@@ -112,5 +130,5 @@ def _read(annotations: Mapping[str, str], name: str, type_: Any) -> Any:
         return type_()
     try:
         return msgspec.json.decode(annotations[name], type=type_)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         raise InvalidRequest(f"annotation {name} cannot be read") from None

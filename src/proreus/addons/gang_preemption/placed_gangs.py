@@ -7,7 +7,7 @@ two are surplus, the one of 10:10 first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from proreus.addons.coscheduling.groups import Group, membership_of
 from proreus.objects import Pod
@@ -25,7 +25,7 @@ class PlacedGang:
         self.nodes: dict[str, str] = {}
         self._pods: dict[str, Pod] = {}
         self._surplus: frozenset[str] = frozenset()
-        self._surplus_generation = -1
+        self._surplus_found_for: tuple[int, int, Mapping[str, int]] | None = None
 
     def put(self, pod: Pod, node_name: str) -> None:
         """Add a pod, or its new version."""
@@ -51,9 +51,10 @@ class PlacedGang:
 
         Of a gang that lacks its minimum none is. A pod that is being deleted counts no more.
         """
-        if self._surplus_generation != self.generation:
+        found_for = self.generation, group.min_member, group.minimums
+        if self._surplus_found_for != found_for:
             self._surplus = frozenset(self._find_surplus(group))
-            self._surplus_generation = self.generation
+            self._surplus_found_for = found_for
         return self._surplus
 
     def _find_surplus(self, group: Group) -> Iterator[str]:

@@ -62,6 +62,7 @@ def slices_of(pod: Pod) -> TopologySlices | None:
     """Return what a pod's annotations say of slices; None if they say nothing that can be read."""
     annotations = pod.metadata.annotations
     key, size = annotations.get(_KEY), annotations.get(_SIZE, "")
-    if not key or not (size.isascii() and size.isdecimal()) or int(size) < 1:
+    is_number = len(size) <= 18 and size.isascii() and size.isdecimal()
+    if not key or not is_number or int(size) < 1:
         return None
     return TopologySlices(key, int(size))

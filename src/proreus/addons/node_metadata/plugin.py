@@ -75,7 +75,9 @@ class NodeMetadataArgs(PluginArgs):
             return _UNKNOWN
         if not isfinite(number):
             return _UNKNOWN
-        thousandths = min(max(floor(number * 1000), -_MOST), _MOST)
+        # First what is out of range: a thousand times as much may be infinite.
+        thousandths = floor(min(max(number, -_MOST), _MOST) * 1000)
+        thousandths = min(max(thousandths, -_MOST), _MOST)
         return -thousandths if self.scoring_strategy in ("Lowest", "Oldest") else thousandths
 
 
