@@ -38,7 +38,7 @@ FLAGS = (
 
 
 class EvictionWatch:
-    """The uids of evicted pods by workload, as a watch of all pods has shown them."""
+    """In a ``with`` block: the uids of evicted pods by workload, as a watch of all pods says."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -46,7 +46,16 @@ class EvictionWatch:
         self._stopped = threading.Event()
         self.by_workload: dict[str, set[str]] = defaultdict(set)
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> EvictionWatch:
         self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # The thread ends before the apiserver does, also when the test fails.
+        self._stopped.set()
+        self._thread.join(10)
+        assert not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -59,13 +68,6 @@ class EvictionWatch:
             if condition.get("reason") == "EvictionByEvictionAPI":
                 meta = pod["metadata"]
                 self.by_workload[meta["labels"]["app"]].add(meta["uid"])
-
-    def stop(self) -> None:
-        """End the watch, which has shown all that happened before."""
-        time.sleep(3)
-        self._stopped.set()
-        self._thread.join(10)
-        assert not self._thread.is_alive()
 
 
 def recorded(client: KubeClient) -> list[Json]:
@@ -124,11 +126,34 @@ def test_killed_at_random_points_it_loses_nothing_and_evicts_nobody_twice(
     rng = random.Random(seed)
     client = KubeClient.from_kubeconfig(kwok_cluster.kubeconfig)
     prepare(client)
-    watch = EvictionWatch(KubeClient.from_kubeconfig(kwok_cluster.kubeconfig))
+    process = ControllerProcess(kwok_cluster.kubeconfig, folder, flags=FLAGS)
+    with EvictionWatch(KubeClient.from_kubeconfig(kwok_cluster.kubeconfig)) as watch:
+        try:
+            kills, interrupted = kill_at_random(client, process, rng, seconds)
+            finish(client, process)
+        finally:
+            process.kill()
+        time.sleep(3)  # The watch, which is renewed every two seconds, has shown everything then.
 
+    evicted = {uid for uids in watch.by_workload.values() for uid in uids}
+    print(f"{kills} kills, {interrupted} amid plans, {len(evicted)} evictions")
+    assert evicted
+    assert {app: len(uids) for app, uids in watch.by_workload.items() if len(uids) > 1} == {}
+    assert "gang" not in watch.by_workload
+    # Nobody was evicted without a plan, and what counts as done was. SIGTERM may have come amid a
+    # plan: the next process would finish that one.
+    entries = recorded(client)
+    assert evicted <= {one["uid"] for one in entries}
+    assert evicted >= {one["uid"] for one in entries if one["state"] == "done"}
+    client.close()
+
+
+def kill_at_random(
+    client: KubeClient, process: ControllerProcess, rng: random.Random, seconds: float
+) -> tuple[int, int]:
+    """Start and kill the controller again and again; return the kills, and those amid plans."""
     kills, members, interrupted = 0, 0, 0
     end = time.monotonic() + seconds
-    process = ControllerProcess(kwok_cluster.kubeconfig, folder, flags=FLAGS)
     while time.monotonic() < end:
         process.start()
         # The start takes two seconds and the old Lease four to expire: then the work begins.
@@ -143,9 +168,14 @@ def test_killed_at_random_points_it_loses_nothing_and_evicts_nobody_twice(
         members += more
     for index in range(members, GROUPS * MEMBERS):
         create_member(client, index)
+    return kills, interrupted
 
+
+def finish(client: KubeClient, process: ControllerProcess) -> None:
+    """Start the controller once more, and stop it when everything is as it must be."""
     process.start()
-    total = DEPLOYMENTS * REPLICAS + GROUPS * MEMBERS
+    # All may be done already, and only a process that is ready handles SIGTERM.
+    process.wait_for(30, "readyz", lambda: process.get("/readyz")[0] == 200)
     groups = POD_GROUPS.format("default")
     eventually(
         60,
@@ -157,23 +187,11 @@ def test_killed_at_random_points_it_loses_nothing_and_evicts_nobody_twice(
         ),
     )
     eventually(30, "finished plans", lambda: finished(client))
+    total = DEPLOYMENTS * REPLICAS + GROUPS * MEMBERS
     eventually(60, "every pod running again", lambda: running(client) == total)
     used = f"{DEPLOYMENTS * REPLICAS * 800 + GROUPS * MEMBERS * 100}m"
     eventually(30, f"a quota of which {used} are used", lambda: used_cpu(client) == used)
     assert process.terminate(20) == 0
-    watch.stop()
-
-    evicted = {uid for uids in watch.by_workload.values() for uid in uids}
-    print(f"{kills} kills, {interrupted} amid plans, {len(evicted)} evictions")
-    assert evicted
-    assert {app: len(uids) for app, uids in watch.by_workload.items() if len(uids) > 1} == {}
-    assert "gang" not in watch.by_workload
-    # Nobody was evicted without a plan, and what counts as done was. SIGTERM may have come amid a
-    # plan: the next process would finish that one.
-    entries = recorded(client)
-    assert evicted <= {one["uid"] for one in entries}
-    assert evicted >= {one["uid"] for one in entries if one["state"] == "done"}
-    client.close()
 
 
 def used_cpu(client: KubeClient) -> str:
