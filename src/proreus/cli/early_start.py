@@ -11,11 +11,11 @@ from contextlib import suppress
 
 import yaml
 
+from proreus import yaml_depth
 from proreus.cli.go_flags import ParsedFlags
 from proreus.client.credential_loading import load_plain
 from proreus.client.early_lists import EarlyList, request_early_lists
 from proreus.errors import ConfigError
-from proreus.yaml_depth import LOADER, check_depth
 
 
 def request_lists(values: ParsedFlags) -> dict[str, EarlyList]:
@@ -41,8 +41,7 @@ def _kubeconfig(path: str) -> str | None:
     """Return the path that a configuration file names, "" for none; None: lists come later."""
     with open(path, "rb") as file:
         content = file.read()
-    check_depth(content)
-    config = yaml.load(content, Loader=LOADER)
+    config = yaml_depth.load(content)
     if config.get("delayCacheUntilActive"):
         return None
     return str((config.get("clientConnection") or {}).get("kubeconfig") or "")

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from proreus.yaml_depth import LOADER, check_depth
+from proreus import yaml_depth
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -100,8 +100,7 @@ def _read_kubeconfig(path: str, context: str | None) -> PlainCredentials | None:
     try:
         with open(os.path.expanduser(path), "rb") as file:
             content = file.read()
-        check_depth(content)
-        config = yaml.load(content, Loader=LOADER)
+        config = yaml_depth.load(content)
         folder = os.path.dirname(os.path.abspath(os.path.expanduser(path)))
         chosen = _named(config, "contexts", context or config["current-context"])["context"]
         cluster = _named(config, "clusters", chosen["cluster"])["cluster"]

@@ -20,7 +20,6 @@ from proreus.objects.selectors import (
     MAX_NAME_LENGTH,
     MAX_PREFIX_LENGTH,
     NAME,
-    is_qualified_name,
 )
 
 NON_ZERO_DEFAULTS: Mapping[str, int] = {
@@ -53,35 +52,31 @@ def is_native_resource(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
+# One expression for each: a pod may request tens of thousands of resources.
+_QUALIFIED_IN_QUOTAS = (
+    # Also with "requests." in front, as a ResourceQuota names it.
+    rf"(?=[^/]{{1,{MAX_PREFIX_LENGTH - len('requests.')}}}/){DNS_SUBDOMAIN}/"
+    rf"(?=.{{1,{MAX_NAME_LENGTH}}}\Z){NAME}"
+)
+_EXTENDED = rf"(?!requests\.|.*kubernetes\.io/){_QUALIFIED_IN_QUOTAS}"
+_SCALAR = rf"{_EXTENDED}|(?:hugepages-|attachable-volumes-).*|.*kubernetes\.io/.*"
+_EXTENDED_RESOURCE = re.compile(_EXTENDED, re.DOTALL)
+_SCALAR_RESOURCE = re.compile(_SCALAR, re.DOTALL)
+_TRACKED_RESOURCE = re.compile(rf"cpu|memory|ephemeral-storage|{_SCALAR}", re.DOTALL)
+
+
 @cleared_with_age
 @lru_cache(maxsize=4096)
 def is_extended_resource(name: str) -> bool:
     """Return whether a resource is an extended one (``example.com/gpu``)."""
-    if is_native_resource(name) or name.startswith("requests."):
-        return False
-    return is_qualified_name(f"requests.{name}")
+    return _EXTENDED_RESOURCE.fullmatch(name) is not None
 
 
 @cleared_with_age
 @lru_cache(maxsize=4096)
 def is_scalar_resource(name: str) -> bool:
     """Return whether a resource is tracked in addition to cpu, memory and ephemeral-storage."""
-    return (
-        is_extended_resource(name)
-        or name.startswith(("hugepages-", "attachable-volumes-"))
-        or "kubernetes.io/" in name
-    )
-
-
-# `is_scalar_resource` in one expression: a pod may request tens of thousands of resources.
-_TRACKED_RESOURCE = re.compile(
-    r"cpu|memory|ephemeral-storage"
-    r"|(?:hugepages-|attachable-volumes-).*|.*kubernetes\.io/.*"
-    # An extended resource, whose name is qualified also with "requests." in front.
-    rf"|(?!requests\.)(?=[^/]{{1,{MAX_PREFIX_LENGTH - len('requests.')}}}/)"
-    rf"{DNS_SUBDOMAIN}/(?=.{{1,{MAX_NAME_LENGTH}}}\Z){NAME}",
-    re.DOTALL,
-)
+    return _SCALAR_RESOURCE.fullmatch(name) is not None
 
 
 @cleared_with_age

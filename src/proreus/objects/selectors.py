@@ -66,6 +66,7 @@ MAX_PREFIX_LENGTH, MAX_NAME_LENGTH = 253, 63
 _NAME = re.compile(NAME)
 _QUALIFIED_NAME = re.compile(rf"(?:{DNS_SUBDOMAIN}/)?{NAME}")
 _INT64 = range(-(2**63), 2**63)
+_INT64_DIGITS = 19
 
 
 @cleared_with_age
@@ -88,9 +89,11 @@ def is_label_value(value: str) -> bool:
 def parse_int64(text: str) -> int | None:
     """Parse as Go's ``strconv.ParseInt(text, 10, 64)`` does."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isascii() or not digits.isdigit():
+    # No text of thousands of digits, which ``int`` refuses; zeros in front are allowed.
+    if not digits.isascii() or not digits.isdigit() or len(digits.lstrip("0")) > _INT64_DIGITS:
         return None
-    number = int(text)
+    number = int(digits.lstrip("0") or "0")
+    number = -number if text[0] == "-" else number
     return number if number in _INT64 else None
 
 

@@ -16,7 +16,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
-from typing import NoReturn, TypeVar, TypeVarTuple
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from proreus.errors import (
     BudgetExceeded,
@@ -291,17 +291,18 @@ def _signal_raises_keyboard_interrupt() -> bool:
 
 def _is_being_closed() -> bool:
     # Python raises it in a coroutine that is closed before its end, which no running task is.
-    try:
-        return asyncio.current_task() is None
-    except RuntimeError:  # no loop
-        return True
+    return _current_task() is None
 
 
 def _is_being_cancelled() -> bool:
     # A plugin's own future raises CancelledError too when somebody else cancels it. Only a pending
     # ``cancel()`` of the current task says that this call itself is to end.
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no loop
-        return False
+    task = _current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop
+        return None

@@ -17,6 +17,7 @@ from proreus.addons.coscheduling import Coscheduling
 from proreus.addons.coscheduling.groups import POD_GROUP_LABEL
 from proreus.objects import PODS
 from proreus.testing import Harness, make_node, make_pod
+from unit.addons.quotas import elastic_quota, kai_queue
 
 SCRIPTS = int(os.environ.get("PROREUS_QUOTA_SCRIPTS", "25"))
 TENANTS = ("a", "b")
@@ -42,24 +43,6 @@ def configuration(args: dict) -> dict:
                 ],
             }
         ],
-    }
-
-
-def elastic_quota(tenant: str, least: int) -> dict:
-    return {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "ElasticQuota",
-        "metadata": {"name": tenant, "namespace": tenant},
-        "spec": {"min": {"cpu": least}},
-    }
-
-
-def kai_queue(tenant: str, least: int) -> dict:
-    return {
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": tenant},
-        "spec": {"resources": {"cpu": {"quota": 1000 * least, "limit": -1, "overQuotaWeight": 1}}},
     }
 
 

@@ -15,6 +15,7 @@ import pytest
 from proreus.addons.capacity_scheduling import CapacityScheduling
 from proreus.objects import PODS
 from proreus.testing import Harness, make_node, make_pod
+from unit.addons.quotas import elastic_quota, kai_queue, volcano_queue
 
 SCRIPTS = int(os.environ.get("PROREUS_QUOTA_SCRIPTS", "25"))
 TENANTS = ("a", "b")
@@ -33,33 +34,6 @@ def configuration(args: dict) -> dict:
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "profiles": [profile],
-    }
-
-
-def elastic_quota(tenant: str, least: int) -> dict:
-    return {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "ElasticQuota",
-        "metadata": {"name": tenant, "namespace": tenant},
-        "spec": {"min": {"cpu": least}},
-    }
-
-
-def volcano_queue(tenant: str, least: int) -> dict:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": tenant},
-        "spec": {"deserved": {"cpu": least}},
-    }
-
-
-def kai_queue(tenant: str, least: int) -> dict:
-    return {
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": tenant},
-        "spec": {"resources": {"cpu": {"quota": 1000 * least, "limit": -1, "overQuotaWeight": 1}}},
     }
 
 

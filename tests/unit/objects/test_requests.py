@@ -20,6 +20,7 @@ from proreus.objects.requests import (
     is_tracked_resource,
     non_zero_requests,
 )
+from proreus.objects.selectors import is_qualified_name
 
 MI, GI = 2**20, 2**30
 
@@ -370,8 +371,17 @@ _pieces = st.sampled_from(
 @given(st.lists(_pieces, max_size=6))
 def test_what_is_tracked_by_its_definition(pieces: list[str]) -> None:
     name = "".join(pieces)
-    base = name in ("cpu", "memory", "ephemeral-storage")
-    assert is_tracked_resource(name) is (base or is_scalar_resource(name))
+    extended = (
+        "/" in name
+        and "kubernetes.io/" not in name
+        and not name.startswith("requests.")
+        and is_qualified_name(f"requests.{name}")
+    )
+    prefixed = name.startswith(("hugepages-", "attachable-volumes-"))
+    scalar = extended or prefixed or "kubernetes.io/" in name
+    assert is_extended_resource(name) is extended
+    assert is_scalar_resource(name) is scalar
+    assert is_tracked_resource(name) is (scalar or name in ("cpu", "memory", "ephemeral-storage"))
 
 
 def test_thousands_of_resources_are_counted_as_few_are() -> None:

@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from proreus.addons.capacity_scheduling.args import CapacitySchedulingArgs
-from proreus.addons.capacity_scheduling.claims import Claim, most_important_first
+from proreus.addons.capacity_scheduling.claims import Claim
 from proreus.addons.capacity_scheduling.queue_state import QueueState
 from proreus.addons.capacity_scheduling.quota_state import QuotaState
 from proreus.addons.capacity_scheduling.quota_victims import QuotaVictims
@@ -245,10 +245,9 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
             return rejected
         if claim.exceeds_alone():
             return Status.unschedulable("global quota max exceeded")
-        potential = most_important_first(potential)
-        violations = budgets.violations_of_units(potential)
+        order, violations = budgets.reprieve_order(potential)
         victims = []
-        for unit in sorted(potential, key=lambda unit: id(unit) not in violations):
+        for unit in order:
             dry_run.add(unit)
             if claim.exceeds() or dry_run.rejection() is not None:
                 dry_run.remove(unit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 from proreus.addons.coscheduling.groups import Group
 from proreus.addons.gang_preemption.placed_gangs import PlacedGang, PlacedGangs
@@ -46,6 +47,7 @@ class GangVictims(DomainVictims):
         units: list[DomainVictim] = []
         groups: set[EntityKey] = set()
         whole: dict[str, PlacedGang] = {}
+        surplus_of = cache(self.surplus_of)
         surplus: list[tuple[PlacedGang, PlacedPod]] = []
         for info in infos:
             for uid in info.order:
@@ -55,7 +57,7 @@ class GangVictims(DomainVictims):
                     units += self.units_of_pod(pod.pod, info.name, groups)
                 elif gang.leaves(uid):
                     units.append(DomainVictim(pod.pod.priority, _POD, [pod]))
-                elif uid in self.surplus_of(gang):
+                elif uid in surplus_of(gang):
                     surplus.append((gang, pod))
                 else:
                     whole[gang.key] = gang

@@ -18,13 +18,12 @@ from proreus.addons.gang_preemption.gang_victims import GangVictims
 from proreus.addons.gang_preemption.placed_gangs import PlacedGangs
 from proreus.framework import CycleState, Handle, PodInfo, ReservePlugin, Rows, Status
 from proreus.objects import PODS, Pod
+from proreus.objects.pod import is_terminal
 from proreus.plugins.default_preemption import (
     Candidate,
     DefaultPreemption,
     DefaultPreemptionArgs,
 )
-
-_FINISHED = ("Succeeded", "Failed")
 
 
 class GangPreemptionArgs(DefaultPreemptionArgs):
@@ -54,7 +53,7 @@ class GangPreemption(DefaultPreemption, ReservePlugin):
         self._gangs.note_change(key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if new is None or new.status.phase in _FINISHED:
+        if new is None or is_terminal(new):
             gone = new or old
             assert gone is not None
             self._gangs.remove(gone.metadata.uid)

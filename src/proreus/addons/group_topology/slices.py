@@ -17,6 +17,7 @@ from proreus.addons.coscheduling.ranks import rank_of
 from proreus.addons.group_topology.domains import pods_by_node
 from proreus.framework import NodeTable, PlacedPod, PodInfo
 from proreus.objects import Pod
+from proreus.objects.selectors import parse_int64
 
 _KEY = "kueue.x-k8s.io/podset-slice-required-topology"
 _SIZE = "kueue.x-k8s.io/podset-slice-size"
@@ -61,8 +62,5 @@ class TopologySlices(Struct, frozen=True):
 def slices_of(pod: Pod) -> TopologySlices | None:
     """Return what a pod's annotations say of slices; None if they say nothing that can be read."""
     annotations = pod.metadata.annotations
-    key, size = annotations.get(_KEY), annotations.get(_SIZE, "")
-    is_number = len(size) <= 18 and size.isascii() and size.isdecimal()
-    if not key or not is_number or int(size) < 1:
-        return None
-    return TopologySlices(key, int(size))
+    key, size = annotations.get(_KEY), parse_int64(annotations.get(_SIZE, "")) or 0
+    return TopologySlices(key, size) if key and size > 0 else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from proreus.addons.job_barrier.args import JobBarrierArgs
 from proreus.objects import ObjectMeta, Pod, key_of
 from proreus.objects.pod import is_terminal
+from proreus.objects.selectors import parse_int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,15 @@ class Jobs:
         annotations, by_role = meta.annotations, {}
         for part in filter(None, annotations.get(self._args.min_by_role, "").split(",")):
             role, _, least = (text.strip() for text in part.partition("="))
-            if not role or not _is_number(least):
+            number = _parse_count(least)
+            if not role or number is None:
                 return f'annotation {self._args.min_by_role} must be role=number,…, not "{part}"'
-            by_role[role] = int(least)
+            by_role[role] = number
         text = annotations.get(self._args.min_members, str(sum(by_role.values()) or 1))
-        if not _is_number(text):
+        members = _parse_count(text)
+        if members is None:
             return f'annotation {self._args.min_members} must be a whole number, not "{text}"'
-        return Quorum(max(int(text), sum(by_role.values())), by_role)
+        return Quorum(max(members, sum(by_role.values())), by_role)
 
     def place(self, meta: ObjectMeta) -> None:
         """Note that a pod has a node, assumed or bound."""
@@ -121,5 +124,6 @@ class Jobs:
             job.pending.add(key_of(new))
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+def _parse_count(text: str) -> int | None:
+    number = parse_int64(text)
+    return number if number is not None and number >= 0 else None

@@ -31,7 +31,7 @@ getCrossNodesVictims, DomainVictim          ``domain_victims``: ``DomainVictims`
 MoreImportantVictim                         ``domain_victims``: ``DomainVictim.importance``
 GetPodPriority                              ``domain_victims``: ``DomainVictims.priority_of``
 FilterVictimsWithPDBViolation               ``potential_victims``: ``DisruptionBudgets``,
-                                            ``violations_of_units``
+                                            ``reprieve_order``
 SelectVictimsOnNode, on a node with groups  ``unit_dry_run``: ``UnitDryRun``
 PodGroupEvaluator                           ``pod_group_preemption``: ``PodGroupEvaluator``
 reprieveVictim of selectVictimsOnDomain     ``runtime.pod_group_reprieve``: ``PodGroupReprieve``

@@ -38,7 +38,6 @@ from proreus.plugins.default_preemption.select_candidate import Candidate
 from proreus.plugins.default_preemption.unit_dry_run import (
     UnitDryRun,
     candidate_of_units,
-    potential_victims,
 )
 
 # A dry run costs much by itself and little for each row more, so that a batch has this many rows
@@ -244,7 +243,9 @@ class DryRun:
         """Dry-run rows where each pod may be evicted by itself, though pods of groups are there."""
         rows, potential, violating = [], [], []
         for row, units in units_by_row.items():
-            lower, violations = potential_victims(units, self._pod.priority, self._budgets)
+            lower, violations = self._budgets.reprieve_order(
+                unit for unit in units if unit.priority < self._pod.priority
+            )
             if not lower:
                 self._note_units(row, Status.unresolvable(NO_VICTIMS))
                 continue

@@ -118,6 +118,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self._selects = (
             type(self).select_victims_on_node is not DefaultPreemption.select_victims_on_node
         )
+        self._has_own_units = type(self).preemption_units is not DefaultPreemption.preemption_units
         # Without these alpha gates the apiserver may not serve PodGroups: a watch would fail.
         watched = self._by_topology or self._by_group
         self._groups: Mapping[str, PodGroup] = handle.store(POD_GROUPS) if watched else {}
@@ -256,8 +257,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             dry_run.use_choice(self.potential_victims)
         if self._selects:
             dry_run.use_selection(self.select_victims_on_node)
-        own_units = type(self).preemption_units is not DefaultPreemption.preemption_units
-        if self._victims is not None and not (self._selects and own_units):
+        if self._victims is not None and not (self._selects and self._has_own_units):
             self._pods_by_priority.refresh()
             dry_run.use_units(self._victims, self._pods_by_priority.rows_with_groups())
         candidates = self._find_candidates(dry_run, verdicts)

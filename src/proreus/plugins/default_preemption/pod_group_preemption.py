@@ -139,10 +139,7 @@ class PodGroupEvaluator:
         assignments: Sequence[ProposedAssignment],
     ) -> GroupCandidate:
         """Put units back as long as the group fits; the others are victims."""
-        units.sort(key=lambda unit: unit.importance)
-        violations = budgets.violations_of_units(units)
-        # Violating ones are reprieved first, as for a single pod: so that few stay victims.
-        order = sorted(units, key=lambda unit: id(unit) not in violations)
+        order, violations = budgets.reprieve_order(units)
         reprieve = self._handle.pod_group_reprieve(assignments)
         reprieved = set()
         for unit in order:

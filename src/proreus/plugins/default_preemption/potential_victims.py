@@ -24,6 +24,7 @@ from proreus.framework.verdicts import BoolArray, IntArray, Rows
 from proreus.objects.meta import key_of
 from proreus.objects.policy import PodDisruptionBudget
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
+from proreus.plugins.default_preemption.domain_victims import DomainVictim
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 """Why a node without potential victims is no candidate."""
@@ -205,8 +206,19 @@ class DisruptionBudgets:
             (violating if violates else others).append(unit)
         return violating, others
 
-    def violations_of_units(self, units: Iterable[HasPods]) -> dict[int, int]:
-        """Return how many pods of a unit violate a budget, by ``id`` of the units that do."""
+    def reprieve_order(
+        self, units: Iterable[DomainVictim]
+    ) -> tuple[list[DomainVictim], dict[int, int]]:
+        """Return units in the order in which they are reprieved, and which of them violate.
+
+        Those that violate a budget come first, so that few of them stay victims, and among equals
+        the most important. With them: how many of its pods violate one, by ``id`` of each of these.
+        """
+        by_importance = sorted(units, key=lambda unit: unit.importance)
+        violations = self._violations(by_importance)
+        return sorted(by_importance, key=lambda unit: id(unit) not in violations), violations
+
+    def _violations(self, units: Iterable[DomainVictim]) -> dict[int, int]:
         left: dict[str, int] = {}
         counts = {id(unit): sum(self._violates(pod, left) for pod in unit.pods) for unit in units}
         return {unit: count for unit, count in counts.items() if count}

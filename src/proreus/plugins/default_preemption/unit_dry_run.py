@@ -11,8 +11,6 @@ if the preemptor fits ``a`` only then, both are the victims of the candidate ``a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
@@ -22,19 +20,6 @@ from proreus.plugins.default_preemption.domain_victims import DomainVictim, with
 from proreus.plugins.default_preemption.node_dry_run import NodeDryRun
 from proreus.plugins.default_preemption.potential_victims import NO_VICTIMS, DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
-
-
-def potential_victims(
-    units: Iterable[DomainVictim], priority: int, budgets: DisruptionBudgets
-) -> tuple[list[DomainVictim], dict[int, int]]:
-    """Return the units below a priority in the order in which they are reprieved.
-
-    Also how many of their pods violate a budget, by ``id`` of the units: these come first.
-    """
-    lower = [unit for unit in units if unit.priority < priority]
-    lower.sort(key=lambda unit: unit.importance)
-    violations = budgets.violations_of_units(lower)
-    return sorted(lower, key=lambda unit: id(unit) not in violations), violations
 
 
 def candidate_of_units(
@@ -64,7 +49,8 @@ class UnitDryRun:
 
         ``units``: those with a pod on the node. Raises ``PluginError``.
         """
-        units, violations = potential_victims(units, self._pod.priority, budgets)
+        lower = (unit for unit in units if unit.priority < self._pod.priority)
+        units, violations = budgets.reprieve_order(lower)
         if not units:
             return Status.unresolvable(NO_VICTIMS)
         for unit in units:
