@@ -200,7 +200,7 @@ NOT_PUBLIC = {
     "DefaultPreemptionArgs": "go_type problems",
     "NodeDryRun": "__init__",
     "Candidate": "cost earliest_start_time has_unstarted disruptions",
-    "DisruptionBudgets": "__init__ filter_units_with_pdb_violation violations_of_units",
+    "DisruptionBudgets": "__init__ filter_units_with_pdb_violation reprieve_order",
     "ClusterEvent": "wildcard",
     "MetricsRegistry": "__init__ disabled unexpected_categorizations families reset",
     "Family": "__init__ description values histograms reset",
