@@ -18,7 +18,7 @@ import kopf
 
 from proreus import logs
 from proreus.client.credentials import Credentials
-from proreus.controller.status_kind import StatusKind, WithStatus
+from proreus.controller.status_reconciler import StatusReconciler, WithStatus
 from proreus.controller.status_writer import StatusWriter
 from proreus.errors import ProreusError
 from proreus.objects.codec import decoder_for
@@ -38,7 +38,7 @@ class OperatorThread:
 
     def __init__(
         self,
-        kinds: Sequence[StatusKind],
+        kinds: Sequence[StatusReconciler[Any]],
         writer: StatusWriter,
         load_credentials: Callable[[], Awaitable[Credentials]],
     ) -> None:

@@ -17,8 +17,7 @@ from proreus.addons.coscheduling.groups import (
     Gang,
     membership_of,
 )
-from proreus.controller.pod_sets import PodSets
-from proreus.controller.status_kind import WithStatus
+from proreus.controller.status_reconciler import StatusReconciler
 from proreus.objects import Pod
 
 FINAL = ("Finished", "Failed")
@@ -71,48 +70,19 @@ def is_given_up(gang: Gang, phase: str, now: float) -> bool:
     return now - created.timestamp() > GIVE_UP_SECONDS
 
 
-class PodGroupStatuses:
-    """Implements ``StatusKind``."""
-
-    resource = GANGS
+class PodGroupStatuses(StatusReconciler[Gang]):
+    """Phases of PodGroups, and their members by phase."""
 
     def __init__(self) -> None:
-        self._objects: dict[str, WithStatus[Gang]] = {}
-        self._pods = PodSets(_group_of)
-
-    def put(self, key: str, obj: WithStatus[Gang]) -> Iterable[str]:
-        """Note a PodGroup."""
-        self._objects[key] = obj
-        return (key,)
-
-    def remove(self, key: str) -> Iterable[str]:
-        """Forget a PodGroup."""
-        self._objects.pop(key, None)
-        return ()
-
-    def put_pod(self, pod: Pod) -> Iterable[str]:
-        """Note a member."""
-        return self._pods.put(pod)
-
-    def remove_pod(self, pod: Pod) -> Iterable[str]:
-        """Forget a member."""
-        return self._pods.remove(pod)
-
-    def keys(self) -> Iterable[str]:
-        """Return the keys of all PodGroups."""
-        return self._objects
-
-    def get(self, key: str) -> WithStatus[Gang] | None:
-        """Return a PodGroup."""
-        return self._objects.get(key)
+        super().__init__(GANGS, _group_of)
 
     def status(self, key: str, now: float) -> dict[str, Any]:
         """Return phase, counts by pod phase, owners, and when the group began to be scheduled."""
-        seen = self._objects[key]
+        seen = self.objects[key]
         before = str(seen.status.get("phase") or "")
         if before in FINAL:
             return {}
-        pods = self._pods.of(key)
+        pods = self.pods.of(key)
         counts = Counter(pod.status.phase for pod in pods)
         # Where a definition lets it be omitted: a group without pods has not finished.
         min_member = max(1, seen.obj.spec.min_member)

@@ -5,7 +5,7 @@ Only for clusters in which their own controllers do not run: two writers would u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 from proreus.addons.capacity_scheduling.queue_objects import (
@@ -20,69 +20,37 @@ from proreus.controller.amounts import (
     quantities,
     requested,
 )
-from proreus.controller.pod_sets import PodSets
-from proreus.controller.status_kind import WithStatus
-from proreus.objects import Pod, Resource
+from proreus.controller.status_reconciler import StatusReconciler
+from proreus.objects import Pod
 
 _Compute = Callable[[list[Pod], list[str]], dict[str, Any]]
 
 
-class QueueStatuses:
-    """Implements ``StatusKind``; a queue counts the pods of the queues below it too."""
+class QueueStatuses(StatusReconciler[Any]):
+    """A queue counts the pods of the queues below it too."""
 
     def __init__(self, source: QueueSource, compute: _Compute) -> None:
+        super().__init__(source.resource, source.name_for)
         self._source = source
         self._compute = compute
-        self._objects: dict[str, WithStatus[Any]] = {}
-        self._pods = PodSets(source.name_for)
         self._tree = QueueTree()
 
-    @property
-    def resource(self) -> Resource[Any]:
-        """What is watched."""
-        return self._source.resource
+    def keys_after(self, key: str) -> Collection[str]:
+        """Return all queues: any may be above or below another now."""
+        queues = (self._source.queue_of(one.obj) for one in self.objects.values())
+        self._tree = QueueTree(queue for queue in queues if queue is not None)
+        return list(self.objects)
 
-    def put(self, key: str, obj: WithStatus[Any]) -> Iterable[str]:
-        """Note a queue; it may have another parent now."""
-        self._objects[key] = obj
-        self._rebuild()
-        return list(self._objects)
-
-    def remove(self, key: str) -> Iterable[str]:
-        """Forget a queue."""
-        self._objects.pop(key, None)
-        self._rebuild()
-        return list(self._objects)
-
-    def put_pod(self, pod: Pod) -> Iterable[str]:
-        """Note a pod."""
-        return self._with_ancestors(self._pods.put(pod))
-
-    def remove_pod(self, pod: Pod) -> Iterable[str]:
-        """Forget a pod."""
-        return self._with_ancestors(self._pods.remove(pod))
-
-    def keys(self) -> Iterable[str]:
-        """Return the names of all queues."""
-        return self._objects
-
-    def get(self, key: str) -> WithStatus[Any] | None:
-        """Return a queue."""
-        return self._objects.get(key)
+    def keys_that_count(self, names: Collection[str]) -> Collection[str]:
+        """Return the queues of these names, and those above them."""
+        found = {one for name in names for one in (name, *self._tree.path(name))}
+        return found & self.objects.keys()
 
     def status(self, key: str, now: float) -> dict[str, Any]:
         """Return what the pods of a queue request and have."""
-        below = [name for name in self._objects if key in self._tree.path(name)]
-        pods = [pod for name in {key, *below} for pod in self._pods.of(name)]
+        below = [name for name in self.objects if key in self._tree.path(name)]
+        pods = [pod for name in {key, *below} for pod in self.pods.of(name)]
         return self._compute(pods, sorted(self._tree.children(key)))
-
-    def _with_ancestors(self, names: Iterable[str]) -> set[str]:
-        found = {one for name in names for one in (name, *self._tree.path(name))}
-        return found & self._objects.keys()
-
-    def _rebuild(self) -> None:
-        queues = (self._source.queue_of(one.obj) for one in self._objects.values())
-        self._tree = QueueTree(queue for queue in queues if queue is not None)
 
 
 def volcano_queues() -> QueueStatuses:

@@ -6,56 +6,33 @@ accounts is ``assigned``, of all pods that have a node; ``borrowed`` is what of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from proreus.addons.capacity_scheduling.queue_objects import ElasticQuotaSource
 from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, Bounds, ElasticQuota
 from proreus.controller.amounts import is_assigned, quantities, requested
-from proreus.controller.pod_sets import PodSets
-from proreus.controller.status_kind import WithStatus
+from proreus.controller.status_reconciler import StatusReconciler
 from proreus.objects import Pod
 
 
-class ElasticQuotaStatuses:
-    """Implements ``StatusKind``. A pod counts for the quota that its label names, else for the
-    oldest of its namespace."""
-
-    resource = ELASTIC_QUOTAS
+class ElasticQuotaStatuses(StatusReconciler[ElasticQuota]):
+    """A pod counts for the quota that its label names, else for the oldest of its namespace."""
 
     def __init__(self) -> None:
-        self._objects: dict[str, WithStatus[ElasticQuota]] = {}
-        self._pods = PodSets(lambda pod: pod.metadata.namespace)
+        super().__init__(ELASTIC_QUOTAS, lambda pod: pod.metadata.namespace)
 
-    def put(self, key: str, obj: WithStatus[ElasticQuota]) -> Iterable[str]:
-        """Note a quota; the others of its namespace may count other pods now."""
-        self._objects[key] = obj
-        return self._keys_in([obj.obj.metadata.namespace])
+    def keys_after(self, key: str) -> Collection[str]:
+        """Return the quotas of its namespace: they may count other pods now."""
+        return self.keys_that_count([key.partition("/")[0]])
 
-    def remove(self, key: str) -> Iterable[str]:
-        """Forget a quota."""
-        self._objects.pop(key, None)
-        return self._keys_in([key.partition("/")[0]])
-
-    def put_pod(self, pod: Pod) -> Iterable[str]:
-        """Note a pod."""
-        return self._keys_in(self._pods.put(pod))
-
-    def remove_pod(self, pod: Pod) -> Iterable[str]:
-        """Forget a pod."""
-        return self._keys_in(self._pods.remove(pod))
-
-    def keys(self) -> Iterable[str]:
-        """Return the keys of all quotas."""
-        return self._objects
-
-    def get(self, key: str) -> WithStatus[ElasticQuota] | None:
-        """Return a quota."""
-        return self._objects.get(key)
+    def keys_that_count(self, names: Collection[str]) -> Collection[str]:
+        """Return the quotas of these namespaces."""
+        return [key for key in self.objects if key.partition("/")[0] in names]
 
     def status(self, key: str, now: float) -> dict[str, Any]:
         """Return what the quota's pods use."""
-        quota = self._objects[key].obj
+        quota = self.objects[key].obj
         bounds = Bounds.of(quota)
         pods = self._pods_of(quota)
         nothing = dict.fromkeys((*bounds.min, *bounds.max), 0)
@@ -72,17 +49,13 @@ class ElasticQuotaStatuses:
     def _pods_of(self, quota: ElasticQuota) -> list[Pod]:
         namespace = quota.metadata.namespace
         in_order = sorted(
-            (self._objects[key].obj for key in self._keys_in([namespace])), key=_age_and_name
+            (self.objects[key].obj for key in self.keys_that_count([namespace])), key=_age_and_name
         )
         source = ElasticQuotaSource()
         for one in in_order:
             source.note(None, one)
         name = quota.metadata.name
-        return [pod for pod in self._pods.of(namespace) if source.name_for(pod) == name]
-
-    def _keys_in(self, namespaces: Iterable[str]) -> list[str]:
-        wanted = set(namespaces)
-        return [key for key in self._objects if key.partition("/")[0] in wanted]
+        return [pod for pod in self.pods.of(namespace) if source.name_for(pod) == name]
 
 
 def _age_and_name(quota: ElasticQuota) -> tuple[float, str]:

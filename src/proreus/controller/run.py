@@ -36,7 +36,7 @@ from proreus.controller.queue_status import kai_queues, volcano_queues
 from proreus.controller.quota_status import ElasticQuotaStatuses
 from proreus.controller.rebalancing.eviction_record import EvictionRecord
 from proreus.controller.rebalancing.rebalancer import Rebalancer, settings_of
-from proreus.controller.status_kind import StatusKind
+from proreus.controller.status_reconciler import StatusReconciler
 from proreus.controller.status_writer import StatusWriter
 from proreus.errors import ApiError, LeaseLost, ProreusError
 from proreus.objects.kinds import PODS
@@ -48,7 +48,7 @@ from proreus.simulation.simulated_cluster import Settings
 
 log = logs.logger(__name__)
 
-STATUSES: dict[str, Callable[[], StatusKind]] = {
+STATUSES: dict[str, Callable[[], StatusReconciler[Any]]] = {
     "podgroups": PodGroupStatuses,
     "elasticquotas": ElasticQuotaStatuses,
     "volcano-queues": volcano_queues,
@@ -97,7 +97,7 @@ class _Controller:
         self._options = options
         self._metrics = metrics
         self._client = client
-        self._kinds: list[StatusKind] = [STATUSES[name]() for name in options.statuses]
+        self._kinds: list[StatusReconciler[Any]] = [STATUSES[name]() for name in options.statuses]
         self._writer = StatusWriter(client, self._kinds, metrics)
         # All of them, finished ones too: groups count those.
         self._pods = Informer(client, PODS, on_error=_watch_failed)

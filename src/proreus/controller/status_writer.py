@@ -22,7 +22,7 @@ from proreus.client.responses import read_json
 from proreus.client.session import ApiClient
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.pod_group_status import PodGroupStatuses, is_given_up
-from proreus.controller.status_kind import StatusKind, WithStatus
+from proreus.controller.status_reconciler import StatusReconciler, WithStatus
 from proreus.errors import ApiError, Conflict, NotFound
 from proreus.objects import Pod
 
@@ -48,7 +48,7 @@ class StatusWriter:
     def __init__(
         self,
         client: ApiClient,
-        kinds: Sequence[StatusKind],
+        kinds: Sequence[StatusReconciler[Any]],
         metrics: ControllerMetrics,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -185,7 +185,7 @@ class StatusWriter:
         data = msgspec.json.encode(body)
         return await self._client.request("PATCH", path, data, content_type=_MERGE_PATCH)
 
-    async def _record_timeout(self, kind: StatusKind, seen: WithStatus[Any]) -> None:
+    async def _record_timeout(self, kind: StatusReconciler[Any], seen: WithStatus[Any]) -> None:
         """Record an Event that a group has waited for too long, once: its name is the group's."""
         meta = seen.obj.metadata
         if meta.uid in self._given_up:

@@ -9,7 +9,7 @@ from proreus.controller.pod_group_status import (
     is_given_up,
     settled_phase,
 )
-from proreus.controller.status_kind import WithStatus
+from proreus.controller.status_reconciler import WithStatus
 from proreus.objects import ObjectMeta, Pod
 from proreus.objects.codec import decoder_for
 

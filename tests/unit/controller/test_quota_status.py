@@ -10,7 +10,7 @@ from proreus.addons.capacity_scheduling.quotas import ElasticQuota, ElasticQuota
 from proreus.controller.amounts import quantities
 from proreus.controller.queue_status import kai_queues, volcano_queues
 from proreus.controller.quota_status import ElasticQuotaStatuses
-from proreus.controller.status_kind import WithStatus
+from proreus.controller.status_reconciler import WithStatus
 from proreus.objects import ObjectMeta, Pod
 from proreus.objects.codec import decoder_for
 

@@ -5,7 +5,7 @@ from typing import Any
 from proreus.addons.coscheduling.groups import Gang, GangSpec
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.pod_group_status import PodGroupStatuses
-from proreus.controller.status_kind import WithStatus
+from proreus.controller.status_reconciler import WithStatus
 from proreus.controller.status_writer import StatusWriter
 from proreus.errors import ApiError, Conflict, NotFound
 from proreus.objects import ObjectMeta, Pod

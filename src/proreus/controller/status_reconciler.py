@@ -1,0 +1,73 @@
+"""The base of the classes that compute the statuses of one kind of objects from pods."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from proreus.controller.pod_sets import PodSets
+from proreus.objects import Pod, Resource
+from proreus.objects.meta import ApiObject
+
+T = TypeVar("T", bound=ApiObject)
+
+
+@dataclass(frozen=True)
+class WithStatus(Generic[T]):
+    """An object as it is decoded, and its status as JSON."""
+
+    obj: T
+    status: Mapping[str, Any]
+
+
+class StatusReconciler(ABC, Generic[T]):
+    """Keeps the objects of ``resource`` and the pods that belong to them, as they were seen last.
+
+    ``pods``: by the name that ``name_for(pod)`` returns. Methods that note a change return the keys
+    of objects whose status may be another now; all of them run on one event loop.
+    """
+
+    def __init__(self, resource: Resource[Any], name_for: Callable[[Pod], str]) -> None:
+        self.resource = resource
+        self.objects: dict[str, WithStatus[T]] = {}
+        self.pods = PodSets(name_for)
+
+    def put(self, key: str, obj: WithStatus[T]) -> Iterable[str]:
+        """Note an object that is new or has changed."""
+        self.objects[key] = obj
+        return self.keys_after(key)
+
+    def remove(self, key: str) -> Iterable[str]:
+        """Note that an object is gone."""
+        self.objects.pop(key, None)
+        return self.keys_after(key)
+
+    def put_pod(self, pod: Pod) -> Iterable[str]:
+        """Note a pod that is new or has changed."""
+        return self.keys_that_count(self.pods.put(pod))
+
+    def remove_pod(self, pod: Pod) -> Iterable[str]:
+        """Note that a pod is gone."""
+        return self.keys_that_count(self.pods.remove(pod))
+
+    def keys(self) -> Collection[str]:
+        """Return the keys of all objects."""
+        return self.objects.keys()
+
+    def get(self, key: str) -> WithStatus[T] | None:
+        """Return an object as it was seen last."""
+        return self.objects.get(key)
+
+    def keys_after(self, key: str) -> Collection[str]:
+        """Return whose status may be another after the object with this key has changed."""
+        return {key} & self.objects.keys()
+
+    def keys_that_count(self, names: Collection[str]) -> Collection[str]:
+        """Return whose status counts pods of these names; by default the names are keys."""
+        return self.objects.keys() & names
+
+    @abstractmethod
+    def status(self, key: str, now: float) -> dict[str, Any]:
+        """Return the fields of an object's status as they should be; ``now``: Unix seconds."""
