@@ -35,7 +35,7 @@ FilterVictimsWithPDBViolation               ``potential_victims``: ``DisruptionB
 SelectVictimsOnNode, on a node with groups  ``unit_dry_run``: ``UnitDryRun``
 PodGroupEvaluator                           ``pod_group_preemption``: ``PodGroupEvaluator``
 reprieveVictim of selectVictimsOnDomain     ``runtime.pod_group_reprieve``: ``PodGroupReprieve``
-PodGroupEvaluator of 1.36                   ``pod_group_preemption_v1_36``
+PodGroupEvaluator of 1.36                   ``pod_group_preemption_v1_36``: ``PodGroupPreemption``
 ==========================================  ====================================================
 
 Three things are ours; none of them changes a result:

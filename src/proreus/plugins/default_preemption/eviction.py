@@ -92,6 +92,7 @@ class Evictor:
             Change.POD_GROUP_ENTITIES
         )
         """Whether there are metrics of preemptions by groups, and by what preempts."""
+        self._async = gates.enabled("SchedulerAsyncPreemption")
         self._as_of_1_37 = gates.includes(Change.PREEMPTION_EXECUTOR_OF_1_37)
         self.running = RunningPreemptions(pods)
         self._turns = EvictionTurns()
@@ -102,6 +103,16 @@ class Evictor:
         self.pods_leaving_other_nodes: Counter[str] = Counter()
         """By name of a node, how many of its pods are being evicted for pods on other nodes: they
         are of groups that are evicted as a whole."""
+
+    async def prepare_candidate(self, candidate: Candidate, preemptor: Preemptor) -> None:
+        """Evict all victims, or begin to (gate SchedulerAsyncPreemption).
+
+        Raises ``ApiError`` for the first one that cannot be evicted, without the gate.
+        """
+        if self._async:
+            self.evict_in_background(candidate, preemptor)
+        else:
+            await self.evict(candidate, preemptor)
 
     async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict all victims. Raises ``ApiError`` for the first one that cannot be evicted."""

@@ -7,7 +7,7 @@ there are 100 (the larger of 10 % of 600 and ``minCandidateNodesAbsolute``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -44,12 +44,7 @@ from proreus.kubernetes_version import Change
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
-from proreus.objects.scheduling import (
-    POD_GROUPS,
-    PodGroup,
-    pod_group_entity_key,
-    pod_group_key,
-)
+from proreus.objects.scheduling import pod_group_entity_key
 from proreus.plugins.default_preemption.args import DefaultPreemptionArgs
 from proreus.plugins.default_preemption.candidates import DryRun
 from proreus.plugins.default_preemption.domain_victims import DomainVictims
@@ -65,9 +60,7 @@ from proreus.plugins.default_preemption.pod_group_preemption import (
     PodGroupEvaluator,
 )
 from proreus.plugins.default_preemption.pod_group_preemption_v1_36 import (
-    Fits,
-    PodGroupDryRun,
-    preemption_units,
+    PodGroupPreemption,
 )
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets, PodsByPriority
 from proreus.plugins.default_preemption.select_candidate import (
@@ -93,10 +86,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         gates = handle.feature_gates
         self._sampled_once = gates.includes(Change.START_TIME_SAMPLED_ONCE)
         self._evictor = Evictor(handle, self._pods, self.name)
-        self._async = gates.enabled("SchedulerAsyncPreemption")
-        whole = gates.includes(Change.POD_GROUP_ENTITIES)
-        self._by_topology = gates.enabled("TopologyAwareWorkloadScheduling") and not whole
-        self._by_group = gates.enabled("WorkloadAwarePreemption") and not whole
+        self._group_preemption_v1_36 = PodGroupPreemption(handle, self._evictor)
         self._victims = self.preemption_units()
         """Where pods may be evicted with others of their group; None: pods are evicted alone."""
         self._evaluator: PodGroupEvaluator | None = None
@@ -119,9 +109,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             type(self).select_victims_on_node is not DefaultPreemption.select_victims_on_node
         )
         self._has_own_units = type(self).preemption_units is not DefaultPreemption.preemption_units
-        # Without these alpha gates the apiserver may not serve PodGroups: a watch would fail.
-        watched = self._by_topology or self._by_group
-        self._groups: Mapping[str, PodGroup] = handle.store(POD_GROUPS) if watched else {}
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register Pod/Delete: it ungates preemptors, and by its hint queues no other pod."""
@@ -134,33 +121,29 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Gate a preemptor until its last victim is terminating."""
-        if not self._async or self._evictor.running.is_idle:
+        running = self._evictor.running
+        if running.is_idle:
             return None
+        preemptor = "pod group"
         if self._victims is not None and pod.pod.spec.scheduling_group is not None:
             root = self.handle.workload_forest.root_of(pod_group_entity_key(pod.pod))
-            if root is not None and self._evictor.running.is_gated(uid_of_group(root), pod.key):
-                return Status.unresolvable(
-                    "waiting for the preemption for this pod group to be finished"
-                )
+            uid = "" if root is None else uid_of_group(root)
+        elif self._group_preemption_v1_36.preempts_as_group(pod):
+            uid = self._group_preemption_v1_36.uid_of_group(pod)
+        else:
+            preemptor, uid = "pod", pod.uid
+        if not uid or not running.is_gated(uid, pod.key):
             return None
-        # With this gate a pod of a PodGroup never preempts by itself, but its group does.
-        if self._by_group and (key := pod_group_key(pod.pod)):
-            group = self._groups.get(key)
-            if group is not None and self._evictor.running.is_gated(group.metadata.uid, pod.key):
-                return Status.unresolvable(
-                    "waiting for the preemption for this pod group to be finished"
-                )
-            return None
-        if self._evictor.running.is_gated(pod.uid, pod.key):
-            return Status.unresolvable("waiting for the preemption for this pod to be finished")
-        return None
+        return Status.unresolvable(
+            f"waiting for the preemption for this {preemptor} to be finished"
+        )
 
     async def post_filter(
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts
     ) -> PostFilterResult:
         """Preempt on the best candidate and nominate the pod to it."""
         self.handle.metrics.preemption_attempts_total.inc()
-        reason = self._pod_group_ineligibility(pod)
+        reason = self._group_preemption_v1_36.ineligibility(pod)
         if reason:
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
         started = perf_counter()
@@ -279,21 +262,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             return PostFilterResult(Status.unschedulable(text))
         return best
 
-    def _pod_group_ineligibility(self, pod: PodInfo) -> str:
-        """Return why a pod of a PodGroup may not preempt by itself; "" if it may."""
-        key = pod_group_key(pod.pod)
-        if not key:
-            return ""
-        if self._by_topology:
-            group = self._groups.get(key)
-            if group is None:
-                return "pod group for pod not found"
-            if group.spec.scheduling_constraints is not None:
-                return "not eligible due to placement-based pod group scheduling limitation"
-        if self._by_group:
-            return "not eligible due to workload aware preemption enabled"
-        return ""
-
     def ineligibility(self, state: CycleState, pod: Pod, verdicts: Verdicts) -> str:
         """Return why the pod may not preempt; "" if it may."""
         if pod.spec.preemption_policy == "Never":
@@ -337,16 +305,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
     ) -> PodGroupPostFilterResult:
         """Preempt for a whole group, on all nodes at once (KEP-5710)."""
         if self._evaluator is None:
-            # The preemption of 1.36, which groups of plugins get as well, knows no trees of groups.
-            if not isinstance(group.group, PodGroup):
-                return PodGroupPostFilterResult(Status.unschedulable())
-
-            async def fits() -> Status | None:
-                found = await schedule()
-                return found if isinstance(found, Status) else None
-
-            status = await self._preempt_for_group_v1_36(group.group, group.pods, fits)
-            return PodGroupPostFilterResult(status or Status.success())
+            # Groups of plugins get the preemption of 1.36 as well.
+            budgets = self._disruption_budgets()
+            return await self._group_preemption_v1_36.preempt(group, budgets, schedule)
         result = await self._preempt_for_group(self._evaluator, group, schedule)
         code, message = result.status.code, result.status.message
         self.handle.metrics.workload_preemption_attempts_total.labels(code.label).inc()
@@ -368,37 +329,14 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             return PodGroupPostFilterResult(Status.success(text), found)
         pods = group.unscheduled_pods
         preemptor = Preemptor.of_group(group.group, pods, self.handle.profile_name)
-        if self._async:
-            self._evictor.evict_in_background(found.candidate, preemptor)
-        else:
-            try:
-                await self._evictor.evict(found.candidate, preemptor)
-            except ApiError as error:
-                return PodGroupPostFilterResult(Status.error(str(error)))
+        try:
+            await self._evictor.prepare_candidate(found.candidate, preemptor)
+        except ApiError as error:
+            return PodGroupPostFilterResult(Status.error(str(error)))
         count = len(found.candidate.victims)
         text = f"found a placement for podgroup, preempting {count} victims"
         victims = Victims(found.candidate.victims, found.candidate.pdb_violations)
         return PodGroupPostFilterResult(Status.success(text), found.nominating, victims)
-
-    async def _preempt_for_group_v1_36(
-        self, group: PodGroup, pods: Sequence[PodInfo], fits: Fits
-    ) -> Status | None:
-        if any(pod.pod.spec.preemption_policy == "Never" for pod in pods):
-            return Status.unschedulable("not eligible due to preemptionPolicy=Never.")
-        units = preemption_units(self.handle.nodes, self._groups, group.priority)
-        dry_run = PodGroupDryRun(self.handle.nodes, self._disruption_budgets(), fits)
-        found = await dry_run.run(units)
-        if isinstance(found, Status):
-            return found
-        preemptor = Preemptor.of_group(group, pods, self.handle.profile_name)
-        if self._async:
-            self._evictor.evict_in_background(found, preemptor)
-            return None
-        try:
-            await self._evictor.evict(found, preemptor)
-        except ApiError as error:
-            return Status.error(str(error))
-        return None
 
     def _disruption_budgets(self) -> DisruptionBudgets:
         stop = self.handle.feature_gates.includes(Change.FIRST_EXHAUSTED_BUDGET)
@@ -427,11 +365,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
                 "preemption: found a potential placement for pod on node "
                 f"{best.node_name}, preempting {len(best.victims)} victims"
             )
-        if self._async:
-            self._evictor.evict_in_background(best, Preemptor.of_pod(pod))
-            return PostFilterResult(success, nominating, victims)
         try:
-            await self._evictor.evict(best, Preemptor.of_pod(pod))
+            await self._evictor.prepare_candidate(best, Preemptor.of_pod(pod))
         except ApiError as error:
             return PostFilterResult(Status.error(f"preemption: {error}"))
         return PostFilterResult(success, nominating, victims)

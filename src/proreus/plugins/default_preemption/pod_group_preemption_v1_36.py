@@ -14,10 +14,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from proreus.errors import ApiError
+from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_group import (
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    SchedulePodGroup,
+)
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.objects.scheduling import PodGroup, pod_group_key
+from proreus.kubernetes_version import Change
+from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
+from proreus.plugins.default_preemption.eviction import Evictor, Preemptor
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
 
@@ -68,6 +77,72 @@ def preemption_units(
             unit.pods.append(pod)
             unit.nodes.append(node.name)
     return sorted((u for u in units if u.priority < priority), key=lambda unit: unit.importance)
+
+
+class PodGroupPreemption:
+    """Preempts for whole PodGroups, and says when their pods do not preempt by themselves."""
+
+    def __init__(self, handle: Handle, evictor: Evictor) -> None:
+        self._handle = handle
+        self._evictor = evictor
+        gates = handle.feature_gates
+        of_1_36 = not gates.includes(Change.POD_GROUP_ENTITIES)
+        self._by_topology = of_1_36 and gates.enabled("TopologyAwareWorkloadScheduling")
+        self._by_group = of_1_36 and gates.enabled("WorkloadAwarePreemption")
+        # Without these alpha gates the apiserver may not serve PodGroups: a watch would fail.
+        watched = self._by_topology or self._by_group
+        self._groups: Mapping[str, PodGroup] = handle.store(POD_GROUPS) if watched else {}
+
+    def preempts_as_group(self, pod: PodInfo) -> bool:
+        """Return whether a pod's PodGroup preempts, and never the pod by itself."""
+        return self._by_group and bool(pod_group_key(pod.pod))
+
+    def uid_of_group(self, pod: PodInfo) -> str:
+        """Return the UID of a pod's PodGroup, "" if there is none."""
+        group = self._groups.get(pod_group_key(pod.pod))
+        return "" if group is None else group.metadata.uid
+
+    def ineligibility(self, pod: PodInfo) -> str:
+        """Return why a pod of a PodGroup may not preempt by itself; "" if it may."""
+        key = pod_group_key(pod.pod)
+        if not key:
+            return ""
+        if self._by_topology:
+            group = self._groups.get(key)
+            if group is None:
+                return "pod group for pod not found"
+            if group.spec.scheduling_constraints is not None:
+                return "not eligible due to placement-based pod group scheduling limitation"
+        if self._by_group:
+            return "not eligible due to workload aware preemption enabled"
+        return ""
+
+    async def preempt(
+        self, info: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup
+    ) -> PodGroupPostFilterResult:
+        """Evict what is in the way of a group, or return why that would not help."""
+        group = info.group
+        # There were no groups of groups.
+        if not isinstance(group, PodGroup):
+            return PodGroupPostFilterResult(Status.unschedulable())
+        if any(pod.pod.spec.preemption_policy == "Never" for pod in info.pods):
+            status = Status.unschedulable("not eligible due to preemptionPolicy=Never.")
+            return PodGroupPostFilterResult(status)
+
+        async def fits() -> Status | None:
+            found = await schedule()
+            return found if isinstance(found, Status) else None
+
+        units = preemption_units(self._handle.nodes, self._groups, group.priority)
+        found = await PodGroupDryRun(self._handle.nodes, budgets, fits).run(units)
+        if isinstance(found, Status):
+            return PodGroupPostFilterResult(found)
+        preemptor = Preemptor.of_group(group, info.pods, self._handle.profile_name)
+        try:
+            await self._evictor.prepare_candidate(found, preemptor)
+        except ApiError as error:
+            return PodGroupPostFilterResult(Status.error(str(error)))
+        return PodGroupPostFilterResult(Status.success())
 
 
 class PodGroupDryRun:
