@@ -8,6 +8,7 @@ import pytest
 
 from proreus.addons.device_share import DeviceShare
 from proreus.addons.device_share.annotations import ALLOCATED
+from proreus.addons.device_share.devices import _cards_in_text
 from proreus.framework import ApiError
 from proreus.objects import PODS
 from proreus.testing import Harness, make_node, make_pod
@@ -219,3 +220,35 @@ def test_preemption_frees_a_card() -> None:
     cluster.schedule(fraction("low", "0.6", priority=0))
     cluster.schedule(fraction("high", "0.6", priority=10))
     assert cluster.api.deleted == ["default/low"]
+
+
+# ---- what others wrote ---------------------------------------------------------------------------
+
+CORE, RATIO = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio"
+
+
+@pytest.mark.parametrize("strategy", ["LeastAllocated", "MostAllocated", "LeastFragmented"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"resources": {"nvidia.com/mig-1g.5gb": "1"}, "extension": {"migStart": -1}},
+        {"resources": {"nvidia.com/mig-1g.5gb": "1"}, "extension": {"migStart": 10**15}},
+        {"resources": {f"nvidia.com/mig-1g.{'9' * 5_000}gb": "1"}},
+        {"resources": {CORE: "100000", RATIO: "100000"}},
+        {"resources": {CORE: "-100000", RATIO: "-1000"}},
+    ],
+    ids=["before the first slice", "behind the last", "a huge profile", "too much", "negative"],
+)
+def test_an_odd_annotation_of_one_pod_harms_no_other(strategy: str, entry: dict) -> None:
+    annotations = {ALLOCATED: json.dumps({"gpu": [{"minor": 0, **entry}]})}
+    odd = make_pod("odd", node_name="a", metadata={"annotations": annotations})
+    nodes = [gpu_node("a"), gpu_node("b")]
+    cluster = harness(odd, nodes=nodes, scoringStrategy={"type": strategy})
+    assert cluster.schedule(make_pod("p", resources={GPU: 1})).node in ("a", "b")
+
+
+def test_numbers_that_nothing_can_have_are_no_cards() -> None:
+    digits = "9" * 5_000
+    texts = (f"x,{digits},1024,A100,true:", f"x,1,{digits},A100,true:", "x,1,1024,A100,true:")
+    found = [[card.devmem for card in _cards_in_text(text)] for text in texts]
+    assert found == [[], [], [1024]]

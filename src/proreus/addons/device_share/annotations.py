@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from proreus.addons.device_share.devices import MIB, MIG_PREFIX, Inventory, NodeDevice
+from proreus.addons.device_share.mig import MEMORY_SLICES
 from proreus.addons.device_share.requests import (
     PodDeviceRequest,
     Share,
@@ -91,7 +92,14 @@ def allocation_of(
         grants = tuple(_read(annotations, request))
     except (msgspec.MsgspecError, LookupError, ValueError, TypeError, AttributeError):
         return None
-    return Allocation(node_name, grants, group) if grants else None
+    if not grants or not all(map(_is_possible, grants)):
+        return None
+    return Allocation(node_name, grants, group)
+
+
+def _is_possible(grant: Grant) -> bool:
+    amounts = grant.milli, grant.memory, grant.memory_milli
+    return min(amounts) >= 0 and 0 <= grant.start < MEMORY_SLICES
 
 
 def _read(annotations: Mapping[str, str], request: PodDeviceRequest | None) -> Iterator[Grant]:

@@ -11,6 +11,7 @@ import msgspec
 
 from proreus.framework import NodeInfo
 from proreus.objects import ApiStruct, ObjectMeta, Resource, parse_amount
+from proreus.objects.selectors import parse_int64
 
 WHOLE = 1000
 """One device, in thousandths: the unit of compute, and of memory whose size is not known."""
@@ -243,19 +244,29 @@ def _cards_in_text(text: str) -> Iterator[RegisteredCard]:
     for position, card in enumerate(one for one in text.split(":") if one.strip()):
         fields = card.strip().split(",")
         health = next((i for i, one in enumerate(fields) if one in ("true", "false")), -1)
-        if health not in (4, 6) or not (fields[1].isdecimal() and fields[2].isdecimal()):
+        if health not in (4, 6):
             continue
-        has_cores, has_index = health == 6, len(fields) > 8 and fields[7].isdecimal()
+        count, devmem = _number(fields[1]), _number(fields[2])
+        if count is None or devmem is None:
+            continue
+        has_cores = health == 6
+        index = _number(fields[7]) if len(fields) > 8 else None
+        numa = _number(fields[5]) if has_cores else None
         yield RegisteredCard(
             id=fields[0],
-            index=int(fields[7]) if has_index else position,
-            count=int(fields[1]),
-            devmem=int(fields[2]),
+            index=position if index is None else index,
+            count=count,
+            devmem=devmem,
             type=fields[4 if has_cores else 3],
-            numa=int(fields[5]) if has_cores and fields[5].isdecimal() else -1,
+            numa=-1 if numa is None else numa,
             mode=fields[-1] if len(fields) > health + 1 else "",
             health=fields[health] == "true",
         )
+
+
+def _number(text: str) -> int | None:
+    number = parse_int64(text)
+    return number if number is not None and number >= 0 else None
 
 
 def _counted(node: NodeInfo, mig: bool) -> Iterator[NodeDevice]:
@@ -264,8 +275,7 @@ def _counted(node: NodeInfo, mig: bool) -> Iterator[NodeDevice]:
     count = min(count, _MOST_DEVICES)
     if not count:
         return
-    in_mib = node.labels.get("nvidia.com/gpu.memory", "")
-    memory = int(in_mib) * MIB if in_mib.isdecimal() else 0
+    memory = (_number(node.labels.get("nvidia.com/gpu.memory", "")) or 0) * MIB
     memory = memory or allocatable["koordinator.sh/gpu-memory"] // count
     memory = memory or allocatable["volcano.sh/gpu-memory"] * MIB // count
     model = node.labels.get("nvidia.com/gpu.product", "")

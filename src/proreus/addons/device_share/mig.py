@@ -16,7 +16,7 @@ COMPUTE_SLICES, MEMORY_SLICES = 7, 8
 _SIZES = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
 """Memory slices by compute slices, if the profile's gigabytes do not ask for more."""
 _STARTS = {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4), 4: (0, 4), 8: (0,)}
-_PROFILE = re.compile(r"(\d+)g\.(\d+)gb")
+_PROFILE = re.compile(r"(\d)g\.(\d{1,4})gb", re.ASCII)
 _GIB = 2**30
 _COMMON = ((1, 1), (1, 2), (2, 2), (3, 4), (4, 4), (7, 8))
 """Compute and memory slices of the usual profiles."""

@@ -204,11 +204,8 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         strategy = self.args.scoring_strategy
         core_weight = strategy.weight("koordinator.sh/gpu-core")
         memory_weight = strategy.weight("koordinator.sh/gpu-memory-ratio")
-        core = sum(one.used_milli if one.instances else one.milli for one in devices)
-        memory = sum(
-            one.used_milli if one.instances else WHOLE * one.memory // one.device.memory_capacity
-            for one in devices
-        )
+        core = sum(one.used_core_milli for one in devices)
+        memory = sum(one.used_memory_milli for one in devices)
         weighted = core * core_weight + memory * memory_weight
         return MAX_SCORE * weighted // (WHOLE * len(devices) * (core_weight + memory_weight))
 

@@ -63,9 +63,24 @@ class DeviceUsage:
     @property
     def used_milli(self) -> int:
         """The used portion, of compute or of memory, whichever is larger."""
+        return max(self.used_core_milli, self.used_memory_milli)
+
+    @property
+    def used_core_milli(self) -> int:
+        """The used portion of compute; of memory slices where there are MIG instances."""
+        # At most all of it: another scheduler may have given away more than there is.
+        return self._used_slices_milli if self.instances else min(self.milli, WHOLE)
+
+    @property
+    def used_memory_milli(self) -> int:
+        """The used portion of memory."""
         if self.instances:
-            return WHOLE * self.slices.bit_count() // mig.MEMORY_SLICES
-        return max(self.milli, WHOLE * self.memory // self.device.memory_capacity)
+            return self._used_slices_milli
+        return min(WHOLE * self.memory // self.device.memory_capacity, WHOLE)
+
+    @property
+    def _used_slices_milli(self) -> int:
+        return min(WHOLE * self.slices.bit_count() // mig.MEMORY_SLICES, WHOLE)
 
     @property
     def state(self) -> tuple[int, ...]:
