@@ -58,3 +58,8 @@ class ControllerOptions:
     rebalancing: RebalancingOptions = field(default_factory=RebalancingOptions)
     verbosity: int = 0
     logging_format: Format = "text"
+
+    @property
+    def remember_evictions_seconds(self) -> float:
+        """For how long budgets and cooldown need to know of an eviction."""
+        return max(self.rebalancing.cooldown_seconds, self.rebalancing.period_seconds)

@@ -29,12 +29,13 @@ from proreus.client.request_headers import user_agent
 from proreus.client.session import ApiClient
 from proreus.client.write_fence import WriteFence
 from proreus.controller.controller_metrics import ControllerMetrics
+from proreus.controller.evictions.eviction_record import EvictionRecord
+from proreus.controller.evictions.evictor import Evictor
 from proreus.controller.operator import OperatorThread
 from proreus.controller.options import ControllerOptions
 from proreus.controller.pod_group_status import PodGroupStatuses
 from proreus.controller.queue_status import kai_queues, volcano_queues
 from proreus.controller.quota_status import ElasticQuotaStatuses
-from proreus.controller.rebalancing.eviction_record import EvictionRecord
 from proreus.controller.rebalancing.rebalancer import Rebalancer, settings_of
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.controller.status_writer import StatusWriter
@@ -102,14 +103,12 @@ class _Controller:
         # All of them, finished ones too: groups count those.
         self._pods = Informer(client, PODS, on_error=_watch_failed)
         self._pods.add_handler(self._writer)
+        record = EvictionRecord(client, options.lease.namespace)
+        evictor = Evictor(client, record, metrics, options.remember_evictions_seconds)
         self._rebalancer: Rebalancer | None = None
         if rebalancing is not None:
             self._rebalancer = Rebalancer(
-                client,
-                rebalancing,
-                options.rebalancing,
-                EvictionRecord(client, options.lease.namespace),
-                metrics,
+                client, rebalancing, options.rebalancing, evictor, metrics
             )
         self._leading = asyncio.Event()
         self._elector: LeaderElector | None = None

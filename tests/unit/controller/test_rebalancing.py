@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from proreus.controller.controller_metrics import ControllerMetrics
+from proreus.controller.evictions.eviction_record import EvictionRecord, RecordedEviction
+from proreus.controller.evictions.evictor import Choose, Evictor
 from proreus.controller.options import RebalancingOptions
 from proreus.controller.rebalancing.better_nodes import Move, find_better_nodes, is_movable
-from proreus.controller.rebalancing.eviction_record import EvictionRecord, RecordedEviction
 from proreus.controller.rebalancing.plan import choose
-from proreus.controller.rebalancing.rebalancer import Rebalancer, settings_of
+from proreus.controller.rebalancing.rebalancer import settings_of
 from proreus.errors import ApiError, ConfigError, Conflict, NotFound, TooManyRequests
 from proreus.objects.kinds import PODS
 from proreus.simulation.cluster_objects import ClusterObjects
@@ -184,10 +186,9 @@ class Api:
         return {one["pod"]: one["state"] for one in entries}
 
 
-def rebalancer_over(api: Api, now: float = 1000.0) -> tuple[Rebalancer, EvictionRecord]:
+def evictor_over(api: Api, now: float = 1000.0) -> Evictor:
     record = EvictionRecord(api, "system")  # type: ignore[arg-type]
-    made = Rebalancer(api, settings_of(None), OPTIONS, record, ControllerMetrics(), lambda: now)  # type: ignore[arg-type]
-    return made, record
+    return Evictor(api, record, ControllerMetrics(), 1800, lambda: now)  # type: ignore[arg-type]
 
 
 async def plan(api: Api, *entries: RecordedEviction) -> None:
@@ -200,8 +201,7 @@ async def test_a_plan_that_another_process_left_is_finished_once() -> None:
     api = Api(x="uid-x", y="another")
     await plan(api, recorded("x", 990, "planned"), recorded("y", 990, "planned"))
     for _ in range(2):
-        made, record = rebalancer_over(api)
-        await made._finish(await record.read())
+        await evictor_over(api).finish()
     assert api.evicted == ["x"]
     assert api.states() == {"a/x": "done", "a/y": "done"}
 
@@ -209,13 +209,11 @@ async def test_a_plan_that_another_process_left_is_finished_once() -> None:
 async def test_an_eviction_whose_record_was_never_finished_is_not_made_again() -> None:
     api = Api(x="uid-x")
     await plan(api, recorded("x", 990, "planned"))
-    made, record = rebalancer_over(api)
     api.fails_at = "PUT"
     with pytest.raises(ApiError):
-        await made._finish(await record.read())
+        await evictor_over(api).finish()
     api.fails_at = ""
-    made, record = rebalancer_over(api)
-    await made._finish(await record.read())
+    await evictor_over(api).finish()
     assert api.evicted == ["x"]
     assert api.states() == {"a/x": "done"}
 
@@ -224,9 +222,21 @@ async def test_refused_and_outdated_plans_are_dropped() -> None:
     api = Api(x="uid-x", y="uid-y")
     api.refuses = True
     await plan(api, recorded("x", 990, "planned"), recorded("y", 600, "planned"))
-    made, record = rebalancer_over(api)
-    assert await made._finish(await record.read()) == []
+    await evictor_over(api).finish()
+    assert api.states() == {}
     assert api.evicted == []
+
+
+async def test_two_plans_of_a_process_are_made_one_after_the_other() -> None:
+    api = Api(x="uid-x", y="uid-y")
+    evictor = evictor_over(api)
+
+    def only(name: str) -> Choose:
+        return lambda known: [] if known else [recorded(name, 1000, "planned")]
+
+    await asyncio.gather(evictor.evict(only("x")), evictor.evict(only("y")))
+    assert api.evicted == ["x"]
+    assert api.states() == {"a/x": "done"}
 
 
 async def test_of_two_processes_one_fails_before_it_evicts() -> None:

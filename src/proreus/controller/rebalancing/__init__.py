@@ -1,7 +1,7 @@
 """Which pods would have a better node, and, where that is asked for, their eviction.
 
     snapshot ─► better_nodes: the engine's own simulation ─► advice
-                     plan: budgets, cooldown ─► eviction_record: written first ─► Eviction API
+                     plan: budgets, cooldown ─► evictions: recorded first ─► Eviction API
 
 ``rebalancer`` runs this in cycles. The record is a ConfigMap: whoever leads next knows what was
 planned and what was done, whenever this process ends.

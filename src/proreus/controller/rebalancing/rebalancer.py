@@ -10,13 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from proreus import logs
-from proreus.client.responses import read_json
 from proreus.client.session import ApiClient
 from proreus.config.load import default_configuration, load_file
 from proreus.controller.controller_metrics import ControllerMetrics
+from proreus.controller.evictions.eviction_record import RecordedEviction
+from proreus.controller.evictions.evictor import Evictor
 from proreus.controller.options import RebalancingOptions
 from proreus.controller.rebalancing.better_nodes import (
     NO_EVICTION_ANNOTATION,
@@ -24,9 +23,8 @@ from proreus.controller.rebalancing.better_nodes import (
     find_better_nodes,
     is_movable,
 )
-from proreus.controller.rebalancing.eviction_record import EvictionRecord, RecordedEviction
 from proreus.controller.rebalancing.plan import choose
-from proreus.errors import ApiError, ConfigError, Conflict, NotFound, TooManyRequests
+from proreus.errors import ApiError, ConfigError
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.loading import PluginSources, load
@@ -37,9 +35,6 @@ from proreus.simulation.simulated_cluster import Settings
 from proreus.simulation.snapshot import take_snapshot
 
 log = logs.logger(__name__)
-
-_PLAN_SECONDS = 300.0
-"""A plan that is older was made for another cluster: it is dropped, and advised again perhaps."""
 
 
 def settings_of(config: Path | None, version: KubernetesVersion = DEFAULT_VERSION) -> Settings:
@@ -65,14 +60,14 @@ class Rebalancer:
         client: ApiClient,
         settings: Settings,
         options: RebalancingOptions,
-        record: EvictionRecord,
+        evictor: Evictor,
         metrics: ControllerMetrics,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._settings = settings
         self._options = options
-        self._record = record
+        self._evictor = evictor
         self._metrics = metrics
         self._now = now
         self._stopped = threading.Event()
@@ -103,9 +98,9 @@ class Rebalancer:
     async def cycle(self) -> None:
         """Run one cycle; raises ``ApiError``."""
         options = self._options
-        recorded: list[RecordedEviction] = []
         if options.evict:
-            recorded = await self._finish(await self._record.read())
+            # What is planned, by a process that was killed, changes what is better.
+            await self._evictor.finish()
         kept = frozenset({NO_EVICTION_ANNOTATION})
         objects, _ = await take_snapshot(self._client, kept)
         self.advice = await asyncio.to_thread(
@@ -119,18 +114,8 @@ class Rebalancer:
         self._metrics.moves_advised.labels().set(len(self.advice))
         for move in self.advice:
             log.info("A pod would have a better node", **asdict(move))
-        if not options.evict:
-            return
-        now = self._now()
-        chosen = choose(self.advice, recorded, options, now)
-        if chosen:
-            planned = [
-                RecordedEviction(move.pod, move.uid, move.workload, move.node, now)
-                for move in chosen
-            ]
-            recorded = [*self._remembered(recorded), *planned]
-            await self._record.write(recorded)
-            await self._finish(recorded)
+        if options.evict:
+            await self._evictor.evict(self._choose)
 
     def _candidates(self, objects: ClusterObjects) -> list[str]:
         """Return the pods to examine in this cycle: those after the last one examined."""
@@ -141,58 +126,9 @@ class Rebalancer:
         self._last_examined = in_order[-1] if in_order else ""
         return in_order
 
-    # ---- evictions -----------------------------------------------------------------------------
-
-    async def _finish(self, recorded: list[RecordedEviction]) -> list[RecordedEviction]:
-        """Carry out what is planned, by whichever process; return what is recorded then."""
-        if all(one.state == "done" for one in recorded):
-            return recorded
-        after: list[RecordedEviction] = []
-        for one in recorded:
-            if one.state == "planned" and not await self._evict(one):
-                continue
-            after.append(msgspec.structs.replace(one, state="done"))
-        await self._record.write(after)
-        return after
-
-    async def _evict(self, planned: RecordedEviction) -> bool:
-        """Evict a pod unless it is gone or going; return False if it stays where it is."""
-        namespace, _, name = planned.pod.partition("/")
-        path = PODS.path(namespace, name)
-        results = self._metrics.evictions_total
-        eviction = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": namespace},
-            # Another pod of that name, of a StatefulSet, is not the one that was meant.
-            "deleteOptions": {"preconditions": {"uid": planned.uid}},
-        }
-        try:
-            meta = read_json(await self._client.request("GET", path))["metadata"]
-            if meta["uid"] != planned.uid or meta.get("deletionTimestamp"):
-                results.labels("gone").inc()
-                return True
-            if self._now() - planned.at > _PLAN_SECONDS:
-                return False
-            body = msgspec.json.encode(eviction)
-            await self._client.request("POST", f"{path}/eviction", body)
-        except (NotFound, Conflict):
-            results.labels("gone").inc()
-            return True
-        except TooManyRequests as error:
-            log.info("An eviction is refused", pod=planned.pod, err=error.message)
-            results.labels("refused").inc()
-            return False
-        except ApiError:
-            # It stays planned; whether it happened is for the next cycle to see.
-            results.labels("error").inc()
-            raise
-        log.info("Evicted a pod", pod=planned.pod, node=planned.node, workload=planned.workload)
-        results.labels("evicted").inc()
-        return True
-
-    def _remembered(self, recorded: list[RecordedEviction]) -> list[RecordedEviction]:
-        """Return what a later cycle has to know."""
-        options = self._options
-        oldest = self._now() - max(options.cooldown_seconds, options.period_seconds)
-        return [one for one in recorded if one.at > oldest]
+    def _choose(self, recorded: list[RecordedEviction]) -> list[RecordedEviction]:
+        now = self._now()
+        return [
+            RecordedEviction(move.pod, move.uid, move.workload, move.node, now)
+            for move in choose(self.advice, recorded, self._options, now)
+        ]
