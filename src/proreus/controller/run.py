@@ -30,7 +30,7 @@ from proreus.client.session import ApiClient
 from proreus.client.write_fence import WriteFence
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import EvictionRecord
-from proreus.controller.evictions.evictor import Evictor
+from proreus.controller.evictions.pod_evictor import PodEvictor
 from proreus.controller.operator import OperatorThread
 from proreus.controller.options import ControllerOptions
 from proreus.controller.pod_group_status import PodGroupStatuses
@@ -104,7 +104,7 @@ class _Controller:
         self._pods = Informer(client, PODS, on_error=_watch_failed)
         self._pods.add_handler(self._writer)
         record = EvictionRecord(client, options.lease.namespace)
-        evictor = Evictor(client, record, metrics, options.remember_evictions_seconds)
+        evictor = PodEvictor(client, record, metrics, options.remember_evictions_seconds)
         self._rebalancer: Rebalancer | None = None
         if rebalancing is not None:
             self._rebalancer = Rebalancer(

@@ -12,7 +12,7 @@ import pytest
 
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import EvictionRecord, RecordedEviction
-from proreus.controller.evictions.evictor import Choose, Evictor
+from proreus.controller.evictions.pod_evictor import Choose, PodEvictor
 from proreus.controller.options import RebalancingOptions
 from proreus.controller.rebalancing.better_nodes import Move, find_better_nodes, is_movable
 from proreus.controller.rebalancing.plan import choose
@@ -186,9 +186,9 @@ class Api:
         return {one["pod"]: one["state"] for one in entries}
 
 
-def evictor_over(api: Api, now: float = 1000.0) -> Evictor:
+def evictor_over(api: Api, now: float = 1000.0) -> PodEvictor:
     record = EvictionRecord(api, "system")  # type: ignore[arg-type]
-    return Evictor(api, record, ControllerMetrics(), 1800, lambda: now)  # type: ignore[arg-type]
+    return PodEvictor(api, record, ControllerMetrics(), 1800, lambda: now)  # type: ignore[arg-type]
 
 
 async def plan(api: Api, *entries: RecordedEviction) -> None:

@@ -15,7 +15,7 @@ from proreus.client.session import ApiClient
 from proreus.config.load import default_configuration, load_file
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import RecordedEviction
-from proreus.controller.evictions.evictor import Evictor
+from proreus.controller.evictions.pod_evictor import PodEvictor
 from proreus.controller.options import RebalancingOptions
 from proreus.controller.rebalancing.better_nodes import (
     NO_EVICTION_ANNOTATION,
@@ -60,7 +60,7 @@ class Rebalancer:
         client: ApiClient,
         settings: Settings,
         options: RebalancingOptions,
-        evictor: Evictor,
+        evictor: PodEvictor,
         metrics: ControllerMetrics,
         now: Callable[[], float] = time.time,
     ) -> None:

@@ -25,7 +25,7 @@ Choose = Callable[[list[RecordedEviction]], Iterable[RecordedEviction]]
 """Returns the evictions to make now, of those that are recorded."""
 
 
-class Evictor:
+class PodEvictor:
     """Carries out evictions, one plan after the other; ``remember_seconds``: for how long an
     eviction that is done stays in the record."""
 
