@@ -265,6 +265,13 @@ def test_without_a_period_agents_are_believed() -> None:
     assert cluster.schedule(guaranteed("q", "3")).bound
 
 
+@pytest.mark.parametrize("period", [0, 5])
+def test_a_pod_that_is_bound_is_remembered_no_longer(period: int) -> None:
+    cluster = harness(topology("a", ONE_ZONE), cacheResyncPeriodSeconds=period)
+    assert cluster.schedule(guaranteed("p", "1")).bound
+    assert not cluster.plugin(NodeResourceTopologyMatch)._own
+
+
 @pytest.mark.parametrize(("mode", "preempts"), [("Disabled", False), ("Enabled", True)])
 def test_preemption_helps_where_it_is_enabled(mode: str, preempts: bool) -> None:
     cluster = harness(topology("a", {"cpu": "1", "memory": "8Gi"}), preemptionMode=mode)

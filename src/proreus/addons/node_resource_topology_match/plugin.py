@@ -95,11 +95,12 @@ class NodeResourceTopologyMatch(
         self._unbound: dict[str, set[str]] = {}
         """With ``discardReservedNodes``: by node, UIDs of reserved pods until they are bound."""
         self._last_demand: tuple[Pod, Demand] | None = None
-        self._foreign = options.foreign_pods_detect
+        self._foreign = options.foreign_pods_detect if self._period else "None"
         self._own: set[str] = set()
-        """UIDs of pods that this plugin has seen at Reserve, until they have a node or are gone."""
+        """UIDs of pods that this plugin has seen at Reserve, until they have a node or are gone;
+        none where foreign pods make no difference."""
         handle.on_change(NODE_RESOURCE_TOPOLOGIES, self._cache.report)
-        if self._period and self._foreign != "None":
+        if self._foreign != "None":
             handle.on_change(PODS, self._pod_changed)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
@@ -132,7 +133,8 @@ class NodeResourceTopologyMatch(
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Take the pod's requests from the zones of the node."""
-        self._own.add(pod.uid)
+        if self._foreign != "None":
+            self._own.add(pod.uid)
         if self.args.discard_reserved_nodes:
             self._unbound.setdefault(node_name, set()).add(pod.uid)
             self.handle.invalidate_results(node_name)
