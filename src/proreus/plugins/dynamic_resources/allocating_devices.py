@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from proreus.plugins.dynamic_resources.allocated import Consumed
+from proreus.plugins.dynamic_resources.allocation_error import AllocationError
+from proreus.plugins.dynamic_resources.alternative import Alternative
 from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
 from proreus.plugins.dynamic_resources.capacity import has_capacity
 from proreus.plugins.dynamic_resources.compatibility_groups import JoinedGroups
@@ -19,11 +21,7 @@ from proreus.plugins.dynamic_resources.consumed_counters import ConsumedCounters
 from proreus.plugins.dynamic_resources.derived_attributes import DerivedAttributes
 from proreus.plugins.dynamic_resources.devices import DeviceKind
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.prepared_claims import (
-    AllocationError,
-    Alternative,
-    PreparedClaims,
-)
+from proreus.plugins.dynamic_resources.prepared_claims import PreparedClaims
 
 DevicePosition = tuple[int, int]
 """Position of a pool among a node's pools, and of a device in the pool."""

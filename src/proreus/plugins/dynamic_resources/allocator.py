@@ -24,17 +24,14 @@ from proreus.plugins.dynamic_resources.allocating_devices import (
     DeviceAssignment,
     DevicePosition,
 )
+from proreus.plugins.dynamic_resources.allocation_error import AllocationError, quoted
+from proreus.plugins.dynamic_resources.alternative import Alternative
 from proreus.plugins.dynamic_resources.availability_index import DeviceAvailability
 from proreus.plugins.dynamic_resources.claims import BEST_PRIORITY
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.infeasible import too_few_matching_devices
 from proreus.plugins.dynamic_resources.pools import DeviceOnNode
-from proreus.plugins.dynamic_resources.prepared_claims import (
-    AllocationError,
-    Alternative,
-    PreparedClaims,
-    quoted,
-)
+from proreus.plugins.dynamic_resources.prepared_claims import PreparedClaims
 
 _STEPS_PER_DEADLINE_CHECK = 256
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proreus.objects.devices import DeviceAttribute
+from proreus.plugins.dynamic_resources.allocation_error import AllocationError, quoted
+from proreus.plugins.dynamic_resources.alternative import Alternative
 from proreus.plugins.dynamic_resources.cel import CelError
 from proreus.plugins.dynamic_resources.cel_attributes import compile_derived_attribute
 from proreus.plugins.dynamic_resources.devices import DeviceKind, Value, value_of, values_of
-from proreus.plugins.dynamic_resources.prepared_claims import (
-    AllocationError,
-    Alternative,
-    quoted,
-)
 
 
 class DerivedAttributes:

@@ -23,6 +23,7 @@ from proreus.objects.resource_claims import (
     ResourceClaim,
     ResourceClaimSpec,
 )
+from proreus.plugins.dynamic_resources.allocation_error import AllocationError
 from proreus.plugins.dynamic_resources.allocator import (
     AllocationTimeout,
     AllocatorResult,
@@ -47,7 +48,6 @@ from proreus.plugins.dynamic_resources.node_allocatable import EffectiveRequest
 from proreus.plugins.dynamic_resources.node_allocatable_filter import NodeAllocatableFilter
 from proreus.plugins.dynamic_resources.node_allocatable_mappings import NodeAllocatableFilterOf136
 from proreus.plugins.dynamic_resources.node_matching import matching_nodes
-from proreus.plugins.dynamic_resources.prepared_claims import AllocationError
 from proreus.plugins.dynamic_resources.search_time import SearchTime
 from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
 from proreus.plugins.extended_resources import may_be_dra_backed

@@ -14,15 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from proreus.plugins.dynamic_resources.allocation_error import AllocationError
+from proreus.plugins.dynamic_resources.alternative import Alternative
 from proreus.plugins.dynamic_resources.constraints import MatchAttribute
 from proreus.plugins.dynamic_resources.devices import DeviceKind
 from proreus.plugins.dynamic_resources.pools import PoolView
-from proreus.plugins.dynamic_resources.prepared_claims import (
-    AllocationError,
-    Alternative,
-    PreparedClaim,
-    PreparedClaims,
-)
+from proreus.plugins.dynamic_resources.prepared_claims import PreparedClaim, PreparedClaims
 
 Request = Sequence[Alternative]
 

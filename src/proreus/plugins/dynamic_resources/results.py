@@ -21,10 +21,11 @@ from proreus.objects.resource_claims import (
 from proreus.objects.selectors import LabelSelectorRequirement, NodeSelector, NodeSelectorTerm
 from proreus.plugins.dynamic_resources.allocating_devices import DeviceAssignment
 from proreus.plugins.dynamic_resources.allocator import Solution
+from proreus.plugins.dynamic_resources.alternative import Alternative
 from proreus.plugins.dynamic_resources.capacity import consumed_text
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.pools import DeviceOnNode, PoolView
-from proreus.plugins.dynamic_resources.prepared_claims import Alternative, PreparedClaims
+from proreus.plugins.dynamic_resources.prepared_claims import PreparedClaims
 
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"

@@ -21,6 +21,8 @@ from proreus.objects.resource_claims import DerivedAttribute, ExactDeviceRequest
 from proreus.offline.evaluate import evaluate, read_cases
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.plugins.dynamic_resources import cel_process
+from proreus.plugins.dynamic_resources.allocation_error import AllocationError
+from proreus.plugins.dynamic_resources.alternative import Alternative
 from proreus.plugins.dynamic_resources.cel import CelError
 from proreus.plugins.dynamic_resources.cel_attributes import compile_derived_attribute
 from proreus.plugins.dynamic_resources.cel_process import LIMIT_EXCEEDED
@@ -33,7 +35,6 @@ from proreus.plugins.dynamic_resources.constraints import (
 from proreus.plugins.dynamic_resources.derived_attributes import DerivedAttributes
 from proreus.plugins.dynamic_resources.devices import DeviceKind, DeviceKinds
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.prepared_claims import AllocationError, Alternative
 from proreus.runtime.registry import Registry
 
 FEATURES = Features(derived_attributes=True)
