@@ -14,7 +14,7 @@ from proreus.framework.read_only import ReadOnlyDict, ReadOnlySet
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.quantity import parse_amount
-from proreus.objects.requests import is_tracked_resource
+from proreus.objects.resource_names import is_tracked_resource
 from proreus.objects.taints import Taint
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})

@@ -6,20 +6,16 @@ Source: KEP-753 (sidecars), KEP-1287 (in-place resize), KEP-2837 (pod-level reso
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
-from proreus.bounded_cache import cleared_with_age
 from proreus.int64 import MAX_INT64
 from proreus.objects.pod import Container, ContainerStatus, Pod, ResourceList, condition_of
 from proreus.objects.quantity import NANO, milli_value, parse_quantity, value_of, whole_value
-from proreus.objects.selectors import (
-    DNS_SUBDOMAIN,
-    MAX_NAME_LENGTH,
-    MAX_PREFIX_LENGTH,
-    NAME,
+from proreus.objects.resource_names import (
+    TRACKED_RESOURCE,
+    is_pod_level_resource,
+    is_tracked_resource,
 )
 
 NON_ZERO_DEFAULTS: Mapping[str, int] = {
@@ -45,52 +41,6 @@ class _Parts(NamedTuple):
     pod_level_resize: bool
 
 
-@cleared_with_age
-@lru_cache(maxsize=4096)
-def is_native_resource(name: str) -> bool:
-    """Return whether a resource is defined by Kubernetes itself."""
-    return "/" not in name or "kubernetes.io/" in name
-
-
-# One expression for each: a pod may request tens of thousands of resources.
-_QUALIFIED_IN_QUOTAS = (
-    # Also with "requests." in front, as a ResourceQuota names it.
-    rf"(?=[^/]{{1,{MAX_PREFIX_LENGTH - len('requests.')}}}/){DNS_SUBDOMAIN}/"
-    rf"(?=.{{1,{MAX_NAME_LENGTH}}}\Z){NAME}"
-)
-_EXTENDED = rf"(?!requests\.|.*kubernetes\.io/){_QUALIFIED_IN_QUOTAS}"
-_SCALAR = rf"{_EXTENDED}|(?:hugepages-|attachable-volumes-).*|.*kubernetes\.io/.*"
-_EXTENDED_RESOURCE = re.compile(_EXTENDED, re.DOTALL)
-_SCALAR_RESOURCE = re.compile(_SCALAR, re.DOTALL)
-_TRACKED_RESOURCE = re.compile(rf"cpu|memory|ephemeral-storage|{_SCALAR}", re.DOTALL)
-
-
-@cleared_with_age
-@lru_cache(maxsize=4096)
-def is_extended_resource(name: str) -> bool:
-    """Return whether a resource is an extended one (``example.com/gpu``)."""
-    return _EXTENDED_RESOURCE.fullmatch(name) is not None
-
-
-@cleared_with_age
-@lru_cache(maxsize=4096)
-def is_scalar_resource(name: str) -> bool:
-    """Return whether a resource is tracked in addition to cpu, memory and ephemeral-storage."""
-    return _SCALAR_RESOURCE.fullmatch(name) is not None
-
-
-@cleared_with_age
-@lru_cache(maxsize=4096)
-def is_tracked_resource(name: str) -> bool:
-    """Return whether a scheduler tracks a resource; others are ignored."""
-    return _TRACKED_RESOURCE.fullmatch(name) is not None
-
-
-def is_pod_level_resource(name: str) -> bool:
-    """Return whether a pod's ``spec.resources`` may set a resource."""
-    return name in ("cpu", "memory") or name.startswith("hugepages-")
-
-
 def pod_requests(
     pod: Pod,
     *,
@@ -113,7 +63,7 @@ def pod_requests(
     """
     parts = _Parts(use_status, pod_level, devices, resized_by_sum, pod_level_resize)
     total = _pod_requests_nano(pod, parts, non_missing or {})
-    is_tracked = is_tracked_resource if len(total) <= _FEW else _TRACKED_RESOURCE.fullmatch
+    is_tracked = is_tracked_resource if len(total) <= _FEW else TRACKED_RESOURCE.fullmatch
     amounts = {name: -(-nano // NANO) for name, nano in total.items() if is_tracked(name)}
     if amounts and (max(amounts.values()) > MAX_INT64 or min(amounts.values()) < -MAX_INT64):
         amounts = {name: whole_value(total[name]) for name in amounts}

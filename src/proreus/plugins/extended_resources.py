@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from proreus.framework.handle import Handle
 from proreus.objects.devices import DEVICE_CLASS_RESOURCE_PREFIX, DEVICE_CLASSES, DeviceClass
-from proreus.objects.requests import is_extended_resource
+from proreus.objects.resource_names import is_extended_resource
 
 
 def may_be_dra_backed(resource: str) -> bool:

@@ -45,7 +45,8 @@ from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
 from proreus.objects.devices import DEVICE_CLASS_RESOURCE_PREFIX, DeviceClass
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.objects.requests import is_extended_resource, is_pod_resize_deferred
+from proreus.objects.requests import is_pod_resize_deferred
+from proreus.objects.resource_names import is_extended_resource
 from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_dra_backed
 from proreus.plugins.insufficient_resources import (

@@ -23,7 +23,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import IntArray
 from proreus.int64 import MAX_INT64, divide, wrap
-from proreus.objects.requests import is_scalar_resource
+from proreus.objects.resource_names import is_scalar_resource
 
 _WITH_DEFAULTS = frozenset({"cpu", "memory"})
 """Resources for which containers without a request count with a default."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.quantity import parse_amount
-from proreus.objects.requests import is_tracked_resource, pod_requests
+from proreus.objects.requests import pod_requests
+from proreus.objects.resource_names import is_tracked_resource
 from proreus.objects.selectors import parse_node_selector, selector_of_map
 from proreus.objects.taints import NO_EXECUTE, first_untolerated
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from proreus.metrics.exposition import bound_text
 from proreus.objects.pod import Pod, ResourceList, is_terminal
 from proreus.objects.quantity import parse_quantity
-from proreus.objects.requests import is_pod_level_resource
+from proreus.objects.resource_names import is_pod_level_resource
 
 _SLICE = 500
 _NANO = 10**9

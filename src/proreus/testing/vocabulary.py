@@ -35,7 +35,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import CodeArray, IntArray, Verdicts
 from proreus.objects.node import LABEL_HOSTNAME, Node
-from proreus.objects.requests import is_tracked_resource
+from proreus.objects.resource_names import is_tracked_resource
 from proreus.testing.builders import make_node, make_plugin, make_pod
 from proreus.testing.fake_handle import FakeHandle
 

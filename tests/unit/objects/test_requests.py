@@ -7,20 +7,11 @@ from time import thread_time
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions
 from proreus.objects.codec import decoder_for
 from proreus.objects.pod import Pod
-from proreus.objects.requests import (
-    is_extended_resource,
-    is_native_resource,
-    is_scalar_resource,
-    is_tracked_resource,
-    non_zero_requests,
-)
-from proreus.objects.selectors import is_qualified_name
+from proreus.objects.requests import non_zero_requests
 
 MI, GI = 2**20, 2**30
 
@@ -332,56 +323,6 @@ def test_different_requests_have_different_keys() -> None:
     assert pod(container(cpu="1")).requests.key == pod(container(cpu="1000m")).requests.key
     # nothing named and zero named count differently when nodes are scored
     assert pod(container()).requests.key != pod(container(cpu="0")).requests.key
-
-
-@pytest.mark.parametrize(
-    ("name", "native", "extended", "scalar", "tracked"),
-    [
-        ("cpu", True, False, False, True),
-        ("ephemeral-storage", True, False, False, True),
-        ("pods", True, False, False, False),
-        ("storage", True, False, False, False),
-        ("hugepages-2Mi", True, False, True, True),
-        ("attachable-volumes-csi-x", True, False, True, True),
-        ("example.com/gpu", False, True, True, True),
-        ("kubernetes.io/x", True, False, True, True),
-        ("sub.kubernetes.io/x", True, False, True, True),
-        ("deviceclass.resource.kubernetes.io/x", True, False, True, True),
-        ("requests.example.com/gpu", False, False, False, False),
-        ("bad name/gpu", False, False, False, False),
-    ],
-)
-def test_kinds_of_resources(
-    name: str, native: bool, extended: bool, scalar: bool, tracked: bool
-) -> None:
-    assert is_native_resource(name) is native
-    assert is_extended_resource(name) is extended
-    assert is_scalar_resource(name) is scalar
-    assert is_tracked_resource(name) is tracked
-
-
-_pieces = st.sampled_from(
-    [
-        *("cpu", "requests.", "example", ".com", "/", "kubernetes.io/", "-", "A", "é", "\n", "0"),
-        *("hugepages-", "attachable-volumes-", "x" * 60, "y" * 120, "_", "."),
-    ]
-)
-
-
-@given(st.lists(_pieces, max_size=6))
-def test_what_is_tracked_by_its_definition(pieces: list[str]) -> None:
-    name = "".join(pieces)
-    extended = (
-        "/" in name
-        and "kubernetes.io/" not in name
-        and not name.startswith("requests.")
-        and is_qualified_name(f"requests.{name}")
-    )
-    prefixed = name.startswith(("hugepages-", "attachable-volumes-"))
-    scalar = extended or prefixed or "kubernetes.io/" in name
-    assert is_extended_resource(name) is extended
-    assert is_scalar_resource(name) is scalar
-    assert is_tracked_resource(name) is (scalar or name in ("cpu", "memory", "ephemeral-storage"))
 
 
 def test_thousands_of_resources_are_counted_as_few_are() -> None:

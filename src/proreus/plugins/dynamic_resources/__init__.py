@@ -4,8 +4,8 @@ Which file is which step of a pod; ``plugin`` has the extension points in this o
 
 - PreEnqueue, PreFilter: ``claims``, ``pre_filtering``, ``pod_group_claims``, ``state_data``
 - Filter, Score: ``filtering`` over columns of nodes; ``extended_resources``, ``node_allocatable*``
-- its search: ``prepared_claims``, ``alternative`` (what), ``pools`` and ``availability_index`` (where); how:
-  ``allocator``, ``allocating_devices``, ``constraints``, ``derived_attributes``,
+- its search: ``prepared_claims``, ``alternative`` (what), ``pools`` and ``availability_index``
+  (where); how: ``allocator``, ``allocating_devices``, ``constraints``, ``derived_attributes``,
   ``consumed_counters``, ``infeasible``
 - its selectors: ``devices`` (results by kind of device), ``cel`` and ``cel_*``
 - Reserve: ``allocated`` (allocations in flight), ``results`` (names for positions)

@@ -26,13 +26,13 @@ from proreus.objects.pod import (
 )
 from proreus.objects.quantity import NANO, parse_quantity
 from proreus.objects.requests import (
-    is_pod_level_resource,
     limits_of_containers,
     requests_of_containers,
     resources_of_devices,
     resources_of_devices_in,
 )
 from proreus.objects.resource_claims import ResourceClaim
+from proreus.objects.resource_names import is_pod_level_resource
 from proreus.plugins.dynamic_resources.node_allocatable import (
     Amount,
     ClaimDevice,
