@@ -151,7 +151,7 @@ def _as_data(loaded_plugins: LoadedPlugins, gates: FeatureGates) -> dict[str, An
 def _points(found: LoadedPlugin, gates: FeatureGates) -> list[str]:
     """Return the extension points in the order in which they are called for a pod."""
     from proreus.config.default_plugins import points_in_version
-    from proreus.framework.plugin import POINTS, points_of
+    from proreus.framework.extension_points import POINTS, points_of
 
     points = points_in_version(found.plugin.name, points_of(found.plugin), gates)
     return [point for point in POINTS if point in points]

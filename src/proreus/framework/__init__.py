@@ -30,12 +30,7 @@ from proreus.framework.plugin import (
     FetchingPlugin,
     FilterPlugin,
     PermitPlugin,
-    PlacementFeasiblePlugin,
-    PlacementGeneratePlugin,
-    PlacementScorePlugin,
     Plugin,
-    PodGroupPostFilterPlugin,
-    PodGroupSourcePlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -60,6 +55,13 @@ from proreus.framework.pod_group import (
     PodGroupStates,
     ProposedAssignment,
     SchedulePodGroup,
+)
+from proreus.framework.pod_group_plugin import (
+    PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+    PodGroupSourcePlugin,
 )
 from proreus.framework.pod_info import HostPort, PodInfo, PodRequests, QueuedPodInfo
 from proreus.framework.pod_source import PodSourcePlugin

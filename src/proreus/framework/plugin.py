@@ -8,11 +8,13 @@ the attempt and is logged.
 Filter and Score have two forms. Per node: easy to write, called for each node. Columnar (``_all``):
 one call for all nodes, over NumPy columns. A plugin defines at least one of them; the base class
 derives the other. The runtime calls the columnar form for many rows, the per-node form for a few.
+
+``pod_group_plugin`` has the extension points of PodGroups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,20 +27,11 @@ from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin_health import PluginHealth
-from proreus.framework.pod_group import (
-    Placement,
-    PlacementProgress,
-    PodGroupAssignments,
-    PodGroupInfo,
-    PodGroupPostFilterResult,
-    SchedulePodGroup,
-)
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.metrics import Counter
-from proreus.objects.pod import Pod
 
 MIN_SCORE = 0
 """The lowest score of a node, after ``normalize``."""
@@ -332,71 +325,6 @@ class PostFilterPlugin(Plugin):
         raise NotImplementedError
 
 
-class PodGroupPostFilterPlugin(Plugin):
-    """Tries to make a whole PodGroup schedulable that did not fit (gate GenericWorkload).
-
-    With the plugins of Kubernetes 1.36 it is enabled together with PostFilter, and called with gate
-    WorkloadAwarePreemption only.
-    """
-
-    async def pod_group_post_filter(
-        self, state: CycleState, group: PodGroupInfo, schedule: SchedulePodGroup
-    ) -> PodGroupPostFilterResult:
-        """Called once when the group did not fit, after its dry run was undone.
-
-        ``state``: what plugins keep about the group's cycle. ``schedule`` makes another dry run of
-        the group, without any PostFilter; the plugin may have removed pods from ``handle.nodes``,
-        and must have added them again when it returns. Success and Unresolvable end the point,
-        after Unschedulable the next plugin is called.
-        """
-        raise NotImplementedError
-
-
-class PlacementFeasiblePlugin(Plugin):
-    """Decides whether a PodGroup can still be scheduled, and whether enough of it is.
-
-    It is no extension point of the configuration: each enabled plugin that defines it is called.
-    """
-
-    def placement_feasible(
-        self, state: CycleState, group: PodGroupInfo, progress: PlacementProgress
-    ) -> Status | None:
-        """Called before the first pod (or child group) is tried, and after each of them.
-
-        Unschedulable: the group cannot be scheduled any more, and nothing else is tried. Wait: not
-        enough yet. None: enough, the rest is welcome.
-        """
-        raise NotImplementedError
-
-
-class PodGroupSourcePlugin(Plugin):
-    """Names groups of pods that are scheduled as a whole, though the API has no PodGroup for them.
-
-    It is no extension point of the configuration: where a profile enables such a plugin at any
-    point, its pods are asked about. The pods of a group wait in the queue as one, and are placed
-    together or not at all, as those of a PodGroup (gate GenericWorkload, which is not needed).
-
-    The plugin provides the groups: ``handle.put_pod_group`` as soon as it knows one, also from
-    ``handle.on_change(PODS, …)``, which comes before the pod is queued. Until then pods that name
-    the group wait. Whether enough of a group fits is for ``PlacementFeasiblePlugin`` to say. Unlike
-    a PodGroup, a group that was rejected waits for an event that helps one of its rejected pods.
-    """
-
-    def pod_group_name(self, pod: Pod) -> str:
-        """Return the name of a pod's group in its namespace, with a slash; "" schedules it alone.
-
-        Called whenever the pod is read: it must be cheap, and depend on the pod alone.
-        """
-        raise NotImplementedError
-
-    def pod_rank(self, pod: Pod) -> tuple[int, ...]:
-        """Return a pod's place in its group, whose pods are tried in this order.
-
-        Pods with equal ranks are tried in the order of the queue.
-        """
-        return ()
-
-
 class PreScorePlugin(Plugin):
     """Prepares data before nodes are scored."""
 
@@ -492,57 +420,3 @@ class PostBindPlugin(Plugin):
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Called after the binding succeeded; must be quick."""
         raise NotImplementedError
-
-
-class PlacementGeneratePlugin(Plugin):
-    """Generates the placements of a PodGroup; a profile has at most one such plugin."""
-
-    def generate_placements(
-        self, state: CycleState, group: PodGroupInfo, nodes: NodeTable
-    ) -> Sequence[Placement] | Status:
-        """Called once a cycle of a group, with the nodes that its parent's placement leaves, the
-        whole cluster as a rule. A dry run is made in each placement, of ``OrderedPlacements``
-        until the group fits. An empty result, or Unschedulable, rejects the group."""
-        raise NotImplementedError
-
-
-class PlacementScorePlugin(Plugin):
-    """Scores the placements in which a PodGroup fits."""
-
-    def score_placement(
-        self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
-    ) -> int | Status:
-        """Score one placement: an int in 0..100, or any int if ``normalize_placements`` is
-        defined. Called only if there are several."""
-        raise NotImplementedError
-
-    def normalize_placements(
-        self, state: CycleState, group: PodGroupInfo, scores: IntArray
-    ) -> IntArray | Status:
-        """Return the scores of all placements scaled to 0..100. Must not change its argument."""
-        return scores
-
-
-POINTS: dict[str, type[Plugin]] = {
-    "preEnqueue": PreEnqueuePlugin,
-    "queueSort": QueueSortPlugin,
-    "preFilter": PreFilterPlugin,
-    "filter": FilterPlugin,
-    "postFilter": PostFilterPlugin,
-    "preScore": PreScorePlugin,
-    "score": ScorePlugin,
-    "reserve": ReservePlugin,
-    "permit": PermitPlugin,
-    "preBind": PreBindPlugin,
-    "bind": BindPlugin,
-    "postBind": PostBindPlugin,
-    "podGroupPostFilter": PodGroupPostFilterPlugin,
-    "placementGenerate": PlacementGeneratePlugin,
-    "placementScore": PlacementScorePlugin,
-}
-"""Extension points by their names in KubeSchedulerConfiguration."""
-
-
-def points_of(plugin: type[Plugin]) -> frozenset[str]:
-    """Return the extension points that a plugin takes part in."""
-    return frozenset(point for point, base in POINTS.items() if issubclass(plugin, base))

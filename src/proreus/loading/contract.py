@@ -1,4 +1,4 @@
-"""Checks plugin classes against the base classes of ``framework.plugin``.
+"""Checks plugin classes against the base classes of the extension points.
 
 Thus a plugin that would fail at its first call is rejected when it is loaded. The checks are
 derived from the base classes: a method that is added there is checked here.
@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from proreus.config.types import PluginArgs
-from proreus.framework import plugin as framework
-from proreus.framework.plugin import POINTS, Plugin, points_of
+from proreus.framework.extension_points import POINTS, UNNAMED_POINTS, points_of
+from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin, Plugin
+from proreus.framework.pod_group_plugin import PodGroupSourcePlugin
 from proreus.source_location import attribute_location, class_location, function_location
 
 _BASES = (
     *POINTS.values(),
-    framework.PodGroupPostFilterPlugin,
-    framework.PodGroupSourcePlugin,
-    framework.BackgroundPlugin,
-    framework.FetchingPlugin,
+    *UNNAMED_POINTS,
+    PodGroupSourcePlugin,
+    BackgroundPlugin,
+    FetchingPlugin,
     Plugin,
 )
 

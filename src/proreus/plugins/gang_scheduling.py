@@ -28,13 +28,14 @@ from proreus.framework.events import (
     ClusterEvent,
 )
 from proreus.framework.handle import Handle
-from proreus.framework.plugin import PermitPlugin, PlacementFeasiblePlugin, PreEnqueuePlugin
+from proreus.framework.plugin import PermitPlugin, PreEnqueuePlugin
 from proreus.framework.pod_group import (
     POD_GROUP_SCHEDULING_CYCLE,
     PlacementProgress,
     PodGroupInfo,
     PodGroupState,
 )
+from proreus.framework.pod_group_plugin import PlacementFeasiblePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.workload_forest import Group

@@ -30,15 +30,10 @@ from proreus.framework.events import (
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import (
-    FilterPlugin,
-    PlacementScorePlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-)
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_group import PodGroupAssignments, PodGroupInfo
+from proreus.framework.pod_group_plugin import PlacementScorePlugin
 from proreus.framework.pod_info import PodInfo, PodRequests, PodResourcesOptions, amounts_of
 from proreus.framework.status import Status
 from proreus.framework.verdicts import BoolArray, IntArray, Verdicts

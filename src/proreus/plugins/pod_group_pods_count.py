@@ -4,8 +4,9 @@ TopologyAwareWorkloadScheduling)."""
 from __future__ import annotations
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.plugin import MAX_SCORE, PlacementScorePlugin
+from proreus.framework.plugin import MAX_SCORE
 from proreus.framework.pod_group import PodGroupAssignments, PodGroupInfo
+from proreus.framework.pod_group_plugin import PlacementScorePlugin
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
 

@@ -19,8 +19,8 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
 from proreus.framework.interning import ABSENT
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import PlacementGeneratePlugin
 from proreus.framework.pod_group import PlacedPod, Placement, PodGroupInfo
+from proreus.framework.pod_group_plugin import PlacementGeneratePlugin
 from proreus.framework.status import Status
 from proreus.objects.scheduling import POD_GROUPS
 

@@ -6,12 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from proreus.framework.plugin import (
-    POINTS,
-    FeasibleFilterPlugin,
-    PlacementFeasiblePlugin,
-    Plugin,
-)
+from proreus.framework.extension_points import POINTS, UNNAMED_POINTS
+from proreus.framework.plugin import Plugin
 from proreus.framework.pod_group import Placement, PodGroupPostFilterResult
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
@@ -66,8 +62,8 @@ class NeverCalled(Plugin):
 
 def never_called(plugin: type[Plugin], because: str) -> type[NeverCalled]:
     """Return a class with a plugin's name, arguments and extension points that does nothing."""
-    without_point = (FeasibleFilterPlugin, PlacementFeasiblePlugin)
-    bases = tuple(base for base in (*POINTS.values(), *without_point) if issubclass(plugin, base))
+    points = (*POINTS.values(), *UNNAMED_POINTS)
+    bases = tuple(base for base in points if issubclass(plugin, base))
     methods = {
         name: _as_method(declared, DISABLED_RESULTS[name])
         for base in (*bases, Plugin)

@@ -27,9 +27,9 @@ from time import perf_counter
 from typing import Any
 
 from proreus.errors import TimeBudgetExceeded
-from proreus.framework import plugin as framework
 from proreus.framework.events import ClusterEvent
-from proreus.framework.plugin import POINTS, Plugin
+from proreus.framework.extension_points import POINTS, UNNAMED_POINTS
+from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin, Plugin
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
@@ -82,8 +82,7 @@ def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
     """Wrap the methods that a plugin defines itself, on this instance."""
     # Only overridden methods: the base class's ``filter`` calls ``filter_all``, and wrapping both
     # would count the time twice.
-    without_point = (framework.FeasibleFilterPlugin, framework.PlacementFeasiblePlugin)
-    for base in (*POINTS.values(), *without_point, Plugin):
+    for base in (*POINTS.values(), *UNNAMED_POINTS, Plugin):
         if not isinstance(plugin, base):
             continue
         for name, declared in vars(base).items():
@@ -94,11 +93,11 @@ def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
             # method as a plain function that returns an awaitable.
             wrap = _waiting if inspect.iscoroutinefunction(declared) else _WRAPPERS.get(name)
             _replace(_Wrapping(plugin, name, point, health), wrap or _timed)
-    if isinstance(plugin, framework.FetchingPlugin):
+    if isinstance(plugin, FetchingPlugin):
         for name, point in _FETCH_METHODS.items():
             _replace(_Wrapping(plugin, name, point, health), _fetching)
     _replace(_Wrapping(plugin, "events_to_register", "EventsToRegister", health), _registering)
-    if isinstance(plugin, framework.BackgroundPlugin):
+    if isinstance(plugin, BackgroundPlugin):
         _replace(_Wrapping(plugin, "run_in_background", "Background", health), _background)
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, PlacementScorePlugin
+from proreus.framework.plugin import MAX_SCORE, MIN_SCORE
 from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
+from proreus.framework.pod_group_plugin import PlacementScorePlugin
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray
 from proreus.runtime.calls import call_plugin, raise_status

@@ -29,12 +29,7 @@ from proreus.framework.plugin import (
     FetchingPlugin,
     FilterPlugin,
     PermitPlugin,
-    PlacementFeasiblePlugin,
-    PlacementGeneratePlugin,
-    PlacementScorePlugin,
     Plugin,
-    PodGroupPostFilterPlugin,
-    PodGroupSourcePlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -44,6 +39,13 @@ from proreus.framework.plugin import (
     QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
+)
+from proreus.framework.pod_group_plugin import (
+    PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+    PodGroupSourcePlugin,
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code

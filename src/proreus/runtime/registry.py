@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from proreus.config.types import PluginArgs
 from proreus.errors import ConfigError
-from proreus.framework.plugin import Plugin, points_of
+from proreus.framework.extension_points import points_of
+from proreus.framework.plugin import Plugin
 from proreus.runtime.out_of_tree import is_out_of_tree
 
 

@@ -12,8 +12,9 @@ from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.framework.events import COMPOSITE_POD_GROUP, POD_GROUP
-from proreus.framework.plugin import Plugin, PodGroupSourcePlugin
+from proreus.framework.plugin import Plugin
 from proreus.framework.pod_events import PodEvents
+from proreus.framework.pod_group_plugin import PodGroupSourcePlugin
 from proreus.framework.pod_info import PodResourcesOptions
 from proreus.framework.pod_source import PodSourcePlugin
 from proreus.kubernetes_version import Change

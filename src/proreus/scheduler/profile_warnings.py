@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from proreus.framework import events
 from proreus.framework.events import ADD, DELETE, UPDATE, ClusterEvent
-from proreus.framework.plugin import Plugin, PodGroupSourcePlugin
+from proreus.framework.plugin import Plugin
 from proreus.framework.pod_events import POD_ACTIONS
+from proreus.framework.pod_group_plugin import PodGroupSourcePlugin
 from proreus.logs import logger
 from proreus.runtime.profile import Profile
 from proreus.scheduler.cluster_events import NODE_ACTIONS

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
+from proreus.framework.extension_points import POINTS
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import POINTS, Plugin
+from proreus.framework.plugin import Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.read_only import ReadOnlyError
 from proreus.runtime.calls import POINT_OF_METHOD

@@ -10,7 +10,8 @@ from proreus.config.load import load, load_file
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
-from proreus.framework.plugin import Plugin, points_of
+from proreus.framework.extension_points import points_of
+from proreus.framework.plugin import Plugin
 from proreus.loading.contract import contract_violations
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.expansion import expand_all

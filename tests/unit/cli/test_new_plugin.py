@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from proreus.cli.new_plugin import command
 from proreus.cli.new_plugin.names import InvalidPluginName, Names
 from proreus.cli.new_plugin.points import POINTS
-from proreus.framework import plugin as framework
+from proreus.framework.extension_points import points_of
 from proreus.loading import PluginSources, load
 from proreus.testing import Harness, make_pod
 
@@ -60,7 +60,7 @@ def test_each_extension_point_alone_works(tmp_path: Path) -> None:
         names = Names.of(name)
         loaded_plugins = load(PluginSources(folders=(str(tmp_path / names.package / "src"),)))
         assert not loaded_plugins.refusals
-        assert framework.points_of(loaded_plugins.registry[name]) == {point}
+        assert points_of(loaded_plugins.registry[name]) == {point}
 
     run(tmp_path, "ruff", "check", "--select", "E,F,W,I", ".")
     run(tmp_path, "ruff", "format", "--check", ".")

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.extension_points import points_of
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, ScorePlugin, points_of
+from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.framework.plugin import POINTS
+from proreus.framework.extension_points import POINTS
 from proreus.loading import PluginSources, load
 from proreus.loading.contract import contract_violations
 from proreus.plugins import IN_TREE_PLUGINS
 
-HEADER = "from proreus.framework.plugin import *\nfrom proreus.framework import plugin\n"
+HEADER = "from proreus.framework import *\nfrom proreus.framework import plugin\n"
 
 
 def refusals(tmp_path, source: str) -> list[tuple[int, str]]:
@@ -64,6 +64,26 @@ def test_plugins_of_the_tree_keep_the_contract(plugin):
             "    def run_in_background(self): ...",
             3,
             "run_in_background must be async def, not def",
+        ),
+        (
+            "class A(PreEnqueuePlugin, FeasibleFilterPlugin):\n"
+            "    def pre_enqueue(self, pod): ...\n"
+            "    def filter_feasible(self, state, pod, verdicts): ...",
+            3,
+            "filter_feasible must take (self, state, pod, feasible, verdicts), it takes (self, ",
+        ),
+        (
+            "class A(PreEnqueuePlugin, PlacementFeasiblePlugin):\n"
+            "    def pre_enqueue(self, pod): ...\n"
+            "    async def placement_feasible(self, state, group, progress): ...",
+            3,
+            "placement_feasible must be def, not async def: nothing may wait at this point",
+        ),
+        (
+            "class A(PodGroupPostFilterPlugin):\n"
+            "    def pod_group_post_filter(self, state, group, schedule): ...",
+            2,
+            "pod_group_post_filter must be async def, not def",
         ),
         (
             "class A(BindPlugin):\n    bind = 3",

@@ -11,14 +11,10 @@ import pytest
 from proreus.cache.cache import Cache
 from proreus.clock import FakeClock
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.extension_points import POINTS
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import (
-    POINTS,
-    FilterPlugin,
-    QueueSortPlugin,
-    ScorePlugin,
-)
+from proreus.framework.plugin import FilterPlugin, QueueSortPlugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts

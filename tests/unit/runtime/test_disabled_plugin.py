@@ -9,14 +9,13 @@ import pytest
 from proreus.config.load import load
 from proreus.config.types import PluginArgs
 from proreus.feature_gates import FeatureGates
+from proreus.framework.extension_points import POINTS, points_of
 from proreus.framework.plugin import (
-    POINTS,
     BackgroundPlugin,
     FilterPlugin,
     Plugin,
     QueueSortPlugin,
     ScorePlugin,
-    points_of,
 )
 from proreus.kubernetes_version import V1_37
 from proreus.objects.kinds import NODES, PODS

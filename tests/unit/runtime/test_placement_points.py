@@ -9,8 +9,9 @@ import pytest
 
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.plugin import PlacementGeneratePlugin, PlacementScorePlugin, Plugin
+from proreus.framework.plugin import Plugin
 from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
+from proreus.framework.pod_group_plugin import PlacementGeneratePlugin, PlacementScorePlugin
 from proreus.framework.status import Code, Status
 from proreus.metrics import SchedulerMetrics
 from proreus.plugins.priority_sort import PrioritySort

@@ -53,7 +53,7 @@ def _is_there(module: str) -> bool:
 
 
 def _refuse_known(plugin: str) -> None:
-    from proreus.framework import plugin as framework
+    from proreus import framework
     from proreus.plugins import IN_TREE_PLUGINS
 
     if any(in_tree.name == plugin for in_tree in IN_TREE_PLUGINS):

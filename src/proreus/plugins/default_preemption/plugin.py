@@ -20,17 +20,14 @@ from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.events import DELETE, ClusterEvent
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.plugin import (
-    PodGroupPostFilterPlugin,
-    PostFilterPlugin,
-    PreEnqueuePlugin,
-)
+from proreus.framework.plugin import PostFilterPlugin, PreEnqueuePlugin
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_group import (
     PodGroupInfo,
     PodGroupPostFilterResult,
     SchedulePodGroup,
 )
+from proreus.framework.pod_group_plugin import PodGroupPostFilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import (
     CLEAR_NOMINATION,

@@ -17,7 +17,6 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import (
     MAX_SCORE,
     FilterPlugin,
-    PodGroupPostFilterPlugin,
     PostFilterPlugin,
     PreBindPlugin,
     PreEnqueuePlugin,
@@ -33,6 +32,7 @@ from proreus.framework.pod_group import (
     PodGroupSchedulingCycle,
     SchedulePodGroup,
 )
+from proreus.framework.pod_group_plugin import PodGroupPostFilterPlugin
 from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from proreus.framework.plugin import PodGroupSourcePlugin
+from proreus.framework.pod_group_plugin import PodGroupSourcePlugin
 from proreus.logs import logger
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, PodSchedulingGroup

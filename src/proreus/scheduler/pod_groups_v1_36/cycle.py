@@ -18,7 +18,6 @@ from time import perf_counter
 from proreus.cache.cache import Cache
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.plugin import PodGroupPostFilterPlugin
 from proreus.framework.pod_group import (
     POD_GROUP_SCHEDULING_CYCLE,
     Placement,
@@ -28,6 +27,7 @@ from proreus.framework.pod_group import (
     ProposedAssignment,
     SchedulePodGroup,
 )
+from proreus.framework.pod_group_plugin import PodGroupPostFilterPlugin
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.status import Code, Status
 from proreus.kubernetes_version import V1_36

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from proreus.framework.plugin import MAX_SCORE, PlacementGeneratePlugin, PlacementScorePlugin
+from proreus.framework.plugin import MAX_SCORE
 from proreus.framework.pod_group import Placement
+from proreus.framework.pod_group_plugin import PlacementGeneratePlugin, PlacementScorePlugin
 from proreus.framework.status import Status
 
 PLUGINS = ("TopologyPlacementGenerator",)
