@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from envtest.controllers import (
     ELASTIC_QUOTAS,
     POD_GROUPS,
     ControllerProcess,
+    apply,
     install,
 )
 from envtest.kube_client import ApiFailure, KubeClient
@@ -136,13 +136,6 @@ def test_each_definition_can_be_installed_alone(control_plane: ControlPlane, nam
     assert conditions["Established"] == "True"
     # A schema that is not structural is accepted, and reported here.
     assert conditions.get("NonStructuralSchema", "False") == "False"
-
-
-def apply(plane: ControlPlane, binaries: dict[str, Path], flag: str, path: Path) -> None:
-    """Apply a kustomization (-k) or a file (-f) as the cluster's admin."""
-    command = [str(binaries["kubectl"]), f"--kubeconfig={plane.kubeconfig}", "apply", flag, path]
-    applied = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert applied.returncode == 0, applied.stderr
 
 
 def test_its_role_is_sufficient_and_minimal(

@@ -23,8 +23,8 @@ from proreus.cli.controller import options_of
 from proreus.cli.run import command
 from proreus.cli.run_flags import FLAGS
 from proreus.config import load
+from proreus.controller.evictions.eviction_record import NAME
 from proreus.controller.options import DEFAULT_STATUS_KINDS
-from proreus.controller.rebalancing.eviction_record import NAME
 from proreus.controller.run import STATUSES
 from proreus.dry_run.openapi import DOCUMENT_PATH, PATH
 from proreus.loading import PluginSources

@@ -1,4 +1,4 @@
-"""``proreus controller``: statuses of custom resources, and rebalancing."""
+"""``proreus controller``: statuses of custom resources, colocation, and rebalancing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from proreus.client.leader_election_config import LeaseOptions
 from proreus.controller.options import (
     DEFAULT_STATUS_KINDS,
     STATUS_KINDS,
+    ColocationOptions,
     ControllerOptions,
     RebalancingOptions,
 )
@@ -20,7 +21,7 @@ from proreus.errors import ConfigError
 from proreus.server.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 
 
-@click.command("controller", short_help="Write statuses of PodGroups and quotas; rebalance.")
+@click.command("controller", short_help="Write statuses; colocate; rebalance.")
 @click.option("--kubeconfig", default="", help="Default: the service account of the pod.")
 @click.option("--master", default="", help="URL of the apiserver, instead of the kubeconfig's.")
 @click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where to serve.")
@@ -74,6 +75,35 @@ from proreus.server.options import AuthenticationOptions, AuthorizationOptions, 
     show_default=True,
     help="How many seconds a workload is left alone after an eviction.",
 )
+@click.option(
+    "--colocation-period",
+    default=0.0,
+    show_default=True,
+    help="Compute every so many seconds what offline pods may have of each node; 0: never.",
+)
+@click.option(
+    "--evict-offline",
+    is_flag=True,
+    help="Evict offline pods where online pods need back what they use, within the budgets.",
+)
+@click.option(
+    "--colocation-margin",
+    default=30,
+    show_default=True,
+    help="Percent of a node's allocatable that offline pods never get.",
+)
+@click.option(
+    "--colocation-hysteresis",
+    default=5,
+    show_default=True,
+    help="Percent of a node's allocatable; smaller changes are not written at once.",
+)
+@click.option(
+    "--colocation-max-age",
+    default=180.0,
+    show_default=True,
+    help="Seconds after which a measurement does not count any more.",
+)
 @click.option("-v", "--v", "verbosity", default=0, help="Verbosity of the log, as klog's.")
 @click.option("--logging-format", type=click.Choice(["text", "json"]), default="text")
 def command(**flags: Any) -> int:
@@ -124,6 +154,13 @@ def options_of(flags: dict[str, Any]) -> ControllerOptions:
             max_evictions_per_namespace=flags["max_evictions_per_namespace"],
             cooldown_seconds=flags["cooldown"],
             config=flags["rebalance_config"],
+        ),
+        colocation=ColocationOptions(
+            period_seconds=flags["colocation_period"],
+            evict_offline=flags["evict_offline"],
+            margin_percent=flags["colocation_margin"],
+            hysteresis_percent=flags["colocation_hysteresis"],
+            max_age_seconds=flags["colocation_max_age"],
         ),
         statuses=() if flags["no_status"] else tuple(statuses),
         verbosity=flags["verbosity"],

@@ -1,8 +1,8 @@
-"""``proreus controller``: what is slow, and is not the scheduler's: statuses and rebalancing.
+"""``proreus controller``: what is slow, and is not the scheduler's: statuses, rebalancing.
 
 A process of its own. All that it knows it reads from the apiserver, so that it may be killed at any
 time and begin again. ``run`` is the order of start and end. kopf (``operator``) watches the custom
 resources, our own informer the pods; ``status_writer`` writes what the ``*_status`` modules compute
-of them. ``rebalancing`` proves better nodes by simulation, and may evict. kopf is imported
-nowhere else in proreus.
+of them. ``colocation`` measures what nodes have for offline pods, ``rebalancing`` proves better
+nodes by simulation; both may evict. kopf is imported nowhere else in proreus.
 """

@@ -32,6 +32,12 @@ class ControllerMetrics(MetricsRegistry):
             "ALPHA",
             "Objects whose status has to be computed again.",
         )
+        self.colocation_nodes = self.gauge(
+            "proreus_controller_colocation_nodes",
+            "ALPHA",
+            "Nodes as of the latest cycle of colocation, by state (measured, stale).",
+            "state",
+        )
         self.rebalancing_cycles_total = self.counter(
             "proreus_controller_rebalancing_cycles_total",
             "ALPHA",

@@ -44,6 +44,33 @@ class RebalancingOptions:
 
 
 @dataclass(frozen=True)
+class ColocationOptions:
+    """When batch resources of nodes are computed, and whether offline pods are evicted.
+
+    ``period_seconds``: of the cycles; 0 = none. ``margin_percent``: what of a node's allocatable
+    offline pods never get. ``hysteresis_percent``: changes up to that part of the allocatable are
+    not written at once, and evictions go on until use is below the margin by as much.
+    ``max_age_seconds``: older measurements do not count.
+    """
+
+    period_seconds: float = 0.0
+    evict_offline: bool = False
+    margin_percent: int = 30
+    hysteresis_percent: int = 5
+    max_age_seconds: float = 180.0
+
+    def __post_init__(self) -> None:
+        if self.evict_offline and not self.period_seconds:
+            raise ConfigError("--evict-offline needs --colocation-period")
+        if self.margin_percent < 0 or self.hysteresis_percent < 0:
+            raise ConfigError("--colocation-margin and --colocation-hysteresis are not negative")
+        if self.margin_percent + self.hysteresis_percent >= 100:
+            raise ConfigError(
+                "--colocation-margin and --colocation-hysteresis are less than 100 together"
+            )
+
+
+@dataclass(frozen=True)
 class ControllerOptions:
     """Everything that a controller process is started with.
 
@@ -56,10 +83,15 @@ class ControllerOptions:
     serving: ServingOptions = field(default_factory=ServingOptions)
     statuses: tuple[str, ...] = DEFAULT_STATUS_KINDS
     rebalancing: RebalancingOptions = field(default_factory=RebalancingOptions)
+    colocation: ColocationOptions = field(default_factory=ColocationOptions)
     verbosity: int = 0
     logging_format: Format = "text"
 
     @property
     def remember_evictions_seconds(self) -> float:
         """For how long budgets and cooldown need to know of an eviction."""
-        return max(self.rebalancing.cooldown_seconds, self.rebalancing.period_seconds)
+        return max(
+            self.rebalancing.cooldown_seconds,
+            self.rebalancing.period_seconds,
+            self.colocation.period_seconds,
+        )

@@ -1,6 +1,8 @@
 """One controller process from its options to its exit code.
 
-    server ─► Lease ─► pods ─► custom resources ─► statuses and rebalancing, and the same in reverse
+    server ─► Lease ─► pods ─► custom resources ─► statuses, colocation, rebalancing
+
+and the same in reverse.
 
 No part depends on an orderly end: a process that is killed loses nothing but time.
 """
@@ -28,6 +30,7 @@ from proreus.client.leader_election_config import LeaderCallbacks, ResourceLockC
 from proreus.client.request_headers import user_agent
 from proreus.client.session import ApiClient
 from proreus.client.write_fence import WriteFence
+from proreus.controller.colocation.colocation_controller import ColocationController
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import EvictionRecord
 from proreus.controller.evictions.pod_evictor import PodEvictor
@@ -110,6 +113,11 @@ class _Controller:
             self._rebalancer = Rebalancer(
                 client, rebalancing, options.rebalancing, evictor, metrics
             )
+        self._colocation: ColocationController | None = None
+        if options.colocation.period_seconds:
+            self._colocation = ColocationController(
+                client, options, self._pods.store.values, evictor, metrics
+            )
         self._leading = asyncio.Event()
         self._elector: LeaderElector | None = None
 
@@ -159,9 +167,13 @@ class _Controller:
         await stack.enter_async_context(server)
         return controller
 
+    @property
+    def _reads_pods(self) -> bool:
+        return bool(self._kinds) or self._colocation is not None
+
     def _why_not_ready(self) -> str | None:
         # One that stands by is ready: it has nothing to synchronize yet.
-        if self._leading.is_set() and self._kinds and not self._pods.synced.is_set():
+        if self._leading.is_set() and self._reads_pods and not self._pods.synced.is_set():
             return "pods are not synchronized"
         return None
 
@@ -184,13 +196,16 @@ class _Controller:
         await self._leading.wait()
         connect = partial(load_credentials, self._options.kubeconfig, self._options.server)
         async with asyncio.TaskGroup() as tasks:
-            if self._kinds:
+            if self._reads_pods:
                 tasks.create_task(self._pods.run(), name="pods")
                 await self._pods.synced.wait()
                 log.info("Pods are synchronized", pods=len(self._pods.store))
+            if self._kinds:
                 operator = OperatorThread(self._kinds, self._writer, connect)
                 tasks.create_task(operator.run(), name="kopf")
                 tasks.create_task(self._writer.run(), name="statuses")
+            if self._colocation is not None:
+                tasks.create_task(self._colocation.run(), name="colocation")
             if self._rebalancer is not None:
                 tasks.create_task(self._rebalancer.run(), name="rebalancing")
 

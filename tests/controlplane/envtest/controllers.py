@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from http.client import HTTPSConnection
@@ -11,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from envtest.control_plane import ControlPlane
 from envtest.kube_client import KubeClient
 from envtest.waiting import eventually
 from proreus.bench.processes import Child, free_ports
@@ -31,6 +33,13 @@ def install(client: KubeClient, name: str) -> None:
     spec = definition["spec"]
     path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
     eventually(20, f"{path} served", lambda: client.request("GET", path).status == 200)
+
+
+def apply(plane: ControlPlane, binaries: dict[str, Path], flag: str, path: Path) -> None:
+    """Apply a kustomization (-k) or a file (-f) as the cluster's admin."""
+    command = [str(binaries["kubectl"]), f"--kubeconfig={plane.kubeconfig}", "apply", flag, path]
+    applied = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert applied.returncode == 0, applied.stderr
 
 
 class ControllerProcess(Child):

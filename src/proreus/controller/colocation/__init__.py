@@ -1,0 +1,8 @@
+"""How much of each node offline pods may have, from what is really used, and their eviction.
+
+    metrics.k8s.io ─► measurements ─► batch_resources: what online pods leave ─► status of nodes
+                                   └► pressure: nodes where more is used ─► evictions
+
+``colocation_controller`` runs this in cycles. The add-on Colocation of the scheduler reads what is
+written.
+"""

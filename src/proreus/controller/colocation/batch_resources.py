@@ -1,0 +1,112 @@
+"""What a node has for offline pods: what online pods and the system do not use, less a margin.
+
+    allocatable ├── online pods and system, measured ──┼── batch resources ──┼── margin ──┤
+
+Worked example: of 10 CPUs 4 are used, 1 of them by offline pods, and the margin is 30 %: 10 - 3 - 3
+leaves 4 CPUs, ``kubernetes.io/batch-cpu: 4000``.
+
+Numbers follow the measurements with hysteresis: a change that is small against the node is written
+with the next refresh only. Of a node that is not measured any more, offline pods get nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from proreus.addons.colocation.plugin import BATCH, MEASURED_AT
+from proreus.controller.colocation.measurements import Amounts, Measured
+from proreus.controller.options import ColocationOptions
+from proreus.objects import Node, parse_amount
+
+NOTHING = Amounts(0, 0)
+
+
+class BatchResources(NamedTuple):
+    """The numbers of a node, and when they were measured; ``at`` None: never."""
+
+    amounts: Amounts
+    at: float | None
+
+    def patch(self) -> dict[str, object]:
+        """Return the merge patch of a node's status."""
+        quantities = dict(zip(BATCH, map(str, self.amounts), strict=True))
+        stamp = None if self.at is None else _timestamp(self.at)
+        return {
+            "metadata": {"annotations": {MEASURED_AT: stamp}},
+            "status": {"capacity": quantities, "allocatable": quantities},
+        }
+
+
+def written_on(node: Node) -> BatchResources | None:
+    """Return what a node shows; None if it has no such numbers, or none that can be read."""
+    allocatable = node.status.allocatable
+    if not all(name in allocatable for name in BATCH):
+        return None
+    try:
+        amounts = Amounts(*(parse_amount(name, allocatable[name]) for name in BATCH))
+    except ValueError:
+        return None
+    try:
+        stamp = node.metadata.annotations[MEASURED_AT]
+        return BatchResources(amounts, datetime.fromisoformat(stamp).timestamp())
+    except (KeyError, ValueError):
+        return BatchResources(amounts, None)
+
+
+def left_by_online(
+    allocatable: Amounts, used: Amounts, by_offline: Iterable[Amounts], margin_percent: int
+) -> Amounts:
+    """Return what is not used by anybody but offline pods, less a margin of the allocatable."""
+    offline = list(by_offline)
+    found = []
+    for index, (most, all_used) in enumerate(zip(allocatable, used, strict=True)):
+        online = max(0, all_used - sum(one[index] for one in offline))
+        found.append(max(0, most * (100 - margin_percent) // 100 - online))
+    return Amounts(*found)
+
+
+def to_write(
+    written: BatchResources | None,
+    measured: Measured | None,
+    computed: Amounts,
+    allocatable: Amounts,
+    options: ColocationOptions,
+    now: float,
+) -> BatchResources | None:
+    """Return the numbers to write to a node, None if it keeps what it shows.
+
+    ``computed``: from ``measured``; ``now``: Unix seconds.
+    """
+    if measured is None or now - measured.at > options.max_age_seconds:
+        return _withdrawn(written, options, now)
+    fresh = BatchResources(computed, measured.at)
+    if written is None or written.at is None:
+        return fresh
+    if int(measured.at) <= int(written.at):
+        return None
+    # Half the age at which they would count as old: one cycle may fail.
+    if measured.at - written.at >= options.max_age_seconds / 2:
+        return fresh
+    band = options.hysteresis_percent
+    moved = any(
+        abs(new - old) * 100 > band * most
+        for new, old, most in zip(computed, written.amounts, allocatable, strict=True)
+    )
+    return fresh if moved else None
+
+
+def _withdrawn(
+    written: BatchResources | None, options: ColocationOptions, now: float
+) -> BatchResources | None:
+    """Return zeros for a node whose numbers are too old; None if they are not, or are zeros."""
+    if written is None or written.amounts == NOTHING:
+        return None
+    if written.at is not None and now - written.at <= options.max_age_seconds:
+        return None
+    return BatchResources(NOTHING, written.at)
+
+
+def _timestamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

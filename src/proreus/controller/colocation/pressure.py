@@ -1,0 +1,104 @@
+"""Nodes where online pods need back what offline pods use, and which of these have to go.
+
+A node is under pressure when its margin is used, in two measurements: it is a reserve for short
+peaks. Offline pods leave then, the lowest priority first, until use is below the margin by the
+hysteresis, so that the next of them is not evicted for the next small change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from proreus.addons.capacity_scheduling.quotas import requests_of
+from proreus.addons.colocation.plugin import BATCH
+from proreus.controller.colocation.measurements import Amounts, Measured
+from proreus.controller.options import ColocationOptions
+from proreus.controller.rebalancing.better_nodes import NO_EVICTION_ANNOTATION
+from proreus.objects import Pod
+from proreus.objects.pod import is_terminal, priority_of
+
+
+class OfflinePod(NamedTuple):
+    """A pod on a node, and what it uses, as far as that was measured."""
+
+    pod: Pod
+    used: Amounts
+
+
+def is_offline(pod: Pod) -> bool:
+    """Return whether a pod runs in what online pods leave: it requests batch resources."""
+    requests = requests_of(pod)
+    return any(requests.get(name, 0) for name in BATCH)
+
+
+def offline_by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    """Return the offline pods that have a node and have not finished, by its name."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.spec.node_name and not is_terminal(pod) and is_offline(pod):
+            found.setdefault(pod.spec.node_name, []).append(pod)
+    return found
+
+
+class Pressure:
+    """Remembers of each node the measurement at which its margin was used."""
+
+    def __init__(self) -> None:
+        self._seen_at: dict[str, float] = {}
+
+    def note(self, node: str, measured: Measured, allocatable: Amounts, margin: int) -> bool:
+        """Note a measurement; return whether the margin is used in this and an earlier one."""
+        limit = _percent(allocatable, 100 - margin)
+        if not any(used > most for used, most in zip(measured.used, limit, strict=True)):
+            self._seen_at.pop(node, None)
+            return False
+        first = self._seen_at.setdefault(node, measured.at)
+        return measured.at > first
+
+    def forget(self, node: str) -> None:
+        """Begin anew: what was measured was before an eviction."""
+        self._seen_at.pop(node, None)
+
+    def keep_only(self, nodes: Mapping[str, object]) -> None:
+        """Forget nodes that are gone."""
+        for name in self._seen_at.keys() - nodes.keys():
+            del self._seen_at[name]
+
+
+def victims(
+    used: Amounts, allocatable: Amounts, offline: Iterable[OfflinePod], options: ColocationOptions
+) -> list[Pod]:
+    """Return the offline pods to evict from a node under pressure, the first to go first.
+
+    One that uses nothing of what is short stays. What pods use that are leaving already counts as
+    given back.
+    """
+    limit = _percent(allocatable, 100 - options.margin_percent)
+    target = _percent(allocatable, 100 - options.margin_percent - options.hysteresis_percent)
+    excess = [
+        now - aim if now > most else 0 for now, most, aim in zip(used, limit, target, strict=True)
+    ]
+    staying = []
+    for one in offline:
+        if one.pod.metadata.deletion_timestamp is not None:
+            excess = [over - part for over, part in zip(excess, one.used, strict=True)]
+        elif one.pod.metadata.annotations.get(NO_EVICTION_ANNOTATION) != "false":
+            staying.append(one)
+
+    def order(one: OfflinePod) -> tuple[int, int, str]:
+        shares = zip(one.used, allocatable, strict=True)
+        largest = max((part * 100 // most for part, most in shares if most), default=0)
+        return priority_of(one.pod), -largest, one.pod.metadata.uid
+
+    chosen: list[Pod] = []
+    for one in sorted(staying, key=order):
+        helps = any(over > 0 and part for over, part in zip(excess, one.used, strict=True))
+        if helps:
+            chosen.append(one.pod)
+            excess = [over - part for over, part in zip(excess, one.used, strict=True)]
+    return chosen
+
+
+def _percent(amounts: Amounts, percent: int) -> Amounts:
+    return Amounts(*(amount * percent // 100 for amount in amounts))
