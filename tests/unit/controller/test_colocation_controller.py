@@ -10,7 +10,7 @@ import pytest
 
 from proreus.controller.colocation.batch_resources import BatchResources, left_by_online, to_write
 from proreus.controller.colocation.colocation_controller import ColocationController
-from proreus.controller.colocation.measurements import Amounts, Measured
+from proreus.controller.colocation.measurements import CpuAndMemory, Measured
 from proreus.controller.colocation.pressure import OfflinePod, Pressure, victims
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import EvictionRecord
@@ -20,7 +20,7 @@ from proreus.errors import ApiError, ConfigError, NotFound
 from proreus.objects import Pod
 from proreus.objects.codec import decoder_for
 
-NODE = Amounts(10_000, 100)
+NODE = CpuAndMemory(10_000, 100)
 OPTIONS = ColocationOptions(period_seconds=60, evict_offline=True)
 
 
@@ -50,37 +50,37 @@ def offline_pod(name: str, priority: int = 5500, **meta: object) -> Pod:
 
 
 def test_offline_pods_get_what_online_pods_leave_less_the_margin() -> None:
-    assert left_by_online(NODE, Amounts(4000, 40), [Amounts(1000, 0)], 30) == (4000, 30)
+    assert left_by_online(NODE, CpuAndMemory(4000, 40), [CpuAndMemory(1000, 0)], 30) == (4000, 30)
     # More is used than there should be: nothing is left, never less.
-    assert left_by_online(NODE, Amounts(9000, 90), [], 30) == (0, 0)
+    assert left_by_online(NODE, CpuAndMemory(9000, 90), [], 30) == (0, 0)
     # Metrics of a pod that are newer than those of its node may show more than all of it.
-    assert left_by_online(NODE, Amounts(1000, 10), [Amounts(2000, 0)], 30) == (7000, 60)
+    assert left_by_online(NODE, CpuAndMemory(1000, 10), [CpuAndMemory(2000, 0)], 30) == (7000, 60)
 
 
 def change(
-    written: BatchResources | None, computed: Amounts, at: float | None, now: float = 1000.0
+    written: BatchResources | None, computed: CpuAndMemory, at: float | None, now: float = 1000.0
 ) -> BatchResources | None:
-    measured = None if at is None else Measured(Amounts(0, 0), at)
+    measured = None if at is None else Measured(CpuAndMemory(0, 0), at)
     return to_write(written, measured, computed, NODE, OPTIONS, now)
 
 
 def test_small_changes_wait_for_the_refresh() -> None:
-    written = BatchResources(Amounts(4000, 40), 900)
-    assert change(written, Amounts(4500, 40), 960) is None
-    assert change(written, Amounts(4501, 40), 960) == (Amounts(4501, 40), 960)
-    assert change(written, Amounts(4000, 34), 960) == (Amounts(4000, 34), 960)
-    assert change(written, Amounts(4001, 40), 990) == (Amounts(4001, 40), 990)
-    assert change(written, Amounts(9000, 40), 900) is None
+    written = BatchResources(CpuAndMemory(4000, 40), 900)
+    assert change(written, CpuAndMemory(4500, 40), 960) is None
+    assert change(written, CpuAndMemory(4501, 40), 960) == (CpuAndMemory(4501, 40), 960)
+    assert change(written, CpuAndMemory(4000, 34), 960) == (CpuAndMemory(4000, 34), 960)
+    assert change(written, CpuAndMemory(4001, 40), 990) == (CpuAndMemory(4001, 40), 990)
+    assert change(written, CpuAndMemory(9000, 40), 900) is None
 
 
 def test_numbers_are_withdrawn_once_they_are_too_old() -> None:
-    written = BatchResources(Amounts(4000, 40), 900)
-    assert change(written, Amounts(4000, 40), None, 1080) is None
-    assert change(written, Amounts(4000, 40), None, 1081) == (Amounts(0, 0), 900)
-    assert change(written, Amounts(4000, 40), 900, 1081) == (Amounts(0, 0), 900)
-    assert change(BatchResources(Amounts(0, 0), 900), Amounts(0, 0), None, 1081) is None
-    assert change(None, Amounts(0, 0), None) is None
-    assert change(None, Amounts(4000, 40), 990) == (Amounts(4000, 40), 990)
+    written = BatchResources(CpuAndMemory(4000, 40), 900)
+    assert change(written, CpuAndMemory(4000, 40), None, 1080) is None
+    assert change(written, CpuAndMemory(4000, 40), None, 1081) == (CpuAndMemory(0, 0), 900)
+    assert change(written, CpuAndMemory(4000, 40), 900, 1081) == (CpuAndMemory(0, 0), 900)
+    assert change(BatchResources(CpuAndMemory(0, 0), 900), CpuAndMemory(0, 0), None, 1081) is None
+    assert change(None, CpuAndMemory(0, 0), None) is None
+    assert change(None, CpuAndMemory(4000, 40), 990) == (CpuAndMemory(4000, 40), 990)
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:
@@ -97,7 +97,7 @@ def test_options_that_contradict_each_other_are_refused() -> None:
 
 def test_a_peak_in_one_measurement_is_no_pressure() -> None:
     pressure = Pressure()
-    high, low = Amounts(7001, 0), Amounts(7000, 0)
+    high, low = CpuAndMemory(7001, 0), CpuAndMemory(7000, 0)
     assert not pressure.note("n", Measured(high, 10), NODE, 30)
     assert not pressure.note("n", Measured(high, 10), NODE, 30)
     assert not pressure.note("n", Measured(low, 20), NODE, 30)
@@ -111,32 +111,32 @@ def names(pods: list[Pod]) -> list[str]:
 
 def test_the_lowest_priority_leaves_first_and_no_more_than_needed() -> None:
     pods = [
-        OfflinePod(offline_pod("low-small", 5000), Amounts(300, 0)),
-        OfflinePod(offline_pod("low-large", 5000), Amounts(900, 0)),
-        OfflinePod(offline_pod("high", 5999), Amounts(3000, 0)),
+        OfflinePod(offline_pod("low-small", 5000), CpuAndMemory(300, 0)),
+        OfflinePod(offline_pod("low-large", 5000), CpuAndMemory(900, 0)),
+        OfflinePod(offline_pod("high", 5999), CpuAndMemory(3000, 0)),
     ]
     # Down to 65 %: 1000 have to be given back, and 7000 would not do.
-    assert names(victims(Amounts(7500, 0), NODE, pods, OPTIONS)) == ["low-large", "low-small"]
-    assert names(victims(Amounts(7300, 0), NODE, pods, OPTIONS)) == ["low-large"]
-    assert victims(Amounts(7000, 0), NODE, pods, OPTIONS) == []
+    assert names(victims(CpuAndMemory(7500, 0), NODE, pods, OPTIONS)) == ["low-large", "low-small"]
+    assert names(victims(CpuAndMemory(7300, 0), NODE, pods, OPTIONS)) == ["low-large"]
+    assert victims(CpuAndMemory(7000, 0), NODE, pods, OPTIONS) == []
 
 
 def test_who_uses_nothing_of_what_is_short_stays() -> None:
-    pods = [OfflinePod(offline_pod("cpu", 5000), Amounts(3000, 0))]
-    assert victims(Amounts(3000, 90), NODE, pods, OPTIONS) == []
+    pods = [OfflinePod(offline_pod("cpu", 5000), CpuAndMemory(3000, 0))]
+    assert victims(CpuAndMemory(3000, 90), NODE, pods, OPTIONS) == []
     kept = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-    pods = [OfflinePod(offline_pod("kept", annotations=kept), Amounts(9000, 0))]
-    assert victims(Amounts(9000, 0), NODE, pods, OPTIONS) == []
+    pods = [OfflinePod(offline_pod("kept", annotations=kept), CpuAndMemory(9000, 0))]
+    assert victims(CpuAndMemory(9000, 0), NODE, pods, OPTIONS) == []
 
 
 def test_what_leaves_already_is_given_back() -> None:
     leaving = offline_pod("leaving", deletionTimestamp="2026-01-01T00:00:00Z")
     pods = [
-        OfflinePod(leaving, Amounts(2000, 0)),
-        OfflinePod(offline_pod("other"), Amounts(2000, 0)),
+        OfflinePod(leaving, CpuAndMemory(2000, 0)),
+        OfflinePod(offline_pod("other"), CpuAndMemory(2000, 0)),
     ]
-    assert victims(Amounts(8000, 0), NODE, pods, OPTIONS) == []
-    assert names(victims(Amounts(9000, 0), NODE, pods, OPTIONS)) == ["other"]
+    assert victims(CpuAndMemory(8000, 0), NODE, pods, OPTIONS) == []
+    assert names(victims(CpuAndMemory(9000, 0), NODE, pods, OPTIONS)) == ["other"]
 
 
 # ---- cycles --------------------------------------------------------------------------------------

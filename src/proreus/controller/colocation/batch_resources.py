@@ -16,17 +16,17 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from proreus.addons.colocation.plugin import BATCH, MEASURED_AT
-from proreus.controller.colocation.measurements import Amounts, Measured
+from proreus.controller.colocation.measurements import CpuAndMemory, Measured
 from proreus.controller.options import ColocationOptions
 from proreus.objects import Node, parse_amount
 
-NOTHING = Amounts(0, 0)
+NOTHING = CpuAndMemory(0, 0)
 
 
 class BatchResources(NamedTuple):
     """The numbers of a node, and when they were measured; ``at`` None: never."""
 
-    amounts: Amounts
+    amounts: CpuAndMemory
     at: float | None
 
     def patch(self) -> dict[str, object]:
@@ -45,7 +45,7 @@ def written_on(node: Node) -> BatchResources | None:
     if not all(name in allocatable for name in BATCH):
         return None
     try:
-        amounts = Amounts(*(parse_amount(name, allocatable[name]) for name in BATCH))
+        amounts = CpuAndMemory(*(parse_amount(name, allocatable[name]) for name in BATCH))
     except ValueError:
         return None
     try:
@@ -56,22 +56,25 @@ def written_on(node: Node) -> BatchResources | None:
 
 
 def left_by_online(
-    allocatable: Amounts, used: Amounts, by_offline: Iterable[Amounts], margin_percent: int
-) -> Amounts:
+    allocatable: CpuAndMemory,
+    used: CpuAndMemory,
+    by_offline: Iterable[CpuAndMemory],
+    margin_percent: int,
+) -> CpuAndMemory:
     """Return what is not used by anybody but offline pods, less a margin of the allocatable."""
     offline = list(by_offline)
     found = []
     for index, (most, all_used) in enumerate(zip(allocatable, used, strict=True)):
         online = max(0, all_used - sum(one[index] for one in offline))
         found.append(max(0, most * (100 - margin_percent) // 100 - online))
-    return Amounts(*found)
+    return CpuAndMemory(*found)
 
 
 def to_write(
     written: BatchResources | None,
     measured: Measured | None,
-    computed: Amounts,
-    allocatable: Amounts,
+    computed: CpuAndMemory,
+    allocatable: CpuAndMemory,
     options: ColocationOptions,
     now: float,
 ) -> BatchResources | None:

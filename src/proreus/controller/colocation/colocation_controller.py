@@ -17,7 +17,7 @@ from proreus.controller.colocation.batch_resources import (
     written_on,
 )
 from proreus.controller.colocation.measurements import (
-    Amounts,
+    CpuAndMemory,
     Measured,
     Measurements,
     list_all,
@@ -108,10 +108,10 @@ class ColocationController:
         found = self._measurements.nodes.get(node)
         return found if found is not None and self._is_fresh(found) else None
 
-    def _used_by(self, pod: Pod) -> Amounts:
+    def _used_by(self, pod: Pod) -> CpuAndMemory:
         """Return what a pod uses; nothing if that is not known: it counts as used online then."""
         found = self._measurements.pods.get(key_of(pod))
-        return found.used if found is not None and self._is_fresh(found) else Amounts(0, 0)
+        return found.used if found is not None and self._is_fresh(found) else CpuAndMemory(0, 0)
 
     def _is_fresh(self, measured: Measured) -> bool:
         return self._now() - measured.at <= self._options.max_age_seconds
@@ -126,7 +126,7 @@ class ColocationController:
         for name, node in nodes.items():
             measured = self._measured(name)
             stale += measured is None
-            allocatable, computed = Amounts.of(node.status.allocatable), Amounts(0, 0)
+            allocatable, computed = CpuAndMemory.of(node.status.allocatable), CpuAndMemory(0, 0)
             if measured is not None:
                 used = [one.used for one in offline.get(name, ())]
                 margin = self._options.margin_percent
@@ -169,7 +169,7 @@ class ColocationController:
                 # Nobody is evicted on hearsay.
                 self._pressure.forget(name)
                 continue
-            allocatable = Amounts.of(node.status.allocatable)
+            allocatable = CpuAndMemory.of(node.status.allocatable)
             margin = self._options.margin_percent
             if self._pressure.note(name, measured, allocatable, margin):
                 found += victims(measured.used, allocatable, offline.get(name, ()), self._options)

@@ -22,14 +22,14 @@ _PAGE_SIZE = 2000
 _LIST_SECONDS = 30.0
 
 
-class Amounts(NamedTuple):
+class CpuAndMemory(NamedTuple):
     """Of cpu in milli-CPU, of memory in bytes."""
 
     cpu: int
     memory: int
 
     @classmethod
-    def of(cls, quantities: Mapping[str, str | int | float]) -> Amounts:
+    def of(cls, quantities: Mapping[str, str | int | float]) -> CpuAndMemory:
         """Return what a resource list says; 0 of what it lacks. Raises ``ValueError``."""
         return cls(*(parse_amount(name, quantities.get(name, 0)) for name in CPU_AND_MEMORY))
 
@@ -37,7 +37,7 @@ class Amounts(NamedTuple):
 class Measured(NamedTuple):
     """What something used, and when that was measured, in Unix seconds."""
 
-    used: Amounts
+    used: CpuAndMemory
     at: float
 
 
@@ -69,7 +69,7 @@ class Measurements:
 async def read_measurements(client: ApiClient) -> Measurements:
     """Read the metrics of all nodes and pods; raises ``ApiError``."""
     nodes = {
-        one.metadata.name: Measured(Amounts.of(one.usage), one.timestamp.timestamp())
+        one.metadata.name: Measured(CpuAndMemory.of(one.usage), one.timestamp.timestamp())
         for one in await list_all(client, NODE_USAGES)
         if one.timestamp is not None
     }
@@ -88,6 +88,6 @@ async def list_all(client: ApiClient, resource: Resource[T]) -> list[T]:
     return (await list_all_pages(listing, decoder, _PAGE_SIZE, _LIST_SECONDS)).items
 
 
-def _total(containers: Iterable[ContainerUsage]) -> Amounts:
-    used = [Amounts.of(one.usage) for one in containers]
-    return Amounts(sum(one.cpu for one in used), sum(one.memory for one in used))
+def _total(containers: Iterable[ContainerUsage]) -> CpuAndMemory:
+    used = [CpuAndMemory.of(one.usage) for one in containers]
+    return CpuAndMemory(sum(one.cpu for one in used), sum(one.memory for one in used))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from proreus.addons.capacity_scheduling.quotas import requests_of
 from proreus.addons.colocation.plugin import BATCH
-from proreus.controller.colocation.measurements import Amounts, Measured
+from proreus.controller.colocation.measurements import CpuAndMemory, Measured
 from proreus.controller.options import ColocationOptions
 from proreus.controller.rebalancing.better_nodes import NO_EVICTION_ANNOTATION
 from proreus.objects import Pod
@@ -23,7 +23,7 @@ class OfflinePod(NamedTuple):
     """A pod on a node, and what it uses, as far as that was measured."""
 
     pod: Pod
-    used: Amounts
+    used: CpuAndMemory
 
 
 def is_offline(pod: Pod) -> bool:
@@ -47,7 +47,7 @@ class Pressure:
     def __init__(self) -> None:
         self._seen_at: dict[str, float] = {}
 
-    def note(self, node: str, measured: Measured, allocatable: Amounts, margin: int) -> bool:
+    def note(self, node: str, measured: Measured, allocatable: CpuAndMemory, margin: int) -> bool:
         """Note a measurement; return whether the margin is used in this and an earlier one."""
         limit = _percent(allocatable, 100 - margin)
         if not any(used > most for used, most in zip(measured.used, limit, strict=True)):
@@ -67,7 +67,10 @@ class Pressure:
 
 
 def victims(
-    used: Amounts, allocatable: Amounts, offline: Iterable[OfflinePod], options: ColocationOptions
+    used: CpuAndMemory,
+    allocatable: CpuAndMemory,
+    offline: Iterable[OfflinePod],
+    options: ColocationOptions,
 ) -> list[Pod]:
     """Return the offline pods to evict from a node under pressure, the first to go first.
 
@@ -100,5 +103,5 @@ def victims(
     return chosen
 
 
-def _percent(amounts: Amounts, percent: int) -> Amounts:
-    return Amounts(*(amount * percent // 100 for amount in amounts))
+def _percent(amounts: CpuAndMemory, percent: int) -> CpuAndMemory:
+    return CpuAndMemory(*(amount * percent // 100 for amount in amounts))
