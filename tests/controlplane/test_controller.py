@@ -123,6 +123,43 @@ def test_statuses_follow_the_pods(
     assert client.get(f"{groups}/gang")["metadata"]["resourceVersion"] == version
 
 
+def test_a_reservation_gets_back_what_an_owner_took_and_expires(
+    control_plane: ControlPlane, folder: Path
+) -> None:
+    client = control_plane.client
+    install(client, "reservation")
+    path = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+    template = {"spec": {"containers": [{"name": "room"}]}}
+    labels = {"matchLabels": {"app": "web"}}
+    spec = {"template": template, "owners": [{"labelSelector": labels}], "allocateOnce": False}
+    made = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation"}
+    kept = client.create(path, {**made, "metadata": {"name": "kept"}, "spec": spec})
+    past = spec | {"expires": "2026-01-01T00:00:00Z"}
+    client.create(path, {**made, "metadata": {"name": "past"}, "spec": past})
+    available = {"phase": "Available", "nodeName": "anywhere", "allocatable": {"cpu": "4"}}
+    client.patch(f"{path}/kept/status", {"status": available})
+    owner = objects.pod("owner", "nobody", cpu="1")
+    taken = json.dumps({"name": "kept", "uid": kept["metadata"]["uid"]})
+    annotation = "scheduling.koordinator.sh/reservation-allocated"
+    owner["metadata"].setdefault("annotations", {})[annotation] = taken
+    owner["spec"]["nodeName"] = "anywhere"
+    client.create(PODS, owner)
+    process = ControllerProcess(
+        control_plane.kubeconfig, folder, "reserving", ["--status=reservations"]
+    )
+    process.start()
+    try:
+        eventually_status(client, f"{path}/past", phase="Failed")
+        status = eventually_status(client, f"{path}/kept", allocated={"cpu": "1"})
+        assert [one["name"] for one in status["currentOwners"]] == ["owner"]
+        client.delete(f"{PODS}/owner", {"gracePeriodSeconds": 0})
+        eventually_status(client, f"{path}/kept", allocated={"cpu": "0"}, currentOwners=[])
+        assert status_of(client, f"{path}/kept")["phase"] == "Available"
+        assert process.terminate(20) == 0
+    finally:
+        process.kill()
+
+
 @pytest.mark.parametrize(
     "name", sorted({path.stem for path in CRDS.glob("*.yaml")} - {"kustomization"})
 )

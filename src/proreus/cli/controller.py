@@ -42,7 +42,7 @@ from proreus.server.options import AuthenticationOptions, AuthorizationOptions, 
     multiple=True,
     type=click.Choice(STATUS_KINDS),
     help="A kind whose statuses are written; may be repeated. Default: podgroups and "
-    "elasticquotas. Queues only where their own controllers do not run.",
+    "elasticquotas. The others only where their own controllers do not run.",
 )
 @click.option("--no-status", is_flag=True, help="Write no statuses.")
 @click.option(

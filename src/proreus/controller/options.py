@@ -13,7 +13,7 @@ from proreus.server.options import ServingOptions
 if TYPE_CHECKING:
     from proreus.logs import Format
 
-STATUS_KINDS = ("podgroups", "elasticquotas", "volcano-queues", "kai-queues")
+STATUS_KINDS = ("podgroups", "elasticquotas", "reservations", "volcano-queues", "kai-queues")
 DEFAULT_STATUS_KINDS = STATUS_KINDS[:2]
 
 

@@ -40,6 +40,7 @@ from proreus.controller.pod_group_status import PodGroupStatuses
 from proreus.controller.queue_status import kai_queues, volcano_queues
 from proreus.controller.quota_status import ElasticQuotaStatuses
 from proreus.controller.rebalancing.rebalancer import Rebalancer, settings_of
+from proreus.controller.reservation_status import ReservationStatuses
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.controller.status_writer import StatusWriter
 from proreus.errors import ApiError, LeaseLost, ProreusError
@@ -55,6 +56,7 @@ log = logs.logger(__name__)
 STATUSES: dict[str, Callable[[], StatusReconciler[Any]]] = {
     "podgroups": PodGroupStatuses,
     "elasticquotas": ElasticQuotaStatuses,
+    "reservations": ReservationStatuses,
     "volcano-queues": volcano_queues,
     "kai-queues": kai_queues,
 }

@@ -133,8 +133,15 @@ class StatusWriter:
         seen = kind.get(key)
         if seen is None:
             return True
-        status = kind.status(key, self._now())
         meta = seen.obj.metadata
+        try:
+            status = kind.status(key, self._now())
+        except ValueError as error:
+            # A quantity that is none, which definitions let pass: others go on, and so will this
+            # one once somebody has corrected it.
+            log.warning("A status cannot be computed", object=key, err=str(error))
+            self._metrics.status_writes_total.labels(kind.resource.plural, "error").inc()
+            return True
         try:
             phase = str(status.get("phase", ""))
             if isinstance(kind, PodGroupStatuses) and is_given_up(seen.obj, phase, self._now()):

@@ -2,9 +2,11 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from proreus.addons.capacity_scheduling.quotas import ElasticQuota, ElasticQuotaSpec
 from proreus.addons.coscheduling.groups import Gang, GangSpec
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.pod_group_status import PodGroupStatuses
+from proreus.controller.quota_status import ElasticQuotaStatuses
 from proreus.controller.status_reconciler import WithStatus
 from proreus.controller.status_writer import StatusWriter
 from proreus.errors import ApiError, Conflict, NotFound
@@ -106,3 +108,14 @@ async def test_a_group_that_never_starts_gets_one_event() -> None:
     [(method, path, event)] = api.requests
     assert (method, path) == ("POST", "/api/v1/namespaces/ns/events")
     assert (event["reason"], event["metadata"]["name"]) == ("Timeout", "gang.u.timeout")
+
+
+async def test_an_object_that_cannot_be_read_keeps_no_other_from_its_status() -> None:
+    api = Api()
+    writer = StatusWriter(api, [ElasticQuotaStatuses()], ControllerMetrics(), lambda: 0.0)  # type: ignore[arg-type]
+    for name, least in (("odd", "a lot"), ("team", "1")):
+        meta = ObjectMeta(name=name, namespace=name, uid=name, resource_version="1")
+        quota = ElasticQuota(metadata=meta, spec=ElasticQuotaSpec(min={"cpu": least}))
+        writer.put(0, f"{name}/{name}", WithStatus(quota, {}))
+    assert await writer.write_due()
+    assert [sent["metadata"]["uid"] for _, _, sent in api.requests] == ["team"]

@@ -1,0 +1,93 @@
+"""The status of Koordinator's Reservations: who takes from one, and that its time is over.
+
+The add-on Reservation gives a reservation its node, and writes the same as here when it binds an
+owner. What happens without it is written here: owners that are gone again, reservations that expire
+while no scheduler runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from proreus.addons.reservation.book import reservation_of
+from proreus.addons.reservation.objects import (
+    AVAILABLE,
+    FAILED,
+    RESERVATIONS,
+    SUCCEEDED,
+    ReservationObject,
+)
+from proreus.controller.amounts import is_assigned, quantities, requested
+from proreus.controller.status_reconciler import StatusReconciler
+from proreus.objects import Pod, parse_amount
+
+
+class ReservationStatuses(StatusReconciler[ReservationObject]):
+    """Owners of reservations, and those that have expired."""
+
+    def __init__(self) -> None:
+        super().__init__(RESERVATIONS, reservation_of)
+
+    def keys_that_count(self, names: Collection[str]) -> Collection[str]:
+        """Return the reservations with these uids."""
+        return [key for key, one in self.objects.items() if one.obj.metadata.uid in names]
+
+    def status(self, key: str, now: float) -> dict[str, Any]:
+        """Return phase, owners and what they have taken; nothing of one that is over."""
+        seen = self.objects[key]
+        reservation, present = seen.obj, seen.status
+        if reservation.is_over:
+            return {}
+        owners = self._owners_of(reservation)
+        if reservation.once and owners and reservation.status.phase == AVAILABLE:
+            return {"phase": SUCCEEDED, **_of_owners(owners, present)}
+        if reservation.ends_at <= now:
+            return {"phase": FAILED, "conditions": _expired(present, now)}
+        if reservation.status.phase != AVAILABLE:
+            return {}
+        return _of_owners([pod for pod in owners if is_assigned(pod)], present)
+
+    def _owners_of(self, reservation: ReservationObject) -> list[Pod]:
+        """Return the pods that have taken from a reservation, finished ones too."""
+        node = reservation.status.node_name
+        pods = self.pods.of(reservation.metadata.uid)
+        return [pod for pod in pods if node and pod.spec.node_name == node]
+
+
+def _of_owners(owners: list[Pod], present: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that differ in more than their order or spelling."""
+    metas = sorted((pod.metadata for pod in owners), key=lambda meta: (meta.namespace, meta.name))
+    found = [{"namespace": one.namespace, "name": one.name, "uid": one.uid} for one in metas]
+    status: dict[str, Any] = {}
+    written = present.get("currentOwners") or []
+    if {one["uid"] for one in found} != {one.get("uid") for one in written}:
+        status["currentOwners"] = found
+    taken = requested(owners)
+    reserved = _amounts(present.get("allocatable"))
+    allocated = {name: min(taken.get(name, 0), amount) for name, amount in reserved.items()}
+    if allocated != dict.fromkeys(reserved, 0) | _amounts(present.get("allocated")):
+        status["allocated"] = quantities(allocated)
+    return status
+
+
+def _amounts(listed: Any) -> dict[str, int]:
+    return {name: parse_amount(name, amount) for name, amount in (listed or {}).items()}
+
+
+def _expired(present: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
+    """Return the conditions of a reservation that is not ready any more."""
+    stamp = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    others = [one for one in present.get("conditions") or [] if one.get("type") != "Ready"]
+    return [
+        *others,
+        {
+            "type": "Ready",
+            "status": "False",
+            "reason": "Expired",
+            "message": "",
+            "lastTransitionTime": stamp,
+            "lastProbeTime": stamp,
+        },
+    ]

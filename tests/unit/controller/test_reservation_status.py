@@ -1,0 +1,103 @@
+"""Statuses of reservations: owners, what they have taken, and their end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proreus.addons.reservation.objects import ReservationObject
+from proreus.controller.reservation_status import ReservationStatuses
+from proreus.controller.status_reconciler import WithStatus
+from proreus.objects import Pod
+from proreus.objects.codec import decoder_for
+
+CREATED = 1_767_225_600.0
+"""2026-01-01T00:00:00Z"""
+AVAILABLE = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4000m"}}
+
+
+def reservation(status: dict[str, Any], **spec: Any) -> WithStatus[ReservationObject]:
+    meta = {"name": "web", "uid": "r", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    obj = {"metadata": meta, "spec": {"ttl": "1h", "allocateOnce": False, **spec}, "status": status}
+    return WithStatus(decoder_for(ReservationObject).convert(obj), status)
+
+
+def owner(name: str, cpu: str = "1", node: str = "n", phase: str = "Running", of: str = "r") -> Pod:
+    taken = json.dumps({"name": "web", "uid": of})
+    annotations = {"scheduling.koordinator.sh/reservation-allocated": taken}
+    meta = {"name": name, "namespace": "ns", "uid": name, "annotations": annotations}
+    containers = [{"resources": {"requests": {"cpu": cpu}}}]
+    return decoder_for(Pod).convert(
+        {
+            "metadata": meta,
+            "spec": {"nodeName": node, "containers": containers},
+            "status": {"phase": phase},
+        }
+    )
+
+
+def statuses_of(one: WithStatus[ReservationObject], *pods: Pod) -> ReservationStatuses:
+    statuses = ReservationStatuses()
+    assert list(statuses.put("web", one)) == ["web"]
+    for pod in pods:
+        statuses.put_pod(pod)
+    return statuses
+
+
+def listed(*names: str) -> list[dict[str, str]]:
+    return [{"namespace": "ns", "name": name, "uid": name} for name in names]
+
+
+def test_owners_on_its_node_have_taken_what_they_request() -> None:
+    others = owner("elsewhere", node="m"), owner("of-another", of="s"), owner("waits", node="")
+    statuses = statuses_of(reservation(AVAILABLE), owner("b"), owner("a", "5"), *others)
+    assert statuses.status("web", CREATED) == {
+        "currentOwners": listed("a", "b"),
+        "allocated": {"cpu": "4"},
+    }
+
+
+def test_what_the_scheduler_has_written_in_its_own_order_stays() -> None:
+    written = {"currentOwners": listed("b", "a"), "allocated": {"cpu": "2000m"}}
+    statuses = statuses_of(reservation(AVAILABLE | written), owner("a"), owner("b"))
+    assert statuses.status("web", CREATED) == {}
+
+
+@pytest.mark.parametrize("how", ["deleted", "finished"])
+def test_owners_that_are_gone_have_given_back_what_they_took(how: str) -> None:
+    written = {"currentOwners": listed("a"), "allocated": {"cpu": "1"}}
+    statuses = statuses_of(reservation(AVAILABLE | written), owner("a"))
+    if how == "deleted":
+        assert list(statuses.remove_pod(owner("a"))) == ["web"]
+    else:
+        assert list(statuses.put_pod(owner("a", phase="Succeeded"))) == ["web"]
+    assert statuses.status("web", CREATED) == {"currentOwners": [], "allocated": {"cpu": "0"}}
+
+
+def test_one_that_is_allocated_once_has_succeeded_also_after_its_owner() -> None:
+    once = reservation(AVAILABLE, allocateOnce=None)
+    assert statuses_of(once).status("web", CREATED) == {}
+    status = statuses_of(once, owner("a", phase="Failed")).status("web", CREATED + 9999)
+    assert (status["phase"], status["currentOwners"]) == ("Succeeded", listed("a"))
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Available"])
+def test_its_time_is_over(phase: str) -> None:
+    scheduled = {"type": "Scheduled", "status": "True"}
+    conditions = [scheduled, {"type": "Ready", "status": "True"}]
+    statuses = statuses_of(reservation({**AVAILABLE, "phase": phase, "conditions": conditions}))
+    assert statuses.status("web", CREATED + 3599) == {}
+    status = statuses.status("web", CREATED + 3600)
+    assert status["phase"] == "Failed"
+    assert status["conditions"][0] == scheduled
+    [ready] = status["conditions"][1:]
+    assert (ready["status"], ready["reason"]) == ("False", "Expired")
+    assert ready["lastTransitionTime"] == "2026-01-01T01:00:00Z"
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_one_that_is_over_stays_as_it_is(phase: str) -> None:
+    statuses = statuses_of(reservation({**AVAILABLE, "phase": phase}), owner("a"))
+    assert statuses.status("web", CREATED + 9999) == {}
