@@ -8,7 +8,6 @@ there are 100 (the larger of 10 % of 600 and ``minCandidateNodesAbsolute``).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -52,10 +51,7 @@ from proreus.plugins.default_preemption.eviction import (
     is_being_preempted,
     uid_of_group,
 )
-from proreus.plugins.default_preemption.pod_group_preemption import (
-    GroupCandidate,
-    PodGroupEvaluator,
-)
+from proreus.plugins.default_preemption.pod_group_preemption import PodGroupEvaluator
 from proreus.plugins.default_preemption.pod_group_preemption_v1_36 import (
     PodGroupPreemption,
 )
@@ -86,13 +82,10 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self._group_preemption_v1_36 = PodGroupPreemption(handle, self._evictor)
         self._victims = self.preemption_units()
         """Where pods may be evicted with others of their group; None: pods are evicted alone."""
-        self._evaluator: PodGroupEvaluator | None = None
+        self._group_preemption: PodGroupEvaluator | None = None
         if self._victims is not None:
             handle.metrics.describe_group_preemption()
-            policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
-            self._evaluator = PodGroupEvaluator(
-                handle, self._victims, policy_of_group=policy_of_group
-            )
+            self._group_preemption = PodGroupEvaluator(handle, self._victims, self._evictor)
         forest = None if self._victims is None else handle.workload_forest
         self._dry_run_caches = DryRunCaches(handle.nodes, forest)
         self._pods_by_priority = PodsByPriority(
@@ -301,39 +294,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self, state: CycleState, group: PodGroupInfo, schedule: SchedulePodGroup
     ) -> PodGroupPostFilterResult:
         """Preempt for a whole group, on all nodes at once (KEP-5710)."""
-        if self._evaluator is None:
-            # Groups of plugins get the preemption of 1.36 as well.
-            budgets = self._disruption_budgets()
-            return await self._group_preemption_v1_36.preempt(group, budgets, schedule)
-        result = await self._preempt_for_group(self._evaluator, group, schedule)
-        code, message = result.status.code, result.status.message
-        self.handle.metrics.workload_preemption_attempts_total.labels(code.label).inc()
-        text = (f"pod group preemption: {message}",) if message else ()
-        return replace(result, status=Status(code, text))
-
-    async def _preempt_for_group(
-        self,
-        evaluator: PodGroupEvaluator,
-        group: PodGroupInfo,
-        schedule: SchedulePodGroup,
-    ) -> PodGroupPostFilterResult:
-        assert group.group is not None
-        found = await evaluator.evaluate(group, self._disruption_budgets(), schedule)
-        if isinstance(found, Status):
-            return PodGroupPostFilterResult(found)
-        if not isinstance(found, GroupCandidate):
-            text = "ongoing preemption on nominated nodes"
-            return PodGroupPostFilterResult(Status.success(text), found)
-        pods = group.unscheduled_pods
-        preemptor = Preemptor.of_group(group.group, pods, self.handle.profile_name)
-        try:
-            await self._evictor.prepare_candidate(found.candidate, preemptor)
-        except ApiError as error:
-            return PodGroupPostFilterResult(Status.error(str(error)))
-        count = len(found.candidate.victims)
-        text = f"found a placement for podgroup, preempting {count} victims"
-        victims = Victims(found.candidate.victims, found.candidate.pdb_violations)
-        return PodGroupPostFilterResult(Status.success(text), found.nominating, victims)
+        # Without gate GenericWorkload there are groups too: those that plugins provide.
+        preemption = self._group_preemption or self._group_preemption_v1_36
+        return await preemption.preempt(group, self._disruption_budgets(), schedule)
 
     def _disruption_budgets(self) -> DisruptionBudgets:
         stop = self.handle.feature_gates.includes(Change.FIRST_EXHAUSTED_BUDGET)

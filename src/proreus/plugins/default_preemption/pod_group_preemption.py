@@ -11,16 +11,22 @@ kube-scheduler's ``PodGroupEvaluator``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 
 from msgspec import Struct
 
-from proreus.errors import PluginError
+from proreus.errors import ApiError, PluginError
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_group import PodGroupInfo, ProposedAssignment, SchedulePodGroup
+from proreus.framework.pod_group import (
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+    ProposedAssignment,
+    SchedulePodGroup,
+)
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.post_filter_result import NominatingInfo
+from proreus.framework.post_filter_result import NominatingInfo, Victims
 from proreus.framework.status import Code, Status
 from proreus.plugins.default_preemption.domain_victims import (
     DomainVictim,
@@ -28,7 +34,7 @@ from proreus.plugins.default_preemption.domain_victims import (
     NodeNotFound,
     with_dependents,
 )
-from proreus.plugins.default_preemption.eviction import is_being_preempted
+from proreus.plugins.default_preemption.eviction import Evictor, Preemptor, is_being_preempted
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
 
@@ -51,16 +57,44 @@ class GroupCandidate(Struct, frozen=True):
 
 
 class PodGroupEvaluator:
-    """Finds the victims of a preemption by a group.
+    """Preempts for groups. ``victims``: finds the units that pods belong to."""
 
-    ``victims``: finds the units that pods belong to. ``policy_of_group``: gate
-    PodGroupPreemptionPolicy, the policy is that of the root group.
-    """
-
-    def __init__(self, handle: Handle, victims: DomainVictims, *, policy_of_group: bool) -> None:
+    def __init__(self, handle: Handle, victims: DomainVictims, evictor: Evictor) -> None:
         self._handle = handle
-        self._policy_of_group = policy_of_group
         self._victims = victims
+        self._evictor = evictor
+        self._policy_of_group = handle.feature_gates.enabled("PodGroupPreemptionPolicy")
+        """Whether the preemption policy is that of the root group."""
+
+    async def preempt(
+        self, group: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup
+    ) -> PodGroupPostFilterResult:
+        """Evict what is in the way of a group and nominate its pods, or return why not."""
+        result = await self._preempt(group, budgets, schedule)
+        code, message = result.status.code, result.status.message
+        self._handle.metrics.workload_preemption_attempts_total.labels(code.label).inc()
+        text = (f"pod group preemption: {message}",) if message else ()
+        return replace(result, status=Status(code, text))
+
+    async def _preempt(
+        self, group: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup
+    ) -> PodGroupPostFilterResult:
+        assert group.group is not None
+        found = await self.evaluate(group, budgets, schedule)
+        if isinstance(found, Status):
+            return PodGroupPostFilterResult(found)
+        if not isinstance(found, GroupCandidate):
+            text = "ongoing preemption on nominated nodes"
+            return PodGroupPostFilterResult(Status.success(text), found)
+        pods, candidate = group.unscheduled_pods, found.candidate
+        preemptor = Preemptor.of_group(group.group, pods, self._handle.profile_name)
+        try:
+            await self._evictor.prepare_candidate(candidate, preemptor)
+        except ApiError as error:
+            return PodGroupPostFilterResult(Status.error(str(error)))
+        text = f"found a placement for podgroup, preempting {len(candidate.victims)} victims"
+        victims = Victims(candidate.victims, candidate.pdb_violations)
+        return PodGroupPostFilterResult(Status.success(text), found.nominating, victims)
 
     async def evaluate(
         self, group: PodGroupInfo, budgets: DisruptionBudgets, schedule: SchedulePodGroup

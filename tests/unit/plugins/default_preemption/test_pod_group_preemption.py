@@ -21,6 +21,7 @@ from proreus.objects.scheduling import POD_GROUPS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.plugins.default_preemption.domain_victims import DomainVictims
+from proreus.plugins.default_preemption.eviction import Evictor
 from proreus.plugins.default_preemption.pod_group_preemption import PodGroupEvaluator
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
 from proreus.runtime.pod_group_reprieve import PodGroupReprieve
@@ -368,7 +369,7 @@ async def test_a_cancelled_dry_run_leaves_the_table_as_before() -> None:
     (profile,) = cluster.scheduler.profiles.values()
     handle = profile.post_filter[0].handle
     victims = DomainVictims(handle.workload_forest, handle.pod_group_states, handle.nodes)
-    evaluator = PodGroupEvaluator(handle, victims, policy_of_group=False)
+    evaluator = PodGroupEvaluator(handle, victims, Evictor(handle, {}, "DefaultPreemption"))
     group = PodGroupInfo("default", "g", (), cluster.api.store(POD_GROUPS)["default/g"])
     tried = asyncio.Event()
 
