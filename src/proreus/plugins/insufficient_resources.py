@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from proreus.bounded_cache import cleared_with_age
+from proreus.framework.columns import ResourceColumns
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.framework.verdicts import BoolArray, IntArray
+from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
 
 TOO_MANY_PODS = "Too many pods"
 
@@ -48,9 +49,9 @@ def rejection(
     for resource, amount in needs:
         capacity = allocatable.get(resource, 0)
         if amount > capacity - requested.get(resource, 0):
-            reasons.append(reason_of(resource))
+            reasons.append(_reason_of(resource))
             unresolvable = unresolvable or amount > capacity
-    return status_of(tuple(reasons), unresolvable) if reasons else None
+    return _status_of(tuple(reasons), unresolvable) if reasons else None
 
 
 class ManyNeeds:
@@ -78,8 +79,8 @@ class ManyNeeds:
         status = self._statuses.get(key)
         if status is None:
             reasons = [TOO_MANY_PODS] if too_many_pods else []
-            reasons += [reason_of(resource) for resource in amounts if resource not in enough]
-            status = self._statuses[key] = status_of(tuple(reasons), unresolvable)
+            reasons += [_reason_of(resource) for resource in amounts if resource not in enough]
+            status = self._statuses[key] = _status_of(tuple(reasons), unresolvable)
         return status
 
 
@@ -100,12 +101,48 @@ def resize_rejection(
         # less than its pods request.
         base = resource in _BASE_RESOURCES
         if (missing or base) and missing > capacity - node.requested.get(resource, 0):
-            reasons.append(reason_of(resource))
+            reasons.append(_reason_of(resource))
             unresolvable = unresolvable or (amount if base else missing) > capacity
-    return status_of(tuple(reasons), unresolvable) if reasons else None
+    return _status_of(tuple(reasons), unresolvable) if reasons else None
 
 
-def status_of(reasons: tuple[str, ...], unresolvable: bool) -> Status:
+def reject_rows(
+    verdicts: Verdicts,
+    failing: BoolArray,
+    needs: tuple[Need, ...],
+    short: Mapping[str, BoolArray],
+    nowhere: Collection[str],
+    too_many_pods: BoolArray,
+    allocatable: ResourceColumns,
+) -> None:
+    """Reject the failing rows, those with the same reasons with one status.
+
+    ``short``: by resource, on which rows it is too little; ``nowhere``: resources that no row has.
+    ``allocatable``: by resource and row.
+    """
+    rows, amounts = np.flatnonzero(failing), dict(needs)
+    # The first bit: Unresolvable, more than is allocatable. The second: too many pods.
+    bits = [np.full(len(rows), bool(nowhere)), too_many_pods[rows]]
+    places: dict[str, int] = {}
+    for resource, lacks in short.items():
+        lacking = lacks[rows]
+        bits[0] |= lacking & (allocatable[resource][rows] < amounts[resource])
+        places[resource] = len(bits)
+        bits.append(lacking)
+    sets = _as_numbers(bits)
+    for one in _distinct(sets):
+        equal = sets == one
+        first = int(equal.argmax())
+        reasons = [TOO_MANY_PODS] if bits[1][first] else []
+        reasons += [
+            _reason_of(resource)
+            for resource, _ in needs
+            if resource in nowhere or (resource in places and bits[places[resource]][first])
+        ]
+        verdicts.reject_with(rows[equal], _status_of(tuple(reasons), bool(bits[0][first])))
+
+
+def _status_of(reasons: tuple[str, ...], unresolvable: bool) -> Status:
     """Return a status, shared with other nodes and pods.
 
     ``unresolvable``: the pod requests more than the node has for all pods.
@@ -123,12 +160,12 @@ def _new_status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
 _shared_status = cleared_with_age(lru_cache(maxsize=1024)(_new_status))
 
 
-def reason_of(resource: str) -> str:
+def _reason_of(resource: str) -> str:
     """Return the reason of a node that lacks a resource."""
     return f"Insufficient {resource}"
 
 
-def as_numbers(bits: Sequence[BoolArray]) -> IntArray:
+def _as_numbers(bits: Sequence[BoolArray]) -> IntArray:
     """Return a number for each row: the same for rows with the same bits."""
     if len(bits) > _MOST_BITS:
         packed = np.packbits(np.array(bits), axis=0)
@@ -139,10 +176,10 @@ def as_numbers(bits: Sequence[BoolArray]) -> IntArray:
     return numbers
 
 
-def distinct(numbers: IntArray) -> list[int]:
+def _distinct(numbers: IntArray) -> list[int]:
     """Return the distinct numbers; most often all rows fail for the same reason."""
     first = int(numbers[0])
     if (numbers == first).all():
         return [first]
-    distinct: list[int] = np.unique(numbers).tolist()
-    return distinct
+    found: list[int] = np.unique(numbers).tolist()
+    return found

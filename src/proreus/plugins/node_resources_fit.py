@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-import numpy as np
-
 from proreus.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
@@ -45,17 +43,13 @@ from proreus.objects.resource_names import is_extended_resource
 from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_dra_backed
 from proreus.plugins.insufficient_resources import (
-    TOO_MANY_PODS,
     ManyNeeds,
     Need,
-    as_numbers,
-    distinct,
     many_needs,
     needs_of,
-    reason_of,
+    reject_rows,
     rejection,
     resize_rejection,
-    status_of,
 )
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs, ScoringStrategy
 from proreus.plugins.resource_scoring import (
@@ -165,7 +159,7 @@ class NodeResourcesFit(
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
-        """Filter all nodes: a bit for each reason, then one status for each set of reasons."""
+        """Filter all nodes, resource by resource."""
         # A resource that no node has is insufficient on every node, and gets no column: a pod may
         # request thousands of these.
         needs = self._needs(pod.requests)
@@ -175,8 +169,9 @@ class NodeResourcesFit(
         too_many_pods: BoolArray = nodes.pod_count >= nodes.allowed_pods
         failing = too_many_pods.copy()
         short: dict[str, BoolArray] = {}
-        elsewhere = [need for need in needs if need[0] not in nowhere]
-        for resource, amount in elsewhere:
+        for resource, amount in needs:
+            if resource in nowhere:
+                continue
             lacks = allocatable[resource] - nodes.requested[resource] < amount
             if resource in dra_backed_resources:
                 lacks &= allocatable[resource] > 0
@@ -196,26 +191,7 @@ class NodeResourcesFit(
                     verdicts.reject_row(own, status)
             if not failing.any():
                 return
-        rows = np.flatnonzero(failing)
-        # The first bit: Unresolvable, more than is allocatable. The second: too many pods.
-        bits = [np.full(len(rows), bool(nowhere)), too_many_pods[rows]]
-        for resource, amount in elsewhere:
-            if resource in short:
-                lacking = short[resource][rows]
-                bits[0] |= lacking & (allocatable[resource][rows] < amount)
-                bits.append(lacking)
-        places = {resource: place for place, resource in enumerate(short, start=2)}
-        sets = as_numbers(bits)
-        for one in distinct(sets):
-            equal = sets == one
-            first = int(equal.argmax())
-            reasons = [TOO_MANY_PODS] if bits[1][first] else []
-            reasons += [
-                reason_of(r)
-                for r, _ in needs
-                if r in nowhere or (r in places and bits[places[r]][first])
-            ]
-            verdicts.reject_with(rows[equal], status_of(tuple(reasons), bool(bits[0][first])))
+        reject_rows(verdicts, failing, needs, short, nowhere, too_many_pods, allocatable)
 
     def _is_deferred_resize(self, pod: PodInfo) -> bool:
         """Return whether the pod is on its node, and waits for preemption to be resized there."""
