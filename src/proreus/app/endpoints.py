@@ -70,6 +70,7 @@ def make_server(
             ),
             configz=lambda: to_data(state.config, options.feature_gates),
             last_reload=lambda: state.last_reload,
+            plugin_files=lambda: state.plugin_files,
             flags=options.flags,
             leader_pods=leader_pods,
             profiling=state.config.enable_profiling,

@@ -16,8 +16,8 @@ class ProcessState(Struct):
 
     ``synced``: all informers have their first list. ``leads``: scheduling has begun. ``stopping``:
     the process is about to end. ``last_reload``: result of the latest reload, for /configz.
-    ``plugin_files``: the out-of-tree plugin files in force, for /pluginz. ``shadow``: returns the
-    body of /shadowz.
+    ``plugin_files``: the out-of-tree plugin files in force, for /pluginz and /configz. ``shadow``:
+    returns the body of /shadowz.
     """
 
     config: SchedulerConfiguration

@@ -152,6 +152,11 @@ async def _start(
         call_watchdog,
     )
     process.state.plugin_files = loaded_plugins.files()
+    metrics.plugin_file_info.set_function(
+        lambda: {
+            (one["file"], one["sha256"], one["package"]): 1 for one in process.state.plugin_files
+        }
+    )
     # After the clients on the stack, and so closed before them.
     stack.push_async_callback(process.close)
     reloader = Reloader(options, files, remote_plugins, metrics, process)

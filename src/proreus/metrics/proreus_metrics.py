@@ -65,6 +65,15 @@ class ProreusMetrics(ProcessMetrics):
             "plugin",
             "profile",
         )
+        self.plugin_file_info = self.gauge(
+            "proreus_plugin_file_info",
+            "ALPHA",
+            "1 for each out-of-tree plugin file in force: SHA-256 of what was loaded of it, and name "
+            "and version of its package, if it is installed.",
+            "file",
+            "sha256",
+            "package",
+        )
 
     def _describe_reloads(self) -> None:
         self.config_reload_total = self.counter(

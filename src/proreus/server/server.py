@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,7 @@ class EndpointSources:
     livez: checks after ping.
     configz: returns the completed configuration, with apiVersion and kind.
     last_reload: returns the result of its latest reload, or None if there was none.
+    plugin_files: returns the out-of-tree plugin files in force, with their hashes.
     flags: the flags in force, for /flagz.
     leader_pods: returns all pods, or None while this instance does not lead.
     profiling: whether /debug/flags is served (enableProfiling).
@@ -74,6 +75,7 @@ class EndpointSources:
     readyz: tuple[HealthCheck, ...] = ()
     configz: Callable[[], Mapping[str, Any]] = dict
     last_reload: Callable[[], Mapping[str, Any] | None] = lambda: None
+    plugin_files: Callable[[], Sequence[Mapping[str, Any]]] = list
     flags: Mapping[str, str] = field(default_factory=dict)
     leader_pods: Callable[[], Iterable[Pod] | None] = lambda: None
     binary_version: str = str(DEFAULT_VERSION)
@@ -299,6 +301,8 @@ def _configz(sources: EndpointSources) -> dict[str, Any]:
     body: dict[str, Any] = {"componentconfig": sources.configz()}
     if (last := sources.last_reload()) is not None:
         body["lastReload"] = last
+    if files := sources.plugin_files():
+        body["pluginFiles"] = files
     return body
 
 

@@ -286,10 +286,15 @@ async def test_a_changed_plugin_file_takes_over_and_a_broken_one_does_not(instan
     await instance.wait_for_node("q")
     assert instance.versions("q")[-1]["PostBind"] == "asecond"
     _, body = await instance.pages.get("/configz")
+    assert json.loads(body)["pluginFiles"] == [in_force]
     error = json.loads(body)["lastReload"]["error"]
     assert error.count("recorder.py:1") == 1, "the refusal is logged once"
     _, body = await instance.pages.get("/pluginz")
     assert json.loads(body)["files"] == [in_force]
+    _, body = await instance.pages.get("/metrics")
+    [series] = [line for line in body.splitlines() if line.startswith("proreus_plugin_file_info{")]
+    assert f'sha256="{in_force["sha256"]}"' in series
+    assert series.endswith("} 1")
 
 
 async def test_a_mounted_configmap_that_is_swapped(instance, start):
