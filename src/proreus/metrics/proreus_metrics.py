@@ -68,7 +68,7 @@ class ProreusMetrics(ProcessMetrics):
         self.plugin_file_info = self.gauge(
             "proreus_plugin_file_info",
             "ALPHA",
-            "1 for each out-of-tree plugin file in force: SHA-256 of what was loaded of it, and name "
+            "1 for each out-of-tree plugin file in force: SHA-256 of what was loaded, and name "
             "and version of its package, if it is installed.",
             "file",
             "sha256",
