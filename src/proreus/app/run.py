@@ -154,7 +154,7 @@ async def _start(
     process.state.plugin_files = loaded_plugins.files()
     metrics.plugin_file_info.set_function(
         lambda: {
-            (one["file"], one["sha256"], one["package"]): 1 for one in process.state.plugin_files
+            (one["file"], one["sha256"], one["package"]): 1.0 for one in process.state.plugin_files
         }
     )
     # After the clients on the stack, and so closed before them.
