@@ -76,13 +76,10 @@ class RecentRequests:
     def score(self, usage: NodeDeviceUsage, grants: Sequence[Grant]) -> int:
         """Return the score of a node if a pod gets these devices, before ``normalize``."""
         before = self.fragmentation(usage)
-        used = sum(one.used_milli for one in usage.of_type("gpu"))
         usage.add(grants)
         added = self.fragmentation(usage) - before
         usage.add(grants, sign=-1)
-        # Of equal nodes the fuller one: in thousandths, so that it decides nothing else.
-        fuller = 999 * used // (WHOLE * max(len(usage.by_key), 1))
-        return -round(added) * 1000 + fuller
+        return -round(added)
 
     def least_added_waste_first(self, usage: DeviceUsage, share: Share) -> Any:
         """Order the devices of a node (``placement.DeviceOrder``)."""
