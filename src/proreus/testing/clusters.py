@@ -7,6 +7,7 @@ building one takes longer than drawing from it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -60,6 +61,11 @@ def _maps(keys: Sequence[str], values: Sequence[str]) -> st.SearchStrategy[dict[
     return st.dictionaries(st.sampled_from(keys), st.sampled_from(values), max_size=len(keys))
 
 
+def _is_in_bytes(resource: str) -> bool:
+    """Return whether amounts of a resource are sizes, as far as its name tells; else counts."""
+    return re.search("memory|storage|hugepages", resource) is not None
+
+
 @cache
 def nodes(name: str, vocabulary: Vocabulary = _NO_MORE) -> st.SearchStrategy[Node]:
     """Draw a node with this name; ``vocabulary``: further resources and labels."""
@@ -81,7 +87,13 @@ def nodes(name: str, vocabulary: Vocabulary = _NO_MORE) -> st.SearchStrategy[Nod
         images=st.dictionaries(
             st.sampled_from(IMAGES), st.integers(0, 3 * 2**30), max_size=len(IMAGES)
         ),
-        resources=_maps((*_VENDOR, *vocabulary.resources), ("0", "4", "2Gi")),
+        resources=st.fixed_dictionaries(
+            {},
+            optional={
+                name: st.sampled_from(("0", "4", "2Gi") if _is_in_bytes(name) else ("0", "1", "4"))
+                for name in (*_VENDOR, *vocabulary.resources)
+            },
+        ),
         status=st.builds(
             lambda features: {"declaredFeatures": features},
             st.lists(st.sampled_from(_FEATURES), max_size=2, unique=True),
@@ -170,9 +182,10 @@ def _containers(vocabulary: Vocabulary = _NO_MORE) -> st.SearchStrategy[dict[str
         optional={
             "cpu": st.sampled_from(_CPU),
             "memory": st.sampled_from(_MEMORY),
-            **dict.fromkeys(
-                ("example.com/gpu", *vocabulary.resources), st.sampled_from(("0", "1", "5"))
-            ),
+            **{
+                name: st.sampled_from(("0", "1", "1Gi") if _is_in_bytes(name) else ("0", "1", "5"))
+                for name in ("example.com/gpu", *vocabulary.resources)
+            },
             "ephemeral-storage": st.sampled_from(("1", "1Gi")),
         },
     )

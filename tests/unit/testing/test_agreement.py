@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase, given, settings
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
@@ -254,6 +254,20 @@ def test_row_local_plugins_that_compare_nodes_are_found() -> None:
         assert_row_local(AgainstMost, None, cluster)
     with pytest.raises(AssertionError, match="AgainstMost is row_local"):
         agree(AgainstMost, examples=100)
+
+
+@given(
+    clusters(vocabulary=Vocabulary(resources=("vendor.example/card", "vendor.example/card-memory")))
+)
+def test_amounts_fit_their_resource(cluster: Cluster) -> None:
+    counts = [node.status.allocatable.get("vendor.example/card", "0") for node in cluster.nodes]
+    pods = (*(one.pod for one in cluster.pods), cluster.pod.pod)
+    counts += [
+        container.resources.requests.get("vendor.example/card", "0")
+        for pod in pods
+        for container in pod.spec.containers
+    ]
+    assert {*counts} <= {"0", "1", "4", "5"}
 
 
 def test_a_vocabulary_is_made_of_sequences() -> None:
