@@ -121,9 +121,11 @@ def test_a_group_waits_for_hyper_nodes_and_is_tried_when_they_appear() -> None:
     assert {cluster.pod(name).spec.node_name for name in ("p0", "p1")} == {"n0", "n1"}
 
 
-def test_a_pattern_that_is_none_and_a_hyper_node_within_itself_have_no_members() -> None:
+def test_what_cannot_be_read_and_a_hyper_node_within_itself_have_no_members() -> None:
     broken = (
         hyper_node("s0", 1, member({"regexMatch": {"pattern": "("}})),
+        hyper_node("s4", 1, member({"labelMatch": {"matchLabels": {"not a key": "s0"}}})),
+        hyper_node("s5", 1, member({"labelMatch": {"matchExpressions": [{"operator": "Is"}]}})),
         hyper_node("loop", 2, child("loop"), child("s0"), member({})),
     )
     assert place(cluster_of(2, {"mode": "hard"}, broken), 2) == {""}

@@ -196,6 +196,33 @@ def test_mean_and_deviation_are_balanced(args: dict, score: int) -> None:
     assert scores(cluster, LoadVariationRiskBalancing, pod, "a") == [score]
 
 
+def of_any_size(name: str, node_name: str, kind: str) -> object:
+    """Return a pod with the largest amounts that a quantity may have."""
+    amounts = {"requests": {"cpu": "1m", "memory": "1"}, kind: {"cpu": "9E", "memory": "9E"}}
+    container = {"name": "c", "resources": amounts}
+    return make_pod(name, spec={"containers": [container], "nodeName": node_name})
+
+
+@pytest.mark.parametrize("nodes", [2, 150], ids=["one by one", "over columns"])
+@pytest.mark.parametrize(
+    ("plugin", "kind", "args"),
+    [
+        (LowRiskOverCommitment, "limits", {}),
+        (LoadVariationRiskBalancing, "requests", {"countRecentPods": True}),
+        (Peaks, "requests", {"countRecentPods": True, "nodePowerModel": {"*": {"k1": 1, "k2": 1}}}),
+    ],
+)
+def test_pods_with_more_than_an_int64_together_harm_no_other(
+    plugin: type, kind: str, args: dict, nodes: int
+) -> None:
+    names = [f"n{number}" for number in range(nodes)]
+    cluster = harness(plugin, LoadWatcher(**dict.fromkeys(names, 10)), names, **args)
+    cluster.add(*(of_any_size(f"huge{number}", "n0", kind) for number in range(3)))
+    outcome = cluster.schedule(make_pod("p", "1", "1Gi"))
+    assert outcome.bound
+    assert outcome.node != "n0"
+
+
 # ---- LowRiskOverCommitment -----------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proreus.addons.coscheduling.groups import VOLCANO, VOLCANO_GANGS, membership_of
-from proreus.framework import Handle, NodeTable, Rows
+from proreus.framework import Handle, NodeTable, ProreusError, Rows
 from proreus.objects import (
     ApiStruct,
     LabelSelector,
@@ -161,7 +161,10 @@ class HyperNodes:
 
 
 def _selected(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]]) -> set[str]:
-    """Return the names that a selector matches. ``labels``: of all objects, by name."""
+    """Return the names that a selector matches, none of one that cannot be read.
+
+    ``labels``: of all objects, by name.
+    """
     if selector.exact_match is not None:
         return {selector.exact_match.name} & labels.keys()
     if selector.regex_match is not None:
@@ -171,6 +174,9 @@ def _selected(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]])
             return set()
         return {name for name in labels if pattern.search(name)}
     if selector.label_match is not None:
-        wanted = parse_label_selector(selector.label_match)
+        try:
+            wanted = parse_label_selector(selector.label_match)
+        except ProreusError:
+            return set()
         return {name for name, own in labels.items() if wanted.matches(own)}
     return set()

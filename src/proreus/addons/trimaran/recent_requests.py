@@ -15,6 +15,10 @@ from proreus.objects import Pod
 OVERLAP_SECONDS = 60
 """Pods that came so long before the end of the metrics' window may not be in them yet."""
 
+_MOST = 2**55
+"""No node has as much, and a percentage of it fits an int64. Pods that somebody else put on a node
+may request more together."""
+
 Pair = tuple[int, int]
 
 
@@ -66,7 +70,8 @@ class RecentRequestsPlugin(MeasuredScorePlugin, RecentPodsPlugin[Pair]):
 
     def _sum(self, node_name: str, end: float) -> Pair:
         pods = [pod.predicted for pod in self.recent.on(node_name) if not _is_shown(pod, end)]
-        return sum(cpu for cpu, _ in pods), sum(memory for _, memory in pods)
+        cpu, memory = sum(cpu for cpu, _ in pods), sum(memory for _, memory in pods)
+        return min(cpu, _MOST), min(memory, _MOST)
 
 
 def _requests_of(pod: Pod) -> Pair:
