@@ -102,6 +102,27 @@ def test_the_apiserver_accepts_the_monitoring(
     assert answer.count("(server dry run)") == 5
 
 
+def test_prometheus_verifies_the_certificate_that_is_served(kubectl: Kubectl) -> None:
+    documents = yaml.safe_load_all(kubectl("kustomize", str(DEPLOY / "monitoring-verified")))
+    made = {(one["kind"], one["metadata"]["name"]): one for one in documents}
+    certificate = made["Certificate", "proreus-tls"]["spec"]
+    spec = made["Deployment", "proreus"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+
+    [volume] = [one for one in spec["volumes"] if one["name"] == "tls"]
+    [mount] = [one for one in container["volumeMounts"] if one["name"] == "tls"]
+    assert volume["secret"]["secretName"] == certificate["secretName"]
+    for flag, file in (("tls-cert-file", "tls.crt"), ("tls-private-key-file", "tls.key")):
+        assert f"--{flag}={mount['mountPath']}/{file}" in container["args"]
+    for endpoint in made["ServiceMonitor", "proreus"]["spec"]["endpoints"]:
+        assert endpoint["tlsConfig"] == {
+            "serverName": certificate["dnsNames"][0],
+            "ca": {"secret": {"name": certificate["secretName"], "key": "ca.crt"}},
+        }
+    issuer = made["Issuer", certificate["issuerRef"]["name"]]["spec"]["ca"]["secretName"]
+    assert issuer == made["Certificate", "proreus-ca"]["spec"]["secretName"]
+
+
 def permissive_definition(group: str, kind: str, plural: str) -> Json:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
