@@ -1,86 +1,22 @@
-"""``proreus controller --colocation-period`` on a real apiserver, with the rights of its manifests.
-
-metrics.k8s.io is served by definitions in place of an aggregated apiserver: what the controller
-reads is the same.
-"""
+"""``proreus controller --colocation-period`` on a real apiserver, with its manifests' rights."""
 
 from __future__ import annotations
 
-import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from envtest import objects
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
-from envtest.controllers import CRDS, DEFINITIONS, ControllerProcess, apply
+from envtest.controllers import CRDS, ControllerProcess, apply
 from envtest.kube_client import ApiFailure, KubeClient
+from envtest.metrics_api import UsageMetrics, serve_metrics
 from envtest.waiting import eventually
 
 Json = dict[str, Any]
 
 PODS = objects.PODS.format("default")
-METRICS = "/apis/metrics.k8s.io/v1beta1"
 BATCH = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
-
-
-def serve_metrics(client: KubeClient) -> None:
-    """Let the apiserver serve metrics of nodes and pods."""
-    for plural, kind, scope in (
-        ("nodes", "NodeMetrics", "Cluster"),
-        ("pods", "PodMetrics", "Namespaced"),
-    ):
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        served = {"served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-        definition = {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {
-                "name": f"{plural}.metrics.k8s.io",
-                "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-            },
-            "spec": {
-                "group": "metrics.k8s.io",
-                "scope": scope,
-                "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
-                "versions": [{"name": "v1beta1", **served}],
-            },
-        }
-        client.create(DEFINITIONS, definition)
-    for path in (f"{METRICS}/nodes", f"{METRICS}/pods"):
-        eventually(20, f"{path} served", partial(is_served, client, path))
-
-
-def is_served(client: KubeClient, path: str) -> bool:
-    return client.request("GET", path).status == 200
-
-
-class Metrics:
-    """Metrics of one node and of pods, each measured later than those before."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-        self._at = time.time() - 60
-
-    def measure(self, node: str, cpu: str, **pods: str) -> None:
-        """Write what the node uses, and pods of the namespace ``default``."""
-        self._at += 2
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._at))
-        api = {"apiVersion": "metrics.k8s.io/v1beta1", "timestamp": stamp, "window": "15s"}
-        usage = {"cpu": cpu, "memory": "1Gi"}
-        for name, used in pods.items():
-            containers = [{"name": "main", "usage": {"cpu": used, "memory": "64Mi"}}]
-            one = {**api, "kind": "PodMetrics", "containers": containers}
-            self._put(f"{METRICS}/namespaces/default/pods", name, one)
-        self._put(f"{METRICS}/nodes", node, {**api, "kind": "NodeMetrics", "usage": usage})
-
-    def _put(self, path: str, name: str, body: Json) -> None:
-        body["metadata"] = {"name": name}
-        if self._client.request("GET", f"{path}/{name}").status == 404:
-            self._client.create(path, body)
-        else:
-            self._client.patch(f"{path}/{name}", body)
 
 
 def offline_pod(name: str, node: str) -> Json:
@@ -103,7 +39,7 @@ def test_numbers_follow_the_use_and_offline_pods_leave_when_it_grows(
     client.create(objects.NODES, node)
     client.create(PODS, offline_pod("batch", name))
     client.patch(f"{PODS}/batch/status", {"status": {"phase": "Running"}})
-    metrics = Metrics(client)
+    metrics = UsageMetrics(client)
     metrics.measure(name, "4", batch="1")
     token = control_plane.service_account_token("proreus", "proreus-controller")
     kubeconfig = control_plane.write_kubeconfig(folder / "colocation.kubeconfig", token=token)

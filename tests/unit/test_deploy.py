@@ -155,6 +155,7 @@ def test_the_role_allows_to_watch_every_kind() -> None:
         "dry-run",
         "plugins-from-configmap",
         "controller",
+        "controller-colocation",
         "crds",
     ],
 )
