@@ -121,14 +121,27 @@ def test_a_group_waits_for_hyper_nodes_and_is_tried_when_they_appear() -> None:
     assert {cluster.pod(name).spec.node_name for name in ("p0", "p1")} == {"n0", "n1"}
 
 
-def test_what_cannot_be_read_and_a_hyper_node_within_itself_have_no_members() -> None:
+def test_a_pattern_that_is_none_and_a_hyper_node_within_itself_have_no_members() -> None:
     broken = (
         hyper_node("s0", 1, member({"regexMatch": {"pattern": "("}})),
-        hyper_node("s4", 1, member({"labelMatch": {"matchLabels": {"not a key": "s0"}}})),
-        hyper_node("s5", 1, member({"labelMatch": {"matchExpressions": [{"operator": "Is"}]}})),
         hyper_node("loop", 2, child("loop"), child("s0"), member({})),
     )
     assert place(cluster_of(2, {"mode": "hard"}, broken), 2) == {""}
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"labelMatch": {"matchExpressions": [{"key": "switch", "operator": "Is"}]}},
+        {"labelMatch": {"matchLabels": {"not a key": "s0"}}},
+        {"regexMatch": {"pattern": "("}},
+    ],
+)
+def test_a_selector_that_cannot_be_read_keeps_no_group_from_other_hyper_nodes(
+    selector: Json,
+) -> None:
+    broken = hyper_node("broken", 1, member(selector))
+    assert place(cluster_of(2, HARD_1, (broken, *TREE)), 2) == {"n0", "n1"}
 
 
 def test_a_group_that_asks_for_nothing_is_placed_as_without_hyper_nodes() -> None:
