@@ -51,29 +51,29 @@ class SelectorIndex(Generic[T]):
     def __len__(self) -> int:
         return len(self._by_label) + len(self._unindexed)
 
-    def add(self, selector: Selector, thing: T) -> None:
+    def add(self, selector: Selector, value: T) -> None:
         """Add a value with its selector."""
         labels = indexable_labels(selector)
         for label in labels:
-            things = self._by_label.setdefault(label, thing)
-            if isinstance(things, dict):
-                things[thing] = None
-            elif things != thing:
-                self._by_label[label] = {things: None, thing: None}
+            found = self._by_label.setdefault(label, value)
+            if isinstance(found, dict):
+                found[value] = None
+            elif found != value:
+                self._by_label[label] = {found: None, value: None}
         if not labels:
-            self._unindexed[thing] = None
+            self._unindexed[value] = None
 
-    def discard(self, selector: Selector, thing: T) -> None:
+    def discard(self, selector: Selector, value: T) -> None:
         """Remove a value that was added with this selector."""
         for label in indexable_labels(selector):
-            things = self._by_label[label]
-            if not isinstance(things, dict):
+            found = self._by_label[label]
+            if not isinstance(found, dict):
                 del self._by_label[label]
                 continue
-            del things[thing]
-            if len(things) == 1:
-                self._by_label[label] = next(iter(things))
-        self._unindexed.pop(thing, None)
+            del found[value]
+            if len(found) == 1:
+                self._by_label[label] = next(iter(found))
+        self._unindexed.pop(value, None)
 
     def age(self) -> None:
         """Give back the memory of entries that have been removed."""
@@ -86,8 +86,8 @@ class SelectorIndex(Generic[T]):
         yield from self._unindexed
         if self._by_label:
             for label in labels.items():
-                things = self._by_label.get(label)
-                if isinstance(things, dict):
-                    yield from things
-                elif things is not None:
-                    yield things
+                found = self._by_label.get(label)
+                if isinstance(found, dict):
+                    yield from found
+                elif found is not None:
+                    yield found

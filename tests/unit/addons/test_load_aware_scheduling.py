@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from proreus.addons.load_aware_scheduling import LoadAwareScheduling
+from proreus.addons.load_aware_scheduling.estimator import MOST_USED
 from proreus.addons.node_metrics.metrics import Aggregation
 from proreus.framework import ConfigError
 from proreus.testing import FakeHandle, Harness, HarnessOptions, make_node, make_plugin, make_pod
@@ -72,6 +73,30 @@ def test_annotations_of_a_pod_count_where_the_arguments_allow_it() -> None:
     wrong = make_pod("q", "1", metadata={"annotations": dict.fromkeys(annotations, "[1]")})
     ignored = plugin(allowCustomizeEstimation=True)._estimator.estimate(wrong.pod)
     assert (ignored.amounts[0], ignored.seconds_after_pod_scheduled) == (850, 0)
+
+
+@pytest.mark.parametrize(
+    "factors",
+    ['{"cpu": 1e999}', '{"cpu": -1000}', '{"cpu": 1' + "0" * 400 + "}", '{"cpu": ' + "[" * 100_000],
+    ids=["infinite", "negative", "huge", "deep"],
+)
+def test_odd_factors_estimate_between_nothing_and_more_than_any_node_has(factors: str) -> None:
+    annotations = {"scheduling.koordinator.sh/load-estimated-scaling-factors": factors}
+    pod = make_pod("p", "1", metadata={"annotations": annotations})
+    estimate = plugin(allowCustomizeEstimation=True)._estimator.estimate(pod.pod)
+    assert 0 <= estimate.amounts[0] <= MOST_USED
+
+
+@pytest.mark.parametrize("nodes", [2, 150], ids=["one by one", "over columns"])
+@pytest.mark.parametrize("limit", ["9E", "60P", "40P"])
+def test_limits_beyond_all_capacity_keep_nobody_from_other_nodes(limit: str, nodes: int) -> None:
+    names = [f"n{number}" for number in range(nodes)]
+    cluster = harness(LoadWatcher(**{name: used(10, 10) for name in names}), names)
+    requests, limits = {"cpu": "1m"}, {"cpu": limit, "memory": limit}
+    cluster.add(*(asking(f"huge{n}", requests, limits, nodeName="n0") for n in range(2)))
+    outcome = cluster.schedule(make_pod("p", "1", "1Gi"))
+    found = [outcome.score(name, LoadAwareScheduling.name) for name in ("n0", "n1")]
+    assert found == [0, 74]
 
 
 # ---- Score ---------------------------------------------------------------------------------------

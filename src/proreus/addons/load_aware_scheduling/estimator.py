@@ -20,6 +20,10 @@ log = logger(__name__)
 
 DEFAULTS = {"cpu": 250, "memory": 200 * 2**20}
 """What a pod without requests and limits is estimated at: milli-CPU, bytes."""
+MOST_USED = 2**52
+"""No node has as much, and the estimates of a thousand pods fit an int64 together: nobody checks
+what pods are limited to."""
+_MOST_PERCENT = 2**31
 
 _ANNOTATION = "scheduling.koordinator.sh/load-estimated-"
 SCALING_FACTORS = f"{_ANNOTATION}scaling-factors"
@@ -85,12 +89,12 @@ def resource_of(pod: Pod, resource: str) -> str:
 
 
 def _scaled(request: int, limit: int, factor: int, default: int) -> int:
-    most = max(limit, request)
+    most = min(max(limit, request), MOST_USED)
     if not factor:
         return 0
     if not most:
         return default
-    estimated = floor(most * factor / 100 + 0.5)
+    estimated = min(floor(most * factor / 100 + 0.5), MOST_USED)
     return min(estimated, limit) if limit else estimated
 
 
@@ -100,8 +104,10 @@ def _factors(annotations: Mapping[str, str]) -> dict[str, int]:
         return {}
     try:
         found: Any = json.loads(text)
-        return {name: int(factor) for name, factor in found.items() if name in CPU_AND_MEMORY}
-    except (ValueError, TypeError, AttributeError) as error:
+        factors = {name: int(factor) for name, factor in found.items() if name in CPU_AND_MEMORY}
+        # A negative estimate would be room that the node does not have.
+        return {name: min(max(factor, 0), _MOST_PERCENT) for name, factor in factors.items()}
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         log.warning("Annotation of a pod is ignored", annotation=SCALING_FACTORS, err=error)
         return {}
 

@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from proreus.addons.load_aware_scheduling.args import AggregatedArgs, LoadAwareSchedulingArgs
-from proreus.addons.load_aware_scheduling.estimator import Estimator, PodEstimate
+from proreus.addons.load_aware_scheduling.estimator import MOST_USED, Estimator, PodEstimate
 from proreus.addons.load_aware_scheduling.node_loads import (
     NO_THRESHOLD,
     UNKNOWN,
@@ -268,7 +268,8 @@ class LoadAwareScheduling(
         for row, node in enumerate(nodes) if by_node else ():
             for recent in by_node.get(node.name, {}).values():
                 more[:, row] += recent.predicted.amounts
-        return np.where(used == UNKNOWN, UNKNOWN, used + more)
+        # A percentage of it has to fit an int64.
+        return np.where(used == UNKNOWN, UNKNOWN, used + np.minimum(more, MOST_USED))
 
 
 def _percentages(used: IntArray, allocatable: IntArray) -> IntArray:
