@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from envtest import objects
-from envtest.control_plane import ControlPlane
+from envtest.control_plane import ADMIN_TOKEN, ControlPlane
 from envtest.controllers import install
 from envtest.kube_client import KubeClient
 from envtest.metrics_api import UsageMetrics, serve_metrics
-from envtest.schedulers import Kind, RunScheduler, configuration, profile
+from envtest.schedulers import Kind, RunScheduler, SchedulerProcess, configuration, profile
 from envtest.waiting import eventually
 
 Json = dict[str, Any]
@@ -76,8 +76,16 @@ def client(
     metrics.measure(name_of(LOADED), "9")
     metrics.measure(name_of(IDLE), "100m")
     profiles = [profile_with(name, args) for name, args in ADD_ONS.items()]
-    run_module_scheduler(configuration([profile(PLAIN), *profiles], control_plane.kubeconfig))
+    configured = configuration([profile(PLAIN), *profiles], control_plane.kubeconfig)
+    scheduler = run_module_scheduler(configured)
+    # They are read every 30 seconds.
+    eventually(60, "metrics of nodes", lambda: has_metrics_of_nodes(scheduler))
     return client
+
+
+def has_metrics_of_nodes(scheduler: SchedulerProcess) -> bool:
+    stale = scheduler.metrics(ADMIN_TOKEN).get("proreus_stale_node_metrics")
+    return stale is not None and all(sample.value == 0 for sample in stale.samples)
 
 
 def create(

@@ -76,7 +76,8 @@ class ColocationController:
             started = time.monotonic()
             try:
                 await self.cycle()
-            except ApiError as error:
+            except (ApiError, ValueError) as error:
+                # ValueError: a quantity that is none, of a source of metrics that checks nothing.
                 log.warning("A cycle of colocation failed", err=str(error))
             spent = time.monotonic() - started
             await asyncio.sleep(max(1.0, self._options.period_seconds - spent))
