@@ -13,6 +13,7 @@ from aiohttp import web
 
 from proreus import logs
 from proreus.errors import ConfigError
+from proreus.http_server_log import HTTP_SERVER_LOGGER
 from proreus.server.responses import plain
 
 log = logs.logger(__name__)
@@ -58,7 +59,7 @@ class LocalServer:
 
     async def start(self) -> None:
         """Listen; raises ``ConfigError`` if that fails."""
-        self._http = web.Server(self._handle, access_log=None)
+        self._http = web.Server(self._handle, logger=HTTP_SERVER_LOGGER, access_log=None)
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 self._http, self._host, self.port

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from proreus.http_server_log import HTTP_SERVER_LOGGER
 from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.collection import Collection
 from proreus.sandbox.requests import ApiRequest
@@ -41,6 +42,7 @@ class HttpServer:
             self._server = web.Server(
                 self._handle,
                 request_factory=_make_request,
+                logger=HTTP_SERVER_LOGGER,
                 access_log=None,
                 handler_cancellation=True,
             )
@@ -67,6 +69,9 @@ class HttpServer:
         except web.HTTPRequestEntityTooLarge:
             text = f"Request entity too large: limit is {_MAX_BODY_BYTES}"
             status_error = StatusError(413, "RequestEntityTooLarge", text)
+            return web.json_response(status_error.status(), status=status_error.code)
+        except web.RequestPayloadError as error:
+            status_error = StatusError(400, "BadRequest", f"the body cannot be read: {error}")
             return web.json_response(status_error.status(), status=status_error.code)
         response = self._api.handle(
             ApiRequest(request.method, request.raw_path, request.headers, body)

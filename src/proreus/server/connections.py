@@ -18,6 +18,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from proreus import logs
+from proreus.http_server_log import HTTP_SERVER_LOGGER
 
 log = logs.logger(__name__)
 
@@ -56,7 +57,12 @@ class _HttpServer(web.Server):
     """aiohttp's server, which also reports the end of each connection."""
 
     def __init__(self, handler: Handler) -> None:
-        super().__init__(handler, access_log=None, keepalive_timeout=IDLE_TIMEOUT_SECONDS)
+        super().__init__(
+            handler,
+            logger=HTTP_SERVER_LOGGER,
+            access_log=None,
+            keepalive_timeout=IDLE_TIMEOUT_SECONDS,
+        )
         self.closed: dict[RequestHandler, asyncio.Event] = {}
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:

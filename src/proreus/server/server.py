@@ -202,6 +202,8 @@ class Server:
             raise  # the client disconnected in the middle of a page: no error of ours to log
         except web.HTTPRequestEntityTooLarge as error:
             response = status_body(413, "RequestEntityTooLarge", str(error.text))
+        except web.RequestPayloadError as error:
+            response = status_body(400, "BadRequest", f"the body cannot be read: {error}")
         except Exception as error:
             log.error("A page failed", err=error, trace=True, path=request.path)
             response = status_body(

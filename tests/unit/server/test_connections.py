@@ -74,6 +74,25 @@ async def ended(reader):
         return b""
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
+    ],
+)
+async def test_what_is_no_http_fills_no_log(served, caplog, sent):
+    reader, writer = await served().connect()
+    writer.write(sent)
+    await asyncio.wait_for(reader.readline(), 10)
+    writer.transport.abort()
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHos"], ids=["idle", "half a request"])
 async def test_a_connection_without_a_request_is_closed(served, monkeypatch, sent):
     monkeypatch.setattr(connections, "IDLE_TIMEOUT_SECONDS", 0.2)
