@@ -35,6 +35,19 @@ _MANY_FIRST_GENERATIONS = 4
 """So rarely that objects of one attempt are not taken for old ones."""
 
 
+def use_one_heap() -> None:
+    """Let all threads allocate from one heap where the C library is glibc; call at the very start."""
+    # Otherwise each thread gets a heap of its own, whose free end glibc never returns: 12 MiB after
+    # a thread has decoded the largest objects. Threads that hold Python's global lock while they
+    # allocate do not contend for it.
+    if _mallopt is not None:
+        _mallopt(_M_ARENA_MAX, 1)
+
+
+_M_ARENA_MAX = -8
+"""From glibc's malloc.h."""
+
+
 def return_free_memory() -> None:
     """Return memory that nothing uses to the operating system, where the C library can."""
     # glibc keeps what lies between blocks in use: after large objects have come and gone, a
@@ -43,4 +56,7 @@ def return_free_memory() -> None:
         _malloc_trim(0)
 
 
-_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+_malloc_trim = getattr(_libc, "malloc_trim", None)
+# musl has neither; a name that only glibc has tells whose mallopt it is.
+_mallopt = getattr(_libc, "mallopt", None) if _malloc_trim is not None else None

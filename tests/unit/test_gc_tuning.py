@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from proreus.gc_tuning import collect_between_cycles
+from proreus.gc_tuning import _mallopt, collect_between_cycles
 
 
 @pytest.fixture
@@ -40,3 +42,28 @@ def test_many_young_objects_are_collected_between_cycles(collections: list[int])
     assert collections == [0, 0, 0, 0, 1]
     collect_between_cycles()
     assert collections == [0, 0, 0, 0, 1]
+
+
+_ALLOCATE_IN_A_THREAD = """
+import ctypes, sys, threading
+from proreus.gc_tuning import use_one_heap
+
+if sys.argv[1] == "one":
+    use_one_heap()
+malloc = ctypes.CDLL(None).malloc
+malloc.restype = ctypes.c_size_t
+addresses = []
+thread = threading.Thread(target=lambda: addresses.append(malloc(ctypes.c_size_t(1_000))))
+thread.start()
+thread.join()
+(heap,) = [line.split()[0] for line in open("/proc/self/maps") if line.endswith("[heap]\\n")]
+start, end = (int(bound, 16) for bound in heap.split("-"))
+print(start <= addresses[0] < end)
+"""
+
+
+@pytest.mark.skipif(_mallopt is None, reason="not glibc")
+@pytest.mark.parametrize(("heaps", "same_heap"), [("one", "True"), ("several", "False")])
+def test_threads_share_one_heap(heaps: str, same_heap: str) -> None:
+    command = [sys.executable, "-c", _ALLOCATE_IN_A_THREAD, heaps]
+    assert subprocess.check_output(command, text=True).strip() == same_heap
