@@ -36,7 +36,7 @@ _MANY_FIRST_GENERATIONS = 4
 
 
 def use_one_heap() -> None:
-    """Let all threads allocate from one heap where the C library is glibc; call at the very start."""
+    """Let all threads allocate from one heap, on glibc; call at the very start."""
     # Otherwise each thread gets a heap of its own, whose free end glibc never returns: 12 MiB after
     # a thread has decoded the largest objects. Threads that hold Python's global lock while they
     # allocate do not contend for it.
