@@ -46,6 +46,15 @@ def test_new_online_pods_leave_less_for_offline_ones() -> None:
     assert harness.schedule(offline("small", 3000)).node
 
 
+@pytest.mark.parametrize("nodes", [2, 150], ids=["one by one", "over columns"])
+def test_pods_that_request_more_than_an_int64_together_harm_no_other_node(nodes: int) -> None:
+    harness = Harness([Colocation], [batch_node(f"n{number}") for number in range(nodes)])
+    harness.add(*(make_pod(f"huge{n}", "9E", "9E", node_name="n0") for n in range(3)))
+    outcome = harness.schedule(offline("p", 1000))
+    assert outcome.bound
+    assert outcome.node != "n0"
+
+
 def test_a_measurement_shows_online_pods_that_had_some_time() -> None:
     harness = Harness([Colocation], [batch_node()])
     harness.schedule(make_pod("online", "4"))

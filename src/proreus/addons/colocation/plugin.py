@@ -48,6 +48,9 @@ _REJECTIONS = tuple(
     for name in CPU_AND_MEMORY
 )
 
+_MOST = 2**61
+"""No node has as much. Pods that somebody else put there may request more than an int64 holds."""
+
 Pair = tuple[int, int]
 """Of cpu and memory: milli-CPU and bytes."""
 
@@ -133,7 +136,8 @@ class Colocation(FilterPlugin, RecentPodsPlugin[Pair]):
             for uid, one in recent.items()
             if one.assigned_at > newest and uid in node.pods
         ]
-        return sum(pod[0] for pod in pods), sum(pod[1] for pod in pods)
+        cpu, memory = sum(pod[0] for pod in pods), sum(pod[1] for pod in pods)
+        return min(cpu, _MOST), min(memory, _MOST)
 
     # ---- Filter --------------------------------------------------------------------------------
 
@@ -167,7 +171,7 @@ class Colocation(FilterPlugin, RecentPodsPlugin[Pair]):
             CPU_AND_MEMORY, BATCH, unmeasured, _REJECTIONS, strict=True
         ):
             offline = nodes.requested[batch]
-            free = nodes.allocatable[batch] - offline - other
+            free = np.maximum(nodes.allocatable[batch] - offline, -_MOST) - other
             asked = pod.requests.amounts.get(batch, 0) + np.where(
                 offline > 0, pod.requests.amounts.get(own, 0), 0
             )
