@@ -275,6 +275,31 @@ def test_a_node_may_have_thresholds_of_its_own_and_its_raw_allocatable() -> None
     assert rejected == [False, True, True]
 
 
+@pytest.mark.parametrize("nodes", [2, 150], ids=["one by one", "over columns"])
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("scheduling.koordinator.sh/usage-thresholds", '{"usageThresholds": {"cpu": []}}'),
+        ("scheduling.koordinator.sh/usage-thresholds", '{"usageThresholds": {"cpu": "x"}}'),
+        ("scheduling.koordinator.sh/usage-thresholds", '{"usageThresholds": {"cpu": 1e300}}'),
+        ("scheduling.koordinator.sh/usage-thresholds", "[" * 100_000),
+        ("node.koordinator.sh/raw-allocatable", '{"cpu": "x"}'),
+        ("node.koordinator.sh/raw-allocatable", '{"cpu": "9E", "memory": "9E"}'),
+        ("node.koordinator.sh/raw-allocatable", '["cpu"]'),
+    ],
+)
+def test_an_odd_annotation_of_one_node_keeps_nobody_from_others(
+    key: str, text: str, nodes: int
+) -> None:
+    names = [f"n{number}" for number in range(nodes)]
+    server = LoadWatcher(**{name: used(10, 10) for name in names})
+    cluster = harness(server, names, usageThresholds={"cpu": 65, "memory": 95})
+    cluster.patch("Node", "n0", {"metadata": {"annotations": {key: text}}}, "")
+    outcome = cluster.schedule(make_pod("p", "1", "1Gi"))
+    assert outcome.score("n1", LoadAwareScheduling.name) == 74
+    assert outcome.bound
+
+
 # ---- metrics -------------------------------------------------------------------------------------
 
 

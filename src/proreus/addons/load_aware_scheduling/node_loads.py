@@ -7,7 +7,7 @@ that either, so that a node at its threshold is not accepted and rejected in tur
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from math import floor
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proreus.addons.load_aware_scheduling.args import AggregatedArgs, LoadAwareSchedulingArgs
+from proreus.addons.load_aware_scheduling.estimator import MOST_USED
 from proreus.addons.node_metrics.metrics import (
     CPU,
     MEMORY,
@@ -37,6 +38,7 @@ RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 UNKNOWN = -1
 """What is used of a resource that was not measured."""
 NO_THRESHOLD = 0
+_MOST_PERCENT = 2**31
 
 _NO_NODE = Node()
 
@@ -131,14 +133,17 @@ class NodeLoads:
         }
 
     def _size_of(self, node: Node) -> NodeSize:
-        annotations = node.metadata.annotations
-        raw = _json_of(annotations, RAW_ALLOCATABLE)
-        own = _json_of(annotations, USAGE_THRESHOLDS).get("usageThresholds")
+        def allocatable(raw: dict[str, Any]) -> Pair:
+            return _pair({**node.status.allocatable, **raw})
+
+        def thresholds(own: dict[str, Any]) -> Pair:
+            return _thresholds({**self._thresholds, **own.get("usageThresholds", {})})
+
         return NodeSize(
             node,
             _pair(node.status.capacity),
-            _pair({**node.status.allocatable, **raw}),
-            _thresholds({**self._thresholds, **(own if isinstance(own, dict) else {})}),
+            _from_annotation(node, RAW_ALLOCATABLE, allocatable),
+            _from_annotation(node, USAGE_THRESHOLDS, thresholds),
         )
 
     def _load_of(self, name: str, size: NodeSize) -> NodeLoad:
@@ -172,22 +177,27 @@ def _used(metrics: tuple[Metric, ...], capacity: Pair, aggregation: Aggregation 
 
 
 def _pair(amounts: Mapping[str, Any]) -> Pair:
-    cpu, memory = (parse_amount(name, amounts.get(name, 0)) for name in CPU_AND_MEMORY)
+    found = (parse_amount(name, amounts.get(name, 0)) for name in CPU_AND_MEMORY)
+    cpu, memory = (min(max(amount, 0), MOST_USED) for amount in found)
     return cpu, memory
 
 
 def _thresholds(percentages: Mapping[str, Any]) -> Pair:
-    cpu, memory = (int(percentages.get(name) or NO_THRESHOLD) for name in CPU_AND_MEMORY)
+    found = (int(percentages.get(name) or NO_THRESHOLD) for name in CPU_AND_MEMORY)
+    cpu, memory = (min(max(percent, -1), _MOST_PERCENT) for percent in found)
     return cpu, memory
 
 
-def _json_of(annotations: Mapping[str, str], key: str) -> dict[str, Any]:
-    text = annotations.get(key)
+def _from_annotation(node: Node, key: str, read: Callable[[dict[str, Any]], Pair]) -> Pair:
+    """Return what ``read`` makes of an annotation in JSON; of {} if there is none, or no valid one.
+
+    An annotation of one node must not keep pods from all others.
+    """
+    text = node.metadata.annotations.get(key)
     if text is None:
-        return {}
+        return read({})
     try:
-        found = json.loads(text)
-    except ValueError as error:
+        return read(json.loads(text))
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         log.warning("Annotation of a node is ignored", annotation=key, err=error)
-        return {}
-    return found if isinstance(found, dict) else {}
+        return read({})
