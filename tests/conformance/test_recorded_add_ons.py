@@ -84,9 +84,15 @@ class FailureHandlerOf135(FailureHandler):
         super().handle(attempt, failure, repeated=repeated)
 
     def _status_patch(
-        self, pod: Pod, reason: str, message: str, nominating: NominatingInfo | None
+        self,
+        pod: Pod,
+        reason: str,
+        message: str,
+        nominating: NominatingInfo | None,
+        nominated: str,
     ) -> dict[str, Any]:
-        return super()._status_patch(self._tried, reason, message, nominating)
+        nominated = self._tried.status.nominated_node_name
+        return super()._status_patch(self._tried, reason, message, nominating, nominated)
 
 
 @pytest.fixture

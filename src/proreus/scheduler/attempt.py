@@ -75,6 +75,7 @@ class ScheduleResult(Struct):
 
     ``waiting``: set while Permit holds the pod.
     ``point``: PreBind or Bind once the binding cycle is there, ``since`` (of ``Clock``) which time.
+    ``nominated``: whether the node is written to the pod's status before it is bound.
     """
 
     attempt: Attempt
@@ -82,6 +83,7 @@ class ScheduleResult(Struct):
     waiting: WaitingPod | None = None
     point: str = ""
     since: float = 0.0
+    nominated: bool = False
 
 
 class Failure(Struct):
@@ -90,7 +92,8 @@ class Failure(Struct):
     ``fit_error``: which plugins rejected the pod; None: an error, and the pod is retried after a
     back-off. ``nominating``: None leaves the nomination as it is. ``cause``: the exception, if any.
     ``victims``: the pods that PostFilter evicts for it. ``point``: the extension point that failed
-    after a node was chosen, Reserve, Permit, PreBind or Bind.
+    after a node was chosen, Reserve, Permit, PreBind or Bind. ``nominated_node``: the node that the
+    attempt wrote to the pod's status, or is about to write; the informer may not show it yet.
     """
 
     status: Status
@@ -99,6 +102,7 @@ class Failure(Struct):
     cause: ProreusError | None = None
     victims: Victims | None = None
     point: str = ""
+    nominated_node: str = ""
 
     @property
     def message(self) -> str:

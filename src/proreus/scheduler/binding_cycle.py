@@ -12,7 +12,7 @@ One task for each assumed pod, concurrent with the scheduling loop. kube-schedul
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from heapq import nlargest
 from operator import itemgetter
 from time import perf_counter
@@ -71,6 +71,7 @@ class BindingCycle:
         self._metrics = environment.metrics
         self._clock = environment.clock
         self._gates = environment.feature_gates
+        self._spawn = environment.spawn
         self._in_pre_bind: dict[str, Cancellation] = {}
         self._under_way: dict[str, ScheduleResult] = {}
         """The pods whose binding cycles have not ended, by UID."""
@@ -88,6 +89,8 @@ class BindingCycle:
             else:
                 waited = schedule_result.waiting is not None
                 failure.point = schedule_result.point or ("Permit" if waited else "PreBind")
+                if schedule_result.nominated:
+                    failure.nominated_node = schedule_result.node_name
                 self._fail(schedule_result, failure)
         finally:
             self._running.dec()
@@ -139,6 +142,7 @@ class BindingCycle:
     async def _bind(self, schedule_result: ScheduleResult) -> Failure | None:
         attempt, pod = schedule_result.attempt, schedule_result.attempt.pod
         profile, state, node_name = attempt.profile, attempt.state, schedule_result.node_name
+        nomination: Awaitable[None] | None = None
         try:
             plugins_with_work = self._pre_flight(schedule_result)
             # Only for a pod that stays unbound for a while: for all others the binding itself
@@ -146,10 +150,14 @@ class BindingCycle:
             if (plugins_with_work or schedule_result.waiting) and self._gates.enabled(
                 "NominatedNodeNameForExpectation"
             ):
-                await self._nominate(schedule_result)
+                nomination = self._spawn(self._nominate(schedule_result))
+            # A pod that is rejected gives up its node at once: while it waited for the apiserver
+            # to answer, the node would be kept from others, perhaps for nothing again.
             rejected = await self._wait_on_permit(schedule_result)
             if rejected is not None:
                 return rejected
+            if nomination is not None:
+                await nomination
             # Before PreBind, as in kube-scheduler: volumes may take minutes, and all events since
             # the pop would be kept for this pod, whose failure from here on is not for hints.
             self._queue.done(pod.uid)
@@ -185,6 +193,7 @@ class BindingCycle:
         pod = schedule_result.attempt.pod.pod
         if pod.status.nominated_node_name == schedule_result.node_name:
             return
+        schedule_result.nominated = True
         try:
             patch = {"status": {"nominatedNodeName": schedule_result.node_name}}
             await self._api.patch_pod_status(pod, patch)

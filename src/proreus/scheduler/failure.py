@@ -78,7 +78,8 @@ class FailureHandler:
             return
         # After the requeue: the nominator looks nominated pods up in the queue.
         self._queue.nominator.add_nominated_pod(queued.info, failure.nominating)
-        nominating, nominated = failure.nominating, pod.status.nominated_node_name
+        nominating = failure.nominating
+        nominated = failure.nominated_node or pod.status.nominated_node_name
         stays = nominating is None or nominating.node_name == nominated
         if repeated and rejected and stays:
             old = condition_of(pod, POD_SCHEDULED)
@@ -89,7 +90,7 @@ class FailureHandler:
         note = printf_without_arguments(truncate_note(message))
         self._events.event(pod, "Warning", "FailedScheduling", "Scheduling", note, profile)
         reason = UNSCHEDULABLE if rejected else SCHEDULER_ERROR
-        patch = self._status_patch(pod, reason, message, failure.nominating)
+        patch = self._status_patch(pod, reason, message, nominating, nominated)
         # Not awaited: the next pod need not wait for the apiserver.
         if patch:
             self._spawn(self._patch(pod, patch))
@@ -136,16 +137,24 @@ class FailureHandler:
             )
 
     def _status_patch(
-        self, pod: Pod, reason: str, message: str, nominating: NominatingInfo | None
+        self,
+        pod: Pod,
+        reason: str,
+        message: str,
+        nominating: NominatingInfo | None,
+        nominated: str,
     ) -> dict[str, Any]:
-        """Return the patch of the pod's status; empty if nothing would change."""
+        """Return the patch of the pod's status; empty if nothing would change.
+
+        ``nominated``: the node that the status names, or is about to name.
+        """
         status: dict[str, Any] = {}
         old = condition_of(pod, POD_SCHEDULED)
         # A pod that fails for the same reason again costs no write: thousands of pending pods are
         # retried at every event.
         if old is None or (old.status, old.reason, old.message) != ("False", reason, message):
             status["conditions"] = [self._condition(pod, old, reason, message)]
-        if nominating is not None and nominating.node_name != pod.status.nominated_node_name:
+        if nominating is not None and nominating.node_name != nominated:
             status["nominatedNodeName"] = nominating.node_name or None
         return {"status": status} if status else {}
 

@@ -57,6 +57,39 @@ def test_a_member_that_fits_nowhere_takes_the_others_with_it() -> None:
     assert all(cluster.queue_of(f"p{number}") != "" for number in range(3))
 
 
+def test_groups_that_do_not_fit_let_the_next_one_start_after_a_release() -> None:
+    # Three groups fit, and 6 pods of the other two.
+    groups = [gang(f"g{number}", 10) for number in range(5)]
+    cluster = harness(*groups, nodes=36, cpus="1", permitWaitingTimeSeconds=10)
+    members = [[f"g{group}-{number}" for number in range(10)] for group in range(5)]
+    for number in range(10):
+        for group, names in enumerate(members):
+            cluster.add(member(names[number], f"g{group}"))
+    cluster.schedule_all()
+    running = [names for names in members if len(bound(cluster, *names)) == 10]
+    others = [names for names in members if names not in running]
+    assert len(running) == 3
+    # They are not tried without end, and hold nothing.
+    assert not {cluster.queue_of(name) for names in others for name in names} & {"active", ""}
+    assert not list(cluster.scheduler.waiting_pods)
+    for name in running[0]:
+        cluster.remove("Pod", name)
+    for _ in range(12):  # two seconds longer than the longest back-off
+        cluster.advance(1)
+        cluster.schedule_all()
+    assert sorted(len(bound(cluster, *names)) for names in others) == [0, 10]
+
+
+def test_the_fourth_pod_left_over_by_failed_attempts_begins_no_other_one() -> None:
+    cluster = harness(gang("g", 8), cpus="1")
+    for number in range(8):
+        cluster.add(member(f"p{number}"))
+    cluster.schedule_all()
+    reasons = [cluster.outcome(f"p{number}").message for number in range(8)]
+    assert any("failed while pod" in reason for reason in reasons), reasons
+    assert not list(cluster.scheduler.waiting_pods)
+
+
 @pytest.mark.parametrize(("assigned", "rejects"), [(9, False), (8, True)])
 def test_a_group_close_to_its_quorum_is_not_rejected(assigned: int, rejects: bool) -> None:
     cluster = harness(gang("g", 10), cpus=str(assigned))

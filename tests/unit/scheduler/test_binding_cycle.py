@@ -105,6 +105,44 @@ async def test_an_allowed_pod_is_bound(holding) -> None:
     assert (waited.count, waited.sum) == (1, 3)
 
 
+async def test_a_rejected_pod_gives_up_its_node_before_its_nomination_is_answered(holding) -> None:
+    answered, patch_pod_status, requested = asyncio.Event(), holding.api.patch_pod_status, []
+
+    async def patch_slowly(pod, patch) -> None:
+        requested.append(patch["status"].get("nominatedNodeName", "none"))
+        await answered.wait()
+        await patch_pod_status(pod, patch)
+
+    holding.api.patch_pod_status = patch_slowly
+    await holding.attempt()
+    assert requested == ["n0"]
+    assert waiting(holding).reject("A", "changed my mind")
+    await holding.settle()
+    assert holding.cache.pod_count == 0
+    assert holding.places() == {"unschedulable": ["p"]}
+    # Cleared, though the informer has not seen the nomination yet.
+    assert requested == ["n0", None]
+    answered.set()
+    await holding.settle()
+    assert holding.pod().status.nominated_node_name == ""
+
+
+async def test_an_allowed_pod_is_bound_after_its_nomination_is_answered(holding) -> None:
+    answered = asyncio.Event()
+
+    async def patch_slowly(pod, patch) -> None:
+        await answered.wait()
+
+    holding.api.patch_pod_status = patch_slowly
+    await holding.attempt()
+    waiting(holding).allow("A")
+    await holding.settle()
+    assert holding.pod().spec.node_name == ""
+    answered.set()
+    await holding.settle()
+    assert holding.pod().spec.node_name == "n0"
+
+
 async def test_a_rejected_pod_is_unschedulable_by_who_rejected_it(holding) -> None:
     await holding.attempt()
     assert waiting(holding).reject("A", "changed my mind")

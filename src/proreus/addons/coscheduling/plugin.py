@@ -247,6 +247,8 @@ class Coscheduling(
             return Status.unschedulable("PodGroup not found")
         record = self._records.kept(key)
         is_first = self._is_first(group)
+        if is_first and not record.attempts.may_begin(pod.uid):
+            return Status.unschedulable(f"PodGroup {key} failed while pod {pod.name} was queued")
         record.assigned.add(pod.uid)
         if self._quorum.is_reached(group):
             self._quorum.note(group)
@@ -255,10 +257,11 @@ class Coscheduling(
             return None
         if is_first:
             # Only the first one: for each of them it would be quadratic.
-            siblings = self._quorum.members(group)
-            state.pods_to_activate.extend(
-                key_of(one) for one in siblings if one.metadata.uid != pod.uid
-            )
+            siblings = [one for one in self._quorum.members(group) if one.metadata.uid != pod.uid]
+            record.attempts.begin(pod.uid, siblings)
+            state.pods_to_activate.extend(key_of(one) for one in siblings)
+        else:
+            record.attempts.tried(pod.uid)
         wait = group.timeout_seconds or self.args.permit_waiting_time_seconds
         return Status.wait(float(wait or DEFAULT_WAIT_SECONDS))
 
@@ -294,6 +297,7 @@ class Coscheduling(
         if group is None:
             return PostFilterResult(Status.unschedulable("can not find pod group"))
         record = self._records.of(group.key)
+        record.attempts.tried(pod.uid)
         missing = self._quorum.missing(group)
         if not missing or not group.strict:
             return PostFilterResult(Status.unschedulable())
@@ -304,6 +308,7 @@ class Coscheduling(
             "PostFilter"
         )
         self._fail(group, text)
+        record.attempts.fail()
         if self.args.pod_group_backoff_seconds and len(record.members) >= group.min_member:
             until = self.handle.clock.monotonic() + self.args.pod_group_backoff_seconds
             self._records.kept(group.key).backs_off_until = until

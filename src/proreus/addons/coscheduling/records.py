@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from proreus.addons.coscheduling.group_attempts import GroupAttempts
 from proreus.objects import Pod
 
 
@@ -28,6 +29,7 @@ class Record:
     satisfied: bool = False
     backs_off_until: float = 0.0
     permitted_until: float = 0.0
+    attempts: GroupAttempts = field(default_factory=GroupAttempts)
 
 
 class Records:
@@ -64,6 +66,7 @@ class Records:
         if record is None:
             return
         record.members.pop(pod.metadata.uid, None)
+        record.attempts.tried(pod.metadata.uid)
         if pod.spec.node_name:
             record.assigned.discard(pod.metadata.uid)
 
