@@ -36,7 +36,7 @@ class SpreadScores:
 
     ``all_keys``: nodes that lack a topology key are ignored. ``points``: for each constraint the
     points of its domains by code, and 0 at the end for nodes without the label; None if each node
-    is its own domain.
+    is its own domain, or none has the label.
     """
 
     __slots__ = ("all_keys", "constraints", "points", "weights")
@@ -68,15 +68,18 @@ class SpreadScores:
         weights: list[float] = []
         points: list[FloatArray | None] = []
         domains = domain_cache.of(constraints, pod.pod, cluster, all_keys)
-        sizes: dict[str | None, int] = {}
+        sizes: dict[str, int] = {}
         for constraint, one in zip(constraints, domains, strict=True):
             key = constraint.topology_key
             host = key == LABEL_HOSTNAME
-            # Keys that no node has are all the same, and a pod may name thousands of them.
-            present = key if host or cluster.has_label(key) else None
-            size = sizes.get(present)
+            # Score reads nothing of keys that no node has, and a pod may name thousands of them.
+            if not host and not cluster.has_label(key):
+                weights.append(0.0)
+                points.append(None)
+                continue
+            size = sizes.get(key)
             if size is None:
-                size = sizes[present] = _size(key, feasible, ignored, host)
+                size = sizes[key] = _size(key, feasible, ignored, host)
             weight = log(size + 2)
             weights.append(weight)
             # A host's pods are counted in Score, for feasible nodes only; as a column of domains it

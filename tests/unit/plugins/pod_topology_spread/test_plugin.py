@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proreus.framework.columns import CodeArray
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.node import Node
@@ -435,3 +438,21 @@ def test_domains_of_keys_that_no_node_has_are_computed_once() -> None:
     assert len(domains) == 1_000
     assert len({id(one) for one in domains}) == 1
     assert scored(pending(*constraints), handle) == ([-1, -1, -1], [0, 0, 0])
+
+
+def test_no_pods_are_counted_for_keys_that_no_node_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries: list[PodQuery] = []
+    count_pods = NodeTable.count_pods
+
+    def count(nodes: NodeTable, query: PodQuery) -> CodeArray:
+        queries.append(query)
+        return count_pods(nodes, query)
+
+    monkeypatch.setattr(NodeTable, "count_pods", count)
+    missing = [
+        soft(f"example.com/key-{number}", labelSelector={"matchLabels": {"a": f"{number}"}})
+        for number in range(100)
+    ]
+
+    assert scored(pending(soft(), *missing), FakeHandle(THREE, on({"a": 2})))[1] == [0, 0, 0]
+    assert len(queries) == 1
