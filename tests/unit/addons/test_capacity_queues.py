@@ -9,9 +9,10 @@ import pytest
 
 from proreus.addons.capacity_scheduling import CapacityScheduling
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
+from proreus.addons.capacity_scheduling.queue_objects import _shared_weight
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue
 from proreus.framework import ConfigError
-from proreus.objects import PODS
+from proreus.objects import PODS, ObjectMeta
 from proreus.testing import Harness, make_node, make_pod
 
 WEEK = 7 * 24
@@ -303,3 +304,9 @@ def test_weights_that_are_no_whole_pods_are_reached_over_time() -> None:
     assert not cluster.api.deleted, "nobody was evicted for it"
     assert sum(used.values()) == 10 * HOURS, "nothing was idle"
     assert used["a"] / (10 * HOURS) == pytest.approx(1 / 3, abs=0.01 if HOURS >= WEEK else 0.02)
+
+
+@pytest.mark.parametrize("text", ["[", '["cpu"]', '{"cpu": "x"}', "[" * 100_000])
+def test_a_shared_weight_that_cannot_be_read_is_none(text: str) -> None:
+    annotations = {"quota.scheduling.koordinator.sh/shared-weight": text}
+    assert _shared_weight(ObjectMeta(name="q", annotations=annotations)) == {}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from proreus.addons.device_share import DeviceShare
-from proreus.addons.device_share.annotations import ALLOCATED
+from proreus.addons.device_share.annotations import ALLOCATED, allocation_of
 from proreus.addons.device_share.devices import _cards_in_text
 from proreus.framework import ApiError
 from proreus.objects import PODS
@@ -252,3 +252,10 @@ def test_numbers_that_nothing_can_have_are_no_cards() -> None:
     texts = (f"x,{digits},1024,A100,true:", f"x,1,{digits},A100,true:", "x,1,1024,A100,true:")
     found = [[card.devmem for card in _cards_in_text(text)] for text in texts]
     assert found == [[], [], [1024]]
+
+
+@pytest.mark.parametrize(
+    "text", ["[", '{"gpu": [{"minor": "x"}]}', '{"gpu": [{"minor": 0, "x": ' + "[" * 100_000]
+)
+def test_an_allocation_that_cannot_be_read_says_nothing(text: str) -> None:
+    assert allocation_of({ALLOCATED: text}, "a", None) is None

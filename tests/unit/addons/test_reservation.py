@@ -3,6 +3,12 @@ from __future__ import annotations
 import pytest
 
 from proreus.addons.reservation import Reservation
+from proreus.addons.reservation.book import reservation_of
+from proreus.addons.reservation.matching import (
+    EXACT_MATCH,
+    RESERVATION_AFFINITY,
+    ReservationDemand,
+)
 from proreus.addons.reservation.objects import RESERVATIONS
 from proreus.testing import Harness, make_node, make_pod
 
@@ -54,6 +60,16 @@ def held(**spec) -> Harness:
     harness = cluster(reservation(**spec))
     harness.schedule_all()
     return harness
+
+
+DEEP = "[" * 100_000
+
+
+def test_annotations_that_are_nested_too_deep_say_nothing() -> None:
+    assert reservation_of(web(annotations={ALLOCATED: DEEP}).pod) == ""
+    assert not ReservationDemand(web(annotations={EXACT_MATCH: DEEP}).pod).is_valid
+    affinity = {RESERVATION_AFFINITY: f'{{"x": {DEEP}'}
+    assert not ReservationDemand(web(annotations=affinity).pod).is_valid
 
 
 # ---- the pod that holds the room -----------------------------------------------------------------

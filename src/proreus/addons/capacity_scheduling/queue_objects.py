@@ -246,7 +246,7 @@ def _shared_weight(meta: ObjectMeta) -> Mapping[str, int]:
     try:
         found = json.loads(text)
         return {str(name): parse_amount(str(name), quantity) for name, quantity in found.items()}
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         log.error("A shared weight cannot be read", quota=meta.name, err=str(error))
         return {}
 

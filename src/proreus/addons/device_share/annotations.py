@@ -30,6 +30,11 @@ _BIND_TIME = "scheduling.koordinator.sh/bind-timestamp"
 _GPU_MINORS = "scheduling.koordinator.sh/gpu-minors"
 HAMI_NODE = "hami.io/vgpu-node"
 _VGPU_IDS = {"volcano": "volcano.sh/vgpu-ids-new", "hami": "hami.io/vgpu-devices-allocated"}
+_UNREADABLE = (
+    *(msgspec.MsgspecError, LookupError, ValueError, TypeError, AttributeError),
+    *(OverflowError, RecursionError),
+)
+"""What reading an annotation raises that no agent wrote."""
 _CORE, _RATIO, _BYTES = (
     f"koordinator.sh/gpu-{name}" for name in ("core", "memory-ratio", "memory")
 )
@@ -90,7 +95,7 @@ def allocation_of(
     group = "" if request is None else request.spread_group
     try:
         grants = tuple(_read(annotations, request))
-    except (msgspec.MsgspecError, LookupError, ValueError, TypeError, AttributeError):
+    except _UNREADABLE:
         return None
     if not grants or not all(map(_is_possible, grants)):
         return None

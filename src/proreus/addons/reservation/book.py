@@ -237,6 +237,6 @@ def reservation_of(pod: Pod) -> str:
         return ""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return str(found.get("uid", "")) if isinstance(found, dict) else ""

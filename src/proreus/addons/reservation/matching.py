@@ -82,7 +82,7 @@ class ReservationDemand:
             if EXACT_MATCH in annotations:
                 found: Any = json.loads(annotations[EXACT_MATCH])
                 self.exact = tuple(map(str, found["resourceNames"]))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             log.warning("Annotation of a pod cannot be read", pod=pod.metadata.name, err=error)
             self.is_valid = False
 
