@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proreus.controller.colocation.batch_resources import BatchResources, left_by_online, to_write
 from proreus.controller.colocation.colocation_controller import ColocationController
@@ -139,6 +141,42 @@ def test_what_leaves_already_is_given_back() -> None:
     assert names(victims(CpuAndMemory(9000, 0), NODE, pods, OPTIONS)) == ["other"]
 
 
+AMOUNTS = st.builds(CpuAndMemory, st.integers(0, 4000), st.integers(0, 40))
+
+
+@settings(deadline=None)
+@given(AMOUNTS, st.lists(st.tuples(st.integers(5000, 5003), AMOUNTS), max_size=6))
+def test_victims_are_enough_none_is_needless_and_nobody_more_important_goes_first(
+    online: CpuAndMemory, offline: list[tuple[int, CpuAndMemory]]
+) -> None:
+    pods = [
+        OfflinePod(offline_pod(str(index), priority), used)
+        for index, (priority, used) in enumerate(offline)
+    ]
+    total = sum_of([online, *(used for _, used in offline)])
+    chosen = names(victims(total, NODE, pods, OPTIONS))
+    used_by = {str(index): used for index, (_, used) in enumerate(offline)}
+    for resource, most in enumerate(NODE):
+        gone = sum(used_by[name][resource] for name in chosen)
+        others = sum(used[resource] for name, used in used_by.items() if name not in chosen)
+        if total[resource] > most * 70 // 100:
+            assert total[resource] - gone <= most * 65 // 100 or not others
+    if chosen:
+        # Without the last one, something would be short still.
+        before = [used_by[name] for name in chosen[:-1]]
+        gone_before, last = sum_of(before), used_by[chosen[-1]]
+        assert any(
+            part and now > most * 70 // 100 and now - gone > most * 65 // 100
+            for now, gone, most, part in zip(total, gone_before, NODE, last, strict=True)
+        )
+    priorities = [offline[int(name)][0] for name in chosen]
+    assert priorities == sorted(priorities)
+
+
+def sum_of(amounts: list[CpuAndMemory]) -> CpuAndMemory:
+    return CpuAndMemory(sum(one.cpu for one in amounts), sum(one.memory for one in amounts))
+
+
 # ---- cycles --------------------------------------------------------------------------------------
 
 
@@ -252,6 +290,15 @@ async def test_a_node_gets_numbers_and_loses_them_without_metrics() -> None:
     assert cluster.api.patches[1]["status"]["allocatable"] == dict.fromkeys(quantities, "0")
     assert cluster.api.patches[1]["metadata"]["annotations"] == at
     assert cluster.api.evicted == []
+
+
+async def test_metrics_that_cannot_be_read_are_none() -> None:
+    cluster = Cluster()
+    await cluster.cycle(1005, n=("4", "40"))
+    await cluster.cycle(1190, n=("much", "40"))
+    assert [one["status"]["allocatable"] for one in cluster.api.patches][1:] == [
+        {"kubernetes.io/batch-cpu": "0", "kubernetes.io/batch-memory": "0"}
+    ]
 
 
 async def test_offline_pods_are_evicted_when_online_pods_need_their_room_back() -> None:

@@ -76,8 +76,7 @@ class ColocationController:
             started = time.monotonic()
             try:
                 await self.cycle()
-            except (ApiError, ValueError) as error:
-                # ValueError: a quantity that is none, of a source of metrics that checks nothing.
+            except ApiError as error:
                 log.warning("A cycle of colocation failed", err=str(error))
             spent = time.monotonic() - started
             await asyncio.sleep(max(1.0, self._options.period_seconds - spent))
@@ -86,7 +85,8 @@ class ColocationController:
         """Run one cycle; raises ``ApiError``."""
         try:
             self._measurements = await read_measurements(self._client)
-        except ApiError as error:
+        except (ApiError, ValueError) as error:
+            # ValueError: a quantity that is none, of a source of metrics that checks nothing.
             # What was measured before holds until it is too old; then numbers are withdrawn.
             log.warning("Cannot read metrics of nodes and pods", err=str(error))
         nodes = {one.metadata.name: one for one in await list_all(self._client, NODES)}
