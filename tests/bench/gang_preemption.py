@@ -1,4 +1,6 @@
-"""How long a preemption takes where gangs run: ``python tests/bench/gang_preemption.py``.
+"""How long a preemption takes where gangs run.
+
+    PYTHONPATH=tests python -m bench.gang_preemption [--nodes 1000] [--repeats 3]
 
 Each node runs 8 pods of gangs of 16 that need 12. A pod by itself preempts, and then a gang of 50,
 with GangPreemption and with DefaultPreemption in turn. Prints milliseconds, medians of several.
@@ -11,6 +13,7 @@ import gc
 import statistics
 from time import perf_counter
 
+from bench.gangs import gang
 from proreus.addons.coscheduling import Coscheduling
 from proreus.addons.coscheduling.groups import POD_GROUP_LABEL
 from proreus.addons.gang_preemption import GangPreemption
@@ -19,15 +22,6 @@ from proreus.objects import PODS
 from proreus.testing import Harness, make_node, make_pod
 
 SIZE, NEEDED = 16, 12
-
-
-def gang(name: str, members: int) -> dict:
-    return {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minMember": members},
-    }
 
 
 def cluster_of(nodes: int, preemption: str) -> Harness:
