@@ -197,6 +197,29 @@ def test_a_group_of_koordinators_annotations() -> None:
     assert (virtual.min_member, virtual.maximum, virtual.timeout_seconds) == (2, 3, 30.0)
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("1h30m", 5400),
+        ("1.5m", 90),
+        ("0", 600),
+        ("-5m", 600),
+        ("5", 600),
+        ("1d", 600),
+        ("9" * 9_000 + "s", 600),
+    ],
+)
+def test_how_long_koordinators_gangs_wait(text: str, seconds: float) -> None:
+    annotations = {
+        f"{KOORDINATOR}/name": "g",
+        f"{KOORDINATOR}/min-available": "2",
+        f"{KOORDINATOR}/waiting-time": text,
+    }
+    virtual = membership_of(annotated("p", annotations).pod).virtual
+    assert virtual.timeout_seconds == seconds
+
+
 def test_a_gang_that_was_complete_once_lets_single_pods_start() -> None:
     annotations = {f"{KOORDINATOR}/name": "g", f"{KOORDINATOR}/min-available": "2"}
     cluster = harness()

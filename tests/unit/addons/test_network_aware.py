@@ -148,6 +148,21 @@ def test_placed_pods_are_counted_from_reserve_on_and_forgotten_when_they_are_gon
     assert not plugin._placed
 
 
+def test_a_running_pod_that_leaves_its_group_counts_there_no_more() -> None:
+    placed = member("p", "web", "a")
+    cluster = harness([node("a", "z1")], placed, zones={}, on={"web": 1})
+    plugin = cluster.plugin(NetworkOverhead)
+    assert plugin._dependencies(member("q", "web")) is not None
+    cluster.patch("Pod", "p", {"metadata": {"labels": {APP_GROUP_LABEL: "other"}}})
+    assert plugin._dependencies(member("q", "web")) is None
+    assert list(plugin._placed) == ["other"]
+    cluster.patch("Pod", "p", {"metadata": {"labels": {APP_GROUP_LABEL: "shop"}}})
+    assert plugin._dependencies(member("q", "web")) is not None
+    cluster.patch("Pod", "p", {"metadata": {"labels": {APP_GROUP_LABEL: None}}})
+    assert not plugin._placed
+    assert not plugin._counts
+
+
 def test_costs_under_netperfs_name_are_searched_as_they_are() -> None:
     origins = tuple(
         OriginCosts(origin=one, cost_list=(DestinationCost(destination="z", network_cost=7),))

@@ -60,11 +60,34 @@ def test_times(strategy: str, expected: list[int]) -> None:
         ("20260203", "%Y%m%d"),
         ("03 Feb 26 00:00 +0000", "02 Jan 06 15:04 -0700"),
         ("2026-02-03T00:00:00Z", ""),
+        ("2026-2-3 0:00", "2006-1-2 15:04"),
+        ("03.02.2026 00:00:00,000", "02.01.2006 15:04:05,000"),
+        ("2026-02-03T00:00:00.000000000Z", "2006-01-02T15:04:05Z0700"),
+        ("Tue Feb  3 12:00:00 am 2026", "Mon Jan _2 3:04:05 pm 2006"),
     ],
 )
 def test_layouts_of_go_and_formats_of_python(text: str, layout: str) -> None:
     assert seconds_of(text, layout) == datetime(2026, 2, 3, tzinfo=UTC).timestamp()
     assert python_format("Monday, 02-Jan-06 15:04:05 MST") == "%A, %d-%b-%y %H:%M:%S %Z"
+
+
+def test_fractions_of_seconds_count() -> None:
+    layout = "2006-01-02 15:04:05"
+    found = seconds_of("2026-02-03 00:00:00.250", layout) - seconds_of(
+        "2026-02-03 00:00:00", layout
+    )
+    assert found == 0.25
+    with pytest.raises(ValueError, match="does not match"):
+        seconds_of("2026-02-03 00:00.250", layout)
+    values = {"a": "2026-01-01T00:00:00.123456789Z", "b": "2026-01-01T00:00:00Z"}
+    args = {"metadataType": "Timestamp", "scoringStrategy": "Newest"}
+    for name in ("RFC3339Nano", "2006-01-02T15:04:05.999999999Z07:00"):
+        assert scores(values, "Annotation", **args, timestampFormat=name) == {"a": 100, "b": 1}
+
+
+@pytest.mark.parametrize("text", ["1_000", " 5", "\u0665", "infinity", "0b1"])
+def test_numbers_that_not_everybody_reads_are_not_valid(text: str) -> None:
+    assert scores({"a": text, "b": "1", "c": "2"}, "Annotation") == {"a": 0, "b": 1, "c": 100}
 
 
 @pytest.mark.parametrize(

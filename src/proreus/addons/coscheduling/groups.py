@@ -16,6 +16,7 @@ from proreus.addons.coscheduling.koordinator import (
     MatchPolicy,
     gangs_together,
 )
+from proreus.config.durations import DurationError, parse_duration
 from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource, parse_amount
 
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
@@ -24,7 +25,7 @@ KUEUE = "kueue.x-k8s.io"
 LEADER_WORKER_SET = "leaderworkerset.sigs.k8s.io"
 SCHEDULER_PLUGINS = "scheduling.x-k8s.io"
 VOLCANO = "scheduling.volcano.sh"
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST_DURATION = 100
 
 
 class TopologyOfGang(ApiStruct, frozen=True):
@@ -270,6 +271,8 @@ def _is_number(text: str) -> bool:
 
 
 def _seconds(text: str) -> float:
-    """Return the seconds of a duration such as ``90s`` or ``10m``, 0 for any other text."""
-    number, unit = text[:-1], text[-1:]
-    return int(number) * _SECONDS[unit] if unit in _SECONDS and _is_number(number) else 0.0
+    """Return the seconds of a duration such as ``90s`` or ``1h30m``, 0 for any other text."""
+    try:
+        return max(parse_duration(text), 0.0) if len(text) <= _LONGEST_DURATION else 0.0
+    except DurationError:
+        return 0.0

@@ -92,13 +92,15 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         if new is None:
             assert old is not None
             self._forget(old)
-        elif new.spec.node_name:
+            return
+        if old is not None and _group_of(old) != _group_of(new):
+            self._forget(old)
+        if new.spec.node_name:
             self._note(new, new.spec.node_name)
 
     def _note(self, pod: Pod, node_name: str) -> None:
-        labels = pod.metadata.labels
-        if group := labels.get(APP_GROUP_LABEL):
-            placed = labels.get(WORKLOAD_LABEL, ""), node_name
+        if group := _group_of(pod):
+            placed = pod.metadata.labels.get(WORKLOAD_LABEL, ""), node_name
             pods = self._placed.setdefault(group, {})
             before = pods.get(pod.metadata.uid)
             if before != placed:
@@ -108,7 +110,7 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
                 self._count(group, placed, 1)
 
     def _forget(self, pod: Pod) -> None:
-        group = pod.metadata.labels.get(APP_GROUP_LABEL, "")
+        group = _group_of(pod)
         pods = self._placed.get(group)
         if pods is not None:
             before = pods.pop(pod.metadata.uid, None)
@@ -219,6 +221,10 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         if self._domains is None or self._domains[0] != generation:
             self._domains = generation, Domains.of(self.handle.nodes)
         return self._domains[1]
+
+
+def _group_of(pod: Pod) -> str:
+    return pod.metadata.labels.get(APP_GROUP_LABEL, "")
 
 
 def _is_sibling(pod: PodInfo, old: Any, new: Any) -> bool:

@@ -6,8 +6,9 @@ without it scores 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Iterator
-from math import floor, isfinite
+from math import floor, isfinite, nan
 from typing import Literal
 
 import numpy as np
@@ -32,7 +33,15 @@ _STRATEGIES = {"Number": ("Highest", "Lowest"), "Timestamp": ("Newest", "Oldest"
 _UNKNOWN = np.iinfo(np.int64).min
 """The raw score of a node without a valid value."""
 _MOST = 2**55
-_RFC3339 = ("", "2006-01-02T15:04:05Z07:00", "RFC3339")
+_RFC3339 = (
+    "",
+    "RFC3339",
+    "RFC3339Nano",
+    "2006-01-02T15:04:05Z07:00",
+    "2006-01-02T15:04:05.999999999Z07:00",
+)
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+"""What Go and Python read alike: no spaces, underscores or digits of other scripts."""
 
 
 class NodeMetadataArgs(PluginArgs):
@@ -68,7 +77,7 @@ class NodeMetadataArgs(PluginArgs):
         text = self.default_value if text is None else text
         try:
             if self.metadata_type == "Number":
-                number = float(text)
+                number = float(text) if _NUMBER.fullmatch(text) else nan
             else:
                 number = seconds_of(text, self._layout)
         except (ValueError, OverflowError):
