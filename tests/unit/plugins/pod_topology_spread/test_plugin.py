@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proreus.framework.columns import CodeArray
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.status import Code, Status
-from proreus.framework.verdicts import Verdicts
+from proreus.framework.verdicts import CodeArray, Verdicts
 from proreus.objects.node import Node
 from proreus.plugins.pod_topology_spread import PodTopologySpread
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
