@@ -111,12 +111,14 @@ def _parse(
     namespace: str, affinity_spec: PodAffinity, anti_affinity_spec: PodAffinity, size_bytes: int
 ) -> AffinityTerms:
     errors: list[str] = []
+    # One set for all: a pod may have 15,000 terms.
+    own_namespace = frozenset((namespace,))
 
     def required(name: str, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
         # One term that does not parse empties the list, as in kube-scheduler's ``PodInfo.Update``,
         # which keeps the error and goes on with the other lists.
         try:
-            return tuple(_parse_term(namespace, term) for term in terms)
+            return tuple([_parse_term(own_namespace, term) for term in terms])
         except SelectorError as error:
             errors.append(f"{name}: {error}")
             return ()
@@ -137,12 +139,12 @@ def _parse(
     return AffinityTerms(*lists, error=text, size_bytes=size_bytes)
 
 
-def _parse_term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
+def _parse_term(own_namespace: frozenset[str], term: PodAffinityTerm) -> AffinityTerm:
     # Neither names nor a selector: the API defines this as the pod's own namespace. An empty
     # selector is different, it selects all namespaces.
     own = not term.namespaces and term.namespace_selector is None
     return AffinityTerm(
-        namespaces=frozenset((namespace,) if own else term.namespaces),
+        namespaces=own_namespace if own else frozenset(term.namespaces),
         namespace_selector=parse_label_selector(term.namespace_selector),
         selector=parse_label_selector(term.label_selector),
         topology_key=term.topology_key,

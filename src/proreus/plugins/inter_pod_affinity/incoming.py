@@ -113,6 +113,8 @@ class IncomingTermsCache:
 
     def _match(self, term: AffinityTerm) -> PodMatch:
         selector = term.namespace_selector
+        if selector.nothing:
+            return PodMatch(term.namespaces, term.selector)
         # Up to 1.36 kube-scheduler evaluated the selector again, against no labels at all.
         if selector.empty or (not self._merges and selector.matches(NO_LABELS)):
             return PodMatch(None, term.selector)
@@ -121,8 +123,7 @@ class IncomingTermsCache:
             for name, namespace in self._namespaces.items()
             if selector.matches(namespace.metadata.labels)
         )
-        named = term.namespaces if selector.nothing else term.namespaces.union(selected)
-        return PodMatch(named, term.selector)
+        return PodMatch(term.namespaces.union(selected), term.selector)
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         before = None if old is None else old.metadata.labels
