@@ -15,7 +15,7 @@ def test_terms_share_the_set_of_their_own_namespace() -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [*terms, elsewhere]}
     pod = make_pod("p", affinity={"podAntiAffinity": required})
 
-    parsed = affinity_terms_of(pod).required_anti
+    parsed = affinity_terms_of(pod.pod).required_anti
 
     assert [term.namespaces for term in parsed] == [{"default"}] * 3 + [{"other"}]
     assert len({id(term.namespaces) for term in parsed[:3]}) == 1
