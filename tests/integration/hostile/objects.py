@@ -17,6 +17,7 @@ from msgspec import inspect
 
 from proreus.objects.kinds import BY_KIND
 
+from .full_objects import FULL_OBJECTS
 from .full_pods import FULL_PODS, HOST, Json, Named
 
 RAW = "\x00raw\x00"
@@ -289,6 +290,7 @@ NAMED: dict[str, tuple[Named, ...]] = {
     ),
     "ResourceClaim": (exploding_selector, unsatisfiable_claim),
     "DeviceClass": (device_class,),
+    **FULL_OBJECTS,
 }
 
 
