@@ -43,3 +43,11 @@ def test_an_extender_may_speak_of_nodes_that_it_was_not_asked_about():
     assert left.evaluated.tolist() == [0, 4]
     assert message(left) == "0/6 nodes are available: 2 busy."
     assert left.count == 0
+
+
+def test_the_reason_of_an_extender_is_no_plugins() -> None:
+    verdicts = Verdicts(6, "TaintToleration")
+    verdicts.reject(np.array([0]), "node(s) had untolerated taint(s)")
+    before = FeasibleNodes(verdicts, None, None, {})
+    left = before.after_extenders([2, 3, 4, 5], {1: BUSY}, without_pods=False)
+    assert left.verdicts.status(1) == BUSY
