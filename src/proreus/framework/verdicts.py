@@ -163,8 +163,8 @@ class Verdicts:
         return whole
 
     def copy(self) -> Verdicts:
-        """Return an independent copy."""
-        other = Verdicts(self.size, self.plugin)
+        """Return an independent copy, of no plugin: anybody may reject further rows in it."""
+        other = Verdicts(self.size)
         other.statuses = list(self.statuses)
         other._id_by_status = dict(self._id_by_status)
         other.ids = None if self.ids is None else self.ids.copy()

@@ -141,7 +141,6 @@ class FeasibleNodes(Struct):
         A row that is in neither counts as not evaluated.
         """
         verdicts, evaluated = self.verdicts.copy(), self.evaluated
-        verdicts.plugin = ""  # It may be that of the only plugin which has rejected nodes.
         for row, status in rejected.items():
             override_verdict(verdicts, row, status)
         gone = set(self.rows.tolist()).difference(rows)
