@@ -8,6 +8,7 @@ own are measured by ``monotonic``.
 """
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 _EPOCH = time.time() - time.monotonic()
@@ -63,3 +64,8 @@ class FakeClock:
     def advance_to(self, instant: float) -> None:
         """Move on to ``instant``, which must not lie in the past."""
         self.advance(instant - self._now)
+
+
+def rfc3339(instant: float) -> str:
+    """Return an instant as a metav1.Time: UTC, whole seconds. ``instant``: since the epoch."""
+    return datetime.fromtimestamp(int(instant), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

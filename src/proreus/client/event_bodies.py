@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from proreus.clock import rfc3339
 from proreus.kubernetes_version import KubernetesVersion
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import JsonObject, Resource
@@ -94,8 +95,8 @@ def event_body(
             "message": truncate_note(note),
             "source": {"component": event_key.controller},
             "reportingComponent": event_key.controller,
-            "firstTimestamp": seconds_time(instant),
-            "lastTimestamp": seconds_time(instant),
+            "firstTimestamp": rfc3339(instant),
+            "lastTimestamp": rfc3339(instant),
             "count": 1,
         }
     else:
@@ -116,18 +117,13 @@ def event_body(
 def series_patch(count: int, last_instant: float, *, core: bool) -> JsonObject:
     """Return the patch that updates an Event's count and its last time."""
     if core:
-        return {"count": count, "lastTimestamp": seconds_time(last_instant)}
+        return {"count": count, "lastTimestamp": rfc3339(last_instant)}
     return {"series": {"count": count, "lastObservedTime": micro_time(last_instant)}}
 
 
 def micro_time(instant: float) -> str:
     """Return a metav1.MicroTime; ``instant`` in seconds since the epoch."""
     return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def seconds_time(instant: float) -> str:
-    """Return a metav1.Time; ``instant`` in seconds since the epoch."""
-    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def truncate_note(note: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from proreus.addons.coscheduling.groups import (
@@ -17,6 +16,7 @@ from proreus.addons.coscheduling.groups import (
     Gang,
     membership_of,
 )
+from proreus.clock import rfc3339
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.objects import Pod
 
@@ -94,7 +94,7 @@ class PodGroupStatuses(StatusReconciler[Gang]):
             "failed": counts["Failed"],
         }
         if phase != "Pending" and not seen.status.get("scheduleStartTime"):
-            status["scheduleStartTime"] = _timestamp(now)
+            status["scheduleStartTime"] = rfc3339(now)
         if phase != "Pending" and not seen.status.get("occupiedBy") and (names := owners(pods)):
             status["occupiedBy"] = names
         return status
@@ -105,7 +105,3 @@ def _group_of(pod: Pod) -> str:
     if membership is None or membership.source != SCHEDULER_PLUGINS:
         return ""
     return membership.object_key
-
-
-def _timestamp(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

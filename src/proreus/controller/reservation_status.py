@@ -8,7 +8,6 @@ while no scheduler runs.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from proreus.addons.reservation.book import reservation_of
@@ -19,6 +18,7 @@ from proreus.addons.reservation.objects import (
     SUCCEEDED,
     ReservationObject,
 )
+from proreus.clock import rfc3339
 from proreus.controller.amounts import is_assigned, quantities, requested
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.objects import Pod, parse_amount
@@ -78,7 +78,7 @@ def _amounts(listed: Any) -> dict[str, int]:
 
 def _expired(present: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
     """Return the conditions of a reservation that is not ready any more."""
-    stamp = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamp = rfc3339(now)
     others = [one for one in present.get("conditions") or [] if one.get("type") != "Ready"]
     return [
         *others,

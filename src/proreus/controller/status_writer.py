@@ -18,8 +18,10 @@ from typing import Any
 import msgspec
 
 from proreus import logs
+from proreus.client.request_headers import MERGE_PATCH
 from proreus.client.responses import read_json
 from proreus.client.session import ApiClient
+from proreus.clock import rfc3339
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.pod_group_status import PodGroupStatuses, is_given_up
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
@@ -28,7 +30,6 @@ from proreus.objects import Pod
 
 log = logs.logger(__name__)
 
-_MERGE_PATCH = "application/merge-patch+json"
 _BATCH_SECONDS = 0.1
 """Changes of the pods of a group come together: they are one write."""
 _IN_PARALLEL = 8
@@ -190,14 +191,14 @@ class StatusWriter:
 
     async def _patch(self, path: str, body: Mapping[str, Any]) -> bytes:
         data = msgspec.json.encode(body)
-        return await self._client.request("PATCH", path, data, content_type=_MERGE_PATCH)
+        return await self._client.request("PATCH", path, data, content_type=MERGE_PATCH)
 
     async def _record_timeout(self, kind: StatusReconciler[Any], seen: WithStatus[Any]) -> None:
         """Record an Event that a group has waited for too long, once: its name is the group's."""
         meta = seen.obj.metadata
         if meta.uid in self._given_up:
             return
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._now()))
+        stamp = rfc3339(self._now())
         event = {
             "apiVersion": "v1",
             "kind": "Event",

@@ -97,6 +97,12 @@ def parse_int64(text: str) -> int | None:
     return number if number in _INT64 else None
 
 
+def parse_count(text: str) -> int | None:
+    """Parse a number as ``parse_int64`` does; None for a negative one, too."""
+    number = parse_int64(text)
+    return number if number is not None and number >= 0 else None
+
+
 class Requirement(msgspec.Struct, frozen=True, gc=False):
     """One parsed expression over labels: ``key``, ``operator``, ``values``.
 

@@ -5,8 +5,8 @@ Heartbeats are spread over their period, so that 5,000 nodes do not write all at
 
 from typing import Any
 
+from proreus.clock import rfc3339
 from proreus.sandbox.api_errors import StatusError
-from proreus.sandbox.metadata import rfc3339
 from proreus.sandbox.store import Store
 
 JsonObject = dict[str, Any]

@@ -2,10 +2,9 @@
 
 import random
 import uuid
-from datetime import UTC, datetime
 from typing import Any
 
-from proreus.clock import Clock
+from proreus.clock import Clock, rfc3339
 from proreus.sandbox.api_errors import bad_request, conflict, invalid, modified
 from proreus.sandbox.resources import ServedResource
 
@@ -25,11 +24,6 @@ _SYSTEM_FIELDS = (
 )
 _ABSENT: tuple[Any, ...] = (None, {}, [])
 """Values that Go's ``omitempty`` does not encode, so they are not stored either."""
-
-
-def rfc3339(seconds: float) -> str:
-    """Return a time, in seconds since the epoch, as metav1.Time encodes it."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Timestamps:

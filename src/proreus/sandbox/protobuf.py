@@ -9,9 +9,9 @@ Source: the ``generated.proto`` files of k8s.io/api; field numbers never change.
 
 import base64
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
+from proreus.clock import rfc3339
 from proreus.objects.protobuf import BYTES, MAGIC, VARINT, decode_int64, fields
 from proreus.sandbox.api_errors import bad_request, unsupported_media_type
 
@@ -33,7 +33,7 @@ def _base64(value: Any) -> str:
 
 def _time(value: Any) -> str:
     fields = dict(_fields(value))
-    return datetime.fromtimestamp(fields.get(1, 0), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(fields.get(1, 0))
 
 
 _OWNER: Schema = {

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from proreus.clock import Clock, RealClock
+from proreus.clock import Clock, RealClock, rfc3339
 from proreus.sandbox.api_errors import already_exists, bad_request, not_found
 from proreus.sandbox.collection import Collection, StoredObject
 from proreus.sandbox.event_conversion import stored_path
@@ -22,7 +22,6 @@ from proreus.sandbox.metadata import (
     generate_name,
     prepare_create,
     prepare_update,
-    rfc3339,
     should_delete_during_update,
     spec_changed,
 )

@@ -10,11 +10,11 @@ the queue.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
 from proreus.client.event_bodies import printf_without_arguments, truncate_note
+from proreus.clock import rfc3339
 from proreus.errors import ApiError
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import NominatingInfo
@@ -194,8 +194,3 @@ def _note_cost(attempt: Attempt) -> None:
     noticed = budget.exceeded or budget.used >= NOTICED_SECONDS
     queued.cost_seconds = budget.used if noticed else 0.0
     queued.consecutive_overruns = queued.consecutive_overruns + 1 if budget.exceeded else 0
-
-
-def rfc3339(instant: float) -> str:
-    """Return an instant in the API's format: UTC, whole seconds."""
-    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -16,14 +16,13 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
 import msgspec
 
-from proreus.clock import Clock
+from proreus.clock import Clock, rfc3339
 from proreus.errors import ConfigError
 from proreus.kubernetes_version import KubernetesVersion
 from proreus.logs import logger
@@ -101,7 +100,7 @@ class ArrivalRecorder:
         self, source: ChangeSource, kinds: list[Resource[Any]], version: KubernetesVersion
     ) -> None:
         """Record what there is, and every change from now on."""
-        started_at = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        started_at = rfc3339(self._clock.now())
         header = RecordingHeader(
             recording=FORMAT, kubernetes_version=str(version), started_at=started_at
         )

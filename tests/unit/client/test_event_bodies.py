@@ -5,9 +5,9 @@ import pytest
 from proreus.client.event_bodies import (
     micro_time,
     printf_without_arguments,
-    seconds_time,
     truncate_note,
 )
+from proreus.clock import rfc3339
 
 
 def test_notes_are_cut_to_1024_bytes():
@@ -36,4 +36,4 @@ def test_go_mangles_notes_that_look_like_a_format(text, mangled):
 
 def test_times():
     assert micro_time(1_800_000_000.5) == "2027-01-15T08:00:00.500000Z"
-    assert seconds_time(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+    assert rfc3339(1_800_000_000.9) == "2027-01-15T08:00:00Z"

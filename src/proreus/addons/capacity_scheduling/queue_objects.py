@@ -16,6 +16,7 @@ from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, ElasticQuo
 from proreus.config.durations import DurationError, parse_duration
 from proreus.framework import logger
 from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource, parse_amount
+from proreus.objects.codec import UNDECODABLE
 
 log = logger(__name__)
 
@@ -246,7 +247,7 @@ def _shared_weight(meta: ObjectMeta) -> Mapping[str, int]:
     try:
         found = json.loads(text)
         return {str(name): parse_amount(str(name), quantity) for name, quantity in found.items()}
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+    except (*UNDECODABLE, AttributeError, TypeError) as error:
         log.error("A shared weight cannot be read", quota=meta.name, err=str(error))
         return {}
 

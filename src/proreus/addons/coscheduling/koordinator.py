@@ -6,6 +6,8 @@ import json
 from enum import StrEnum
 from typing import Self
 
+from proreus.objects.codec import UNDECODABLE
+
 KOORDINATOR = "gang.scheduling.koordinator.sh"
 NOT_STRICT = "NonStrict"
 """The mode of a gang whose pods go on waiting at Permit when one of them fails."""
@@ -38,7 +40,7 @@ def gangs_together(key: str, name: str, text: str) -> tuple[str, ...]:
     """
     try:
         listed = json.loads(text) if text else []
-    except (ValueError, RecursionError):
+    except UNDECODABLE:
         return ()
     if not isinstance(listed, list):
         return ()

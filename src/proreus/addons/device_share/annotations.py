@@ -24,16 +24,14 @@ from proreus.addons.device_share.requests import (
 from proreus.addons.device_share.usage import Allocation, Grant
 from proreus.framework import PodInfo
 from proreus.objects import Container, parse_amount
+from proreus.objects.codec import UNDECODABLE
 
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 _BIND_TIME = "scheduling.koordinator.sh/bind-timestamp"
 _GPU_MINORS = "scheduling.koordinator.sh/gpu-minors"
 HAMI_NODE = "hami.io/vgpu-node"
 _VGPU_IDS = {"volcano": "volcano.sh/vgpu-ids-new", "hami": "hami.io/vgpu-devices-allocated"}
-_UNREADABLE = (
-    *(msgspec.MsgspecError, LookupError, ValueError, TypeError, AttributeError),
-    *(OverflowError, RecursionError),
-)
+_UNREADABLE = (*UNDECODABLE, LookupError, TypeError, AttributeError)
 """What reading an annotation raises that no agent wrote."""
 _CORE, _RATIO, _BYTES = (
     f"koordinator.sh/gpu-{name}" for name in ("core", "memory-ratio", "memory")

@@ -11,7 +11,8 @@ import msgspec
 
 from proreus.framework import NodeInfo
 from proreus.objects import ApiStruct, ObjectMeta, Resource, parse_amount
-from proreus.objects.selectors import parse_int64
+from proreus.objects.codec import UNDECODABLE
+from proreus.objects.selectors import parse_count
 
 WHOLE = 1000
 """One device, in thousandths: the unit of compute, and of memory whose size is not known."""
@@ -246,12 +247,12 @@ def _cards_in_text(text: str) -> Iterator[RegisteredCard]:
         health = next((i for i, one in enumerate(fields) if one in ("true", "false")), -1)
         if health not in (4, 6):
             continue
-        count, devmem = _number(fields[1]), _number(fields[2])
+        count, devmem = parse_count(fields[1]), parse_count(fields[2])
         if count is None or devmem is None:
             continue
         has_cores = health == 6
-        index = _number(fields[7]) if len(fields) > 8 else None
-        numa = _number(fields[5]) if has_cores else None
+        index = parse_count(fields[7]) if len(fields) > 8 else None
+        numa = parse_count(fields[5]) if has_cores else None
         yield RegisteredCard(
             id=fields[0],
             index=position if index is None else index,
@@ -264,18 +265,13 @@ def _cards_in_text(text: str) -> Iterator[RegisteredCard]:
         )
 
 
-def _number(text: str) -> int | None:
-    number = parse_int64(text)
-    return number if number is not None and number >= 0 else None
-
-
 def _counted(node: NodeInfo, mig: bool) -> Iterator[NodeDevice]:
     allocatable = node.allocatable
     count = max((allocatable[name] // one for name, one in _COUNTED.items()), default=0)
     count = min(count, _MOST_DEVICES)
     if not count:
         return
-    memory = (_number(node.labels.get("nvidia.com/gpu.memory", "")) or 0) * MIB
+    memory = (parse_count(node.labels.get("nvidia.com/gpu.memory", "")) or 0) * MIB
     memory = memory or allocatable["koordinator.sh/gpu-memory"] // count
     memory = memory or allocatable["volcano.sh/gpu-memory"] * MIB // count
     model = node.labels.get("nvidia.com/gpu.product", "")
@@ -287,5 +283,5 @@ def _json(text: str, type_: Any) -> Any:
     """Return what a text in JSON says, nothing if it is something else."""
     try:
         return msgspec.json.decode(text, type=type_)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         return type_()

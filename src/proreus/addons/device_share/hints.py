@@ -10,6 +10,7 @@ import msgspec
 
 from proreus.framework import ProreusError
 from proreus.objects import ApiStruct, LabelSelector, Selector, parse_amount, parse_label_selector
+from proreus.objects.codec import UNDECODABLE
 
 _PREFIX = "scheduling.koordinator.sh/"
 _JOINT = f"{_PREFIX}device-joint-allocate"
@@ -130,5 +131,5 @@ def _read(annotations: Mapping[str, str], name: str, type_: Any) -> Any:
         return type_()
     try:
         return msgspec.json.decode(annotations[name], type=type_)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         raise InvalidRequest(f"annotation {name} cannot be read") from None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from proreus.addons.job_barrier.args import JobBarrierArgs
 from proreus.objects import ObjectMeta, Pod, key_of
 from proreus.objects.pod import is_terminal
-from proreus.objects.selectors import parse_int64
+from proreus.objects.selectors import parse_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class Jobs:
         annotations, by_role = meta.annotations, {}
         for part in filter(None, annotations.get(self._args.min_by_role, "").split(",")):
             role, _, least = (text.strip() for text in part.partition("="))
-            number = _parse_count(least)
+            number = parse_count(least)
             if not role or number is None:
                 return f'annotation {self._args.min_by_role} must be role=number,…, not "{part}"'
             by_role[role] = number
         text = annotations.get(self._args.min_members, str(sum(by_role.values()) or 1))
-        members = _parse_count(text)
+        members = parse_count(text)
         if members is None:
             return f'annotation {self._args.min_members} must be a whole number, not "{text}"'
         return Quorum(max(members, sum(by_role.values())), by_role)
@@ -122,8 +122,3 @@ class Jobs:
             self._jobs[name].started = True
         elif key_of(new) not in (job := self._jobs.setdefault(name, Job())).placed:
             job.pending.add(key_of(new))
-
-
-def _parse_count(text: str) -> int | None:
-    number = parse_int64(text)
-    return number if number is not None and number >= 0 else None

@@ -15,6 +15,7 @@ from proreus.addons.load_aware_scheduling.args import LoadAwareSchedulingArgs
 from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY, effective_amounts
 from proreus.framework import logger
 from proreus.objects import Pod, key_of
+from proreus.objects.codec import UNDECODABLE
 
 log = logger(__name__)
 
@@ -107,7 +108,7 @@ def _factors(annotations: Mapping[str, str]) -> dict[str, int]:
         factors = {name: int(factor) for name, factor in found.items() if name in CPU_AND_MEMORY}
         # A negative estimate would be room that the node does not have.
         return {name: min(max(factor, 0), _MOST_PERCENT) for name, factor in factors.items()}
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (*UNDECODABLE, TypeError, AttributeError) as error:
         log.warning("Annotation of a pod is ignored", annotation=SCALING_FACTORS, err=error)
         return {}
 

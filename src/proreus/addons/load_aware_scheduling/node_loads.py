@@ -27,6 +27,7 @@ from proreus.addons.node_metrics.metrics import (
 from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY
 from proreus.framework import IntArray, NodeInfo, NodeTable, logger
 from proreus.objects import Node, parse_amount
+from proreus.objects.codec import UNDECODABLE
 
 log = logger(__name__)
 
@@ -198,6 +199,6 @@ def _from_annotation(node: Node, key: str, read: Callable[[dict[str, Any]], Pair
         return read({})
     try:
         return read(json.loads(text))
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (*UNDECODABLE, TypeError, AttributeError) as error:
         log.warning("Annotation of a node is ignored", annotation=key, err=error)
         return read({})

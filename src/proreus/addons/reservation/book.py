@@ -19,6 +19,7 @@ from proreus.addons.reservation.objects import (
 )
 from proreus.framework import Handle, NodeTable, PodInfo, PodSourcePlugin
 from proreus.objects import PODS, PRIORITY_CLASSES, Pod, PodStatus, PriorityClass
+from proreus.objects.codec import UNDECODABLE
 
 _books: WeakKeyDictionary[NodeTable, ReservationBook] = WeakKeyDictionary()
 
@@ -237,6 +238,6 @@ def reservation_of(pod: Pod) -> str:
         return ""
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError):
+    except UNDECODABLE:
         return ""
     return str(found.get("uid", "")) if isinstance(found, dict) else ""

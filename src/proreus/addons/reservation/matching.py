@@ -23,6 +23,7 @@ from proreus.objects import (
     Toleration,
     controller_of,
 )
+from proreus.objects.codec import UNDECODABLE
 from proreus.objects.selectors import Selector, parse_label_selector, parse_node_selector
 from proreus.objects.taints import first_untolerated
 
@@ -82,7 +83,7 @@ class ReservationDemand:
             if EXACT_MATCH in annotations:
                 found: Any = json.loads(annotations[EXACT_MATCH])
                 self.exact = tuple(map(str, found["resourceNames"]))
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (*UNDECODABLE, TypeError, KeyError) as error:
             log.warning("Annotation of a pod cannot be read", pod=pod.metadata.name, err=error)
             self.is_valid = False
 

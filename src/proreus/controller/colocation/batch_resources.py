@@ -12,15 +12,14 @@ with the next refresh only. Of a node that is not measured any more, offline pod
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from proreus.addons.colocation.plugin import BATCH, MEASURED_AT
-from proreus.controller.colocation.measurements import CpuAndMemory, Measured
+from proreus.clock import rfc3339
+from proreus.controller.colocation.measurements import NOTHING, CpuAndMemory, Measured
 from proreus.controller.options import ColocationOptions
 from proreus.objects import Node, parse_amount
-
-NOTHING = CpuAndMemory(0, 0)
 
 
 class BatchResources(NamedTuple):
@@ -32,7 +31,7 @@ class BatchResources(NamedTuple):
     def patch(self) -> dict[str, object]:
         """Return the merge patch of a node's status."""
         quantities = dict(zip(BATCH, map(str, self.amounts), strict=True))
-        stamp = None if self.at is None else _timestamp(self.at)
+        stamp = None if self.at is None else rfc3339(self.at)
         return {
             "metadata": {"annotations": {MEASURED_AT: stamp}},
             "status": {"capacity": quantities, "allocatable": quantities},
@@ -109,7 +108,3 @@ def _withdrawn(
     if written.at is not None and now - written.at <= options.max_age_seconds:
         return None
     return BatchResources(NOTHING, written.at)
-
-
-def _timestamp(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

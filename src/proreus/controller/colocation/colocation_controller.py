@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from proreus import logs
+from proreus.client.request_headers import MERGE_PATCH
 from proreus.client.session import ApiClient
 from proreus.controller.colocation.batch_resources import (
     BatchResources,
@@ -17,6 +18,7 @@ from proreus.controller.colocation.batch_resources import (
     written_on,
 )
 from proreus.controller.colocation.measurements import (
+    NOTHING,
     CpuAndMemory,
     Measured,
     Measurements,
@@ -43,7 +45,6 @@ from proreus.simulation.controllers import Controllers
 
 log = logs.logger(__name__)
 
-_MERGE_PATCH = "application/merge-patch+json"
 _IN_PARALLEL = 8
 
 
@@ -112,7 +113,7 @@ class ColocationController:
     def _used_by(self, pod: Pod) -> CpuAndMemory:
         """Return what a pod uses; nothing if that is not known: it counts as used online then."""
         found = self._measurements.pods.get(key_of(pod))
-        return found.used if found is not None and self._is_fresh(found) else CpuAndMemory(0, 0)
+        return found.used if found is not None and self._is_fresh(found) else NOTHING
 
     def _is_fresh(self, measured: Measured) -> bool:
         return self._now() - measured.at <= self._options.max_age_seconds
@@ -127,7 +128,7 @@ class ColocationController:
         for name, node in nodes.items():
             measured = self._measured(name)
             stale += measured is None
-            allocatable, computed = CpuAndMemory.of(node.status.allocatable), CpuAndMemory(0, 0)
+            allocatable, computed = CpuAndMemory.of(node.status.allocatable), NOTHING
             if measured is not None:
                 used = [one.used for one in offline.get(name, ())]
                 margin = self._options.margin_percent
@@ -147,7 +148,7 @@ class ColocationController:
         path, body = NODES.path("", node, "status"), msgspec.json.encode(change.patch())
         result = "written"
         try:
-            await self._client.request("PATCH", path, body, content_type=_MERGE_PATCH)
+            await self._client.request("PATCH", path, body, content_type=MERGE_PATCH)
         except NotFound:
             return
         except ApiError as error:

@@ -34,6 +34,9 @@ class CpuAndMemory(NamedTuple):
         return cls(*(parse_amount(name, quantities.get(name, 0)) for name in CPU_AND_MEMORY))
 
 
+NOTHING = CpuAndMemory(0, 0)
+
+
 class Measured(NamedTuple):
     """What something used, and when that was measured, in Unix seconds."""
 

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from proreus.addons.capacity_scheduling.quotas import requests_of
 from proreus.addons.colocation.plugin import BATCH
+from proreus.controller.amounts import is_assigned
 from proreus.controller.colocation.measurements import CpuAndMemory, Measured
+from proreus.controller.evictions.safe_to_evict import is_safe_to_evict
 from proreus.controller.options import ColocationOptions
-from proreus.controller.rebalancing.better_nodes import NO_EVICTION_ANNOTATION
 from proreus.objects import Pod
-from proreus.objects.pod import is_terminal, priority_of
+from proreus.objects.pod import priority_of
 
 
 class OfflinePod(NamedTuple):
@@ -36,7 +37,7 @@ def offline_by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     """Return the offline pods that have a node and have not finished, by its name."""
     found: dict[str, list[Pod]] = {}
     for pod in pods:
-        if pod.spec.node_name and not is_terminal(pod) and is_offline(pod):
+        if is_assigned(pod) and is_offline(pod):
             found.setdefault(pod.spec.node_name, []).append(pod)
     return found
 
@@ -86,7 +87,7 @@ def victims(
     for one in offline:
         if one.pod.metadata.deletion_timestamp is not None:
             excess = [over - part for over, part in zip(excess, one.used, strict=True)]
-        elif one.pod.metadata.annotations.get(NO_EVICTION_ANNOTATION) != "false":
+        elif is_safe_to_evict(one.pod):
             staying.append(one)
 
     def order(one: OfflinePod) -> tuple[int, int, str]:

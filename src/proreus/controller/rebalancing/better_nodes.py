@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from proreus.addons.coscheduling.groups import membership_of
+from proreus.controller.evictions.safe_to_evict import is_safe_to_evict
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions
 from proreus.objects.kinds import PODS
@@ -27,9 +28,6 @@ from proreus.simulation.cluster_objects import ClusterObjects
 from proreus.simulation.controllers import Controllers, is_daemon_pod
 from proreus.simulation.scenario import recreated
 from proreus.simulation.simulated_cluster import Settings, SimulatedCluster
-
-NO_EVICTION_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-"""Pods with the value "false" stay where they are."""
 
 _SYSTEM_PRIORITY = 2_000_000_000
 _RESTARTS_ITS_WORK = ("job", "node")
@@ -78,7 +76,7 @@ def is_movable(pod: Pod, controllers: Controllers) -> bool:
         and not pod.spec.resource_claims
         and pod.spec.scheduling_group is None
         and membership_of(pod) is None
-        and pod.metadata.annotations.get(NO_EVICTION_ANNOTATION) != "false"
+        and is_safe_to_evict(pod)
     )
 
 

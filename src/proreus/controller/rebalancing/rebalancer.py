@@ -16,9 +16,9 @@ from proreus.config.load import default_configuration, load_file
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import RecordedEviction
 from proreus.controller.evictions.pod_evictor import PodEvictor
+from proreus.controller.evictions.safe_to_evict import SAFE_TO_EVICT
 from proreus.controller.options import RebalancingOptions
 from proreus.controller.rebalancing.better_nodes import (
-    NO_EVICTION_ANNOTATION,
     Move,
     find_better_nodes,
     is_movable,
@@ -101,7 +101,7 @@ class Rebalancer:
         if options.evict:
             # What is planned, by a process that was killed, changes what is better.
             await self._evictor.finish()
-        kept = frozenset({NO_EVICTION_ANNOTATION})
+        kept = frozenset({SAFE_TO_EVICT})
         objects, _ = await take_snapshot(self._client, kept)
         self.advice = await asyncio.to_thread(
             find_better_nodes,

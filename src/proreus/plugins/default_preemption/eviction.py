@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
 from msgspec import Struct
 
+from proreus.clock import rfc3339
 from proreus.errors import ApiError, NotFound
 from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo
@@ -310,14 +310,13 @@ class Evictor:
             message,
         ):
             return
-        now = datetime.fromtimestamp(self._handle.clock.now(), UTC)
         condition: dict[str, Any] = {
             "type": DISRUPTION_TARGET,
             "status": "True",
             "reason": PREEMPTION_BY_SCHEDULER,
             "message": message,
             "lastProbeTime": None,
-            "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": rfc3339(self._handle.clock.now()),
         }
         if victim.metadata.generation:
             condition["observedGeneration"] = victim.metadata.generation

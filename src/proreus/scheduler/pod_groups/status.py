@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from proreus.clock import Clock
+from proreus.clock import Clock, rfc3339
 from proreus.errors import ApiError
 from proreus.framework.assume_cache import parse_resource_version, resource_version_of
 from proreus.framework.handle import ApiWriter
@@ -19,7 +19,7 @@ from proreus.framework.status import Status
 from proreus.logs import logger
 from proreus.objects.meta import Resource
 from proreus.objects.scheduling import Condition, PodGroup
-from proreus.scheduler.failure import SCHEDULER_ERROR, UNSCHEDULABLE, rfc3339
+from proreus.scheduler.failure import SCHEDULER_ERROR, UNSCHEDULABLE
 
 log = logger(__name__)
 
