@@ -103,7 +103,7 @@ oracle-fuzz: $(INSTALLED) $(ORACLE_PROGRAM) ## compare proreus with kube-schedul
 HOSTILE ?=
 
 hostile: $(INSTALLED) ## hostile objects of every kind and malformed watch lines, judged by waits and memory
-	PYTHONPATH=tests/integration $(BIN)/python -m hostile.run $(HOSTILE)
+	PYTHONPATH=tests:tests/integration $(BIN)/python -m hostile.run $(HOSTILE)
 
 kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without containers
 	@$(ENVTEST).kwok up

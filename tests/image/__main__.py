@@ -34,6 +34,10 @@ _SECONDS = 60
 _LIST = (
     "import importlib.metadata as m; print(*(f'{d.name}=={d.version}' for d in m.distributions()))"
 )
+# Python counts the blocks of its own allocator only.
+_ALLOCATOR = (
+    "import sys; print('libjemalloc' in open('/proc/self/maps').read(), sys.getallocatedblocks())"
+)
 _WRITE = "import sys; open(sys.argv[1], 'w')"
 
 
@@ -47,6 +51,7 @@ def main() -> int:
         image = make_image()
         check_packages(image)
         check_files(image)
+        check_allocator(image)
         asyncio.run(run_on_sandbox(image))
     except (Failed, subprocess.CalledProcessError) as error:
         print(f"image-steps: {error}", file=sys.stderr)
@@ -155,6 +160,14 @@ def check_files(image: Image) -> None:
             if not stat.S_ISLNK(mode) and mode & (stat.S_ISUID | stat.S_ISGID | stat.S_IWOTH):
                 raise Failed(f"{at}/{name} has mode {mode:o}")
     print("nothing can be written, with and without a read-only root file system")
+
+
+def check_allocator(image: Image) -> None:
+    """Check that Python's objects come from jemalloc."""
+    done = run_in(image, "python", "-c", _ALLOCATOR)
+    if done.returncode or done.stderr or done.stdout.split() != ["True", "0"]:
+        raise Failed(f"jemalloc is not what allocates: {done.stdout}{done.stderr}")
+    print("jemalloc allocates")
 
 
 # ---- run -----------------------------------------------------------------------------------------

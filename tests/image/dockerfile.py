@@ -75,6 +75,23 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
             yield name.upper(), rest.strip()
 
 
+def environment(text: str) -> dict[str, str]:
+    """Return what the ENV instructions of a Dockerfile's last stage set, variables unreplaced."""
+    settings: dict[str, str] = {}
+    for name, rest in instructions(text):
+        if name == "FROM":
+            settings.clear()
+        elif name == "ENV":
+            settings |= dict(_pairs(rest))
+    return settings
+
+
+def _pairs(rest: str) -> Iterator[tuple[str, str]]:
+    for pair in shlex.split(rest):
+        name, _, value = pair.partition("=")
+        yield name, value
+
+
 def build(dockerfile: Path, base: Path, work: Path, env: Mapping[str, str]) -> Image:
     """Run all stages in folders of ``work``; return the last one.
 
@@ -118,8 +135,7 @@ def _apply(
                 image.arguments(["sh", "-c", rest], read_only=False, env=env), check=True
             )
         case "ENV":
-            for pair in shlex.split(rest):
-                key, _, value = pair.partition("=")
+            for key, value in _pairs(rest):
                 image.env[key] = re.sub(r"\$(\w+)", lambda found: image.env[found[1]], value)
         case "USER":
             image.user = rest
