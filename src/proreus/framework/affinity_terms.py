@@ -11,7 +11,6 @@ column of counts, instead of looking at 300 pods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import Struct
@@ -31,8 +30,7 @@ from proreus.objects.selectors import Selector, SelectorError, parse_label_selec
 NO_LABELS: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class AffinityTerm:
+class AffinityTerm(Struct, frozen=True, cache_hash=True, gc=False):
     """Selects pods by namespace and labels; ``topology_key`` is the node label of its domains.
 
     A pod is selected if its namespace is one of ``namespaces``, or if ``namespace_selector``
@@ -43,15 +41,6 @@ class AffinityTerm:
     namespace_selector: Selector
     selector: Selector
     topology_key: str
-    _hash: int = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Compute the hash once: terms are looked up in every cycle."""
-        value = hash((self.namespaces, self.namespace_selector, self.selector, self.topology_key))
-        object.__setattr__(self, "_hash", value)
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def matches(
         self,

@@ -159,6 +159,10 @@ class NodeTable:
         """Return how many pods on each node match a query."""
         return self.pod_index.count(query)[: self.size]
 
+    def may_select_pods(self, query: PodQuery) -> bool:
+        """Return whether a query may select a pod; False is certain."""
+        return self.pod_index.may_select(query)
+
     def count_term(self, existing: ExistingTerm) -> CodeArray:
         """Return the sum of a term's counts (see ``ExistingTerm``) on each node."""
         return self.pod_index.count_term(existing)[: self.size]

@@ -65,6 +65,10 @@ class NodesWithoutPods(NodeTableView):
         """Code of a node's images: 0, none."""
         return np.zeros(self.size, dtype=np.int32)
 
+    def may_select_pods(self, query: PodQuery) -> bool:
+        """Return False: there are no pods."""
+        return False
+
     def count_pods(self, query: PodQuery) -> CodeArray:
         """Return zeros: there are no pods."""
         return np.zeros(self.size, dtype=np.int32)

@@ -50,6 +50,10 @@ class PodIndex:
         groups = self._groups or self.group_pods()
         return groups.column(query)
 
+    def may_select(self, query: PodQuery) -> bool:
+        """Return whether a query may select a pod; False is certain."""
+        return (self._groups or self.group_pods()).may_select(query)
+
     def group_pods(self) -> PodLabelGroups:
         """Group all pods by their labels, from now on; ``count`` does it at its first call."""
         if self._groups is None:

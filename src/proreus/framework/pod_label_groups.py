@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from proreus.bounded_cache import register, shrunk
 from proreus.framework.count_columns import CountColumn, CountColumns
@@ -42,24 +43,15 @@ class PodMatch(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PodQuery:
+class PodQuery(Struct, frozen=True, cache_hash=True, gc=False):
     """Selects the pods that all of the matches match; there is at least one match.
 
     ``skip_terminating``: pods that are being deleted do not count. Keep a query rather than build
-    it again: the hash is computed at construction.
+    it again: the hash is computed once.
     """
 
     matches: tuple[PodMatch, ...]
     skip_terminating: bool = False
-    _hash: int = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Compute the hash once: queries are looked up in every cycle."""
-        object.__setattr__(self, "_hash", hash((self.matches, self.skip_terminating)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def selects(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
         """Return whether pods with these properties count."""
@@ -140,15 +132,21 @@ class PodLabelGroups:
             del self._groups[key]
             self._remove_group(group)
 
+    def may_select(self, query: PodQuery) -> bool:
+        """Return whether a query may select a pod; False is certain."""
+        labels = indexable_labels(query.matches[0].selector)
+        return not labels or next(self._candidates(query, labels), None) is not None
+
     def column(self, query: PodQuery) -> CodeArray:
         """Return how many pods a query selects, by row; longer than the table."""
         column = self._columns.get(query)
         if column is not None:
             return column.counts
-        candidates = [*self._candidates(query)]
+        labels = indexable_labels(query.matches[0].selector)
+        candidates = [*self._candidates(query, labels)]
         # A pod may have thousands of terms that name labels of no pod: finding that again costs
         # less than a column and its place in the index.
-        if not candidates and indexable_labels(query.matches[0].selector):
+        if not candidates and labels:
             return self._columns.zeros()
         selected = [group for group in candidates if group.is_selected_by(query)]
         column = self._columns.new(query, lambda gone: self._on_evicted(query, gone))
@@ -176,12 +174,16 @@ class PodLabelGroups:
         self._groups, self._by_label = shrunk(self._groups), shrunk(self._by_label)
         self._by_namespace = {name: shrunk(g) for name, g in self._by_namespace.items()}
 
-    def _candidates(self, query: PodQuery) -> Iterator[PodLabelGroup]:
-        """Yield the groups that a query may select, each once."""
+    def _candidates(
+        self, query: PodQuery, indexed_labels: tuple[LabelPair, ...]
+    ) -> Iterator[PodLabelGroup]:
+        """Yield the groups that a query may select, each once.
+
+        ``indexed_labels``: those of its first selector.
+        """
         # A pod must match all of them, so the first one alone bounds the candidates. A group has
         # one value for the indexed label, so that no group is found under two values.
-        namespaces, selector = query.matches[0]
-        indexed_labels = indexable_labels(selector)
+        namespaces = query.matches[0].namespaces
         for namespace in self._by_namespace if namespaces is None else namespaces:
             if not indexed_labels:
                 yield from self._by_namespace.get(namespace, ())
@@ -205,8 +207,9 @@ class PodLabelGroups:
             _remove(self._by_label, (group.namespace, label), group)
 
     def _on_evicted(self, query: PodQuery, column: CountColumn) -> None:
-        self._queries.discard(query.matches[0].selector, query)
-        for group in self._candidates(query):
+        selector = query.matches[0].selector
+        self._queries.discard(selector, query)
+        for group in self._candidates(query, indexable_labels(selector)):
             if group.is_selected_by(query):
                 group.columns.remove(column)
 

@@ -11,6 +11,7 @@ Example: 500 Services select ``app in (name)``. For a pod with ``app=web`` and 5
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 from typing import Generic, TypeVar
 
 from proreus.bounded_cache import register, shrunk
@@ -31,8 +32,7 @@ def indexable_labels(selector: Selector) -> tuple[LabelPair, ...]:
     # pod may have, costs less to evaluate than to index.
     for requirement in selector.requirements:
         if requirement.operator == "In" and len(requirement.values) <= _MOST_VALUES:
-            key = requirement.key
-            return tuple([(key, value) for value in requirement.values])
+            return tuple(zip(repeat(requirement.key), requirement.values, strict=False))
     return ()
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
+from proreus.kubernetes_version import DEFAULT_VERSION
 from proreus.objects.kinds import NODES
 from proreus.objects.node import Node
 from proreus.offline.api import JsonObject
@@ -52,9 +53,15 @@ class Cluster:
     objects: list[JsonObject] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
-    def handle(self, *gates: str) -> FakeHandle:
+    def handle(self, *gates: str, kubernetes_version: str = str(DEFAULT_VERSION)) -> FakeHandle:
         """Return a fake handle on this cluster, before the changes; ``gates`` as ``Name=true``."""
-        return FakeHandle(self.nodes, self.pods, objects=self.objects, gates=gates)
+        return FakeHandle(
+            self.nodes,
+            self.pods,
+            objects=self.objects,
+            gates=gates,
+            kubernetes_version=kubernetes_version,
+        )
 
 
 def _maps(keys: Sequence[str], values: Sequence[str]) -> st.SearchStrategy[dict[str, str]]:

@@ -98,9 +98,11 @@ class AffinityCounts:
         for term in terms.required_anti:
             if budget is not None:
                 budget.check("InterPodAffinity", "PreFilter")
-            # Without the key no node is in a domain, and no pod of a dry run either.
-            if nodes.has_label(term.topology_key):
-                _count_in(anti, nodes, term.topology_key, nodes.count_pods(term.query))
+            key = term.topology_key
+            # Without the key no node is in a domain, and no pod of a dry run either. A pod may have
+            # thousands of terms that select nobody, for which no column is made.
+            if nodes.has_label(key) and (key not in anti or nodes.may_select_pods(term.query)):
+                _count_in(anti, nodes, key, nodes.count_pods(term.query))
         existing: Sums = {}
         index = nodes.pod_index
         for found in index.required_anti.matching(

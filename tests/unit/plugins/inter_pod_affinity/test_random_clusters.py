@@ -17,12 +17,15 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
+from proreus.kubernetes_version import SUPPORTED_VERSIONS, Change
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
 from proreus.testing import FakeHandle, make_plugin
 from proreus.testing.clusters import Cluster
 from proreus.testing.inter_pod_clusters import inter_pod_clusters, pods_with_inter_pod_terms
 
 Pair = tuple[str, str]
+
+VERSIONS = st.sampled_from([*map(str, SUPPORTED_VERSIONS)])
 
 
 class Literally:
@@ -34,12 +37,14 @@ class Literally:
         self.namespaces: dict[str, Mapping[str, str]] = {
             key: obj.metadata.labels for key, obj in handle.api._stores.get("Namespace", {}).items()
         }
+        self.merged = handle.feature_gates.includes(Change.NAMESPACE_SELECTOR_MERGED)
 
     def ours(self, term: AffinityTerm, other: PodInfo) -> bool:
-        """The incoming pod's terms: namespaces enumerated, the selector left to no labels."""
+        """The incoming pod's terms: namespaces enumerated; up to 1.36 no labels are tried too."""
         selector = term.namespace_selector
         names = {n for n, labels in self.namespaces.items() if selector.matches(labels)}
-        inside = other.namespace in term.namespaces | names or selector.matches({})
+        everywhere = selector.empty or (not self.merged and selector.matches({}))
+        inside = everywhere or other.namespace in term.namespaces | names
         return inside and term.selector.matches(other.labels)
 
     def theirs(self, term: AffinityTerm) -> bool:
@@ -120,9 +125,9 @@ def message_of(status: Status | None) -> str:
 
 
 @settings(deadline=None)
-@given(inter_pod_clusters())
-def test_filter_is_literal(cluster: Cluster) -> None:
-    handle = cluster.handle()
+@given(inter_pod_clusters(), VERSIONS)
+def test_filter_is_literal(cluster: Cluster, version: str) -> None:
+    handle = cluster.handle(kubernetes_version=version)
     plugin, state = make_plugin(InterPodAffinity, handle), CycleState()
     rules = Literally(cluster.pod, handle.nodes, handle)
 
@@ -137,9 +142,9 @@ def test_filter_is_literal(cluster: Cluster) -> None:
 
 
 @settings(deadline=None)
-@given(inter_pod_clusters(), st.sampled_from((0, 1, 50)))
-def test_score_is_literal(cluster: Cluster, hard_weight: int) -> None:
-    handle = cluster.handle()
+@given(inter_pod_clusters(), st.sampled_from((0, 1, 50)), VERSIONS)
+def test_score_is_literal(cluster: Cluster, hard_weight: int, version: str) -> None:
+    handle = cluster.handle(kubernetes_version=version)
     plugin = make_plugin(InterPodAffinity, handle, {"hardPodAffinityWeight": hard_weight})
     state = CycleState()
     scores = Literally(cluster.pod, handle.nodes, handle).score_map(hard_weight)
