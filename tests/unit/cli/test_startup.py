@@ -89,3 +89,18 @@ def test_in_tree_plugins_are_located_only_when_somebody_asks(monkeypatch):
     fit = loaded.found["NodeResourcesFit"]
     assert fit.location == class_location(fit.plugin)
     assert fit.location[1] > 0
+
+
+def test_outside_of_a_cluster_the_kubeconfig_library_is_not_imported_to_find_that_out():
+    # A process whose kubeconfig is for nothing but scheduling looks for in-cluster credentials.
+    code = """
+import asyncio, sys
+from proreus.client.credential_loading import NOT_CONFIGURED, load
+from proreus.errors import ConfigError
+try:
+    asyncio.run(load(environ={}))
+except ConfigError as error:
+    print(str(error) == NOT_CONFIGURED, "kubernetes" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
