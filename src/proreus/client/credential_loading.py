@@ -47,8 +47,8 @@ async def load(
         return plain
     if kubeconfig:
         return await _from_kubeconfig(kubeconfig, master, context, environ)
-    # Outside of a cluster, the library need not be imported to learn that: it takes 60 ms, of the
-    # start of each process without a kubeconfig for authentication.
+    # Outside of a cluster the library need not be imported to learn that: it would hold up the
+    # start of each process without a kubeconfig for authentication by 0.15 s.
     if "KUBERNETES_SERVICE_HOST" in environ:
         return _from_service_account(environ)
     if environ.get("KUBERNETES_MASTER"):

@@ -1,9 +1,10 @@
 """Which objects to list and watch, and how those requests are sent (client-go's ListWatch)."""
 
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from proreus.client.request_headers import JSON
 from proreus.client.session import ApiClient
@@ -13,8 +14,7 @@ from proreus.objects.meta import ApiObject, Resource
 T = TypeVar("T", bound=ApiObject)
 
 
-@dataclass(frozen=True)
-class ListWatch(Generic[T]):
+class ListWatch(Struct, Generic[T], frozen=True):
     """The objects of one resource, in all namespaces, that match ``field_selector`` ("": all)."""
 
     client: ApiClient

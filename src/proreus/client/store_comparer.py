@@ -8,10 +8,10 @@ still has what it had and that the apiserver still has something else.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from proreus.client.history_check import is_older
 from proreus.client.informer import Informer
@@ -55,8 +55,7 @@ class _ListedPage(msgspec.Struct):
 _PAGE = msgspec.json.Decoder(_ListedPage)
 
 
-@dataclass(frozen=True)
-class Correction(Generic[T]):
+class Correction(Struct, Generic[T], frozen=True):
     """A confirmed difference: what the store has (None: nothing), and what the apiserver has."""
 
     key: str
