@@ -178,7 +178,7 @@ def _spec(kind: int, owner: str) -> Json:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         return {"affinity": {"nodeAffinity": required}}
     if kind == 5:
-        return {"tolerations": [{"key": owner, "operator": "Exists"}], "priority": kind}
+        return {"tolerations": [{"key": owner, "operator": "Exists"}]}
     return {}
 
 

@@ -69,7 +69,7 @@ class DomainSums:
         return other
 
 
-def sum_by_domain(nodes: NodeTable, key: str, counts: CodeArray) -> IntArray:
+def sum_by_domain(nodes: NodeTable, key: str, counts: CodeArray | IntArray) -> IntArray:
     """Return the sums of a column by code of a label; the last entry, for no label, is 0."""
     codes, values = nodes.label(key), nodes.label_values(key)
     # ``bincount`` takes no negative codes: shifted by one, nodes without the label are counted at

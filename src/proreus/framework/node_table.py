@@ -13,7 +13,7 @@ Example: a pod that requests 500m is bound to row 7. ``infos[7].requested["cpu"]
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -159,13 +159,13 @@ class NodeTable:
         """Return how many pods on each node match a query."""
         return self.pod_index.count(query)[: self.size]
 
-    def may_select_pods(self, query: PodQuery) -> bool:
-        """Return whether a query may select a pod; False is certain."""
-        return self.pod_index.may_select(query)
+    def count_pods_of_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
+        """Return the sum of ``count_pods`` over at least one query."""
+        return self.pod_index.count_all(queries)[: self.size]
 
-    def count_term(self, existing: ExistingTerm) -> CodeArray:
-        """Return the sum of a term's counts (see ``ExistingTerm``) on each node."""
-        return self.pod_index.count_term(existing)[: self.size]
+    def count_terms(self, terms: Sequence[ExistingTerm]) -> CodeArray | IntArray:
+        """Return the sum of the counts (see ``ExistingTerm``) of at least one term on each node."""
+        return self.pod_index.count_terms(terms)[: self.size]
 
     def rows_of(self, names: Iterable[str]) -> Rows:
         """Return the rows of the named nodes, ascending; unknown names are ignored."""

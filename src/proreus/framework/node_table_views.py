@@ -6,7 +6,7 @@ read; ``table.fork([3, 7])`` copies both rows, and a pod added to its row 1 is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -153,9 +153,13 @@ class NodeTableView(NodeTable):
         """Return how many pods on each node match a query."""
         return self._parent.count_pods(query)[self.parent_rows]
 
-    def count_term(self, existing: ExistingTerm) -> CodeArray:
-        """Return the sum of a term's counts on each node."""
-        return self._parent.count_term(existing)[self.parent_rows]
+    def count_pods_of_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
+        """Return how many pods on each node match the queries, added up."""
+        return self._parent.count_pods_of_all(queries)[self.parent_rows]
+
+    def count_terms(self, terms: Sequence[ExistingTerm]) -> CodeArray | IntArray:
+        """Return the sum of the terms' counts on each node."""
+        return self._parent.count_terms(terms)[self.parent_rows]
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some of these rows."""

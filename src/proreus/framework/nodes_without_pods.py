@@ -7,7 +7,7 @@ that are ``nodeCacheCapable`` are not affected. Remove this module once the bug 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -65,11 +65,11 @@ class NodesWithoutPods(NodeTableView):
         """Code of a node's images: 0, none."""
         return np.zeros(self.size, dtype=np.int32)
 
-    def may_select_pods(self, query: PodQuery) -> bool:
-        """Return False: there are no pods."""
-        return False
-
     def count_pods(self, query: PodQuery) -> CodeArray:
+        """Return zeros: there are no pods."""
+        return np.zeros(self.size, dtype=np.int32)
+
+    def count_pods_of_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
         """Return zeros: there are no pods."""
         return np.zeros(self.size, dtype=np.int32)
 

@@ -2,17 +2,18 @@
 
 Two queries cost the same however many pods there are: how many pods on each node match a selector
 (``count``); and which terms of existing pods select this pod (``required_anti.matching`` and the
-like) and how many pods on each node have them (``count_term``). Pods on nodes without a row do not
+like) and how many pods on each node have them (``count_terms``). Pods on nodes without a row do not
 count.
 
 Example: 100,000 pods, 40 of them with anti-affinity to ``app=db``. For an incoming pod with
-``app=db``, ``required_anti.matching`` returns one term, and ``count_term`` its column: an array
+``app=db``, ``required_anti.matching`` returns one term, and ``count_terms`` its column: an array
 over nodes, above 0 on the nodes of the 40, updated whenever one of them comes or goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -21,8 +22,13 @@ from proreus.framework.count_columns import CountColumns
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_label_groups import PodLabelGroups, PodQuery
-from proreus.framework.verdicts import CodeArray
+from proreus.framework.verdicts import CodeArray, IntArray
 from proreus.objects.pod import Pod
+
+
+_MANY = 64
+"""More queries or terms than this are counted without a column for each."""
+_FEW_ROWS = 64
 
 
 class PodIndex:
@@ -50,9 +56,11 @@ class PodIndex:
         groups = self._groups or self.group_pods()
         return groups.column(query)
 
-    def may_select(self, query: PodQuery) -> bool:
-        """Return whether a query may select a pod; False is certain."""
-        return (self._groups or self.group_pods()).may_select(query)
+    def count_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
+        """Return how many pods match the queries, added up, by row; as ``count``."""
+        if len(queries) > _MANY:
+            return (self._groups or self.group_pods()).count_all(queries)
+        return _sum([self.count(query) for query in queries])
 
     def group_pods(self) -> PodLabelGroups:
         """Group all pods by their labels, from now on; ``count`` does it at its first call."""
@@ -63,8 +71,24 @@ class PodIndex:
                     self._groups.add(info.row, pod.pod)
         return self._groups
 
-    def count_term(self, existing: ExistingTerm) -> CodeArray:
-        """Return the sum of a term's counts by row; longer than the table, read-only."""
+    def count_terms(self, terms: Sequence[ExistingTerm]) -> CodeArray | IntArray:
+        """Return the sum of the terms' counts by row; longer than the table, read-only."""
+        if len(terms) <= _MANY:
+            return _sum([self._count_term(existing) for existing in terms])
+        # One pod may have thousands of terms, more than there are columns: each would evict one
+        # that another is about to use.
+        counts = np.zeros(self._columns.capacity, dtype=np.int64)
+        by_row: Counter[int] = Counter()
+        for existing in terms:
+            if existing.column is None and len(existing.by_row) <= _FEW_ROWS:
+                by_row.update(existing.by_row)
+            else:
+                counts += self._count_term(existing)
+        for row, count in by_row.items():
+            counts[row] += count
+        return counts
+
+    def _count_term(self, existing: ExistingTerm) -> CodeArray:
         column = self._columns.get(existing)
         if column is None:
             column = existing.column = self._columns.new(existing, existing.on_evicted)
@@ -149,3 +173,9 @@ class PodIndex:
         for key, column in self._columns.items():
             if isinstance(key, PodQuery):
                 assert np.array_equal(column.counts, fresh.count(key)), key
+
+
+def _sum(columns: Sequence[CodeArray]) -> CodeArray | IntArray:
+    """Return the sum of at least one column; one alone as it is."""
+    first, *others = columns
+    return sum(others, first.astype(np.int64)) if others else first

@@ -15,12 +15,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
+import numpy as np
 from msgspec import Struct
 
 from proreus.bounded_cache import register, shrunk
 from proreus.framework.count_columns import CountColumn, CountColumns
-from proreus.framework.selector_index import LabelPair, SelectorIndex, indexable_labels
-from proreus.framework.verdicts import CodeArray
+from proreus.framework.selector_index import (
+    LabelPair,
+    SelectorIndex,
+    indexable_labels,
+    required_key,
+)
+from proreus.framework.verdicts import CodeArray, IntArray
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import Selector
 
@@ -93,6 +99,8 @@ class PodLabelGroups:
         self._groups: dict[_GroupKey, PodLabelGroup] = {}
         self._by_namespace: dict[str, dict[PodLabelGroup, None]] = {}
         self._by_label: dict[tuple[str, LabelPair], dict[PodLabelGroup, None]] = {}
+        self._by_key: dict[tuple[str, str], list[PodLabelGroup]] | None = None
+        """By namespace and label key; made when a query needs it, until a group comes or goes."""
         self._queries: SelectorIndex[PodQuery] = SelectorIndex()
         register(self)
 
@@ -132,29 +140,43 @@ class PodLabelGroups:
             del self._groups[key]
             self._remove_group(group)
 
-    def may_select(self, query: PodQuery) -> bool:
-        """Return whether a query may select a pod; False is certain."""
-        labels = indexable_labels(query.matches[0].selector)
-        return not labels or next(self._candidates(query, labels), None) is not None
-
     def column(self, query: PodQuery) -> CodeArray:
         """Return how many pods a query selects, by row; longer than the table."""
         column = self._columns.get(query)
         if column is not None:
             return column.counts
-        labels = indexable_labels(query.matches[0].selector)
-        candidates = [*self._candidates(query, labels)]
-        # A pod may have thousands of terms that name labels of no pod: finding that again costs
-        # less than a column and its place in the index.
-        if not candidates and labels:
-            return self._columns.zeros()
-        selected = [group for group in candidates if group.is_selected_by(query)]
+        selected = [group for group in self._candidates(query) if group.is_selected_by(query)]
         column = self._columns.new(query, lambda gone: self._on_evicted(query, gone))
         self._queries.add(query.matches[0].selector, query)
         for group in selected:
             group.columns.append(column)
             column.add_all(group.by_row)
         return column.counts
+
+    def count_all(self, queries: Iterable[PodQuery]) -> IntArray:
+        """Return how many pods the queries select, added up, by row; longer than the table.
+
+        For thousands of queries: no column is made. Queries have one match each.
+        """
+        times: Counter[PodLabelGroup] = Counter()
+        everywhere: Counter[frozenset[str] | None] = Counter()
+        for query in queries:
+            namespaces, selector = query.matches[0]
+            # What only excludes pods selects almost all: it costs less to count what it does not.
+            if query.skip_terminating or selector.nothing or required_key(selector) is not None:
+                selected = [g for g in self._candidates(query) if g.is_selected_by(query)]
+                times.update(selected)
+            else:
+                everywhere[namespaces] += 1
+                times.subtract(self._excluded(namespaces, selector).keys())
+        for namespaces, number in everywhere.items():
+            for namespace in self._by_namespace if namespaces is None else namespaces:
+                times.update(dict.fromkeys(self._by_namespace.get(namespace, ()), number))
+        counts = np.zeros(self._columns.capacity, dtype=np.int64)
+        for group, number in times.items():
+            for row, pods in group.by_row.items() if number else ():
+                counts[row] += number * pods
+        return counts
 
     def row_differs(self, row: int, pods: Iterable[Pod], columns: Iterable[CountColumn]) -> bool:
         """Return whether a group or a column counts other pods on a row than these.
@@ -174,24 +196,46 @@ class PodLabelGroups:
         self._groups, self._by_label = shrunk(self._groups), shrunk(self._by_label)
         self._by_namespace = {name: shrunk(g) for name, g in self._by_namespace.items()}
 
-    def _candidates(
-        self, query: PodQuery, indexed_labels: tuple[LabelPair, ...]
-    ) -> Iterator[PodLabelGroup]:
-        """Yield the groups that a query may select, each once.
-
-        ``indexed_labels``: those of its first selector.
-        """
+    def _candidates(self, query: PodQuery) -> Iterator[PodLabelGroup]:
+        """Yield the groups that a query may select, each once."""
         # A pod must match all of them, so the first one alone bounds the candidates. A group has
         # one value for the indexed label, so that no group is found under two values.
-        namespaces = query.matches[0].namespaces
+        namespaces, selector = query.matches[0]
+        labels, key = indexable_labels(selector), required_key(selector)
         for namespace in self._by_namespace if namespaces is None else namespaces:
-            if not indexed_labels:
+            if labels:
+                for label in labels:
+                    yield from self._by_label.get((namespace, label), ())
+            elif key is not None:
+                yield from self._with_key(namespace, key)
+            else:
                 yield from self._by_namespace.get(namespace, ())
-            for label in indexed_labels:
-                yield from self._by_label.get((namespace, label), ())
+
+    def _excluded(
+        self, namespaces: frozenset[str] | None, selector: Selector
+    ) -> dict[PodLabelGroup, None]:
+        """Return the groups of namespaces that ``NotIn`` and ``DoesNotExist`` exclude."""
+        found: dict[PodLabelGroup, None] = {}
+        for namespace in self._by_namespace if namespaces is None else namespaces:
+            for requirement in selector.requirements:
+                key = requirement.key
+                if requirement.operator == "DoesNotExist":
+                    found.update(dict.fromkeys(self._with_key(namespace, key)))
+                for value in requirement.values:
+                    found |= self._by_label.get((namespace, (key, value)), {})
+        return found
+
+    def _with_key(self, namespace: str, key: str) -> Iterable[PodLabelGroup]:
+        if self._by_key is None:
+            self._by_key = {}
+            for group in self._groups.values():
+                for label in group.labels:
+                    self._by_key.setdefault((group.namespace, label), []).append(group)
+        return self._by_key.get((namespace, key), ())
 
     def _add_group(self, group: PodLabelGroup) -> None:
         """Index a new group, and attach the columns of the queries that select it."""
+        self._by_key = None
         self._by_namespace.setdefault(group.namespace, {})[group] = None
         for label in group.labels.items():
             self._by_label.setdefault((group.namespace, label), {})[group] = None
@@ -202,14 +246,14 @@ class PodLabelGroups:
         ]
 
     def _remove_group(self, group: PodLabelGroup) -> None:
+        self._by_key = None
         _remove(self._by_namespace, group.namespace, group)
         for label in group.labels.items():
             _remove(self._by_label, (group.namespace, label), group)
 
     def _on_evicted(self, query: PodQuery, column: CountColumn) -> None:
-        selector = query.matches[0].selector
-        self._queries.discard(selector, query)
-        for group in self._candidates(query, indexable_labels(selector)):
+        self._queries.discard(query.matches[0].selector, query)
+        for group in self._candidates(query):
             if group.is_selected_by(query):
                 group.columns.remove(column)
 

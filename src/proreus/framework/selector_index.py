@@ -1,8 +1,8 @@
 """An index from labels to the selectors that may select them.
 
 A selector with an ``In`` requirement is indexed under each of its values, unless they are
-thousands: only objects with one of these labels can match. All other selectors are candidates for
-every object.
+thousands: only objects with one of these labels can match. One with ``Exists`` is indexed under the
+key. All other selectors are candidates for every object.
 
 Example: 500 Services select ``app in (name)``. For a pod with ``app=web`` and 5 more labels,
 ``candidates`` makes 6 look-ups and yields one Service, instead of evaluating 500 selectors.
@@ -27,29 +27,37 @@ _MOST_VALUES = 1_000
 
 def indexable_labels(selector: Selector) -> tuple[LabelPair, ...]:
     """Return labels of which every selected object has one; () if there is no such list."""
-    # Requirements are ANDed, so one of them is enough to narrow the candidates. ``Exists`` would
-    # need an index by key alone and hardly narrows anything. One with thousands of values, which a
-    # pod may have, costs less to evaluate than to index.
+    # Requirements are ANDed, so one of them is enough to narrow the candidates. One with thousands
+    # of values, which a pod may have, costs less to evaluate than to index.
     for requirement in selector.requirements:
         if requirement.operator == "In" and len(requirement.values) <= _MOST_VALUES:
             return tuple(zip(repeat(requirement.key), requirement.values, strict=False))
     return ()
 
 
+def required_key(selector: Selector) -> str | None:
+    """Return a label key that every selected object has; None if the selector names none."""
+    for requirement in selector.requirements:
+        if requirement.operator in ("In", "Exists"):
+            return requirement.key
+    return None
+
+
 class SelectorIndex(Generic[T]):
     """Values with a selector each, found by the labels of an object."""
 
-    __slots__ = ("__weakref__", "_by_label", "_unindexed")
+    __slots__ = ("__weakref__", "_by_key", "_by_label", "_unindexed")
 
     def __init__(self) -> None:
         # A value alone stands for itself: whoever may create pods decides how many labels there
         # are, and a dict for each of them would be most of their memory.
         self._by_label: dict[LabelPair, T | dict[T, None]] = {}
+        self._by_key: dict[str, dict[T, None]] = {}
         self._unindexed: dict[T, None] = {}
         register(self)
 
     def __len__(self) -> int:
-        return len(self._by_label) + len(self._unindexed)
+        return len(self._by_label) + len(self._by_key) + len(self._unindexed)
 
     def add(self, selector: Selector, value: T) -> None:
         """Add a value with its selector."""
@@ -61,11 +69,14 @@ class SelectorIndex(Generic[T]):
             elif found != value:
                 self._by_label[label] = {found: None, value: None}
         if not labels:
-            self._unindexed[value] = None
+            key = required_key(selector)
+            values = self._unindexed if key is None else self._by_key.setdefault(key, {})
+            values[value] = None
 
     def discard(self, selector: Selector, value: T) -> None:
         """Remove a value that was added with this selector."""
-        for label in indexable_labels(selector):
+        labels = indexable_labels(selector)
+        for label in labels:
             found = self._by_label[label]
             if not isinstance(found, dict):
                 del self._by_label[label]
@@ -73,11 +84,19 @@ class SelectorIndex(Generic[T]):
             del found[value]
             if len(found) == 1:
                 self._by_label[label] = next(iter(found))
-        self._unindexed.pop(value, None)
+        if not labels:
+            key = required_key(selector)
+            if key is None:
+                del self._unindexed[value]
+                return
+            del self._by_key[key][value]
+            if not self._by_key[key]:
+                del self._by_key[key]
 
     def age(self) -> None:
         """Give back the memory of entries that have been removed."""
-        self._by_label, self._unindexed = shrunk(self._by_label), shrunk(self._unindexed)
+        self._by_label, self._by_key = shrunk(self._by_label), shrunk(self._by_key)
+        self._unindexed = shrunk(self._unindexed)
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield every value whose selector may select these labels, each once."""
@@ -91,3 +110,6 @@ class SelectorIndex(Generic[T]):
                     yield from found
                 elif found is not None:
                     yield found
+        if self._by_key:
+            for key in labels:
+                yield from self._by_key.get(key, ())

@@ -61,6 +61,32 @@ def pods_apart(rng: random.Random, scale: float) -> Json:
     return {"spec": {"affinity": {"podAntiAffinity": {_REQUIRED: terms}}}}
 
 
+def pods_apart_from_almost_all(rng: random.Random, scale: float) -> Json:
+    """Return a pod with inter-pod terms that select all pods but those with a label, or few."""
+    operator = rng.choice(["DoesNotExist", "Exists"])
+    terms = [
+        {
+            "topologyKey": HOST,
+            "labelSelector": {"matchExpressions": [{"key": name, "operator": operator}]},
+        }
+        for name in _names(rng, scale, 10_000)
+    ]
+    return {"spec": {"affinity": {"podAntiAffinity": {_REQUIRED: terms}}}}
+
+
+def many_preferences(rng: random.Random, scale: float) -> Json:
+    """Return a pod with thousands of preferences that differ, and that plain pods meet."""
+    selectors = [
+        {"matchExpressions": [{"key": "app", "operator": "In", "values": ["plain", name]}]}
+        for name in _names(rng, scale, 8_000)
+    ]
+    preferences = [
+        {"weight": 1, "podAffinityTerm": {"topologyKey": HOST, "labelSelector": selector}}
+        for selector in selectors
+    ]
+    return {"spec": {"affinity": {"podAffinity": {_PREFERRED: preferences}}}}
+
+
 def pods_near_plain_ones(rng: random.Random, scale: float) -> Json:
     """Return a pod with thousands of equal preferences."""
     selector = {"matchLabels": {"app": "plain"}}
@@ -142,7 +168,9 @@ FULL_PODS: tuple[Named, ...] = (
     terms_on_one_label,
     terms_on_names,
     pods_apart,
+    pods_apart_from_almost_all,
     pods_near_plain_ones,
+    many_preferences,
     many_values,
     many_topology_keys,
     many_tolerations,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import weakref
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proreus.framework import count_columns
+from proreus.framework import count_columns, pod_index
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -118,7 +119,7 @@ def test_nodes_take_their_pods_along() -> None:
     table.add_node(gone)
     assert table.count_pods(APP_A).tolist() == [1, 2, 2]
     (term,) = table.pod_index.required_anti
-    assert table.count_term(term).tolist() == [1, 2, 2]
+    assert table.count_terms([term]).tolist() == [1, 2, 2]
     table.validate()
 
 
@@ -131,13 +132,13 @@ def test_terms_are_found_by_the_pods_that_they_mean() -> None:
         return True
 
     (term,) = terms.matching("default", {"app": "a"}, {}, anywhere)
-    assert (term.pods, table.count_term(term).tolist()) == (2, [2, 0])
+    assert (term.pods, table.count_terms([term]).tolist()) == (2, [2, 0])
     assert terms.matching("default", {"app": "b"}, {}, anywhere) == []
     assert terms.matching("other", {"app": "a"}, {}, anywhere) == []
     assert terms.matching("default", {"app": "a"}, {}, lambda key: False) == []
 
     table.add_pod(1, make_pod("p2", affinity=ANTI))
-    assert table.count_term(term).tolist() == [2, 1]
+    assert table.count_terms([term]).tolist() == [2, 1]
     for row, name in ((0, "p0"), (0, "p1"), (1, "p2")):
         table.remove_pod(row, f"uid-of-default-{name}")
     assert len(terms) == 0
@@ -146,7 +147,7 @@ def test_terms_are_found_by_the_pods_that_they_mean() -> None:
 def test_a_term_that_no_pod_has_is_freed_without_the_garbage_collector() -> None:
     table = make_table([make_node("n0")], [make_pod("p0", node_name="n0", affinity=ANTI)])
     (term,) = table.pod_index.required_anti
-    table.count_term(term)
+    table.count_terms([term])
     assert term.column is not None
     counts = weakref.ref(term.column.counts)
     gc.disable()
@@ -232,16 +233,24 @@ def test_any_history(steps: list[tuple[str, object]]) -> None:
                 selector, namespaces = value  # type: ignore[misc]
                 queries.append(query_of(selector, *namespaces, skip_terminating=number % 2 == 0))
             for query in queries[-4:]:
-                counts = counted(table, query)
-                assert table.may_select_pods(query) or not any(counts)
-                assert table.count_pods(query).tolist() == counts
+                assert table.count_pods(query).tolist() == counted(table, query)
+            if recent := queries[-4:]:
+                total = np.sum([counted(table, query) for query in recent], axis=0).tolist()
+                for many in (64, 0):
+                    patch.setattr(pod_index, "_MANY", many)
+                    assert table.count_pods_of_all(recent).tolist() == total
         index = table.pod_index
         for terms in (index.required_anti, index.required, index.preferred):
             for term in list(terms):
-                weights = table.count_term(term).tolist()
+                weights = table.count_terms([term]).tolist()
                 assert dict(enumerate(weights)) == {
                     row: term.by_row.get(row, 0) for row in range(len(table))
                 }
+            if every := list(terms):
+                total = np.sum([table.count_terms([term]) for term in every], axis=0).tolist()
+                for few in (64, 0):
+                    patch.setattr(pod_index, "_FEW_ROWS", few)
+                    assert table.count_terms(every).tolist() == total
         table.validate()
 
 
@@ -250,7 +259,7 @@ def test_columns_grow_with_the_table() -> None:
     table.add_pod(0, make_pod("p", labels={"app": "a"}, affinity=ANTI))
     table.count_pods(APP_A)
     (term,) = table.pod_index.required_anti
-    table.count_term(term)
+    table.count_terms([term])
     for i in range(1, 100):
         info = NodeInfo(f"n{i}")
         info.set_node(make_node(info.name))
@@ -259,5 +268,5 @@ def test_columns_grow_with_the_table() -> None:
     table.add_pod(99, make_pod("last", labels={"app": "a"}, affinity=ANTI))
 
     assert table.count_pods(APP_A).tolist() == [1, *[0] * 98, 1]
-    assert table.count_term(term).tolist() == [1, *[0] * 98, 1]
+    assert table.count_terms([term]).tolist() == [1, *[0] * 98, 1]
     table.validate()

@@ -8,17 +8,20 @@ pods. ``affinity["topology.kubernetes.io/zone"]`` is 2 and 0, so that Filter rej
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from proreus.framework.affinity_terms import affinity_terms_of
+from proreus.framework.affinity_terms import ExistingTerm, affinity_terms_of
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.domains import DomainSums, sum_by_domain
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.verdicts import CodeArray
+from proreus.framework.pod_label_groups import PodQuery
+from proreus.framework.verdicts import CodeArray, IntArray
 from proreus.objects.node import LABEL_HOSTNAME
 from proreus.plugins.inter_pod_affinity.incoming import IncomingTerms
+
+_AT_ONCE = 1_000
 
 Sums = dict[str, DomainSums]
 """Counts by topology key and domain."""
@@ -95,23 +98,25 @@ class AffinityCounts:
                     nodes.label_values(key), sum_by_domain(nodes, key, counts)
                 )
         anti: Sums = {}
-        for term in terms.required_anti:
-            if budget is not None:
-                budget.check("InterPodAffinity", "PreFilter")
-            key = term.topology_key
-            # Without the key no node is in a domain, and no pod of a dry run either. A pod may have
-            # thousands of terms that select nobody, for which no column is made.
-            if nodes.has_label(key) and (key not in anti or nodes.may_select_pods(term.query)):
-                _count_in(anti, nodes, key, nodes.count_pods(term.query))
+        for key, queries in terms.required_anti.items():
+            # Without the key no node is in a domain, and no pod of a dry run either.
+            if nodes.has_label(key):
+                for part in in_parts(queries):
+                    if budget is not None:
+                        budget.check("InterPodAffinity", "PreFilter")
+                    _count_in(anti, nodes, key, nodes.count_pods_of_all(part))
         existing: Sums = {}
         index = nodes.pod_index
-        for found in index.required_anti.matching(
+        found: dict[str, list[ExistingTerm]] = {}
+        for theirs in index.required_anti.matching(
             pod.namespace, pod.pod.metadata.labels, namespace_labels, nodes.has_label
         ):
-            _count_in(existing, nodes, found.term.topology_key, nodes.count_term(found))
+            found.setdefault(theirs.term.topology_key, []).append(theirs)
+        for key, those in found.items():
+            _count_in(existing, nodes, key, nodes.count_terms(those))
         self_affine = query is not None and query.selects_pod(pod.pod)
         hostname_terms = hostname_fast_path and any(
-            found.term.topology_key == LABEL_HOSTNAME for found in index.required_anti
+            theirs.term.topology_key == LABEL_HOSTNAME for theirs in index.required_anti
         )
         return cls(
             terms,
@@ -166,12 +171,12 @@ class AffinityCounts:
             for key, sums in self.affinity.items():
                 if key in labels:
                     sums.add(labels[key], step)
-        for term in terms.required_anti:
-            if term.query.selects_pod(other.pod):
+        for key, queries in terms.required_anti.items():
+            times = sum(query.selects_pod(other.pod) for query in queries)
+            if times:
                 matters = True
-                key = term.topology_key
                 if key in labels:
-                    self.anti[key].add(labels[key], step)
+                    self.anti[key].add(labels[key], step * times)
         for theirs in affinity_terms_of(other.pod).required_anti:
             if theirs.matches(pod.namespace, pod.pod.metadata.labels, self.namespace_labels):
                 matters = True
@@ -184,7 +189,13 @@ class AffinityCounts:
         return matters
 
 
-def _count_in(sums: Sums, nodes: NodeTable, key: str, counts: CodeArray) -> None:
+def in_parts(queries: tuple[PodQuery, ...]) -> Iterator[tuple[PodQuery, ...]]:
+    """Yield the queries in parts that are counted within milliseconds."""
+    for first in range(0, len(queries), _AT_ONCE):
+        yield queries[first : first + _AT_ONCE]
+
+
+def _count_in(sums: Sums, nodes: NodeTable, key: str, counts: CodeArray | IntArray) -> None:
     known = sums.get(key)
     if known is None:
         by_code = sum_by_domain(nodes, key, counts)

@@ -10,7 +10,9 @@ matches: the query is for pods of ``a`` and ``b``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -29,25 +31,21 @@ from proreus.objects.kinds import NAMESPACES, Namespace
 from proreus.objects.pod import Pod
 
 
-class IncomingTerm(Struct, frozen=True):
-    """A term as a query over existing pods; ``weight`` is negative for anti-affinity."""
-
-    topology_key: str
-    query: PodQuery
-    weight: int = 1
+K = TypeVar("K")
 
 
 class IncomingTerms(Struct, frozen=True, eq=False):
     """All terms of an incoming pod.
 
     ``all_required``: matches pods that match *all* required affinity terms; None without terms.
-    ``required_keys``: their topology keys, each once.
+    ``required_keys``: their topology keys, each once. ``required_anti``: queries by topology key.
+    ``preferred``: queries by topology key and weight, which is negative for anti-affinity.
     """
 
     all_required: PodQuery | None = None
     required_keys: tuple[str, ...] = ()
-    required_anti: tuple[IncomingTerm, ...] = ()
-    preferred: tuple[IncomingTerm, ...] = ()
+    required_anti: Mapping[str, tuple[PodQuery, ...]] = {}
+    preferred: Mapping[tuple[str, int], tuple[PodQuery, ...]] = {}
     error: str = ""
 
 
@@ -57,8 +55,9 @@ NO_INCOMING_TERMS = IncomingTerms()
 def _matches(terms: IncomingTerms) -> Iterator[PodMatch]:
     if terms.all_required is not None:
         yield from terms.all_required.matches
-    for term in (*terms.required_anti, *terms.preferred):
-        yield from term.query.matches
+    for queries in (*terms.required_anti.values(), *terms.preferred.values()):
+        for query in queries:
+            yield from query.matches
 
 
 class IncomingTermsCache:
@@ -100,16 +99,21 @@ class IncomingTermsCache:
         return IncomingTerms(
             all_required=PodQuery(tuple(dict.fromkeys(required))) if required else None,
             required_keys=tuple(dict.fromkeys(term.topology_key for term in terms.required)),
-            required_anti=tuple(self._term(term) for term in terms.required_anti),
-            preferred=(
-                *(self._term(term, weight) for weight, term in terms.preferred),
-                *(self._term(term, -weight) for weight, term in terms.preferred_anti),
+            required_anti=self._queries((term.topology_key, term) for term in terms.required_anti),
+            preferred=self._queries(
+                chain(
+                    (((term.topology_key, weight), term) for weight, term in terms.preferred),
+                    (((term.topology_key, -weight), term) for weight, term in terms.preferred_anti),
+                )
             ),
             error=terms.error,
         )
 
-    def _term(self, term: AffinityTerm, weight: int = 1) -> IncomingTerm:
-        return IncomingTerm(term.topology_key, PodQuery((self._match(term),)), weight)
+    def _queries(self, terms: Iterable[tuple[K, AffinityTerm]]) -> Mapping[K, tuple[PodQuery, ...]]:
+        found: dict[K, list[PodQuery]] = {}
+        for key, term in terms:
+            found.setdefault(key, []).append(PodQuery((self._match(term),)))
+        return {key: tuple(queries) for key, queries in found.items()}
 
     def _match(self, term: AffinityTerm) -> PodMatch:
         selector = term.namespace_selector

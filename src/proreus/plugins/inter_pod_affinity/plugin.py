@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from proreus.framework.affinity_terms import ExistingTerm
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.domains import sum_by_domain
 from proreus.framework.events import ClusterEvent
@@ -28,7 +29,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, IntArray, Verdicts
 from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
-from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
+from proreus.plugins.inter_pod_affinity.counts import AffinityCounts, in_parts
 from proreus.plugins.inter_pod_affinity.hints import events
 from proreus.plugins.inter_pod_affinity.incoming import (
     NO_INCOMING_TERMS,
@@ -149,15 +150,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def _contributions(
         self, terms: IncomingTerms, pod: PodInfo, nodes: NodeTable, state: CycleState
-    ) -> Iterator[tuple[str, CodeArray]]:
+    ) -> Iterator[tuple[str, CodeArray | IntArray]]:
         """Yield topology keys with the weight that the pods on each node add, if any does."""
-        for term in terms.preferred:
-            state.check_budget(self.name, "PreScore")
-            if not nodes.has_label(term.topology_key):
-                continue
-            counts = nodes.count_pods(term.query)
-            if _any_in_domain(nodes, term.topology_key, counts):
-                yield term.topology_key, counts * term.weight
+        for (key, weight), queries in terms.preferred.items():
+            for part in in_parts(queries) if nodes.has_label(key) else ():
+                state.check_budget(self.name, "PreScore")
+                counts = nodes.count_pods_of_all(part)
+                if _any_in_domain(nodes, key, counts):
+                    yield key, counts * weight
         # Symmetry: terms of existing pods that match this one. Their required affinity counts as
         # preferred, with hardPodAffinityWeight.
         index = nodes.pod_index
@@ -168,12 +168,18 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for existing, weight in ((index.required, self._hard_weight), (index.preferred, 1)):
             if not weight:
                 continue
-            for found in existing.matching(
+            # By sign: a sum is 0 only where no pod adds anything.
+            found: dict[tuple[str, bool], list[ExistingTerm]] = {}
+            for theirs in existing.matching(
                 pod.namespace, pod.pod.metadata.labels, namespace_labels, nodes.has_label
             ):
-                weights = nodes.count_term(found)
-                if _any_in_domain(nodes, found.term.topology_key, weights):
-                    yield found.term.topology_key, weights * weight
+                found.setdefault((theirs.term.topology_key, theirs.multiplier < 0), []).append(
+                    theirs
+                )
+            for (key, _), those in found.items():
+                weights = nodes.count_terms(those)
+                if _any_in_domain(nodes, key, weights):
+                    yield key, weights * weight
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node: the sum of its domains."""
@@ -204,7 +210,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 _SKIP = Status.skip()
 
 
-def _any_in_domain(nodes: NodeTable, key: str, counts: CodeArray) -> bool:
+def _any_in_domain(nodes: NodeTable, key: str, counts: CodeArray | IntArray) -> bool:
     """Return whether any counted pod is on a node with the label."""
     counted = counts != 0
     return bool(counted.any()) and bool((counted & (nodes.label(key) != ABSENT)).any())
