@@ -25,7 +25,6 @@ from proreus.framework.pod_label_groups import PodLabelGroups, PodQuery
 from proreus.framework.verdicts import CodeArray, IntArray
 from proreus.objects.pod import Pod
 
-
 _MANY = 64
 """More queries or terms than this are counted without a column for each."""
 _FEW_ROWS = 64
@@ -89,6 +88,11 @@ class PodIndex:
         return counts
 
     def _count_term(self, existing: ExistingTerm) -> CodeArray:
+        if not existing.pods:  # a sum that ``ExistingTerms.matching`` has made
+            counts = self._columns.zeros().copy()
+            for row, count in existing.by_row.items():
+                counts[row] = count
+            return counts
         column = self._columns.get(existing)
         if column is None:
             column = existing.column = self._columns.new(existing, existing.on_evicted)

@@ -23,6 +23,7 @@ from proreus.framework.count_columns import CountColumn, CountColumns
 from proreus.framework.selector_index import (
     LabelPair,
     SelectorIndex,
+    excludes,
     indexable_labels,
     required_key,
 )
@@ -163,7 +164,7 @@ class PodLabelGroups:
         for query in queries:
             namespaces, selector = query.matches[0]
             # What only excludes pods selects almost all: it costs less to count what it does not.
-            if query.skip_terminating or selector.nothing or required_key(selector) is not None:
+            if query.skip_terminating or not (selector.empty or excludes(selector)):
                 selected = [g for g in self._candidates(query) if g.is_selected_by(query)]
                 times.update(selected)
             else:

@@ -43,6 +43,11 @@ def required_key(selector: Selector) -> str | None:
     return None
 
 
+def excludes(selector: Selector) -> bool:
+    """Return whether a selector selects all objects but those with certain labels."""
+    return bool(selector.requirements) and required_key(selector) is None
+
+
 class SelectorIndex(Generic[T]):
     """Values with a selector each, found by the labels of an object."""
 

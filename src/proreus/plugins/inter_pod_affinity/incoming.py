@@ -30,7 +30,6 @@ from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NAMESPACES, Namespace
 from proreus.objects.pod import Pod
 
-
 K = TypeVar("K")
 
 
