@@ -169,7 +169,9 @@ class ExistingTerm:
 
 
 _Scope = tuple[frozenset[str], Selector, str, bool]
+"""Namespaces, their selector, topology key, and whether the multiplier is negative."""
 _MANY_EXCLUDING = 64
+"""More terms of one scope than this are added up, rather than returned one by one."""
 
 
 def _scope_of(existing: ExistingTerm) -> _Scope:

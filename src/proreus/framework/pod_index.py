@@ -28,6 +28,7 @@ from proreus.objects.pod import Pod
 _MANY = 64
 """More queries or terms than this are counted without a column for each."""
 _FEW_ROWS = 64
+"""A term of pods on no more rows is added up row by row, among many."""
 
 
 class PodIndex:

@@ -6,12 +6,14 @@ The rules are written here as kube-scheduler has them: loops over nodes, pods an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proreus.framework import affinity_terms, pod_index
 from proreus.framework.affinity_terms import AffinityTerm, affinity_terms_of
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
@@ -24,6 +26,18 @@ from proreus.testing.clusters import Cluster
 from proreus.testing.inter_pod_clusters import inter_pod_clusters, pods_with_inter_pod_terms
 
 Pair = tuple[str, str]
+
+MANY = (64, 0)
+"""From how many terms on they are added up without a column for each."""
+
+
+@pytest.fixture(params=MANY, autouse=True, scope="module")
+def many(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(affinity_terms, "_MANY_EXCLUDING", request.param)
+        patch.setattr(pod_index, "_MANY", request.param)
+        yield
+
 
 VERSIONS = st.sampled_from([*map(str, SUPPORTED_VERSIONS)])
 
