@@ -8,7 +8,7 @@ import pytest
 
 from proreus.addons.device_share import DeviceShare
 from proreus.addons.device_share.annotations import ALLOCATED, allocation_of
-from proreus.addons.device_share.devices import _cards_in_text
+from proreus.addons.device_share.devices import _cards_in_text, _registered
 from proreus.framework import ApiError
 from proreus.objects import PODS
 from proreus.testing import Harness, make_node, make_pod
@@ -252,6 +252,28 @@ def test_numbers_that_nothing_can_have_are_no_cards() -> None:
     texts = (f"x,{digits},1024,A100,true:", f"x,1,{digits},A100,true:", "x,1,1024,A100,true:")
     found = [[card.devmem for card in _cards_in_text(text)] for text in texts]
     assert found == [[], [], [1024]]
+
+
+@pytest.mark.parametrize("amounts", [{"devmem": -5, "count": 1}, {"devmem": 5, "count": -1}])
+def test_a_listed_card_with_a_negative_amount_is_left_out(amounts: dict[str, int]) -> None:
+    cards = [{"id": "odd", "health": True, **amounts}]
+    cards.append({"id": "usual", "health": True, "index": 1, "devmem": 1024, "count": 2})
+    assert [card.id for card in _registered(json.dumps(cards), mig=False)] == ["usual"]
+
+
+@pytest.mark.parametrize("memory", ["abc", "-1Gi"])
+def test_a_device_object_with_an_odd_amount_harms_no_other_node(memory: str) -> None:
+    entry = {"type": "gpu", "health": True, "resources": {"koordinator.sh/gpu-memory": memory}}
+    device = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": "a"},
+        "spec": {"devices": [entry]},
+    }
+    cluster = harness(device, nodes=[gpu_node("a"), gpu_node("b", 1)])
+    outcomes = [cluster.schedule(make_pod(name, resources={GPU: 1})) for name in ("p", "q")]
+    assert [outcome.node for outcome in outcomes] == ["b", ""]
+    assert outcomes[1].why_not("a").startswith("DeviceShare: ")
 
 
 @pytest.mark.parametrize(

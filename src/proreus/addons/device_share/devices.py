@@ -190,16 +190,23 @@ def _is_mig_capable(node: NodeInfo) -> bool:
 
 
 def _of_entries(entries: tuple[DeviceEntry, ...], mig: bool) -> Iterator[NodeDevice]:
+    """Yield the healthy devices of a Device object, without those whose memory is no amount."""
     for one in sorted(entries, key=lambda entry: (entry.type, entry.minor)):
         if not one.health:
             continue
         where = one.topology or DeviceTopology()
-        memory = one.resources.get("koordinator.sh/gpu-memory", 0)
+        try:
+            listed = one.resources.get("koordinator.sh/gpu-memory", 0)
+            memory = parse_amount("koordinator.sh/gpu-memory", listed)
+        except ValueError:
+            continue
+        if memory < 0:
+            continue
         yield NodeDevice(
             one.minor,
             one.type,
             one.id,
-            parse_amount("koordinator.sh/gpu-memory", memory),
+            memory,
             where.node_id,
             where.pcie_id,
             one.labels.get("node.koordinator.sh/gpu-model", ""),
@@ -219,11 +226,11 @@ def _partitions(annotations: Mapping[str, str]) -> Iterator[Partition]:
 
 
 def _registered(text: str, mig: bool) -> Iterator[NodeDevice]:
-    """Yield the healthy cards that a vGPU agent listed."""
+    """Yield the healthy cards that a vGPU agent listed, without those with negative amounts."""
     in_json = text.lstrip().startswith("[")
     listed = _json(text, list[RegisteredCard]) if in_json else _cards_in_text(text)
     for card in listed:
-        if card.health:
+        if card.health and card.devmem >= 0 and card.count >= 0:
             yield NodeDevice(
                 card.index,
                 id=card.id,
