@@ -54,7 +54,7 @@ found = {
 print(len({one for one in found if one.__module__.startswith("proreus.")}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 20 < int(done.stdout) <= 35
+    assert 20 < int(done.stdout) <= 40
 
 
 def test_add_ons_are_imported_only_when_a_configuration_names_them():
