@@ -18,7 +18,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from proreus.framework.affinity_terms import ExistingTerm
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import (
     NO_IMAGES,
@@ -27,6 +26,7 @@ from proreus.framework.columns import (
     ResourceColumns,
     compacted,
 )
+from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import Interner
 from proreus.framework.label_columns import LabelColumns, selector_mask
 from proreus.framework.node_info import NodeInfo

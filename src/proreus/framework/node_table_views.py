@@ -11,9 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
-from proreus.framework.affinity_terms import ExistingTerm
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import ResourceColumns, TableShape
+from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable

@@ -17,8 +17,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from proreus.framework.affinity_terms import ExistingTerm, ExistingTerms, affinity_terms_of
+from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.count_columns import CountColumns
+from proreus.framework.existing_terms import ExistingTerm, ExistingTerms
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_label_groups import PodLabelGroups, PodQuery

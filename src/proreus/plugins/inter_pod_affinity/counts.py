@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from proreus.framework.affinity_terms import ExistingTerm, affinity_terms_of
+from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.domains import DomainSums, sum_by_domain
+from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from proreus.framework.affinity_terms import ExistingTerm
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.domains import sum_by_domain
 from proreus.framework.events import ClusterEvent
+from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.handle import Handle
 from proreus.framework.interning import ABSENT
 from proreus.framework.node_info import NodeInfo

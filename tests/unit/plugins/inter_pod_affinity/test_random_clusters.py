@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proreus.framework import affinity_terms, pod_index
+from proreus.framework import existing_terms, pod_index
 from proreus.framework.affinity_terms import AffinityTerm, affinity_terms_of
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
@@ -34,7 +34,7 @@ MANY = (64, 0)
 @pytest.fixture(params=MANY, autouse=True, scope="module")
 def many(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(affinity_terms, "_MANY_EXCLUDING", request.param)
+        patch.setattr(existing_terms, "_MANY_EXCLUDING", request.param)
         patch.setattr(pod_index, "_MANY", request.param)
         yield
 

@@ -1,0 +1,236 @@
+"""The inter-pod (anti-)affinity terms of all existing pods, counted by row.
+
+Example: 300 pods with anti-affinity to ``app=web`` are one ``ExistingTerm`` with ``pods`` 300 and
+``by_row`` {0: 1, 1: 1, …}. An incoming pod with ``app=web`` finds it by its label and gets the
+column of counts, instead of looking at 300 pods.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from proreus.bounded_cache import register, shrunk
+from proreus.framework.affinity_terms import AffinityTerm
+from proreus.framework.count_columns import CountColumn, CountColumns
+from proreus.framework.selector_index import LabelPair, SelectorIndex, excludes
+from proreus.objects.selectors import Selector
+
+
+class ExistingTerm:
+    """A term of existing pods, with the number of pods that have it.
+
+    ``multiplier``: what one such pod counts: 1, or the weight of a preferred term, negative for
+    anti-affinity. ``by_row``: the sum of these counts by row.
+    """
+
+    __slots__ = ("by_row", "column", "multiplier", "pods", "term")
+
+    def __init__(self, term: AffinityTerm, multiplier: int) -> None:
+        self.term = term
+        self.multiplier = multiplier
+        self.pods = 0
+        self.by_row: dict[int, int] = {}
+        self.column: CountColumn | None = None
+
+    def on_evicted(self, column: CountColumn) -> None:
+        """Drop the column: ``CountColumns`` has evicted it."""
+        self.column = None
+
+
+_Scope = tuple[frozenset[str], Selector, str, bool]
+"""Namespaces, their selector, topology key, and whether the multiplier is negative."""
+_MANY_EXCLUDING = 64
+"""More terms of one scope than this are added up, rather than returned one by one."""
+
+
+def _scope_of(existing: ExistingTerm) -> _Scope:
+    term = existing.term
+    negative = existing.multiplier < 0
+    return term.namespaces, term.namespace_selector, term.topology_key, negative
+
+
+class _ExcludingTerms:
+    """Existing terms that select all pods but those with certain labels, added up by row.
+
+    All have the same namespaces and topology key, and multipliers of one sign: ``like`` is one of
+    them.
+    """
+
+    __slots__ = ("_by_row", "_excluded_by_key", "_excluded_by_label", "like", "terms")
+
+    def __init__(self, like: ExistingTerm) -> None:
+        self.like = like
+        self.terms: dict[ExistingTerm, None] = {}
+        self._by_row: Counter[int] = Counter()
+        self._excluded_by_key: dict[str, dict[ExistingTerm, None]] = {}
+        self._excluded_by_label: dict[LabelPair, dict[ExistingTerm, None]] = {}
+
+    def add(self, existing: ExistingTerm) -> None:
+        """Add a term."""
+        self.terms[existing] = None
+        for index, at in self._places(existing):
+            index.setdefault(at, {})[existing] = None
+
+    def discard(self, existing: ExistingTerm) -> None:
+        """Remove a term, which no pod has any more."""
+        del self.terms[existing]
+        for index, at in self._places(existing):
+            del index[at][existing]
+            if not index[at]:
+                del index[at]
+
+    def count(self, row: int, step: int) -> None:
+        """Add ``step`` to the sum of a row."""
+        self._by_row[row] += step
+        if not self._by_row[row]:
+            del self._by_row[row]
+
+    def selecting(self, labels: Mapping[str, str]) -> ExistingTerm:
+        """Return the terms that select a pod with these labels, added up as one term."""
+        excluded: dict[ExistingTerm, None] = {}
+        for label in labels.items():
+            excluded.update(self._excluded_by_key.get(label[0], {}))
+            excluded.update(self._excluded_by_label.get(label, {}))
+        total = ExistingTerm(self.like.term, self.like.multiplier)
+        total.by_row = self._by_row.copy()
+        for existing in excluded:
+            for row, count in existing.by_row.items():
+                total.by_row[row] -= count
+        return total
+
+    def _places(
+        self, existing: ExistingTerm
+    ) -> Iterator[tuple[dict[Any, dict[ExistingTerm, None]], str | LabelPair]]:
+        for requirement in existing.term.selector.requirements:
+            if requirement.operator == "DoesNotExist":
+                yield self._excluded_by_key, requirement.key
+            for value in requirement.values:
+                yield self._excluded_by_label, (requirement.key, value)
+
+
+class ExistingTerms:
+    """The existing terms of one kind, indexed by the labels of the pods that they select."""
+
+    __slots__ = ("__weakref__", "_columns", "_excluding", "_index", "_terms")
+
+    def __init__(self, columns: CountColumns) -> None:
+        self._columns = columns
+        self._terms: dict[tuple[int, AffinityTerm], ExistingTerm] = {}
+        self._index: SelectorIndex[ExistingTerm] = SelectorIndex()
+        self._excluding: dict[_Scope, _ExcludingTerms] = {}
+        register(self)
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def __iter__(self) -> Iterator[ExistingTerm]:
+        return iter(self._terms.values())
+
+    def matching(
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+        has_label: Callable[[str], bool],
+    ) -> list[ExistingTerm]:
+        """Return the terms that select a pod with these labels and have domains.
+
+        Of thousands that select almost all pods, with one topology key, the sum is returned as one
+        term. ``has_label``: whether a node has a label, see ``NodeTable.has_label``.
+        """
+        if not self._terms:
+            return []
+        # One pod may bring thousands of terms about keys that no node has, and all other pods
+        # would be matched against them.
+        found = [
+            existing
+            for existing in self._index.candidates(labels)
+            if has_label(existing.term.topology_key)
+            and existing.term.matches(namespace, labels, namespace_labels)
+        ]
+        for excluding in self._excluding.values():
+            like = excluding.like.term
+            if not has_label(like.topology_key) or not like.covers(namespace, namespace_labels):
+                continue
+            if len(excluding.terms) > _MANY_EXCLUDING:
+                found.append(excluding.selecting(labels))
+            else:
+                found += [one for one in excluding.terms if one.term.selector.matches(labels)]
+        return found
+
+    def add(self, row: int, term: AffinityTerm, multiplier: int = 1) -> None:
+        """Count a pod that has the term."""
+        existing = self._terms.get((multiplier, term))
+        if existing is None:
+            existing = self._terms[multiplier, term] = ExistingTerm(term, multiplier)
+            if excludes(term.selector):
+                scope = _scope_of(existing)
+                if scope not in self._excluding:
+                    self._excluding[scope] = _ExcludingTerms(existing)
+                self._excluding[scope].add(existing)
+            else:
+                self._index.add(term.selector, existing)
+        # The sparse count is the truth; the column, if there is one, is updated in the same step,
+        # so that it never has to be filled again while it is in use.
+        existing.pods += 1
+        existing.by_row[row] = existing.by_row.get(row, 0) + multiplier
+        if self._excluding and excludes(term.selector):
+            self._excluding[_scope_of(existing)].count(row, multiplier)
+        if existing.column is not None:
+            existing.column.counts[row] += multiplier
+
+    def remove(self, row: int, term: AffinityTerm, multiplier: int = 1) -> None:
+        """Remove a pod that has the term from the counts."""
+        existing = self._terms[multiplier, term]
+        existing.pods -= 1
+        scope = _scope_of(existing) if self._excluding and excludes(term.selector) else None
+        if scope is not None:
+            self._excluding[scope].count(row, -multiplier)
+        left = existing.by_row[row] - multiplier
+        # Entries of rows without such pods must go, or ``by_row`` would grow with every node that
+        # ever had one. With a multiplier of 0 a sum of 0 does not say that no pod is left.
+        if left:
+            existing.by_row[row] = left
+        elif multiplier:
+            del existing.by_row[row]
+        if existing.column is not None:
+            existing.column.counts[row] -= multiplier
+        # By pods, not by the sum: a term of weight 0 is still a term of a pod.
+        if not existing.pods:
+            del self._terms[multiplier, term]
+            if scope is None:
+                self._index.discard(term.selector, existing)
+            else:
+                self._excluding[scope].discard(existing)
+                if not self._excluding[scope].terms:
+                    del self._excluding[scope]
+            self._columns.discard(existing)
+            # Term and column refer to each other. The garbage collector, which would have to find
+            # that, hardly ever runs in a scheduler (``gc_tuning``).
+            existing.column = None
+
+    def row_differs(self, row: int, derived: ExistingTerms) -> bool:
+        """Return whether a count of a row differs; ``derived`` has the terms of that row alone."""
+        for key, expected in derived._terms.items():
+            existing = self._terms.get(key)
+            if existing is None or existing.by_row.get(row, 0) != expected.by_row.get(row, 0):
+                return True
+        return any(
+            existing.column is not None
+            and existing.column.counts[row] != existing.by_row.get(row, 0)
+            for existing in self
+        )
+
+    def age(self) -> None:
+        """Give back the memory of terms that no pod has any more."""
+        self._terms = shrunk(self._terms)
+
+    def snapshot(self) -> dict[tuple[int, AffinityTerm], tuple[int, dict[int, int]]]:
+        """Return all counts for comparison; asserts that the columns agree with them."""
+        for existing in self:
+            if existing.column is not None:
+                counts = existing.column.counts
+                assert {r: int(c) for r, c in enumerate(counts) if c} == existing.by_row
+        return {key: (one.pods, dict(one.by_row)) for key, one in self._terms.items()}
