@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from proreus.bounded_cache import register
 from proreus.framework.columns import grown
@@ -35,10 +37,15 @@ class CountColumn:
 
     def add_all(self, by_row: Mapping[int, int]) -> None:
         """Add sparse counts by row."""
-        # An indexed ``+=`` counts a repeated row once only; the keys of a mapping do not repeat.
-        if by_row:
-            rows = np.fromiter(by_row.keys(), dtype=np.intp, count=len(by_row))
-            self.counts[rows] += np.fromiter(by_row.values(), dtype=np.int32, count=len(by_row))
+        add_by_row(self.counts, by_row)
+
+
+def add_by_row(counts: npt.NDArray[Any], by_row: Mapping[int, int], times: int = 1) -> None:
+    """Add sparse counts by row, ``times`` over, to an array of integers."""
+    # An indexed ``+=`` counts a repeated row once only; the keys of a mapping do not repeat.
+    if by_row:
+        rows = np.fromiter(by_row.keys(), dtype=np.intp, count=len(by_row))
+        counts[rows] += times * np.fromiter(by_row.values(), counts.dtype, count=len(by_row))
 
 
 class CountColumns:

@@ -8,13 +8,12 @@ column of counts, instead of looking at 300 pods.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from proreus.bounded_cache import register, shrunk
 from proreus.framework.affinity_terms import AffinityTerm
 from proreus.framework.count_columns import CountColumn, CountColumns
-from proreus.framework.selector_index import LabelPair, SelectorIndex, excludes
+from proreus.framework.selector_index import SelectorIndex, excludes
 from proreus.objects.selectors import Selector
 
 
@@ -22,15 +21,17 @@ class ExistingTerm:
     """A term of existing pods, with the number of pods that have it.
 
     ``multiplier``: what one such pod counts: 1, or the weight of a preferred term, negative for
-    anti-affinity. ``by_row``: the sum of these counts by row.
+    anti-affinity. ``by_row``: the sum of these counts by row. ``scope``: with which other terms it
+    is added up if it selects almost all pods; else None.
     """
 
-    __slots__ = ("by_row", "column", "multiplier", "pods", "term")
+    __slots__ = ("by_row", "column", "multiplier", "pods", "scope", "term")
 
     def __init__(self, term: AffinityTerm, multiplier: int) -> None:
         self.term = term
         self.multiplier = multiplier
         self.pods = 0
+        self.scope = _scope_of(term, multiplier) if excludes(term.selector) else None
         self.by_row: dict[int, int] = {}
         self.column: CountColumn | None = None
 
@@ -45,10 +46,8 @@ _MANY_EXCLUDING = 64
 """More terms of one scope than this are added up, rather than returned one by one."""
 
 
-def _scope_of(existing: ExistingTerm) -> _Scope:
-    term = existing.term
-    negative = existing.multiplier < 0
-    return term.namespaces, term.namespace_selector, term.topology_key, negative
+def _scope_of(term: AffinityTerm, multiplier: int) -> _Scope:
+    return term.namespaces, term.namespace_selector, term.topology_key, multiplier < 0
 
 
 class _ExcludingTerms:
@@ -58,28 +57,29 @@ class _ExcludingTerms:
     them.
     """
 
-    __slots__ = ("_by_row", "_excluded_by_key", "_excluded_by_label", "like", "terms")
+    __slots__ = ("_by_row", "_excluded_by", "like", "terms")
 
     def __init__(self, like: ExistingTerm) -> None:
         self.like = like
         self.terms: dict[ExistingTerm, None] = {}
         self._by_row: Counter[int] = Counter()
-        self._excluded_by_key: dict[str, dict[ExistingTerm, None]] = {}
-        self._excluded_by_label: dict[LabelPair, dict[ExistingTerm, None]] = {}
+        self._excluded_by: dict[tuple[str, str | None], dict[ExistingTerm, None]] = {}
+        """The terms that do not select pods with a label, or with a label key (value None)."""
 
     def add(self, existing: ExistingTerm) -> None:
         """Add a term."""
         self.terms[existing] = None
-        for index, at in self._places(existing):
-            index.setdefault(at, {})[existing] = None
+        for label in _excluded_labels(existing):
+            self._excluded_by.setdefault(label, {})[existing] = None
 
     def discard(self, existing: ExistingTerm) -> None:
         """Remove a term, which no pod has any more."""
         del self.terms[existing]
-        for index, at in self._places(existing):
-            del index[at][existing]
-            if not index[at]:
-                del index[at]
+        for label in _excluded_labels(existing):
+            excluded = self._excluded_by[label]
+            del excluded[existing]
+            if not excluded:
+                del self._excluded_by[label]
 
     def count(self, row: int, step: int) -> None:
         """Add ``step`` to the sum of a row."""
@@ -90,9 +90,9 @@ class _ExcludingTerms:
     def selecting(self, labels: Mapping[str, str]) -> ExistingTerm:
         """Return the terms that select a pod with these labels, added up as one term."""
         excluded: dict[ExistingTerm, None] = {}
-        for label in labels.items():
-            excluded.update(self._excluded_by_key.get(label[0], {}))
-            excluded.update(self._excluded_by_label.get(label, {}))
+        for key, value in labels.items():
+            excluded.update(self._excluded_by.get((key, None), {}))
+            excluded.update(self._excluded_by.get((key, value), {}))
         total = ExistingTerm(self.like.term, self.like.multiplier)
         total.by_row = self._by_row.copy()
         for existing in excluded:
@@ -100,14 +100,24 @@ class _ExcludingTerms:
                 total.by_row[row] -= count
         return total
 
-    def _places(
-        self, existing: ExistingTerm
-    ) -> Iterator[tuple[dict[Any, dict[ExistingTerm, None]], str | LabelPair]]:
-        for requirement in existing.term.selector.requirements:
-            if requirement.operator == "DoesNotExist":
-                yield self._excluded_by_key, requirement.key
-            for value in requirement.values:
-                yield self._excluded_by_label, (requirement.key, value)
+
+def _excluded_labels(existing: ExistingTerm) -> set[tuple[str, str | None]]:
+    """Return the labels, or keys (with None), of pods that a term does not select."""
+    found: set[tuple[str, str | None]] = set()
+    for requirement in existing.term.selector.requirements:
+        found.update((requirement.key, value) for value in requirement.values or (None,))
+    return found
+
+
+def by_topology_key(terms: Iterable[ExistingTerm]) -> dict[tuple[str, bool], list[ExistingTerm]]:
+    """Return terms by topology key, those with a negative multiplier apart (True).
+
+    So a sum over a list is 0 only where no pod adds anything.
+    """
+    found: dict[tuple[str, bool], list[ExistingTerm]] = {}
+    for existing in terms:
+        found.setdefault((existing.term.topology_key, existing.multiplier < 0), []).append(existing)
+    return found
 
 
 class ExistingTerms:
@@ -165,19 +175,18 @@ class ExistingTerms:
         existing = self._terms.get((multiplier, term))
         if existing is None:
             existing = self._terms[multiplier, term] = ExistingTerm(term, multiplier)
-            if excludes(term.selector):
-                scope = _scope_of(existing)
-                if scope not in self._excluding:
-                    self._excluding[scope] = _ExcludingTerms(existing)
-                self._excluding[scope].add(existing)
-            else:
+            if existing.scope is None:
                 self._index.add(term.selector, existing)
+            else:
+                if existing.scope not in self._excluding:
+                    self._excluding[existing.scope] = _ExcludingTerms(existing)
+                self._excluding[existing.scope].add(existing)
         # The sparse count is the truth; the column, if there is one, is updated in the same step,
         # so that it never has to be filled again while it is in use.
         existing.pods += 1
         existing.by_row[row] = existing.by_row.get(row, 0) + multiplier
-        if self._excluding and excludes(term.selector):
-            self._excluding[_scope_of(existing)].count(row, multiplier)
+        if existing.scope is not None:
+            self._excluding[existing.scope].count(row, multiplier)
         if existing.column is not None:
             existing.column.counts[row] += multiplier
 
@@ -185,7 +194,7 @@ class ExistingTerms:
         """Remove a pod that has the term from the counts."""
         existing = self._terms[multiplier, term]
         existing.pods -= 1
-        scope = _scope_of(existing) if self._excluding and excludes(term.selector) else None
+        scope = existing.scope
         if scope is not None:
             self._excluding[scope].count(row, -multiplier)
         left = existing.by_row[row] - multiplier

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from proreus.framework.affinity_terms import affinity_terms_of
-from proreus.framework.count_columns import CountColumns
+from proreus.framework.count_columns import CountColumns, add_by_row
 from proreus.framework.existing_terms import ExistingTerm, ExistingTerms
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
@@ -85,15 +85,13 @@ class PodIndex:
                 by_row.update(existing.by_row)
             else:
                 counts += self._count_term(existing)
-        for row, count in by_row.items():
-            counts[row] += count
+        add_by_row(counts, by_row)
         return counts
 
     def _count_term(self, existing: ExistingTerm) -> CodeArray:
         if not existing.pods:  # a sum that ``ExistingTerms.matching`` has made
-            counts = self._columns.zeros().copy()
-            for row, count in existing.by_row.items():
-                counts[row] = count
+            counts = np.zeros(self._columns.capacity, dtype=np.int32)
+            add_by_row(counts, existing.by_row)
             return counts
         column = self._columns.get(existing)
         if column is None:

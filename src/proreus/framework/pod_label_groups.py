@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from proreus.bounded_cache import register, shrunk
-from proreus.framework.count_columns import CountColumn, CountColumns
+from proreus.framework.count_columns import CountColumn, CountColumns, add_by_row
 from proreus.framework.selector_index import (
     LabelPair,
     SelectorIndex,
@@ -146,7 +146,12 @@ class PodLabelGroups:
         column = self._columns.get(query)
         if column is not None:
             return column.counts
-        selected = [group for group in self._candidates(query) if group.is_selected_by(query)]
+        candidates = [*self._candidates(query)]
+        # Many terms name labels that no pod has yet: finding that again costs less than a column
+        # and its place in the index.
+        if not candidates and required_key(query.matches[0].selector) is not None:
+            return self._columns.zeros()
+        selected = [group for group in candidates if group.is_selected_by(query)]
         column = self._columns.new(query, lambda gone: self._on_evicted(query, gone))
         self._queries.add(query.matches[0].selector, query)
         for group in selected:
@@ -175,8 +180,8 @@ class PodLabelGroups:
                 times.update(dict.fromkeys(self._by_namespace.get(namespace, ()), number))
         counts = np.zeros(self._columns.capacity, dtype=np.int64)
         for group, number in times.items():
-            for row, pods in group.by_row.items() if number else ():
-                counts[row] += number * pods
+            if number:
+                add_by_row(counts, group.by_row, number)
         return counts
 
     def row_differs(self, row: int, pods: Iterable[Pod], columns: Iterable[CountColumn]) -> bool:

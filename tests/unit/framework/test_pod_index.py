@@ -236,7 +236,7 @@ def test_any_history(steps: list[tuple[str, object]]) -> None:
                 assert table.count_pods(query).tolist() == counted(table, query)
             if recent := queries[-4:]:
                 total = np.sum([counted(table, query) for query in recent], axis=0).tolist()
-                for many in (64, 0):
+                for many in (0, 64):
                     patch.setattr(pod_index, "_MANY", many)
                     assert table.count_pods_of_all(recent).tolist() == total
         index = table.pod_index
@@ -248,10 +248,27 @@ def test_any_history(steps: list[tuple[str, object]]) -> None:
                 }
             if every := list(terms):
                 total = np.sum([table.count_terms([term]) for term in every], axis=0).tolist()
-                for few in (64, 0):
+                for many, few in ((0, 64), (0, 0), (64, 64)):
+                    patch.setattr(pod_index, "_MANY", many)
                     patch.setattr(pod_index, "_FEW_ROWS", few)
                     assert table.count_terms(every).tolist() == total
         table.validate()
+
+
+def test_a_term_that_excludes_a_label_twice_goes_with_its_pod() -> None:
+    absent = {"key": "app", "operator": "DoesNotExist"}
+    other = {"key": "tier", "operator": "NotIn", "values": ["a", "b"]}
+    expressions = [absent, absent, other, {**other, "values": ["b"]}]
+    term = {"labelSelector": {"matchExpressions": expressions}, "topologyKey": "zone"}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    table = make_table([make_node("n0")], [make_pod("p0", node_name="n0", affinity=anti)])
+    terms = table.pod_index.required_anti
+    assert len(terms) == 1
+
+    table.remove_pod(0, "uid-of-default-p0")
+
+    assert len(terms) == 0
+    assert terms.matching("default", {}, {}, lambda key: True) == []
 
 
 def test_columns_grow_with_the_table() -> None:

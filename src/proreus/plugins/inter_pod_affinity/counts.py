@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.domains import DomainSums, sum_by_domain
-from proreus.framework.existing_terms import ExistingTerm
+from proreus.framework.existing_terms import by_topology_key
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -108,16 +108,14 @@ class AffinityCounts:
                     _count_in(anti, nodes, key, nodes.count_pods_of_all(part))
         existing: Sums = {}
         index = nodes.pod_index
-        found: dict[str, list[ExistingTerm]] = {}
-        for theirs in index.required_anti.matching(
+        matching = index.required_anti.matching(
             pod.namespace, pod.pod.metadata.labels, namespace_labels, nodes.has_label
-        ):
-            found.setdefault(theirs.term.topology_key, []).append(theirs)
-        for key, those in found.items():
-            _count_in(existing, nodes, key, nodes.count_terms(those))
+        )
+        for (key, _), theirs in by_topology_key(matching).items():
+            _count_in(existing, nodes, key, nodes.count_terms(theirs))
         self_affine = query is not None and query.selects_pod(pod.pod)
         hostname_terms = hostname_fast_path and any(
-            theirs.term.topology_key == LABEL_HOSTNAME for theirs in index.required_anti
+            one.term.topology_key == LABEL_HOSTNAME for one in index.required_anti
         )
         return cls(
             terms,

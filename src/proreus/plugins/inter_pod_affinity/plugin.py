@@ -13,7 +13,7 @@ import numpy as np
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.domains import sum_by_domain
 from proreus.framework.events import ClusterEvent
-from proreus.framework.existing_terms import ExistingTerm
+from proreus.framework.existing_terms import by_topology_key
 from proreus.framework.handle import Handle
 from proreus.framework.interning import ABSENT
 from proreus.framework.node_info import NodeInfo
@@ -168,16 +168,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for existing, weight in ((index.required, self._hard_weight), (index.preferred, 1)):
             if not weight:
                 continue
-            # By sign: a sum is 0 only where no pod adds anything.
-            found: dict[tuple[str, bool], list[ExistingTerm]] = {}
-            for theirs in existing.matching(
+            matching = existing.matching(
                 pod.namespace, pod.pod.metadata.labels, namespace_labels, nodes.has_label
-            ):
-                found.setdefault((theirs.term.topology_key, theirs.multiplier < 0), []).append(
-                    theirs
-                )
-            for (key, _), those in found.items():
-                weights = nodes.count_terms(those)
+            )
+            for (key, _), theirs in by_topology_key(matching).items():
+                weights = nodes.count_terms(theirs)
                 if _any_in_domain(nodes, key, weights):
                     yield key, weights * weight
 
