@@ -10,12 +10,12 @@ follow a rejected one are rejected for the same reasons, as long as nothing was 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from time import perf_counter
 
 import msgspec
 import numpy as np
 
+from proreus.clock import rfc3339
 from proreus.dry_run.api import (
     MAX_NODE_NAMES,
     MAX_NODES,
@@ -103,7 +103,7 @@ class DryRunAttempts:
         spec, environment = self._spec, self._environment
         self._weights.change(spec.score_weights)
         await environment.replica.sync(self._slices)
-        time = datetime.fromtimestamp(environment.environment.clock.now(), UTC)
+        time = rfc3339(environment.environment.clock.now())
         environment.begin(spec.include_extenders)
         environment.cycle.recorder = self._recorder
         environment.cycle.slices = self._slices
@@ -128,7 +128,7 @@ class DryRunAttempts:
             pod = decode_pod(f"spec.pods[{number}].pod", item.pod)
             outcomes += await self._place_item(number, pod, item.count)
         return DryRunStatus(
-            time=time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            time=time,
             all_fit=all(one.fits for one in outcomes),
             cluster_nodes=cluster_nodes,
             pods=tuple(outcomes),

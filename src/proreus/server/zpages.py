@@ -17,7 +17,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from proreus.clock import Clock, RealClock
+from proreus.clock import Clock, RealClock, rfc3339
 from proreus.server.responses import json_body, plain, status_body
 
 Kind = Literal["Flagz", "Statusz"]
@@ -64,7 +64,7 @@ class ZPages:
             "Paths": " ".join(self.paths),
         }
         fields = {
-            "startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "startTime": rfc3339(self._started),
             "uptimeSeconds": up,
             "goVersion": runtime,
             "binaryVersion": self.binary_version,

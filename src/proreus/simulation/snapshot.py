@@ -8,9 +8,9 @@ process, and so is not in the file. What they have and no decision depends on is
 from __future__ import annotations
 
 import gzip
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
 import msgspec
@@ -20,6 +20,7 @@ from proreus.client.list_watch import ListWatch
 from proreus.client.pager import list_all_pages
 from proreus.client.session import ApiClient
 from proreus.client.watch import ListDecoder
+from proreus.clock import rfc3339
 from proreus.errors import Forbidden, NotFound
 from proreus.kubernetes_version import DEFAULT_VERSION, SUPPORTED_VERSIONS, KubernetesVersion
 from proreus.objects.devices import DeviceClass
@@ -86,7 +87,7 @@ async def take_snapshot(
             continue
         for obj in found:
             objects.put(resource, without_secrets(obj, kept))
-    taken_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    taken_at = rfc3339(time.time())
     return objects, SnapshotInfo(
         kubernetes_version=str(version), taken_at=taken_at, unavailable=tuple(unavailable)
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
@@ -27,6 +26,7 @@ from proreus.addons.reservation.objects import (
     RESERVATIONS,
     SUCCEEDED,
 )
+from proreus.clock import rfc3339
 from proreus.framework import (
     MAX_SCORE,
     ApiError,
@@ -242,14 +242,14 @@ class Reservation(
     def _condition(
         self, type_: str, is_true: bool, reason: str, message: str = ""
     ) -> dict[str, Any]:
-        now = datetime.fromtimestamp(self.handle.clock.now(), UTC)
+        now = rfc3339(self.handle.clock.now())
         return {
             "type": type_,
             "status": str(is_true),
             "reason": reason,
             "message": message,
-            "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "lastProbeTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": now,
+            "lastProbeTime": now,
         }
 
 
