@@ -12,11 +12,6 @@ from image.dockerfile import environment
 _DOCKERFILE = Path(__file__).parents[3] / "Dockerfile"
 
 
-def has_jemalloc() -> bool:
-    """Return whether Python's objects come from jemalloc."""
-    return sys.getallocatedblocks() == 0 and "libjemalloc" in Path("/proc/self/maps").read_text()
-
-
 def run_with_jemalloc() -> None:
     """Run this program anew with the image's allocator, where the library is installed."""
     settings = environment(_DOCKERFILE.read_text())

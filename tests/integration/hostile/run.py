@@ -30,7 +30,7 @@ from proreus.bounded_cache import AGE_INTERVAL_SECONDS
 from proreus.gc_tuning import freeze_startup_heap, use_one_heap
 from proreus.objects.kinds import BY_KIND
 
-from .allocator import has_jemalloc, run_with_jemalloc
+from .allocator import run_with_jemalloc
 from .cluster import HostileCluster
 from .maker import made_elsewhere
 from .objects import event_line, malformed_lines
@@ -64,6 +64,12 @@ class Figures:
         )
 
 
+async def rss_after_decay() -> float:
+    """Return the resident memory once jemalloc has returned what is free."""
+    await asyncio.sleep(_DECAY_SECONDS)
+    return rss_mebibytes()
+
+
 def rss_mebibytes() -> float:
     """Return the resident memory of this process."""
     with open("/proc/self/statm", encoding="ascii") as sizes:
@@ -77,7 +83,6 @@ async def settle(cluster: HostileCluster) -> None:
     await cluster.schedule_all()
     gc.collect()
     cluster.tick()
-    await asyncio.sleep(_DECAY_SECONDS)
 
 
 def remove(cluster: HostileCluster, kind: str) -> None:
@@ -103,7 +108,6 @@ async def try_kind(cluster: HostileCluster, kind: str, count: int, scale: float)
     await settle(cluster)
     figures.longest_cycle, figures.misunderstood = cluster.longest_cycle, cluster.misunderstood
     figures.handler_failures = cluster.handler_failures() - failures
-    figures.rss = rss_mebibytes()
     return figures
 
 
@@ -125,11 +129,12 @@ async def run(kinds: Iterable[str], count: int, nodes: int, scale: float) -> lis
     for kind in BY_KIND:
         await try_kind(cluster, kind, 20, 0.01)
     freeze_startup_heap()  # as a process does once its informers are synced
-    before, blocks = rss_mebibytes(), sys.getallocatedblocks()
+    before, blocks = await rss_after_decay(), sys.getallocatedblocks()
     print(f"{nodes} nodes, RSS {before:.0f} MiB", flush=True)
     problems = []
     for kind in kinds:
         figures = await try_kind(cluster, kind, count, scale)
+        figures.rss = await rss_after_decay()
         print(figures, flush=True)
         if figures.longest_wait > MAX_WAIT_SECONDS:
             problems.append(f"{kind}: a plain pod waited {figures.longest_wait:.3f} s")
@@ -139,10 +144,10 @@ async def run(kinds: Iterable[str], count: int, nodes: int, scale: float) -> lis
             problems.append(f"{kind}: {figures.handler_failures:g} handlers raised")
     refused = await try_lines(cluster, count)
     await settle(cluster)
-    after = rss_mebibytes()
+    after = await rss_after_decay()
     print(f"{count} malformed lines, {refused} refused; RSS {after:.0f} MiB, {before:.0f} before")
-    # jemalloc's objects are not counted by Python.
-    growth = after / before if has_jemalloc() else sys.getallocatedblocks() / blocks
+    # Python counts the blocks of its own allocator; with another one the resident memory tells.
+    growth = sys.getallocatedblocks() / blocks if blocks else after / before
     cluster.scheduler.cache.table.validate()
     cluster.scheduler.queue.validate()
     problems += [f"a task raised {failure!r}" for failure in cluster.failures]
@@ -161,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.getLogger("proreus").setLevel(logging.CRITICAL)
     run_with_jemalloc()
-    if not has_jemalloc():
+    if sys.getallocatedblocks():
         print("libjemalloc2 is not installed: resident memory is not judged")
     use_one_heap()  # as a process does
     started = time.perf_counter()
