@@ -17,6 +17,8 @@ import pytest
 
 # tests/bench and the Makefile use this package too, so it is importable apart from the tests
 sys.path.insert(0, str(Path(__file__).parent))
+# and so is the generator of hostile objects
+sys.path.append(str(Path(__file__).parents[1] / "integration"))
 
 from envtest.binaries import PROGRAMS, MissingBinaries, find_or_build
 from envtest.control_plane import ControlPlane
@@ -40,6 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--chaos-seed", default=0, type=int, help="of all random choices; 0: another each time"
     )
     parser.addoption("--chaos-logs", type=Path, help="a folder that gets the schedulers' logs")
+    parser.addoption(
+        "--hostile-objects", default=10, type=int, help="of each kind, in test_hostile_run.py"
+    )
+    parser.addoption("--hostile-nodes", default=50, type=int, help="in test_hostile_run.py")
 
 
 def pytest_configure() -> None:

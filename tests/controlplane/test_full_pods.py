@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from envtest import assertions, objects
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
 from envtest.schedulers import ELECTION, LEASE, RunScheduler, configuration, profile
 from envtest.waiting import eventually
-
-sys.path.append(str(Path(__file__).parents[1] / "integration"))
 from hostile.full_pods import FULL_PODS
 
 Json = dict[str, Any]

@@ -20,6 +20,11 @@ COMPOSITE_GROUPS = f"{_API}/v1alpha3/namespaces/default/compositepodgroups"
 
 GATES = "GenericWorkload=true,GangScheduling=true" if _OLDER else "GenericWorkload=true"
 
+ALL_GATES = (
+    GATES if _OLDER else f"{GATES},TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
+)
+"""Those of groups of groups too, where there are any."""
+
 _SERVED = [_VERSION] if _OLDER else [_VERSION, "v1alpha3"]
 
 APISERVER_FLAGS = [

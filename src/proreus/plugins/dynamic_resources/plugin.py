@@ -67,6 +67,7 @@ from proreus.plugins.dynamic_resources.hints import (
     taint_rule_event,
 )
 from proreus.plugins.dynamic_resources.node_allocatable import as_assumed
+from proreus.plugins.dynamic_resources.node_matching import PoolError
 from proreus.plugins.dynamic_resources.pod_group_claims import RELEASED, PodGroupClaims
 from proreus.plugins.dynamic_resources.pre_filtering import inspect_claims
 from proreus.plugins.dynamic_resources.results import allocations
@@ -217,8 +218,13 @@ class DynamicResources(
     ) -> None:
         """Reject nodes whose devices cannot satisfy the claims."""
         state_data: StateData = state.read(self.name)
-        if not state_data.empty:
+        if state_data.empty:
+            return
+        try:
             self._claim_filter(state_data, pod, state).run(nodes, verdicts)
+        except PoolError as error:
+            everywhere = np.ones(len(nodes), dtype=np.bool_)
+            verdicts.reject_with(everywhere, Status.error(f"gather pool information: {error}"))
 
     async def post_filter(
         self, state: CycleState, pod: PodInfo, verdicts: Verdicts

@@ -24,6 +24,7 @@ from proreus.plugins.dynamic_resources.devices import Counters, DeviceKind, Devi
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.node_matching import (
     Labels,
+    PoolError,
     device_matches_node,
     slice_matches_node,
     term_count,
@@ -243,7 +244,11 @@ class Pools:
     def _sees(self, one: ResourceSlice, node: str, labels: Labels) -> bool:
         if self._is_ignored(one):
             return False
-        return self._is_relevant_everywhere(one) or slice_matches_node(one.spec, node, labels)
+        try:
+            return self._is_relevant_everywhere(one) or slice_matches_node(one.spec, node, labels)
+        except PoolError as error:
+            name = one.metadata.name
+            raise PoolError(f"failed to perform node selection for slice {name}: {error}") from None
 
     def _view_of(
         self, key: PoolKey, relevant: Sequence[ResourceSlice], node: str, labels: Labels

@@ -104,6 +104,21 @@ async def test_alternatives_count_where_a_request_names_exact_devices_too(one: A
     assert await one.devices_given(one.pod("x")) == ["r/one=d1"]
 
 
+def test_a_node_selector_that_cannot_be_parsed_is_an_error_on_every_node(cluster: Any) -> None:
+    devices = cluster("n1", "n2")
+    devices.device_class()
+    wrong = {"key": "a", "operator": "Gt", "values": ["9" * 60]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [wrong]}]}
+    devices.slice(devices.device("d"), node="", name="wrong", nodeSelector=terms)
+    devices.claim("x", devices.request())
+    found = devices.filter(devices.pod("x"))
+    text = found["n1"]
+    assert text.startswith(
+        "!gather pool information: failed to perform node selection for slice wrong: "
+    )
+    assert found == {"n1": text, "n2": text}
+
+
 def test_an_unknown_type_of_selector_is_an_error_on_every_node(cluster: Any) -> None:
     devices = cluster("n1", "n2")
     devices.device_class()

@@ -1,0 +1,338 @@
+"""One run: a cluster, two schedulers, batches of hostile objects, and what came of it."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envtest import assertions, objects, pod_groups
+from envtest.control_plane import ADMIN_TOKEN, ControlPlane
+from envtest.kube_client import KubeClient
+from envtest.schedulers import LEASE, RunScheduler, SchedulerProcess, configuration, profile
+from envtest.waiting import eventually
+from prometheus_client import Metric
+
+from hostile_run.load import HostileLoad
+from hostile_run.probes import Probes
+from hostile_run.valid_objects import CLASS, DRIVER
+from proreus.bounded_cache import AGE_INTERVAL_SECONDS
+
+Json = dict[str, Any]
+
+APISERVER_FLAGS = [
+    *pod_groups.flags_of(pod_groups.ALL_GATES),
+    *pod_groups.APISERVER_FLAGS,
+    # no controller removes its finalizers
+    "--disable-admission-plugins=StorageObjectInUseProtection",
+]
+ELECTION = {"leaderElect": True, "resourceName": "proreus"}
+"""The Lease of the default configuration: 15 s."""
+JEMALLOC = {
+    "LD_PRELOAD": "libjemalloc.so.2",
+    "PYTHONMALLOC": "malloc",
+    "MALLOC_CONF": "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0",
+}
+"""The environment of the image (Dockerfile)."""
+
+MAX_CYCLE_SECONDS = 1.024
+"""A bound of the histogram's buckets."""
+MAX_LAG_SECONDS = 0.128
+"""Likewise: more than this the event loop never came late."""
+MAX_GROWTH = 1.1
+_DEVICE_NODES, _DEVICES = 20, 16
+_BATCH = 50
+"""How many objects of each kind exist at the same time."""
+_CALM_SECONDS = 2.0
+
+
+@dataclass
+class Figures:
+    """The outcome of a run."""
+
+    seconds: float = 0.0
+    stored: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
+    largest: dict[str, int] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    quiet_waits: list[float] = field(default_factory=list)
+    """Those of plain pods before there were hostile objects."""
+    cycles: dict[float, float] = field(default_factory=dict)
+    """The number of scheduling cycles by the upper bound of their seconds."""
+    lags: dict[float, float] = field(default_factory=dict)
+    """The number of times that the leader's event loop came late, likewise."""
+    rss_before: dict[str, float] = field(default_factory=dict)
+    """Mebibytes by scheduler."""
+    rss_after: dict[str, float] = field(default_factory=dict)
+    transitions: int = 0
+    unreadable: float = 0.0
+    handler_failures: float = 0.0
+    tracebacks: int = 0
+    log_bytes: int = 0
+
+    @property
+    def longest_cycle(self) -> float:
+        """The bound of the longest cycle, seconds."""
+        return max((bound for bound, count in self.cycles.items() if count), default=0.0)
+
+    @property
+    def longest_lag(self) -> float:
+        """The bound of the longest lag of the event loop, seconds."""
+        return max((bound for bound, count in self.lags.items() if count), default=0.0)
+
+    @property
+    def growth(self) -> float:
+        """The largest resident memory of a scheduler after the run, by that before."""
+        return max(self.rss_after[name] / before for name, before in self.rss_before.items())
+
+    def lines(self) -> list[str]:
+        """Return the figures as lines of text."""
+        total, waits = sum(self.stored.values()), sorted(self.waits)
+        return [
+            f"{total} objects stored in {self.seconds:.0f} s: {self.stored}",
+            f"refused {sum(self.refused.values())}: {self.refused}",
+            *(f"  {kind}: {text}" for kind, text in self.refusals.items()),
+            f"bytes of the largest ones: {self.largest}",
+            f"not deleted: {self.left}",
+            f"plain pods waited {_spread(self.quiet_waits)} before, "
+            f"{_spread(waits)} next to them; lost: {self.lost}",
+            f"scheduling cycles by seconds: {_counts(self.cycles)}",
+            f"lags of the event loop by seconds: {_counts(self.lags)}",
+            f"RSS before {_rounded(self.rss_before)}, after {_rounded(self.rss_after)} MiB",
+            f"Lease transitions {self.transitions}, objects unreadable {self.unreadable:g}, "
+            f"handlers that raised {self.handler_failures:g}",
+            f"log {self.log_bytes} bytes, tracebacks {self.tracebacks}",
+        ]
+
+
+def _spread(seconds: list[float]) -> str:
+    ordered = sorted(seconds)
+    return (
+        f"{statistics.median(ordered):.3f} s (median of {len(ordered)}; "
+        f"longest {', '.join(f'{one:.2f}' for one in ordered[-5:])})"
+    )
+
+
+def _counts(histogram: dict[float, float]) -> str:
+    return ", ".join(f"{bound:g}: {count:g}" for bound, count in histogram.items() if count)
+
+
+def _rounded(values: dict[str, float]) -> str:
+    return ", ".join(f"{value:.0f}" for value in values.values())
+
+
+class HostileRun:
+    """Creates and deletes ``count`` objects of each kind in a cluster with ``nodes`` nodes.
+
+    ``settle_seconds``: how long caches may take to forget what is gone.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        run_scheduler: RunScheduler,
+        *,
+        count: int,
+        nodes: int,
+        seed: int,
+        settle_seconds: float = 4 * AGE_INTERVAL_SECONDS,
+    ) -> None:
+        self._plane = plane
+        self._client = plane.client
+        self._run_scheduler = run_scheduler
+        self._count = count
+        self._nodes = nodes
+        self._settle_seconds = settle_seconds
+        self._load = HostileLoad(plane.client, seed)
+        self._figures = Figures()
+
+    def run(self) -> Figures:
+        """Run, and return the figures."""
+        figures, load = self._figures, self._load
+        create_cluster(self._client, self._nodes)
+        with ExitStack() as cleanup:
+            schedulers = self._start(cleanup)
+            if unserved := load.leave_out_unserved():
+                say(f"the apiserver does not serve {', '.join(unserved)}")
+            probes = Probes(KubeClient.from_kubeconfig(self._plane.kubeconfig))
+            probes.start()
+            cleanup.callback(probes.stop)
+            # what is imported, compiled and cached once and for all belongs to the memory before
+            self._batch(0, min(self._count, 10))
+            time.sleep(_CALM_SECONDS * 5)
+            load.stored.clear()
+            load.refused.clear()
+            load.refusals.clear()
+            figures.quiet_waits = probes.waits[-20:]
+            probes.waits.clear()
+            figures.rss_before = {one.name: rss_mebibytes(one.pid) for one in schedulers}
+            before = [one.metrics(ADMIN_TOKEN) for one in schedulers]
+            transitions = self._transitions()
+            started = time.monotonic()
+            for first in range(1_000, 1_000 + self._count, _BATCH):
+                self._batch(first, min(_BATCH, 1_000 + self._count - first), large=True)
+                say(f"{sum(load.stored.values())} stored after {time.monotonic() - started:.0f} s")
+            figures.seconds = time.monotonic() - started
+            probes.stop()
+            figures.waits, figures.lost = probes.waits, probes.lost
+            figures.left = load.left()
+            self._judge(schedulers, before, transitions)
+        return figures
+
+    def _start(self, cleanup: ExitStack) -> list[SchedulerProcess]:
+        """Start both schedulers; the leader alone on a processor, if there are several."""
+        kubeconfig = self._plane.write_kubeconfig(
+            self._plane.folder / "scheduler.kubeconfig", token=ADMIN_TOKEN
+        )
+        config = configuration([profile("default-scheduler")], kubeconfig, ELECTION)
+        flags = pod_groups.flags_of(pod_groups.ALL_GATES)
+        environment = JEMALLOC if jemalloc_is_installed() else {}
+        leader = self._run_scheduler(config, flags=flags, environment=environment)
+        cleanup.enter_context(apart_from(leader.pid))
+        eventually(30, "a leader", lambda: leader.is_leader(ADMIN_TOKEN))
+        standby = self._run_scheduler(config, flags=flags, environment=environment)
+        self._client.create_all(
+            objects.PODS, [objects.pod(f"warm-{n}", "default-scheduler") for n in range(20)]
+        )
+        assertions.wait_until_bound(self._client, 20, 60)
+        return [leader, standby]
+
+    def _batch(self, first: int, count: int, *, large: bool = False) -> None:
+        self._load.create(first, count, large=large)
+        time.sleep(_CALM_SECONDS)
+        self._load.delete()
+        # etcd keeps what was deleted until then, and stops at 2 GiB
+        self._plane.compact_etcd()
+
+    def _transitions(self) -> int:
+        return int(self._client.get(LEASE)["spec"].get("leaseTransitions", 0))
+
+    def _judge(
+        self,
+        schedulers: list[SchedulerProcess],
+        before: list[dict[str, Metric]],
+        transitions: int,
+    ) -> None:
+        figures, load = self._figures, self._load
+        figures.stored, figures.refused = dict(load.stored), dict(load.refused)
+        figures.refusals, figures.largest = load.refusals, dict(load.largest)
+        figures.transitions = self._transitions() - transitions
+        leader = schedulers[0].metrics(ADMIN_TOKEN)
+        figures.cycles = _difference(
+            leader, before[0], "scheduler_scheduling_algorithm_duration_seconds"
+        )
+        figures.lags = _difference(leader, before[0], "proreus_loop_lag_seconds")
+        for one in schedulers:
+            metrics = one.metrics(ADMIN_TOKEN)
+            figures.unreadable += _total(metrics, "proreus_objects_unreadable")
+            figures.handler_failures += _total(metrics, "proreus_informer_handler_failures")
+        deadline = time.monotonic() + self._settle_seconds
+        while True:
+            figures.rss_after = {one.name: rss_mebibytes(one.pid) for one in schedulers}
+            if figures.growth <= MAX_GROWTH or time.monotonic() > deadline:
+                break
+            time.sleep(1)
+        for one in schedulers:
+            assert one.running, f"{one.name} has ended\n{one.log_tail()}"
+            one.finish()
+            log = one.log.read_text(errors="replace")
+            figures.log_bytes += len(log)
+            figures.tracebacks += log.count("Traceback")
+
+
+def create_cluster(client: KubeClient, nodes: int) -> None:
+    """Create nodes, and devices on some of them."""
+    client.create_all(objects.NODES, [objects.node(number) for number in range(nodes)])
+    api = "/apis/resource.k8s.io/v1"
+    client.create(f"{api}/deviceclasses", {"metadata": {"name": CLASS}, "spec": {}})
+    for number in range(min(nodes, _DEVICE_NODES)):
+        name = f"node-{number:05}"
+        devices = [
+            {"name": f"d{n}", "attributes": {"side": {"int": n % 2}, "number": {"int": n}}}
+            for n in range(_DEVICES)
+        ]
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": devices}
+        client.create(f"{api}/resourceslices", {"metadata": {"name": name}, "spec": spec})
+
+
+@contextmanager
+def apart_from(pid: int) -> Iterator[None]:
+    """Run a process on a processor of its own and all of ours on the others, if there are any.
+
+    How late its event loop comes is then its own doing, and not the apiserver's, which has
+    megabytes to store.
+    """
+    processors = os.sched_getaffinity(0)
+    if len(processors) == 1:
+        say("ONE PROCESSOR: how long pods wait also depends on what else it does")
+        yield
+        return
+    own, *others = sorted(processors)
+    _set_processors(pid, {own})
+    for process in children_of(os.getpid()) - {pid}:
+        _set_processors(process, set(others))
+    _set_processors(os.getpid(), set(others))  # those that are started from now on, too
+    yield
+    _set_processors(os.getpid(), processors)
+
+
+def _set_processors(pid: int, processors: set[int]) -> None:
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), processors)
+
+
+def children_of(pid: int) -> set[int]:
+    """Return the ids of the processes that a process has started."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return {int(child) for children in threads for child in children.read_text().split()}
+
+
+def rss_mebibytes(pid: int) -> float:
+    """Return the resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def jemalloc_is_installed() -> bool:
+    """Return whether Debian's package libjemalloc2 is."""
+    return any(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+
+
+def _difference(
+    after: dict[str, Metric], before: dict[str, Metric], name: str
+) -> dict[float, float]:
+    """Return what a histogram has counted meanwhile, by upper bound."""
+    counts, lower = {}, 0.0
+    earlier = _cumulative(before[name])
+    for bound, count in sorted(_cumulative(after[name]).items()):
+        meanwhile = count - earlier.get(bound, 0.0)
+        counts[bound], lower = meanwhile - lower, meanwhile
+    return counts
+
+
+def _cumulative(family: Metric) -> dict[float, float]:
+    return {
+        float(sample.labels["le"]): sample.value
+        for sample in family.samples
+        if sample.name.endswith("_bucket")
+    }
+
+
+def _total(metrics: dict[str, Metric], name: str) -> float:
+    family = metrics.get(name)
+    return sum(s.value for s in family.samples if s.name.endswith("_total")) if family else 0.0
+
+
+def say(line: str) -> None:
+    """Print a line at once, past pytest's capture."""
+    print(line, file=sys.__stderr__, flush=True)
