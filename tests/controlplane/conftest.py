@@ -46,6 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--hostile-objects", default=10, type=int, help="of each kind, in test_hostile_run.py"
     )
     parser.addoption("--hostile-nodes", default=50, type=int, help="in test_hostile_run.py")
+    parser.addoption("--hostile-seed", default=1, type=int, help="of the objects")
+    parser.addoption("--hostile-logs", type=Path, help="a folder that gets the schedulers' logs")
 
 
 def pytest_configure() -> None:

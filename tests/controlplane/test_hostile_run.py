@@ -40,9 +40,12 @@ def test_hostile_objects_affect_no_plain_pod(
 ) -> None:
     count = int(pytestconfig.getoption("--hostile-objects"))
     nodes = int(pytestconfig.getoption("--hostile-nodes"))
+    seed = int(pytestconfig.getoption("--hostile-seed"))
+    if logs := pytestconfig.getoption("--hostile-logs"):
+        logs.mkdir(parents=True, exist_ok=True)
     full = count >= FULL
     settle = {} if full else {"settle_seconds": 0.0}
-    run = HostileRun(plane, run_scheduler, count=count, nodes=nodes, seed=1, **settle)
+    run = HostileRun(plane, run_scheduler, count=count, nodes=nodes, seed=seed, logs=logs, **settle)
     figures = run.run()
     for line in figures.lines():
         say(line)

@@ -130,7 +130,13 @@ _OF_KIND: dict[str, tuple[Named, ...]] = {
 _OF_KIND["ResourceClaim"] += (_claim_parameters,)
 _SORTS = {kind: (*_OF_KIND.get(kind, ()), *_OF_ANY_KIND) for kind in MAKERS}
 
-_COSTLY = {"namespace_labels": 0.3, "many_labels": 0.2, "class_topologies": 0.1, "_labels": 0.5, "_owners": 1.5}
+_COSTLY = {
+    "namespace_labels": 0.3,
+    "many_labels": 0.2,
+    "class_topologies": 0.1,
+    "_labels": 0.5,
+    "_owners": 1.5,
+}
 """How large those are to be that take the apiserver itself many seconds."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import sys
 import time
@@ -133,7 +134,8 @@ def _rounded(values: dict[str, float]) -> str:
 class HostileRun:
     """Creates and deletes ``count`` objects of each kind in a cluster with ``nodes`` nodes.
 
-    ``settle_seconds``: how long caches may take to forget what is gone.
+    ``settle_seconds``: how long caches may take to forget what is gone. ``logs``: the folder that
+    gets the schedulers' logs.
     """
 
     def __init__(
@@ -144,7 +146,8 @@ class HostileRun:
         count: int,
         nodes: int,
         seed: int,
-        settle_seconds: float = 4 * AGE_INTERVAL_SECONDS,
+        settle_seconds: float = 0.1 * AGE_INTERVAL_SECONDS,
+        logs: Path | None = None,
     ) -> None:
         self._plane = plane
         self._client = plane.client
@@ -152,6 +155,7 @@ class HostileRun:
         self._count = count
         self._nodes = nodes
         self._settle_seconds = settle_seconds
+        self._logs = logs
         self._load = HostileLoad(plane.client, seed)
         self._figures = Figures()
 
@@ -194,7 +198,7 @@ class HostileRun:
             self._plane.folder / "scheduler.kubeconfig", token=ADMIN_TOKEN
         )
         config = configuration([profile("default-scheduler")], kubeconfig, ELECTION)
-        flags = pod_groups.flags_of(pod_groups.ALL_GATES)
+        flags = [*pod_groups.flags_of(pod_groups.ALL_GATES), "--loop-blocked-threshold=100ms"]
         environment = JEMALLOC if jemalloc_is_installed() else {}
         leader = self._run_scheduler(config, flags=flags, environment=environment)
         cleanup.enter_context(apart_from(leader.pid))
@@ -242,6 +246,8 @@ class HostileRun:
                 break
             time.sleep(1)
         for one in schedulers:
+            if self._logs is not None:
+                shutil.copy(one.log, self._logs)
             assert one.running, f"{one.name} has ended\n{one.log_tail()}"
             one.finish()
             log = one.log.read_text(errors="replace")

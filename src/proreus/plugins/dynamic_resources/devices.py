@@ -6,7 +6,7 @@ parsed once for its kind, and a CEL selector is evaluated once for its kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 import msgspec
@@ -251,14 +251,13 @@ class DeviceKinds(Struct):
 
     features: Features
     _kinds: dict[tuple[str, bytes], DeviceKind] = field(default_factory=dict)
+    _tainted: dict[tuple[int, tuple[DeviceTaint, ...]], DeviceKind] = field(default_factory=dict)
     _numbers: int = 0
 
-    def kind_of(
-        self, driver: str, device: Device, more_taints: Iterable[DeviceTaint] = ()
-    ) -> DeviceKind:
-        """Return the kind of a device; ``more_taints`` come from DeviceTaintRules (KEP-5055)."""
+    def kind_of(self, driver: str, device: Device) -> DeviceKind:
+        """Return the kind of a device."""
         # Encoded as JSON for a key: structs with maps inside are not hashable.
-        nameless = msgspec.structs.replace(device, name="", taints=(*device.taints, *more_taints))
+        nameless = msgspec.structs.replace(device, name="")
         key = driver, msgspec.json.encode(nameless)
         kind = self._kinds.get(key)
         if kind is None:
@@ -266,9 +265,25 @@ class DeviceKinds(Struct):
             kind = self._kinds[key] = DeviceKind(self._numbers, driver, nameless, self.features)
         return kind
 
+    def with_taints(self, kind: DeviceKind, taints: tuple[DeviceTaint, ...]) -> DeviceKind:
+        """Return the kind of such a device with more taints, of DeviceTaintRules (KEP-5055)."""
+        if not taints:
+            return kind
+        key = kind.number, taints
+        tainted = self._tainted.get(key)
+        if tainted is None:
+            device = msgspec.structs.replace(kind.device, taints=(*kind.device.taints, *taints))
+            tainted = self._tainted[key] = self.kind_of(kind.driver, device)
+        return tainted
+
     def prune(self, used: set[int]) -> None:
         """Forget kinds that no slice has any more; ``used``: numbers of those that one has."""
         self._kinds = {key: kind for key, kind in self._kinds.items() if kind.number in used}
+        self._tainted = {
+            key: kind
+            for key, kind in self._tainted.items()
+            if key[0] in used and kind.number in used
+        }
 
     def __len__(self) -> int:
         return len(self._kinds)

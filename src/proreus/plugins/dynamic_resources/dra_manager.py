@@ -186,10 +186,11 @@ class DRAManager:
         self.totals.slices_changed(keys)
 
     def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
-        self._rules.put(old, new)
         # Totals for scores ignore taints, so they are not updated.
-        keys = self.pools.refresh_kinds()
-        self.availability_index.slices_changed(set(), keys, True)
+        keys = {
+            key for each in self._rules.put(old, new) for key in self.pools.taints_changed(each)
+        }
+        self.availability_index.slices_changed(set(), keys, False)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         self.allocated.update_claim(old, new)

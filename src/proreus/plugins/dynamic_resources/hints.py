@@ -30,7 +30,7 @@ from proreus.objects.devices import DeviceTaintRule, ResourceSlice
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.plugins.dynamic_resources.claims import ClaimError
-from proreus.plugins.dynamic_resources.taint_rules import selects
+from proreus.plugins.dynamic_resources.taint_rules import selects_some
 
 ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]
 """Return the pod's claims; raises ``ClaimError``."""
@@ -133,14 +133,18 @@ def taint_rule_event(slices: Mapping[str, ResourceSlice]) -> ClusterEvent:
     ) -> bool:
         if old is not None and new is not None and old.spec == new.spec:
             return False
-        return any(
-            selects(rule.spec.device_selector, published.spec.driver, published.spec.pool.name, d)
-            for rule in (old, new)
-            if rule is not None
-            for published in slices.values()
-            for d in (device.name for device in published.spec.devices)
+        # The same for each of the pods that wait, of which there may be thousands.
+        if answered[0] is not old or answered[1] is not new:
+            answered[:] = old, new, applies(old) or applies(new)
+        return bool(answered[2])
+
+    def applies(rule: DeviceTaintRule | None) -> bool:
+        return rule is not None and any(
+            selects_some(rule.spec.device_selector, spec.driver, spec.pool.name, spec.devices)
+            for spec in (published.spec for published in slices.values())
         )
 
+    answered: list[object] = [None, None, False]
     return ClusterEvent(DEVICE_TAINT_RULE, ADD | UPDATE | DELETE, changes_a_slice)
 
 

@@ -17,7 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct, field
 
-from proreus.objects.devices import Device, DeviceTaint, ResourceSlice, ResourceSliceSpec
+from proreus.objects.devices import (
+    Device,
+    DeviceTaint,
+    DeviceTaintSelector,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.selectors import NodeSelector
 from proreus.plugins.dynamic_resources.devices import Counters, DeviceKind, DeviceKinds, GroupsBySet
@@ -79,9 +85,13 @@ class PoolView(Struct, frozen=True):
 
 
 class _Pool(Struct):
-    """All slices of a pool by name, and the kinds of their devices, old generations included."""
+    """All slices of a pool by name, and the kinds of their devices, old generations included.
+
+    ``untainted``: the kinds without the taints of DeviceTaintRules.
+    """
 
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
+    untainted: dict[str, tuple[DeviceKind, ...]] = field(default_factory=dict)
     kinds: dict[str, tuple[DeviceKind, ...]] = field(default_factory=dict)
 
 
@@ -121,27 +131,43 @@ class Pools:
             pool = self._pools.setdefault(key, _Pool())
             if there:
                 pool.slices[name] = one
-                pool.kinds[name] = tuple(self._kind(key, device) for device in spec.devices)
+                pool.untainted[name] = tuple(
+                    self.kinds.kind_of(spec.driver, device) for device in spec.devices
+                )
+                self._put_kinds(key, pool, one)
             else:
-                pool.slices.pop(name, None)
-                pool.kinds.pop(name, None)
+                for by_name in (pool.slices, pool.untainted, pool.kinds):
+                    by_name.pop(name, None)
             concerned.add(key)
         for key in concerned:
             self._index(key)
         return concerned
 
-    def refresh_kinds(self) -> set[PoolKey]:
-        """Recompute the kinds of all devices, after taint rules changed; return all pools."""
-        # Which devices a rule selects may be any; rules are few and change rarely.
-        for key, pool in self._pools.items():
-            for name, one in pool.slices.items():
-                pool.kinds[name] = tuple(self._kind(key, device) for device in one.spec.devices)
+    def taints_changed(self, selector: DeviceTaintSelector) -> list[PoolKey]:
+        """Apply the taints of rules to the devices that one selects; return the pools of these."""
+        driver, name = selector.driver, selector.pool
+        keys: Iterable[PoolKey]
+        if driver is not None and name is not None:
+            keys = [(driver, name)] if (driver, name) in self._pools else []
+        else:
+            keys = [k for k in self._pools if driver in (None, k[0]) and name in (None, k[1])]
+        changed = []
+        for key in keys:
+            pool = self._pools[key]
+            for one in pool.slices.values():
+                if selector.device in (None, *(device.name for device in one.spec.devices)):
+                    self._put_kinds(key, pool, one)
             self._index(key)
-        return set(self._pools)
+            changed.append(key)
+        return changed
 
-    def _kind(self, key: PoolKey, device: Device) -> DeviceKind:
-        driver, pool = key
-        return self.kinds.kind_of(driver, device, self.taints_of(driver, pool, device.name))
+    def _put_kinds(self, key: PoolKey, pool: _Pool, one: ResourceSlice) -> None:
+        driver, name = key
+        untainted = pool.untainted[one.metadata.name]
+        pool.kinds[one.metadata.name] = tuple(
+            self.kinds.with_taints(kind, self.taints_of(driver, name, device.name))
+            for device, kind in zip(one.spec.devices, untainted, strict=True)
+        )
 
     def _index(self, key: PoolKey) -> None:
         for node in self.nodes_of.pop(key, ()):
@@ -382,7 +408,7 @@ class Pools:
             {
                 kind.number
                 for pool in self._pools.values()
-                for kinds in pool.kinds.values()
+                for kinds in (*pool.untainted.values(), *pool.kinds.values())
                 for kind in kinds
             }
         )
