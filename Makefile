@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz hostile kwok-up kwok-down kind-up lock vendored sbom image-steps clean
+.PHONY: build-ahead help venv demo test lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz hostile hostile-real kwok-up kwok-down kind-up lock vendored sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -104,6 +104,14 @@ HOSTILE ?=
 
 hostile: $(INSTALLED) ## hostile objects of every kind and malformed watch lines, judged by waits and memory
 	PYTHONPATH=tests:tests/integration $(BIN)/python -m hostile.run $(HOSTILE)
+
+HOSTILE_OBJECTS ?= 500
+HOSTILE_SEED ?= 1
+
+hostile-real: $(INSTALLED) ## hostile objects of every kind on a real apiserver, next to plain pods: make hostile-real HOSTILE_OBJECTS=… (of each kind)
+	@$(ENVTEST).binaries
+	$(BIN)/pytest tests/controlplane/test_hostile_run.py -s --hostile-objects $(HOSTILE_OBJECTS) --hostile-nodes 5000 \
+		--hostile-seed $(HOSTILE_SEED) --hostile-logs build/hostile
 
 kwok-up: $(INSTALLED) ## a cluster with fake kubelets on this machine, without containers
 	@$(ENVTEST).kwok up

@@ -11,15 +11,8 @@ from pathlib import Path
 import pytest
 from envtest.control_plane import ControlPlane
 from envtest.schedulers import RunScheduler
-from hostile_run.run import (
-    APISERVER_FLAGS,
-    MAX_CYCLE_SECONDS,
-    MAX_GROWTH,
-    MAX_LAG_SECONDS,
-    HostileRun,
-    jemalloc_is_installed,
-    say,
-)
+from hostile_run.figures import MAX_CYCLE_SECONDS, MAX_GROWTH, MAX_LAG_SECONDS
+from hostile_run.run import APISERVER_FLAGS, HostileRun, jemalloc_is_installed, say
 
 FULL = 100
 """From how many objects of a kind on times and memory are judged: the machine is quiet then."""

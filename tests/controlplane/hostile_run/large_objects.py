@@ -15,7 +15,8 @@ from hostile.full_objects import FULL_OBJECTS
 from hostile.full_pods import Named
 from hostile.objects import NAMED
 
-from hostile_run.valid_objects import DRIVER, MAKERS, name_of, valid_object
+from hostile_run.odd_values import DRIVER, name_of
+from hostile_run.valid_objects import MAKERS, valid_object
 
 Json = dict[str, Any]
 

@@ -11,7 +11,8 @@ from envtest.kube_client import MERGE_PATCH, METADATA_ONLY, KubeClient
 from hostile.odd_json import encode
 
 from hostile_run.large_objects import large_object, largest_scale, number_of_large
-from hostile_run.valid_objects import MAKERS, name_of, valid_object
+from hostile_run.odd_values import name_of
+from hostile_run.valid_objects import MAKERS, valid_object
 from proreus.kubernetes_version import KubernetesVersion
 from proreus.objects.kinds import BY_KIND
 from proreus.objects.meta import Resource

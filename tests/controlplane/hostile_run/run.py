@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import statistics
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,10 @@ from envtest.schedulers import LEASE, RunScheduler, SchedulerProcess, configurat
 from envtest.waiting import eventually
 from prometheus_client import Metric
 
+from hostile_run.figures import MAX_GROWTH, Figures, count_between, total
 from hostile_run.load import HostileLoad
+from hostile_run.odd_values import CLASS, DRIVER
 from hostile_run.probes import Probes
-from hostile_run.valid_objects import CLASS, DRIVER
 from proreus.bounded_cache import AGE_INTERVAL_SECONDS
 
 Json = dict[str, Any]
@@ -42,93 +41,10 @@ JEMALLOC = {
 }
 """The environment of the image (Dockerfile)."""
 
-MAX_CYCLE_SECONDS = 1.024
-"""A bound of the histogram's buckets."""
-MAX_LAG_SECONDS = 0.128
-"""Likewise: more than this the event loop never came late."""
-MAX_GROWTH = 1.1
 _DEVICE_NODES, _DEVICES = 20, 16
 _BATCH = 50
 """How many objects of each kind exist at the same time."""
 _CALM_SECONDS = 2.0
-
-
-@dataclass
-class Figures:
-    """The outcome of a run."""
-
-    seconds: float = 0.0
-    stored: dict[str, int] = field(default_factory=dict)
-    refused: dict[str, int] = field(default_factory=dict)
-    refusals: dict[str, str] = field(default_factory=dict)
-    largest: dict[str, int] = field(default_factory=dict)
-    left: list[str] = field(default_factory=list)
-    waits: list[float] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    quiet_waits: list[float] = field(default_factory=list)
-    """Those of plain pods before there were hostile objects."""
-    cycles: dict[float, float] = field(default_factory=dict)
-    """The number of scheduling cycles by the upper bound of their seconds."""
-    lags: dict[float, float] = field(default_factory=dict)
-    """The number of times that the leader's event loop came late, likewise."""
-    rss_before: dict[str, float] = field(default_factory=dict)
-    """Mebibytes by scheduler."""
-    rss_after: dict[str, float] = field(default_factory=dict)
-    transitions: int = 0
-    unreadable: float = 0.0
-    handler_failures: float = 0.0
-    tracebacks: int = 0
-    log_bytes: int = 0
-
-    @property
-    def longest_cycle(self) -> float:
-        """The bound of the longest cycle, seconds."""
-        return max((bound for bound, count in self.cycles.items() if count), default=0.0)
-
-    @property
-    def longest_lag(self) -> float:
-        """The bound of the longest lag of the event loop, seconds."""
-        return max((bound for bound, count in self.lags.items() if count), default=0.0)
-
-    @property
-    def growth(self) -> float:
-        """The largest resident memory of a scheduler after the run, by that before."""
-        return max(self.rss_after[name] / before for name, before in self.rss_before.items())
-
-    def lines(self) -> list[str]:
-        """Return the figures as lines of text."""
-        total, waits = sum(self.stored.values()), sorted(self.waits)
-        return [
-            f"{total} objects stored in {self.seconds:.0f} s: {self.stored}",
-            f"refused {sum(self.refused.values())}: {self.refused}",
-            *(f"  {kind}: {text}" for kind, text in self.refusals.items()),
-            f"bytes of the largest ones: {self.largest}",
-            f"not deleted: {self.left}",
-            f"plain pods waited {_spread(self.quiet_waits)} before, "
-            f"{_spread(waits)} next to them; lost: {self.lost}",
-            f"scheduling cycles by seconds: {_counts(self.cycles)}",
-            f"lags of the event loop by seconds: {_counts(self.lags)}",
-            f"RSS before {_rounded(self.rss_before)}, after {_rounded(self.rss_after)} MiB",
-            f"Lease transitions {self.transitions}, objects unreadable {self.unreadable:g}, "
-            f"handlers that raised {self.handler_failures:g}",
-            f"log {self.log_bytes} bytes, tracebacks {self.tracebacks}",
-        ]
-
-
-def _spread(seconds: list[float]) -> str:
-    ordered = sorted(seconds)
-    return (
-        f"{statistics.median(ordered):.3f} s (median of {len(ordered)}; "
-        f"longest {', '.join(f'{one:.2f}' for one in ordered[-5:])})"
-    )
-
-
-def _counts(histogram: dict[float, float]) -> str:
-    return ", ".join(f"{bound:g}: {count:g}" for bound, count in histogram.items() if count)
-
-
-def _rounded(values: dict[str, float]) -> str:
-    return ", ".join(f"{value:.0f}" for value in values.values())
 
 
 class HostileRun:
@@ -146,7 +62,7 @@ class HostileRun:
         count: int,
         nodes: int,
         seed: int,
-        settle_seconds: float = 0.1 * AGE_INTERVAL_SECONDS,
+        settle_seconds: float = 4 * AGE_INTERVAL_SECONDS,
         logs: Path | None = None,
     ) -> None:
         self._plane = plane
@@ -231,14 +147,14 @@ class HostileRun:
         figures.refusals, figures.largest = load.refusals, dict(load.largest)
         figures.transitions = self._transitions() - transitions
         leader = schedulers[0].metrics(ADMIN_TOKEN)
-        figures.cycles = _difference(
+        figures.cycles = count_between(
             leader, before[0], "scheduler_scheduling_algorithm_duration_seconds"
         )
-        figures.lags = _difference(leader, before[0], "proreus_loop_lag_seconds")
+        figures.lags = count_between(leader, before[0], "proreus_loop_lag_seconds")
         for one in schedulers:
             metrics = one.metrics(ADMIN_TOKEN)
-            figures.unreadable += _total(metrics, "proreus_objects_unreadable")
-            figures.handler_failures += _total(metrics, "proreus_informer_handler_failures")
+            figures.unreadable += total(metrics, "proreus_objects_unreadable")
+            figures.handler_failures += total(metrics, "proreus_informer_handler_failures")
         deadline = time.monotonic() + self._settle_seconds
         while True:
             figures.rss_after = {one.name: rss_mebibytes(one.pid) for one in schedulers}
@@ -312,31 +228,6 @@ def rss_mebibytes(pid: int) -> float:
 def jemalloc_is_installed() -> bool:
     """Return whether Debian's package libjemalloc2 is."""
     return any(Path("/usr/lib").glob("*/libjemalloc.so.2"))
-
-
-def _difference(
-    after: dict[str, Metric], before: dict[str, Metric], name: str
-) -> dict[float, float]:
-    """Return what a histogram has counted meanwhile, by upper bound."""
-    counts, lower = {}, 0.0
-    earlier = _cumulative(before[name])
-    for bound, count in sorted(_cumulative(after[name]).items()):
-        meanwhile = count - earlier.get(bound, 0.0)
-        counts[bound], lower = meanwhile - lower, meanwhile
-    return counts
-
-
-def _cumulative(family: Metric) -> dict[float, float]:
-    return {
-        float(sample.labels["le"]): sample.value
-        for sample in family.samples
-        if sample.name.endswith("_bucket")
-    }
-
-
-def _total(metrics: dict[str, Metric], name: str) -> float:
-    family = metrics.get(name)
-    return sum(s.value for s in family.samples if s.name.endswith("_total")) if family else 0.0
 
 
 def say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""JSON that the apiserver passes on and Python's ``json`` would not write: in fields that we skip."""
+"""JSON in fields that we skip: the apiserver passes it on, Python's ``json`` would not write it."""
 
 from __future__ import annotations
 
