@@ -25,7 +25,7 @@ from proreus.client.list_watch import ListWatch
 from proreus.client.object_faults import ObjectFaults
 from proreus.client.reflector import Reflector, ReflectorOptions
 from proreus.client.session import ApiClient
-from proreus.client.watch import DELETED, Event, Unreadable, UnreadableEvent
+from proreus.client.watch import DELETED, Event, ParseAhead, Unreadable, UnreadableEvent
 from proreus.errors import ApiError, CacheCorrupted
 from proreus.metrics import Histogram, SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource, key_of
@@ -82,6 +82,7 @@ class Informer(Generic[T]):
         metrics: SchedulerMetrics | None = None,
         rng: random.Random | None = None,
         early_list: EarlyList | None = None,
+        parse_ahead: ParseAhead[T] | None = None,
     ) -> None:
         self.resource = resource
         self.store: dict[str, T] = {}
@@ -105,6 +106,7 @@ class Informer(Generic[T]):
             faults=self.faults,
             rng=rng,
             early_list=early_list,
+            parse_ahead=parse_ahead,
         )
 
     def add_handler(self, handler: ResourceEventHandler[T], *, first: bool = False) -> None:

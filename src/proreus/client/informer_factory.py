@@ -14,6 +14,7 @@ from proreus.client.early_lists import NON_TERMINAL_PODS, EarlyList
 from proreus.client.informer import Informer, InformerGroup, ResourceEventHandler
 from proreus.client.reflector import ReflectorOptions
 from proreus.client.session import ApiClient
+from proreus.client.watch import ParseAhead
 from proreus.errors import ApiError
 from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.metrics import SchedulerMetrics
@@ -40,11 +41,13 @@ class InformerFactory:
         metrics: SchedulerMetrics | None = None,
         kubernetes_version: KubernetesVersion = DEFAULT_VERSION,
         early_lists: Mapping[str, EarlyList] | None = None,
+        parse_ahead: Mapping[str, ParseAhead[Any]] | None = None,
     ) -> None:
         """``types``: by kind, the type to decode objects into instead of the resource's own.
 
         ``kubernetes_version``: decides which API version of a kind is watched. ``early_lists``: by
-        kind, lists that have been requested already.
+        kind, lists that have been requested already. ``parse_ahead``: by kind, what parses large
+        objects of a watch in another thread.
         """
         self._kubernetes_version = kubernetes_version
         self.group = InformerGroup()
@@ -54,6 +57,7 @@ class InformerFactory:
         self._types = types or {}
         self._metrics = metrics
         self._early_lists = early_lists or {}
+        self._parse_ahead = parse_ahead or {}
         if metrics is not None:
             metrics.informer_queued_items.set_function(self._queued_events)
             metrics.informer_store_resource_version.set_function(self._store_versions)
@@ -94,6 +98,7 @@ class InformerFactory:
                 connectivity=self._connectivity,
                 metrics=self._metrics,
                 early_list=self._early_lists.get(resource.id),
+                parse_ahead=self._parse_ahead.get(resource.id),
             )
             # As in kube-scheduler, informers of custom resources are not measured.
             if self._metrics is not None and resource.id in BY_KIND:

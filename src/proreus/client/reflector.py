@@ -37,6 +37,7 @@ from proreus.client.watch import (
     LineSplitter,
     ListDecoder,
     Page,
+    ParseAhead,
     Unreadable,
 )
 from proreus.errors import ApiError, Forbidden, Gone, NotFound
@@ -105,7 +106,8 @@ class Reflector(Generic[T]):
 
     ``on_error(resource, error)`` is called for every failed list or watch; ``connectivity`` is
     shared by the reflectors of one apiserver, and ``faults`` records single objects that cannot be
-    decoded. ``early_list``: the first list, if it has been requested already.
+    decoded. ``early_list``: the first list, if it has been requested already. ``parse_ahead``:
+    parses large objects before the store gets them.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Reflector(Generic[T]):
         faults: ObjectFaults | None = None,
         rng: random.Random | None = None,
         early_list: EarlyList | None = None,
+        parse_ahead: ParseAhead[T] | None = None,
     ) -> None:
         resource = list_watch.resource
         self._list_watch = list_watch
@@ -136,7 +139,7 @@ class Reflector(Generic[T]):
         self._path = list_watch.path
         self._early_list = early_list
         faults = faults or ObjectFaults(resource.plural)
-        self._events = EventDecoder(resource.type, faults)
+        self._events = EventDecoder(resource.type, faults, parse_ahead)
         self._lists = ListDecoder(resource.type, faults)
         self.resource_version = ""  # empty: a list is needed first
         self._synced = False  # whether the store has ever received a list

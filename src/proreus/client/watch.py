@@ -71,6 +71,12 @@ class _Metadata(ApiStruct, frozen=True):
 _MOST_BYTES_AT_ONCE = 32 * 2**10
 """The length of a line that may be decoded the unusual way at once: 20 ms at most."""
 
+_LARGE_BYTES = 64 * 2**10
+"""The length of a line above which its object is parsed ahead: 2 ms and more."""
+
+ParseAhead = Callable[[T], Callable[[], None]]
+"""Parses an object in another thread; what it returns keeps the results, on the loop's thread."""
+
 _FRAME = msgspec.json.Decoder(_Frame)
 _RAW_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -105,7 +111,8 @@ class LineSplitter:
 class Batch(Generic[T]):
     """The contents of one chunk: changes in order, and the stream's resourceVersion after them.
 
-    ``rest``: lines that are not decoded yet, the first of which takes long.
+    ``rest``: lines that are not decoded yet, the first of which takes long. ``large``: objects of
+    ``events`` that take long to parse.
     """
 
     events: list[Event[T]]
@@ -113,14 +120,21 @@ class Batch(Generic[T]):
     initial_events_end: bool = False
     error: ApiError | None = None
     rest: list[bytes] = field(default_factory=list)
+    large: list[T] = field(default_factory=list)
 
 
 class EventDecoder(Generic[T]):
     """Decodes the lines of a watch of objects of one type."""
 
-    def __init__(self, type_: type[T], faults: ObjectFaults | None = None) -> None:
+    def __init__(
+        self,
+        type_: type[T],
+        faults: ObjectFaults | None = None,
+        parse_ahead: ParseAhead[T] | None = None,
+    ) -> None:
         self._type = type_
         self._faults = faults or ObjectFaults(type_.__name__)
+        self._parse_ahead = parse_ahead
         # Parametrized at run time, which a type checker cannot follow.
         self._decode: Callable[[bytes], WatchEvent[T] | None] = msgspec.json.Decoder(
             WatchEvent[type_]  # type: ignore[valid-type]
@@ -138,6 +152,7 @@ class EventDecoder(Generic[T]):
         """
         while True:
             batch = self.decode(lines, _MOST_BYTES_AT_ONCE)
+            await self._parse_large(batch.large)
             yield batch
             if not batch.rest or batch.error is not None:
                 return
@@ -145,9 +160,16 @@ class EventDecoder(Generic[T]):
             faults = DeferredFaults()
             batch = await asyncio.to_thread(self._decode_alone, line, faults)
             faults.record_in(self._faults)
+            await self._parse_large(batch.large)
             yield batch
             if batch.error is not None:
                 return
+
+    async def _parse_large(self, objects: list[T]) -> None:
+        if self._parse_ahead is not None:
+            for obj in objects:
+                keep = await asyncio.to_thread(self._parse_ahead, obj)
+                keep()
 
     def _decode_alone(self, line: bytes, faults: DeferredFaults) -> Batch[T]:
         batch: Batch[T] = Batch([])
@@ -155,6 +177,8 @@ class EventDecoder(Generic[T]):
         if event is not None:
             batch.events.append(event)
             batch.resource_version = event.object.metadata.resource_version
+            if not isinstance(event.object, Unreadable) and event.type == ADDED:
+                batch.large.append(event.object)
         return batch
 
     def decode(self, lines: list[bytes], most_bytes: int | None = None) -> Batch[T]:
@@ -193,6 +217,8 @@ class EventDecoder(Generic[T]):
                     continue
             events.append(event)
             last = event
+            if len(line) > _LARGE_BYTES and event.type == ADDED:
+                batch.large.append(event.object)
         if last is not None:
             batch.resource_version = last.object.metadata.resource_version
         return batch
@@ -322,9 +348,15 @@ class Page(Generic[T]):
 class ListDecoder(Generic[T]):
     """Decodes pages of a list of objects of one type."""
 
-    def __init__(self, type_: type[T], faults: ObjectFaults | None = None) -> None:
+    def __init__(
+        self,
+        type_: type[T],
+        faults: ObjectFaults | None = None,
+        parse_ahead: ParseAhead[T] | None = None,
+    ) -> None:
         self._type = type_
         self._faults = faults or ObjectFaults(type_.__name__)
+        self._parse_ahead = parse_ahead
         self._decode = msgspec.json.Decoder(ObjectList[type_]).decode  # type: ignore[valid-type]
 
     def decode(self, body: bytes) -> Page[T]:

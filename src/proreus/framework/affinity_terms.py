@@ -6,7 +6,7 @@ written the same. Terms are hashable values, so that equal terms of different po
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -66,28 +66,56 @@ class AffinityTerms(Struct, frozen=True):
 NO_TERMS = AffinityTerms()
 
 _encode = msgspec.msgpack.Encoder().encode
-_shared: BoundedCache[tuple[str, bytes, bytes], AffinityTerms] = BoundedCache(32 * 2**20)
+_Key = tuple[str, bytes, bytes]
+_shared: BoundedCache[_Key, AffinityTerms] = BoundedCache(32 * 2**20)
 
 
 def affinity_terms_of(pod: Pod) -> AffinityTerms:
     """Return the terms of a pod, those of its own namespace made explicit."""
-    affinity = pod.spec.affinity
-    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+    key = _key_of(pod)
+    if key is None:
         return NO_TERMS
-    namespace = pod.metadata.namespace
-    key = namespace, _encode(affinity.pod_affinity), _encode(affinity.pod_anti_affinity)
     terms = _shared.get(key)
     if terms is None:
-        affinity_spec, anti_affinity_spec = affinity.pod_affinity, affinity.pod_anti_affinity
-        size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * (len(key[1]) + len(key[2]))
-        terms = _parse(
-            namespace,
-            affinity_spec or PodAffinity(),
-            anti_affinity_spec or PodAffinity(),
-            size_bytes,
-        )
-        _shared.put(key, terms, size_bytes)
+        terms = _parsed(pod, key)
+        _shared.put(key, terms, terms.size_bytes)
     return terms
+
+
+def parse_terms_ahead(pod: Pod) -> Callable[[], None]:
+    """Parse the terms of a pod, in any thread; the result puts them where they are looked for."""
+    key = _key_of(pod)
+    if key is None:
+        return lambda: None
+    terms = _parsed(pod, key)
+    for term in (*terms.required, *terms.required_anti):
+        hash(term)  # is kept by the term
+    for _, term in (*terms.preferred, *terms.preferred_anti):
+        hash(term)
+
+    def keep() -> None:
+        _shared.put(key, terms, terms.size_bytes)
+
+    return keep
+
+
+def _key_of(pod: Pod) -> _Key | None:
+    affinity = pod.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return None
+    encoded = _encode(affinity.pod_affinity), _encode(affinity.pod_anti_affinity)
+    return pod.metadata.namespace, *encoded
+
+
+def _parsed(pod: Pod, key: _Key) -> AffinityTerms:
+    affinity = pod.spec.affinity
+    assert affinity is not None
+    return _parse(
+        pod.metadata.namespace,
+        affinity.pod_affinity or PodAffinity(),
+        affinity.pod_anti_affinity or PodAffinity(),
+        BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * (len(key[1]) + len(key[2])),
+    )
 
 
 def _parse(

@@ -10,7 +10,7 @@ Example: ``disk=ssd`` and preferred zone a (weight 5) parse to ``selector`` disk
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -96,18 +96,30 @@ class _ParseCache:
             return self._last
         # By encoding: it is hashed and compared faster than the objects, and its length says how
         # much memory an entry takes.
-        cache_key = _encode((sorted((spec.node_selector or {}).items()), affinity))
+        cache_key = _key_of(spec, affinity)
         parsed = self._parsed.get(cache_key)
         if parsed is None:
-            size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(cache_key)
-            parsed = parse_node_affinity(affinity, spec.node_selector, size_bytes)
-            self._parsed.put(cache_key, parsed, size_bytes)
+            parsed = _parsed(spec, affinity, cache_key)
+            self.put(cache_key, parsed)
         self._last_spec, self._last = spec, parsed
         return parsed
+
+    def put(self, cache_key: bytes, parsed: PodNodeAffinity) -> None:
+        """Keep the affinity with this encoding."""
+        self._parsed.put(cache_key, parsed, parsed.size_bytes)
 
     def age(self) -> None:
         """Forget the last pod."""
         self._last_spec, self._last = None, UNRESTRICTED
+
+
+def _key_of(spec: PodSpec, affinity: NodeAffinity | None) -> bytes:
+    return _encode((sorted((spec.node_selector or {}).items()), affinity))
+
+
+def _parsed(spec: PodSpec, affinity: NodeAffinity | None, cache_key: bytes) -> PodNodeAffinity:
+    size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(cache_key)
+    return parse_node_affinity(affinity, spec.node_selector, size_bytes)
 
 
 _shared = _ParseCache()
@@ -128,6 +140,17 @@ def node_affinity_of(pod: Pod) -> PodNodeAffinity:
     if affinity is None and not spec.node_selector:
         return UNRESTRICTED
     return _shared.of(spec, affinity)
+
+
+def parse_node_affinity_ahead(pod: Pod) -> Callable[[], None]:
+    """Parse a pod's node affinity, in any thread; the result puts it where it is looked for."""
+    spec = pod.spec
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is None and not spec.node_selector:
+        return lambda: None
+    key = _key_of(spec, affinity)
+    parsed = _parsed(spec, affinity, key)
+    return lambda: _shared.put(key, parsed)
 
 
 def parse_node_affinity(

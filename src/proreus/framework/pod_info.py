@@ -9,7 +9,7 @@ Example: a container requests cpu 500m and no memory. ``requests.amounts`` is {"
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -261,32 +261,57 @@ _BYTES_A_REQUEST = 600
 
 def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
     """Return a pod's requests, shared with pods whose containers have equal requests."""
-    spec = pod.spec
     # Pods with pod-level requests are rare enough to be computed one by one.
     if has_pod_level_requests(pod):
         return PodRequests(pod, False, pod_level)
+    key = _key_of_requests(pod.spec)
+    shared = _shared_requests.get(key)
+    if shared is None:
+        shared = _computed_requests(pod.spec, pod_level)
+        _shared_requests.put(key, shared, _size_of_requests(pod.spec))
+    return shared
+
+
+def compute_requests_ahead(pod: Pod, pod_level: bool) -> Callable[[], None]:
+    """Compute a pod's requests, in any thread; the result puts them where they are looked for."""
+    if has_pod_level_requests(pod):
+        return lambda: None
+    key, shared = _key_of_requests(pod.spec), _computed_requests(pod.spec, pod_level)
+    size_bytes = _size_of_requests(pod.spec)
+
+    def keep() -> None:
+        _shared_requests.put(key, shared, size_bytes)
+
+    return keep
+
+
+def _key_of_requests(spec: PodSpec) -> tuple[Hashable, ...]:
     # As written, unparsed: pods of one workload are written the same, and parsing is the cost that
     # sharing avoids. Two spellings of an amount merely make two entries.
     key: tuple[Hashable, ...] = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
     if spec.init_containers or spec.overhead:
         init = [(c.restart_policy, *c.resources.requests.items()) for c in spec.init_containers]
         key = (*key, None, *init, tuple(spec.overhead.items()))
-    shared = _shared_requests.get(key)
-    if shared is None:
-        # Without the rest of the pod: its annotations would be kept for as long as the requests.
-        counted = PodSpec(
-            containers=tuple(Container(resources=c.resources) for c in spec.containers),
-            init_containers=tuple(
-                Container(resources=c.resources, restart_policy=c.restart_policy)
-                for c in spec.init_containers
-            ),
-            overhead=spec.overhead,
-        )
-        shared = PodRequests(Pod(spec=counted), False, pod_level)
-        containers = (*spec.containers, *spec.init_containers)
-        written = sum(len(c.resources.requests) for c in containers) + len(spec.overhead)
-        _shared_requests.put(key, shared, _BYTES_A_REQUEST * (1 + len(containers) + written))
-    return shared
+    return key
+
+
+def _computed_requests(spec: PodSpec, pod_level: bool) -> PodRequests:
+    # Without the rest of the pod: its annotations would be kept for as long as the requests.
+    counted = PodSpec(
+        containers=tuple(Container(resources=c.resources) for c in spec.containers),
+        init_containers=tuple(
+            Container(resources=c.resources, restart_policy=c.restart_policy)
+            for c in spec.init_containers
+        ),
+        overhead=spec.overhead,
+    )
+    return PodRequests(Pod(spec=counted), False, pod_level)
+
+
+def _size_of_requests(spec: PodSpec) -> int:
+    containers = (*spec.containers, *spec.init_containers)
+    written = sum(len(c.resources.requests) for c in containers) + len(spec.overhead)
+    return _BYTES_A_REQUEST * (1 + len(containers) + written)
 
 
 @dataclass(slots=True, eq=False)

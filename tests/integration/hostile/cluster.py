@@ -19,6 +19,8 @@ from proreus.clock import FakeClock
 from proreus.config.load import load
 from proreus.errors import ApiError
 from proreus.feature_gates import FeatureGates
+from proreus.framework.parse_ahead import PodParser
+from proreus.framework.pod_info import PodResourcesOptions
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.codec import DecodeError
 from proreus.objects.kinds import BY_KIND, PODS
@@ -42,6 +44,7 @@ class WatchedApi(InMemoryApi):
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         super().__init__()
+        self._parse_ahead = {PODS.id: PodParser(PodResourcesOptions())}
         self.informers = InformerFactory(cast(Any, None), lambda *_: None, metrics=metrics)
         self._decoders: dict[str, EventDecoder[Any]] = {}
         self.own_seconds = 0.0
@@ -69,7 +72,9 @@ class WatchedApi(InMemoryApi):
         decoder = self._decoders.get(kind)
         if decoder is None:
             faults = self.informers.group.by_kind[kind].faults
-            decoder = self._decoders[kind] = EventDecoder(BY_KIND[kind].type, faults)
+            parse_ahead = self._parse_ahead.get(kind)
+            decoder = EventDecoder(BY_KIND[kind].type, faults, parse_ahead)
+            self._decoders[kind] = decoder
         return decoder
 
     def put(self, resource: Resource[Any], obj: Any) -> None:
