@@ -162,10 +162,10 @@ class HostileRun:
                 break
             time.sleep(1)
         for one in schedulers:
-            if self._logs is not None:
-                shutil.copy(one.log, self._logs)
             assert one.running, f"{one.name} has ended\n{one.log_tail()}"
             one.finish()
+            if self._logs is not None:
+                shutil.copy(one.log, self._logs)
             log = one.log.read_text(errors="replace")
             figures.log_bytes += len(log)
             figures.tracebacks += log.count("Traceback")
