@@ -45,10 +45,9 @@ from proreus.clock import RealClock
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.decisions import DecisionRecorder
 from proreus.framework.attempt_budget import CpuTime
-from proreus.framework.parse_ahead import PodParser
-from proreus.framework.pod_info import PodResourcesOptions
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import LEASES, PODS
+from proreus.plugins.parse_ahead import PodParser
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
@@ -117,7 +116,7 @@ class Process:
             metrics,
             options.feature_gates.emulation_version,
             options.early_lists,
-            {PODS.id: PodParser(PodResourcesOptions.of(options.feature_gates))},
+            {PODS.id: PodParser(options.feature_gates)},
         )
         self._informer_sync = InformerSync(self._stores)
         self._tasks = ProcessTasks()

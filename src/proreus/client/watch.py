@@ -122,6 +122,12 @@ class Batch(Generic[T]):
     rest: list[bytes] = field(default_factory=list)
     large: list[T] = field(default_factory=list)
 
+    def note_large(self, event: Event[T]) -> None:
+        """Have the object of a long line parsed ahead, if it is new."""
+        obj = event.object
+        if event.type == ADDED and not isinstance(obj, Unreadable):
+            self.large.append(obj)
+
 
 class EventDecoder(Generic[T]):
     """Decodes the lines of a watch of objects of one type."""
@@ -177,8 +183,7 @@ class EventDecoder(Generic[T]):
         if event is not None:
             batch.events.append(event)
             batch.resource_version = event.object.metadata.resource_version
-            if not isinstance(event.object, Unreadable) and event.type == ADDED:
-                batch.large.append(event.object)
+            batch.note_large(event)
         return batch
 
     def decode(self, lines: list[bytes], most_bytes: int | None = None) -> Batch[T]:
@@ -217,8 +222,8 @@ class EventDecoder(Generic[T]):
                     continue
             events.append(event)
             last = event
-            if len(line) > _LARGE_BYTES and event.type == ADDED:
-                batch.large.append(event.object)
+            if len(line) > _LARGE_BYTES:
+                batch.note_large(event)
         if last is not None:
             batch.resource_version = last.object.metadata.resource_version
         return batch

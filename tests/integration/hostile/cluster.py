@@ -19,8 +19,6 @@ from proreus.clock import FakeClock
 from proreus.config.load import load
 from proreus.errors import ApiError
 from proreus.feature_gates import FeatureGates
-from proreus.framework.parse_ahead import PodParser
-from proreus.framework.pod_info import PodResourcesOptions
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.codec import DecodeError
 from proreus.objects.kinds import BY_KIND, PODS
@@ -29,6 +27,7 @@ from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi
 from proreus.offline.spawned_tasks import SpawnedTasks
 from proreus.plugins import IN_TREE_PLUGINS
+from proreus.plugins.parse_ahead import PodParser
 from proreus.runtime.plugin_health import FailureRules, HealthContext
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
@@ -44,7 +43,7 @@ class WatchedApi(InMemoryApi):
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         super().__init__()
-        self._parse_ahead = {PODS.id: PodParser(PodResourcesOptions())}
+        self._parse_ahead = {PODS.id: PodParser(FeatureGates())}
         self.informers = InformerFactory(cast(Any, None), lambda *_: None, metrics=metrics)
         self._decoders: dict[str, EventDecoder[Any]] = {}
         self.own_seconds = 0.0

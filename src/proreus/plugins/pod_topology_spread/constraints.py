@@ -9,7 +9,7 @@ that pods of the previous revision do not count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -87,7 +87,9 @@ class ConstraintResolver:
         self._default_soft = tuple(c for c in defaults if c.when_unsatisfiable == SOFT)
         self._selectors = DefaultSelectors(handle) if defaults else None
         self._match_label_keys = handle.feature_gates.enabled("MatchLabelKeysInPodTopologySpread")
-        self._cache: BoundedCache[object, ResolvedConstraints] = BoundedCache(16 * 2**20)
+        self._defaults: BoundedCache[tuple[str, Selector], ResolvedConstraints] = BoundedCache(
+            16 * 2**20
+        )
 
     def hard_of(self, pod: Pod) -> ResolvedConstraints:
         """Return the constraints of a pod, at least the hard ones; cheap if there are none."""
@@ -98,66 +100,94 @@ class ConstraintResolver:
 
     def of(self, pod: Pod) -> ResolvedConstraints:
         """Return the constraints of a pod."""
-        constraints = pod.spec.topology_spread_constraints
-        meta = pod.metadata
-        if constraints:
-            # Of the pod's labels only these take part; its name or hash must not split the cache.
-            labels = meta.labels
-            values = tuple(labels.get(key) for c in constraints for key in c.match_label_keys)
-            return self._cached((meta.namespace, _encode(constraints), values), pod)
+        if pod.spec.topology_spread_constraints:
+            return _own_constraints(pod, self._match_label_keys)
         if self._selectors is None:
             return _NONE
         selector = self._selectors.of(pod)
         # Neither a service nor an owner selects the pod: kube-scheduler then applies no defaults.
         if selector == EVERYTHING:
             return _NONE
-        return self._cached((meta.namespace, selector), pod)
-
-    def _cached(self, key: object, pod: Pod) -> ResolvedConstraints:
-        resolved = self._cache.get(key)
+        key = pod.metadata.namespace, selector
+        resolved = self._defaults.get(key)
         if resolved is None:
-            resolved = self._resolve(pod)
-            # Once as they are written, and parsed twice: as a selector and as a query over pods.
-            self._cache.put(key, resolved, BYTES_AN_ENCODED_BYTE * approximate_size(key))
+            resolved = self._resolve_defaults(*key)
+            self._defaults.put(key, resolved, BYTES_AN_ENCODED_BYTE * approximate_size(key))
         return resolved
 
-    def _resolve(self, pod: Pod) -> ResolvedConstraints:
-        constraints = pod.spec.topology_spread_constraints
-        if not constraints:
-            assert self._selectors is not None
-            namespace, selector = pod.metadata.namespace, self._selectors.of(pod)
-            hard, soft = (
-                tuple(_constraint(one, selector, namespace) for one in defaults)
-                for defaults in (self._default_hard, self._default_soft)
-            )
-            return ResolvedConstraints(hard, soft, own=False)
-        hard, hard_error = self._parse(pod, HARD)
-        soft, soft_error = self._parse(pod, SOFT)
-        return ResolvedConstraints(
-            hard,
-            soft,
-            hard_error=hard_error
-            and f"obtaining pod's hard topology spread constraints: {hard_error}",
-            soft_error=soft_error
-            and f"obtaining pod's soft topology spread constraints: {soft_error}",
+    def _resolve_defaults(self, namespace: str, selector: Selector) -> ResolvedConstraints:
+        hard, soft = (
+            tuple(_constraint(one, selector, namespace) for one in defaults)
+            for defaults in (self._default_hard, self._default_soft)
         )
-
-    def _parse(self, pod: Pod, action: str) -> tuple[tuple[SpreadConstraint, ...], str]:
-        labels, parsed = pod.metadata.labels, []
-        for one in pod.spec.topology_spread_constraints:
-            if one.when_unsatisfiable != action:
-                continue
-            try:
-                selector = parse_label_selector(one.label_selector)
-            except SelectorError as error:
-                return (), str(error)
-            if self._match_label_keys:
-                selector = _with_label_values(selector, one.match_label_keys, labels)
-            parsed.append(_constraint(one, selector, pod.metadata.namespace))
-        return tuple(parsed), ""
+        return ResolvedConstraints(hard, soft, own=False)
 
 
 _encode = msgspec.msgpack.Encoder().encode
+_Key = tuple[bool, str, bytes, tuple[str | None, ...]]
+_shared: BoundedCache[_Key, ResolvedConstraints] = BoundedCache(16 * 2**20)
+
+
+def _own_constraints(pod: Pod, match_label_keys: bool) -> ResolvedConstraints:
+    key = _key_of(pod, match_label_keys)
+    resolved = _shared.get(key)
+    if resolved is None:
+        resolved = _resolve(pod, match_label_keys)
+        _shared.put(key, resolved, _size_of(key))
+    return resolved
+
+
+def parse_constraints_ahead(pod: Pod, match_label_keys: bool) -> Callable[[], None]:
+    """Parse a pod's constraints, in any thread; the result puts them where they are looked for."""
+    if not pod.spec.topology_spread_constraints:
+        return lambda: None
+    key, resolved = _key_of(pod, match_label_keys), _resolve(pod, match_label_keys)
+    size_bytes = _size_of(key)
+
+    def keep() -> None:
+        _shared.put(key, resolved, size_bytes)
+
+    return keep
+
+
+def _key_of(pod: Pod, match_label_keys: bool) -> _Key:
+    constraints, meta = pod.spec.topology_spread_constraints, pod.metadata
+    # Of the pod's labels only these take part; its name or hash must not split the cache.
+    values = tuple(meta.labels.get(key) for c in constraints for key in c.match_label_keys)
+    return match_label_keys, meta.namespace, _encode(constraints), values
+
+
+def _size_of(key: _Key) -> int:
+    # Once as they are written, and parsed twice: as a selector and as a query over pods.
+    return BYTES_AN_ENCODED_BYTE * approximate_size(key)
+
+
+def _resolve(pod: Pod, match_label_keys: bool) -> ResolvedConstraints:
+    hard, hard_error = _parse(pod, HARD, match_label_keys)
+    soft, soft_error = _parse(pod, SOFT, match_label_keys)
+    return ResolvedConstraints(
+        hard,
+        soft,
+        hard_error=hard_error and f"obtaining pod's hard topology spread constraints: {hard_error}",
+        soft_error=soft_error and f"obtaining pod's soft topology spread constraints: {soft_error}",
+    )
+
+
+def _parse(
+    pod: Pod, action: str, match_label_keys: bool
+) -> tuple[tuple[SpreadConstraint, ...], str]:
+    labels, parsed = pod.metadata.labels, []
+    for one in pod.spec.topology_spread_constraints:
+        if one.when_unsatisfiable != action:
+            continue
+        try:
+            selector = parse_label_selector(one.label_selector)
+        except SelectorError as error:
+            return (), str(error)
+        if match_label_keys:
+            selector = _with_label_values(selector, one.match_label_keys, labels)
+        parsed.append(_constraint(one, selector, pod.metadata.namespace))
+    return tuple(parsed), ""
 
 
 def _with_label_values(

@@ -9,18 +9,28 @@ milliseconds.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from proreus.feature_gates import FeatureGates
 from proreus.framework.affinity_terms import parse_terms_ahead
 from proreus.framework.node_affinity import parse_node_affinity_ahead
 from proreus.framework.pod_info import PodResourcesOptions, compute_requests_ahead
 from proreus.objects.pod import Pod
+from proreus.plugins.pod_topology_spread.constraints import parse_constraints_ahead
 
 
 class PodParser:
-    """Parses pods ahead for a scheduler with these options."""
+    """Parses pods ahead, as the feature gates say."""
 
-    def __init__(self, options: PodResourcesOptions) -> None:
-        self._options = options
+    def __init__(self, gates: FeatureGates) -> None:
+        pod_level = PodResourcesOptions.of(gates).pod_level
+        match_label_keys = gates.enabled("MatchLabelKeysInPodTopologySpread")
+        self._steps: tuple[Callable[[Pod], Callable[[], None]], ...] = (
+            partial(compute_requests_ahead, pod_level=pod_level),
+            parse_terms_ahead,
+            parse_node_affinity_ahead,
+            partial(parse_constraints_ahead, match_label_keys=match_label_keys),
+        )
 
     def __call__(self, pod: Pod) -> Callable[[], None]:
         """Parse a pod, in any thread.
@@ -28,14 +38,10 @@ class PodParser:
         The function that is returned puts the results into the caches in which scheduling looks for
         them; call it on the event loop's thread.
         """
-        steps = (
-            compute_requests_ahead(pod, self._options.pod_level),
-            parse_terms_ahead(pod),
-            parse_node_affinity_ahead(pod),
-        )
+        kept = [step(pod) for step in self._steps]
 
         def keep() -> None:
-            for step in steps:
-                step()
+            for each in kept:
+                each()
 
         return keep
