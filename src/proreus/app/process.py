@@ -260,7 +260,6 @@ class Process:
             await self._fill_stores()
         self.state.leads = True
         self._scheduling_began.set()
-        self._tasks.start("ticks", self._tick())
         await self._scheduler.run()
 
     async def _fill_stores(self) -> None:
@@ -272,6 +271,7 @@ class Process:
         self._tasks.start("cache debugger", self.debugger.run(interval, lambda: self.state.leads))
         self.synced.set()
         gc_tuning.freeze_startup_heap()
+        self._tasks.start("ticks", self._tick())
         # Not before: the first lists block the loop for long, and nothing waits for it yet.
         if self._options.loop_blocked_threshold_seconds:
             self._watchdog.watch()
@@ -313,7 +313,11 @@ class Process:
         """Call the scheduler's ``tick`` at every whole second of the clock of its back-offs."""
         while True:
             await asyncio.sleep(1.0 - self._clock.monotonic() % 1.0)
-            self._scheduler.tick()
+            if self.state.leads:
+                self._scheduler.tick()
+            else:
+                # A standby parses and caches what tenants create for as long as it lives.
+                self._scheduler.release_memory()
 
     def record_process_event(self, event_type: str, reason: str, note: str) -> None:
         """Record an Event about this process, on its Lease: the one object whose name is known.

@@ -362,6 +362,10 @@ class Scheduler:
         for call in self.on_tick:
             call()
         self._measure_cache()
+        self.release_memory()
+
+    def release_memory(self) -> None:
+        """Give back what is not used any more; once a second, also while this is a standby."""
         self._ticks += 1
         collect_between_cycles()
         age_caches(self._ticks % AGE_INTERVAL_SECONDS, AGE_INTERVAL_SECONDS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proreus import gc_tuning
 from proreus.app.process import Process
 from proreus.app.process_tasks import ProcessTasks
 from proreus.client.write_fence import WriteFence
@@ -153,3 +154,40 @@ async def test_a_standby_that_waits_for_the_lease_does_not_wait_for_its_own_sche
     run.cycle = asyncio.Event().wait()
     assert await run.wind_down() == 0
     assert "cycle ended, open" not in run.at_the_end
+
+
+async def test_a_standby_gives_memory_back_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, its caches and garbage grew with whatever tenants created, as long as it lived."""
+    monkeypatch.setattr(gc_tuning, "freeze_startup_heap", lambda: None)
+    called: list[str] = []
+    loop = asyncio.get_running_loop()
+    synced, ended = asyncio.Event(), asyncio.Event()
+
+    async def first_lists() -> None:
+        called.append("first lists")
+
+    process: Any = SimpleNamespace(
+        _scheduler=SimpleNamespace(
+            tick=lambda: called.append("tick"),
+            release_memory=lambda: called.append("release"),
+            cache=SimpleNamespace(node_count=0),
+        ),
+        _stores=SimpleNamespace(group=SimpleNamespace(run=ended.wait)),
+        _informer_sync=SimpleNamespace(wait_for_first_lists=first_lists),
+        _options=SimpleNamespace(
+            cache_compare_interval_seconds=0, loop_blocked_threshold_seconds=0
+        ),
+        _clock=SimpleNamespace(monotonic=loop.time),
+        debugger=SimpleNamespace(run=lambda *_: ended.wait()),
+        state=SimpleNamespace(leads=False, synced=False),
+        synced=synced,
+        _tasks=ProcessTasks(),
+    )
+    process._tick = lambda: Process._tick(process)
+    async with process._tasks:
+        await Process._fill_stores(process)
+        await asyncio.sleep(2.5)
+        process.state.leads = True
+        await asyncio.sleep(2.0)
+        process._tasks.cancel()
+    assert called == ["first lists", "release", "release", "tick", "tick"]
