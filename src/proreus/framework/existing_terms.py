@@ -101,12 +101,16 @@ class _ExcludingTerms:
         return total
 
 
+_ANY_VALUE = (None,)
+
+
 def _excluded_labels(existing: ExistingTerm) -> set[tuple[str, str | None]]:
     """Return the labels, or keys (with None), of pods that a term does not select."""
-    found: set[tuple[str, str | None]] = set()
-    for requirement in existing.term.selector.requirements:
-        found.update((requirement.key, value) for value in requirement.values or (None,))
-    return found
+    return {
+        (requirement.key, value)
+        for requirement in existing.term.selector.requirements
+        for value in requirement.values or _ANY_VALUE
+    }
 
 
 def by_topology_key(terms: Iterable[ExistingTerm]) -> dict[tuple[str, bool], list[ExistingTerm]]:
@@ -172,21 +176,24 @@ class ExistingTerms:
 
     def add(self, row: int, term: AffinityTerm, multiplier: int = 1) -> None:
         """Count a pod that has the term."""
-        existing = self._terms.get((multiplier, term))
+        key = multiplier, term
+        existing = self._terms.get(key)
+        new = existing is None
         if existing is None:
-            existing = self._terms[multiplier, term] = ExistingTerm(term, multiplier)
-            if existing.scope is None:
-                self._index.add(term.selector, existing)
-            else:
-                if existing.scope not in self._excluding:
-                    self._excluding[existing.scope] = _ExcludingTerms(existing)
-                self._excluding[existing.scope].add(existing)
+            existing = self._terms[key] = ExistingTerm(term, multiplier)
+        if existing.scope is not None:
+            excluding = self._excluding.get(existing.scope)
+            if excluding is None:
+                excluding = self._excluding[existing.scope] = _ExcludingTerms(existing)
+            if new:
+                excluding.add(existing)
+            excluding.count(row, multiplier)
+        elif new:
+            self._index.add(term.selector, existing)
         # The sparse count is the truth; the column, if there is one, is updated in the same step,
         # so that it never has to be filled again while it is in use.
         existing.pods += 1
         existing.by_row[row] = existing.by_row.get(row, 0) + multiplier
-        if existing.scope is not None:
-            self._excluding[existing.scope].count(row, multiplier)
         if existing.column is not None:
             existing.column.counts[row] += multiplier
 
