@@ -179,7 +179,6 @@ NOT_PUBLIC = {
     "PreFilterPlugin": "has_pre_filter_extensions",
     "FilterPlugin": "columnar_filter per_node_filter",
     "ScorePlugin": "columnar_score per_node_score normalizes",
-    "PluginArgs": "checked_at_construction",
     "ConfigModel": "go_type model_config",
     "FeatureGates": "__init__ changed parse from_list",
     "PodInfo": "__init__ node_affinity resources_options selector_key",

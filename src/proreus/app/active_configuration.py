@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from proreus import logs
 from proreus.app.informer_sync import InformerSync
 from proreus.app.process_state import ProcessState
+from proreus.config.structs import fields_of
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.runtime.registry import Registry
@@ -92,9 +95,11 @@ class ActiveConfiguration:
         fixed = {name: getattr(self._state.config, name) for name in _FIXED_AT_START}
         changed = [n for n, value in fixed.items() if getattr(config, n) != value]
         if changed:
-            names = [SchedulerConfiguration.model_fields[name].alias for name in changed]
+            names = [
+                field.alias for field in fields_of(SchedulerConfiguration) if field.name in changed
+            ]
             log.warning("These fields come into force at the next start", fields=names)
-        return config.model_copy(update=fixed)
+        return replace(config, **fixed)
 
     async def _wait_for_sync(self, profile_set: ProfileSet) -> None:
         await self._informer_sync.wait_for_kinds(profile_set.kinds, profile_set.needed_kinds)

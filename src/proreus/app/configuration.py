@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from proreus import logs
 from proreus.app.options import RunOptions
 from proreus.app.watched_files import WatchedFiles
@@ -34,28 +36,27 @@ def configuration(
     registry = loaded_plugins.registry
 
     def override(config: SchedulerConfiguration) -> SchedulerConfiguration:
-        election = config.leader_election.model_copy(update=dict(options.leader_election))
-        return config.model_copy(update={"leader_election": election})
+        election = replace(config.leader_election, **dict(options.leader_election))
+        return replace(config, leader_election=election)
 
     gates = options.feature_gates
     with loaded_plugins.attributing_errors_to_plugins():
         if options.config:
             source = read_file(options.config)
             files.set_loaded_config(source)
-            config = load(source, registry, gates, override)
+            config = load(source, registry, gates, override, DEFAULT_QPS)
             problems = loaded_plugins.problems(config)
         else:
             problems = loaded_plugins.problems_with(loaded_plugins.requested_names)
-            config = override(
-                default_configuration(registry, gates, loaded_plugins.default_plugins())
-            )
-            config = config.model_copy(update={"client_connection": _connection(options, config)})
+            plugins = loaded_plugins.default_plugins()
+            config = override(default_configuration(registry, gates, plugins, DEFAULT_QPS))
+            config = replace(config, client_connection=_connection(options, config))
     if problems:
         raise ConfigError(*problems)
     # Most likely a forgotten entry in the configuration; kube-scheduler cannot know such plugins.
     if unused := loaded_plugins.unused(config):
         log.warning("Plugins are loaded, but no profile enables them", plugins=unused)
-    return effective_configuration(_with_rate(config), registry)
+    return effective_configuration(config, registry)
 
 
 def report(loaded_plugins: LoadedPlugins) -> None:
@@ -67,15 +68,6 @@ def report(loaded_plugins: LoadedPlugins) -> None:
         log.info("Plugin loaded", plugin=name, origin=str(found.origin), sha256=content)
 
 
-def _with_rate(config: SchedulerConfiguration) -> SchedulerConfiguration:
-    """Set our default rate where neither file nor flag states one; /configz then shows it."""
-    connection = config.client_connection
-    if "qps" in connection.model_fields_set:
-        return config
-    connection = connection.model_copy(update={"qps": DEFAULT_QPS})
-    return config.model_copy(update={"client_connection": connection})
-
-
 def _connection(options: RunOptions, config: SchedulerConfiguration) -> ClientConnection:
     """Apply the flags that are ignored if there is a configuration file."""
     update: dict[str, Any] = {"kubeconfig": options.kubeconfig}
@@ -83,4 +75,4 @@ def _connection(options: RunOptions, config: SchedulerConfiguration) -> ClientCo
         update["qps"] = options.kube_api_qps
     if options.kube_api_burst is not None:
         update["burst"] = options.kube_api_burst
-    return config.client_connection.model_copy(update=update)
+    return replace(config.client_connection, **update)

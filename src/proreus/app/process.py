@@ -336,6 +336,7 @@ class Process:
 
 def _rate(connection: ClientConnection) -> RateLimiter:
     """Return the client-side rate that the configuration states; by default there is none."""
+    assert connection.qps is not None  # filled in
     return RateLimiter(connection.qps, max(connection.burst, 1))
 
 

@@ -15,12 +15,10 @@ from proreus.errors import ConfigError, UnknownPluginSlot
 from proreus.framework.plugin import Plugin
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
-from proreus.remote.classes import plugin_class
 from proreus.remote.connection import Connection
 from proreus.remote.descriptor import changed_fields, empty_slot, name_problem, read_descriptor
 from proreus.remote.endpoint import Endpoint
 from proreus.remote.handshake import CONNECT_TIMEOUT_SECONDS, connect, fetch_descriptor
-from proreus.remote.plugin import RemoteArgs
 from proreus.remote.process_sync import check_args
 
 log = logger(__name__)
@@ -39,10 +37,7 @@ class RemotePlugins:
     def __init__(self, endpoints: Sequence[Endpoint], slots: Sequence[Endpoint]) -> None:
         self._endpoints = (*endpoints, *slots)
         self._slots = {slot.descriptor.name: slot for slot in slots}
-        self.classes: dict[str, type[Plugin]] = {
-            endpoint.address or f"{_SLOT} {endpoint.descriptor.name}": plugin_class(endpoint)
-            for endpoint in self._endpoints
-        }
+        self.classes = _classes(self._endpoints)
 
     async def register(self, address: str, posted: bytes = b"") -> Mapping[str, Any]:
         """Let the process at an address take the slot of its plugin's name; raises ``ConfigError``.
@@ -108,8 +103,22 @@ class RemotePlugins:
                 slot.set_args(profile_name, plain)
 
 
+def _classes(endpoints: Sequence[Endpoint]) -> dict[str, type[Plugin]]:
+    if not endpoints:
+        return {}
+    # Here, since few processes have such plugins, and pydantic is imported with them.
+    from proreus.remote.classes import plugin_class
+
+    return {
+        endpoint.address or f"{_SLOT} {endpoint.descriptor.name}": plugin_class(endpoint)
+        for endpoint in endpoints
+    }
+
+
 def _args_of(endpoint: Endpoint, config: SchedulerConfiguration) -> dict[str, dict[str, Any]]:
     """Return the arguments of a plugin in the profiles that enable it, by profile."""
+    from proreus.remote.plugin import RemoteArgs
+
     name = endpoint.descriptor.name
     return {
         profile.name: given.plain() if isinstance(given, RemoteArgs) else {}

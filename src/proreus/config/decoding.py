@@ -6,25 +6,23 @@ type is reported alone; unknown fields are reported only if all types are right.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-
-from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel, json_type_name
+from proreus.config.struct_decoding import decode_struct
+from proreus.config.structs import ConfigStruct, json_type_name
 from proreus.config.types import (
     API_VERSION,
     KIND,
-    PluginArgs,
+    BasePluginArgs,
+    InTreeArgs,
     PluginCatalog,
     SchedulerConfiguration,
 )
 from proreus.errors import ConfigError
 
-M = TypeVar("M", bound=ConfigModel)
-Location = tuple[int | str, ...]
+A = TypeVar("A", bound=BasePluginArgs)
+S = TypeVar("S", bound=ConfigStruct)
 
 _GROUP = API_VERSION.partition("/")[0]
 _SCHEME = "pkg/runtime/scheme.go:111"
@@ -62,8 +60,8 @@ def decode_configuration(
 
 
 def decode_args(
-    plugin: str, model: type[PluginArgs], data: object, catalog: PluginCatalog
-) -> tuple[PluginArgs, tuple[str, ...]]:
+    plugin: str, model: type[A], data: object, catalog: PluginCatalog
+) -> tuple[A, tuple[str, ...]]:
     """Decode a plugin's arguments; return them with one text for each unknown field."""
     try:
         fields = _fields_of(data)
@@ -75,7 +73,7 @@ def decode_args(
         elif catalog.is_in_tree(plugin) and version != API_VERSION:
             raise _not_registered(version, kind)
         else:
-            return _decode(model, fields)
+            return decode_fields(model, fields)
     except ConfigError as error:
         raise ConfigError(
             *(f"decoding args for plugin {plugin}: {problem}" for problem in error.problems)
@@ -125,117 +123,21 @@ def _not_registered(version: str, kind: str) -> ConfigError:
     )
 
 
-def _decode(model: type[M], data: dict[str, Any]) -> tuple[M, tuple[str, ...]]:
-    """Decode; unknown fields are returned as texts and dropped, so that decoding can go on."""
-    try:
-        return _parse(model, data), ()
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-    details.sort(key=lambda detail: _position(data, detail["loc"]))
-    unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
-    if len(unknown) < len(details):
-        raise ConfigError(
-            *(_text(model, detail) for detail in details if detail["type"] != "extra_forbidden")
-        )
-    strict_errors = tuple(f'unknown field "{_path(detail["loc"])}"' for detail in unknown)
-    known = json.loads(json.dumps(data))
-    try:
-        for detail in unknown:
-            _delete(known, detail["loc"])
-        return _parse(model, known), strict_errors
-    except (LookupError, TypeError, ValidationError):
-        # In the model of an out-of-tree plugin a location need not be a path of the data: those
-        # of a union name the member.
-        raise StrictDecodingError(strict_errors) from None
+def decode_fields(model: type[A], fields: dict[str, Any]) -> tuple[A, tuple[str, ...]]:
+    """Decode arguments; return them with one text for each unknown field, which is left out.
+
+    Raises ``ConfigError`` for wrong types.
+    """
+    if issubclass(model, InTreeArgs):
+        return _decode(model, fields)
+    # pydantic takes long to import, and only out-of-tree plugins need it.
+    from proreus.config.fields import PluginArgs
+    from proreus.config.model_decoding import decode_model
+
+    assert issubclass(model, PluginArgs)
+    return decode_model(model, fields)
 
 
-def _parse(model: type[M], data: object) -> M:
-    """Validate in pydantic's JSON mode, which converts lists to tuples and nothing else."""
-    return model.model_validate_json(json.dumps(data), by_alias=True, by_name=False)
-
-
-def _position(data: Any, location: Location) -> tuple[int, ...]:
-    """Return the position of a location in the text, as a sort key."""
-    position = []
-    for step in location:
-        if isinstance(data, dict) and step in data:
-            position.append(list(data).index(step))
-            data = data[step]
-        elif isinstance(data, list) and isinstance(step, int):
-            position.append(step)
-            data = data[step]
-    return tuple(position)
-
-
-def _delete(data: Any, location: Location) -> None:
-    for step in location[:-1]:
-        data = data[step]
-    del data[location[-1]]
-
-
-def _path(location: Location) -> str:
-    path = ""
-    for step in location:
-        if isinstance(step, int):
-            path += f"[{step}]"
-        else:
-            path += f".{step}" if path else step
-    return path
-
-
-def _text(model: type[ConfigModel], detail: ErrorDetails) -> str:
-    location, context = detail["loc"], detail.get("ctx", {})
-    match detail["type"]:
-        case str(kind) if kind == AS_IS:
-            return detail["msg"]
-        case "missing":
-            return f"{_path(location)}: Required value"
-        case str(kind) if kind == WRONG_TYPE:
-            got, wanted = context["got"], context["wanted"]
-        case "model_type" | "model_attributes_type" | "tuple_type" | "dict_type":
-            got = json_type_name(detail["input"])
-            wanted = _go_type_at(model, location)
-        case _:
-            return f"{_path(location)}: {detail['msg']}"
-    steps = tuple(step for step in location if isinstance(step, str))
-    struct, names = _struct_at(model, steps[:-1]), ".".join(steps)
-    struct_name = (struct.go_type or struct.__name__).rpartition(".")[2]
-    return (
-        f"json: cannot unmarshal {got} into Go struct field {struct_name}.{names} of type {wanted}"
-    )
-
-
-def _struct_at(model: type[ConfigModel], steps: tuple[str, ...]) -> type[ConfigModel]:
-    """Return the innermost model on a path of field names."""
-    for step in steps:
-        inner = _model_in(_annotation(model, step))
-        if inner is None:
-            break
-        model = inner
-    return model
-
-
-def _go_type_at(model: type[ConfigModel], location: Location) -> str:
-    names = [step for step in location if isinstance(step, str)]
-    if not names:
-        return model.go_type or model.__name__
-    struct = _struct_at(model, tuple(names[:-1]))
-    annotation = _annotation(struct, names[-1])
-    inner = _model_in(annotation)
-    element = (inner.go_type or inner.__name__) if inner else "string"
-    in_list = "tuple[" in str(annotation) and not isinstance(location[-1], int)
-    return f"[]{element}" if in_list else element
-
-
-def _annotation(model: type[ConfigModel], alias: str) -> Any:
-    for field in model.model_fields.values():
-        if field.alias == alias:
-            return field.annotation
-    return None
-
-
-def _model_in(annotation: Any) -> type[ConfigModel] | None:
-    """Return the model inside ``X``, ``X | None`` or ``tuple[X, ...]``."""
-    if isinstance(annotation, type) and issubclass(annotation, ConfigModel):
-        return annotation
-    return next((m for m in map(_model_in, get_args(annotation)) if m is not None), None)
+def _decode(struct: type[S], data: dict[str, Any]) -> tuple[S, tuple[str, ...]]:
+    decoded, unknown = decode_struct(struct, data)
+    return decoded, tuple(f'unknown field "{path}"' for path in unknown)

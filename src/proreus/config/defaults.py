@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from proreus.config.decoding import decode_args
 from proreus.config.default_plugins import default_plugins, merge
-from proreus.config.fields import ConfigModel
+from proreus.config.structs import ConfigStruct
 from proreus.config.types import (
     DEFAULT_SCHEDULER_NAME,
+    BasePluginArgs,
+    ClientConnection,
     Extender,
-    PluginArgs,
     PluginCatalog,
     PluginConfig,
     ProfileConfiguration,
@@ -22,9 +25,10 @@ from proreus.config.types import (
 )
 from proreus.feature_gates import FeatureGates
 
-Part = TypeVar("Part", bound=ConfigModel)
+Part = TypeVar("Part", bound=ConfigStruct)
 
 DEFAULT_EXTENDER_TIMEOUT_SECONDS = 5.0
+DEFAULT_QPS = 50.0
 _ELECTION_ZEROS = (
     "lease_duration_seconds",
     "renew_deadline_seconds",
@@ -33,29 +37,41 @@ _ELECTION_ZEROS = (
     "resource_name",
     "resource_namespace",
 )
-_CLIENT_ZEROS = ("content_type", "qps", "burst")
+_CLIENT_ZEROS = ("content_type", "burst")
 
 
 def set_defaults(
-    config: SchedulerConfiguration, catalog: PluginCatalog, gates: FeatureGates
+    config: SchedulerConfiguration,
+    catalog: PluginCatalog,
+    gates: FeatureGates,
+    default_qps: float = DEFAULT_QPS,
 ) -> SchedulerConfiguration:
-    """Return the configuration with all defaults filled in."""
+    """Return the configuration with all defaults filled in; ``default_qps`` where it states none.
+
+    A stated ``qps`` of 0 is kube-scheduler's default.
+    """
     profiles = config.profiles or (ProfileConfiguration(),)
     if len(profiles) == 1 and profiles[0].scheduler_name is None:
-        only = profiles[0].model_copy(update={"scheduler_name": DEFAULT_SCHEDULER_NAME})
+        only = replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME)
         profiles = (only,)
-    contention = config.enable_profiling
-    if "enable_contention_profiling" in config.model_fields_set:
-        contention = config.enable_contention_profiling
-    return config.model_copy(
-        update={
-            "enable_contention_profiling": contention,
-            "leader_election": _without_zeros(config.leader_election, _ELECTION_ZEROS),
-            "client_connection": _without_zeros(config.client_connection, _CLIENT_ZEROS),
-            "profiles": tuple(_complete_profile(p, catalog, gates) for p in profiles),
-            "extenders": tuple(_complete_extender(extender) for extender in config.extenders),
-        }
+    contention = config.enable_contention_profiling
+    if contention is None:
+        contention = config.enable_profiling
+    return replace(
+        config,
+        enable_contention_profiling=contention,
+        leader_election=_without_zeros(config.leader_election, _ELECTION_ZEROS),
+        client_connection=_complete_connection(config.client_connection, default_qps),
+        profiles=tuple(_complete_profile(p, catalog, gates) for p in profiles),
+        extenders=tuple(_complete_extender(extender) for extender in config.extenders),
     )
+
+
+def _complete_connection(connection: ClientConnection, default_qps: float) -> ClientConnection:
+    qps = connection.qps
+    if not qps:
+        qps = default_qps if qps is None else DEFAULT_QPS
+    return replace(_without_zeros(connection, _CLIENT_ZEROS), qps=qps)
 
 
 def _complete_profile(
@@ -64,8 +80,8 @@ def _complete_profile(
     """Merge the plugin sets; complete the given arguments, then append default ones by name."""
     plugins = merge(default_plugins(gates), profile.plugins)
     configs = [
-        config.model_copy(update={"args": config.args.with_defaults(gates)})
-        if isinstance(config.args, PluginArgs)
+        replace(config, args=config.args.with_defaults(gates))
+        if isinstance(config.args, BasePluginArgs)
         else config
         for config in profile.plugin_config
     ]
@@ -74,16 +90,16 @@ def _complete_profile(
         if model is not None:
             args, _ = decode_args(name, model, {}, catalog)
             configs.append(PluginConfig(name=name, args=args.with_defaults(gates)))
-    return profile.model_copy(update={"plugins": plugins, "plugin_config": tuple(configs)})
+    return replace(profile, plugins=plugins, plugin_config=tuple(configs))
 
 
 def _complete_extender(extender: Extender) -> Extender:
     seconds = extender.http_timeout_seconds or DEFAULT_EXTENDER_TIMEOUT_SECONDS
-    return extender.model_copy(update={"http_timeout_seconds": seconds})
+    return replace(extender, http_timeout_seconds=seconds)
 
 
 def _without_zeros(part: Part, names: tuple[str, ...]) -> Part:
     """Replace empty strings and zeros of the named fields by the defaults."""
     defaults = type(part)()
     update = {name: getattr(defaults, name) for name in names if not getattr(part, name)}
-    return part.model_copy(update=update)
+    return replace(part, **update)

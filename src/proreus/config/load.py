@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from proreus.config import validation
-from proreus.config.arg_fields import describe_args
 from proreus.config.decoding import StrictDecodingError, decode_args, decode_configuration
-from proreus.config.defaults import set_defaults
+from proreus.config.defaults import DEFAULT_QPS, set_defaults
 from proreus.config.reading import Document, read
 from proreus.config.types import (
+    BasePluginArgs,
     PluginCatalog,
     PluginConfig,
     Plugins,
@@ -36,16 +38,18 @@ def load(
     catalog: PluginCatalog,
     gates: FeatureGates | None = None,
     override: Override | None = None,
+    default_qps: float = DEFAULT_QPS,
 ) -> SchedulerConfiguration:
     """Return the complete, valid configuration from YAML or JSON text, or from plain data.
 
     ``override`` is applied between defaulting and validation: there, command-line flags take
-    precedence over the file. Raises ``ConfigError``.
+    precedence over the file. ``default_qps`` is the rate where the file states none. Raises
+    ``ConfigError``.
     """
     gates = gates or FeatureGates()
     document = Document(source) if isinstance(source, Mapping) else read(source)
     written = parse(document, catalog, source, gates)
-    config = set_defaults(written, catalog, gates)
+    config = set_defaults(written, catalog, gates, default_qps)
     if override is not None:
         config = override(config)
     problems = tuple(validation.problems(config, gates))
@@ -75,12 +79,15 @@ def read_file(path: str) -> bytes:
 
 
 def default_configuration(
-    catalog: PluginCatalog, gates: FeatureGates | None = None, plugins: Plugins | None = None
+    catalog: PluginCatalog,
+    gates: FeatureGates | None = None,
+    plugins: Plugins | None = None,
+    default_qps: float = DEFAULT_QPS,
 ) -> SchedulerConfiguration:
     """Return the configuration that applies without a file, ``plugins`` merged over the default."""
     profile = ProfileConfiguration(plugins=plugins or Plugins())
     written = SchedulerConfiguration(profiles=(profile,))
-    return set_defaults(written, catalog, gates or FeatureGates())
+    return set_defaults(written, catalog, gates or FeatureGates(), default_qps)
 
 
 def parse(
@@ -94,7 +101,7 @@ def parse(
     ``body`` is the document's source, for error texts.
     """
     config, unknown = decode_configuration(document.data, _shown(body), catalog)
-    strict_errors = document.strict_errors + unknown + _unknown_in_version(config, gates)
+    strict_errors = document.strict_errors + unknown + _unknown_in_version(document.data, gates)
     profiles = []
     for index, profile in enumerate(config.profiles):
         decoded, more = _decode_plugin_config(f".profiles[{index}]", profile, catalog)
@@ -102,17 +109,20 @@ def parse(
         strict_errors += more
     if strict_errors:
         raise StrictDecodingError(strict_errors)
-    return config.model_copy(update={"profiles": tuple(profiles)})
+    return replace(config, profiles=tuple(profiles))
 
 
-def _unknown_in_version(config: SchedulerConfiguration, gates: FeatureGates) -> tuple[str, ...]:
-    """Return one text for each field that the emulated version does not have yet."""
+def _unknown_in_version(data: Mapping[str, Any], gates: FeatureGates) -> tuple[str, ...]:
+    """Return one text for each field that the emulated version does not have yet.
+
+    ``data``: the document, whose types were found to be right.
+    """
     if gates.includes(Change.POD_GROUP_ENTITIES):
         return ()
     return tuple(
         f'unknown field "profiles[{index}].plugins.podGroupPostFilter"'
-        for index, profile in enumerate(config.profiles)
-        if "pod_group_post_filter" in profile.plugins.model_fields_set
+        for index, profile in enumerate(data.get("profiles") or ())
+        if ((profile or {}).get("plugins") or {}).get("podGroupPostFilter") is not None
     )
 
 
@@ -135,7 +145,7 @@ def _decode_plugin_config(
         in_tree = catalog.is_in_tree(config.name)
         if model is not None:
             where = f"decoding {path}.pluginConfig[{index}]"
-            hint = "" if in_tree else f"; {describe_args(model)}"
+            hint = "" if in_tree else f"; {_described(model)}"
             try:
                 args, unknown = decode_args(config.name, model, config.args, catalog)
             except ConfigError as error:
@@ -145,11 +155,18 @@ def _decode_plugin_config(
                 inner = StrictDecodingError(unknown)
                 outer = StrictDecodingError([f"decoding args for plugin {config.name}: {inner}"])
                 strict_errors += (f"{where}: {outer}{hint}",)
-            config = config.model_copy(update={"args": args})
+            config = replace(config, args=args)
         elif config.args and not in_tree and config.name in catalog.names():
             strict_errors += (
                 f"decoding {path}.pluginConfig[{index}]: plugin {config.name} takes no args; "
                 "a plugin has those that a class Args in it describes",
             )
         configs.append(config)
-    return profile.model_copy(update={"plugin_config": tuple(configs)}), strict_errors
+    return replace(profile, plugin_config=tuple(configs)), strict_errors
+
+
+def _described(model: type[BasePluginArgs]) -> str:
+    # Imports pydantic, which out-of-tree plugins with arguments have imported already.
+    from proreus.config.arg_fields import describe_args
+
+    return describe_args(model)

@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration v1 as frozen models, after ``kubescheduler.config.k8s.io/v1`` of 1.36.
+"""KubeSchedulerConfiguration v1 as Structs, after ``kubescheduler.config.k8s.io/v1`` of 1.36.
 
 Defaults that are constants are given here, other defaults in ``defaults``; the limits of values
 are in ``validation``. In an instance that ``load`` returned, every default is filled in.
@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from typing import Any, ClassVar, Protocol, Self
 
-from proreus.config.fields import (
+import msgspec
+
+from proreus.config.structs import (
     Base64,
     Boolean,
-    ConfigModel,
+    ConfigStruct,
     Float32,
     Int32,
     Int64,
     Seconds,
     Text,
-    with_alias,
+    fields_of,
 )
 from proreus.feature_gates import FeatureGates
 
@@ -29,13 +31,10 @@ ALL_PLUGINS = "*"
 """The name that, in ``disabled``, stands for all plugins of the set."""
 
 
-class PluginArgs(ConfigModel):
-    """Base class of the frozen pydantic model that a plugin has as its ``Args``.
+class BasePluginArgs:
+    """What the arguments of all plugins have in common; ``fields.PluginArgs`` is the public one."""
 
-    Fields are snake_case here and camelCase in the file; a default makes a field optional. Unknown
-    fields and wrong types are refused before ``problems`` is called. The file may also contain
-    ``apiVersion`` and ``kind`` (``<PluginName>Args``); they are not fields of the model.
-    """
+    __slots__ = ()
 
     checked_at_construction: ClassVar[bool] = False
     """Whether the plugin's constructor calls ``problems``, rather than validation of the file.
@@ -45,15 +44,20 @@ class PluginArgs(ConfigModel):
     """
 
     def with_defaults(self, gates: FeatureGates) -> Self:
-        """Return the arguments with those defaults that depend on other fields or on gates."""
+        """Return the arguments with defaults that are not constants."""
         return self
 
     def problems(self, path: str, gates: FeatureGates) -> Iterable[str]:
-        """Yield one sentence for each invalid value, made with ``field_errors``.
-
-        ``path`` leads to the arguments: ``invalid(child(path, "maxSkew"), 0, "must be > 0")``.
-        """
+        """Yield the errors of arguments whose types are right; ``path`` leads to them."""
         return ()
+
+
+class InTreeArgs(ConfigStruct, BasePluginArgs, frozen=True):
+    """Base class of the arguments of kube-scheduler's own plugins, and of plugins that extend them.
+
+    A subclass may have fields of any type that msgspec converts to; one without a default is
+    required.
+    """
 
 
 class PluginCatalog(Protocol):
@@ -71,7 +75,7 @@ class PluginCatalog(Protocol):
         """Return whether a plugin is one of kube-scheduler's own; False for an unknown name."""
         ...
 
-    def args_model(self, name: str) -> type[PluginArgs] | None:
+    def args_model(self, name: str) -> type[BasePluginArgs] | None:
         """Return the model of a plugin's arguments; None if it takes none or is unknown."""
         ...
 
@@ -84,7 +88,7 @@ class PluginCatalog(Protocol):
         ...
 
 
-class PluginRef(ConfigModel):
+class PluginRef(ConfigStruct, frozen=True):
     """A plugin in a set; weight 0 is unset and counts as 1 where weights count."""
 
     go_type = "v1.Plugin"
@@ -93,7 +97,7 @@ class PluginRef(ConfigModel):
     weight: Int32 = 0
 
 
-class PluginSet(ConfigModel):
+class PluginSet(ConfigStruct, frozen=True):
     """What a profile enables and disables at one extension point; ``*`` disables all."""
 
     go_type = "v1.PluginSet"
@@ -106,7 +110,7 @@ class PluginSet(ConfigModel):
         return any(plugin.name in (name, ALL_PLUGINS) for plugin in self.disabled)
 
 
-class Plugins(ConfigModel):
+class Plugins(ConfigStruct, frozen=True):
     """One set for each extension point; ``multi_point`` enables a plugin at all its points."""
 
     go_type = "v1.Plugins"
@@ -130,19 +134,18 @@ class Plugins(ConfigModel):
 
     def sets(self) -> dict[str, PluginSet]:
         """Return all sets by their names in the file, ``multiPoint`` among them."""
-        fields = type(self).model_fields
-        return {field.alias or name: getattr(self, name) for name, field in fields.items()}
+        return {field.alias: getattr(self, field.name) for field in fields_of(Plugins)}
 
     def enabled_names(self) -> frozenset[str]:
         """Return the names of all plugins that are enabled anywhere."""
         return frozenset(ref.name for set_ in self.sets().values() for ref in set_.enabled)
 
 
-class PluginConfig(ConfigModel):
+class PluginConfig(ConfigStruct, frozen=True):
     """The arguments of one plugin.
 
-    After ``load`` ``args`` is a ``PluginArgs``, or plain data as in the file if the plugin has no
-    model.
+    After ``load`` ``args`` is a ``BasePluginArgs``, or plain data as in the file if the plugin has
+    no model.
     """
 
     go_type = "v1.PluginConfig"
@@ -151,7 +154,7 @@ class PluginConfig(ConfigModel):
     args: Any = None
 
 
-class ProfileConfiguration(ConfigModel):
+class ProfileConfiguration(ConfigStruct, frozen=True):
     """One profile; ``scheduler_name`` is None only before defaulting."""
 
     go_type = "v1.KubeSchedulerProfile"
@@ -171,33 +174,36 @@ class ProfileConfiguration(ConfigModel):
         return {config.name: config.args for config in self.plugin_config}
 
 
-class LeaderElection(ConfigModel):
+class LeaderElection(ConfigStruct, frozen=True):
     """The Lease to hold while scheduling; empty strings and zero durations mean the defaults."""
 
     go_type = "v1alpha1.LeaderElectionConfiguration"
 
     leader_elect: Boolean = True
-    lease_duration_seconds: Seconds = with_alias("leaseDuration", 15.0)
-    renew_deadline_seconds: Seconds = with_alias("renewDeadline", 10.0)
-    retry_period_seconds: Seconds = with_alias("retryPeriod", 2.0)
+    lease_duration_seconds: Seconds = msgspec.field(default=15.0, name="leaseDuration")
+    renew_deadline_seconds: Seconds = msgspec.field(default=10.0, name="renewDeadline")
+    retry_period_seconds: Seconds = msgspec.field(default=2.0, name="retryPeriod")
     resource_lock: Text = "leases"
     resource_name: Text = "kube-scheduler"
     resource_namespace: Text = "kube-system"
 
 
-class ClientConnection(ConfigModel):
-    """The connection to the apiserver; ``qps`` and ``burst`` 0 mean the defaults."""
+class ClientConnection(ConfigStruct, frozen=True):
+    """The connection to the apiserver; ``qps`` and ``burst`` 0 mean the defaults.
+
+    ``qps`` is None only before defaulting.
+    """
 
     go_type = "v1alpha1.ClientConnectionConfiguration"
 
     kubeconfig: Text = ""
     accept_content_types: Text = ""
     content_type: Text = "application/vnd.kubernetes.protobuf"
-    qps: Float32 = 50.0
+    qps: Float32 | None = None
     burst: Int32 = 100
 
 
-class ExtenderTLSConfig(ConfigModel):
+class ExtenderTLSConfig(ConfigStruct, frozen=True):
     """TLS settings of an extender; ``*_data`` (base64 in the file) takes precedence over files."""
 
     go_type = "v1.ExtenderTLSConfig"
@@ -212,7 +218,7 @@ class ExtenderTLSConfig(ConfigModel):
     ca_data: Base64 = b""
 
 
-class ExtenderManagedResource(ConfigModel):
+class ExtenderManagedResource(ConfigStruct, frozen=True):
     """An extended resource that an extender manages."""
 
     go_type = "v1.ExtenderManagedResource"
@@ -221,7 +227,7 @@ class ExtenderManagedResource(ConfigModel):
     ignored_by_scheduler: Boolean = False
 
 
-class Extender(ConfigModel):
+class Extender(ConfigStruct, frozen=True):
     """An HTTP extender; an empty verb means that it does not support that call."""
 
     go_type = "v1.Extender"
@@ -232,16 +238,19 @@ class Extender(ConfigModel):
     prioritize_verb: Text = ""
     weight: Int64 = 0
     bind_verb: Text = ""
-    enable_https: Boolean = with_alias("enableHTTPS", False)
+    enable_https: Boolean = msgspec.field(default=False, name="enableHTTPS")
     tls_config: ExtenderTLSConfig | None = None
-    http_timeout_seconds: Seconds = with_alias("httpTimeout", 0.0)
+    http_timeout_seconds: Seconds = msgspec.field(default=0.0, name="httpTimeout")
     node_cache_capable: Boolean = False
     managed_resources: tuple[ExtenderManagedResource, ...] = ()
     ignorable: Boolean = False
 
 
-class SchedulerConfiguration(ConfigModel):
-    """The whole file; ``percentage_of_nodes_to_score`` 0 means adaptive."""
+class SchedulerConfiguration(ConfigStruct, frozen=True):
+    """The whole file; ``percentage_of_nodes_to_score`` 0 means adaptive.
+
+    ``enable_contention_profiling`` is None only before defaulting.
+    """
 
     go_type = "v1.KubeSchedulerConfiguration"
 
@@ -249,7 +258,7 @@ class SchedulerConfiguration(ConfigModel):
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
     enable_profiling: Boolean = True
-    enable_contention_profiling: Boolean = True
+    enable_contention_profiling: Boolean | None = None
     percentage_of_nodes_to_score: Int32 = 0
     pod_initial_backoff_seconds: Int64 = 1
     pod_max_backoff_seconds: Int64 = 10

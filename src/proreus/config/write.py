@@ -8,24 +8,31 @@ allowed to act for proreus.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast, get_args
 
 import yaml
 
-from proreus.config.fields import ConfigModel
 from proreus.config.reading import SCALARS
+from proreus.config.structs import ConfigStruct, fields_of, scalar_of, without_none
 from proreus.config.types import (
     API_VERSION,
     KIND,
+    BasePluginArgs,
     Extender,
     ExtenderManagedResource,
     ExtenderTLSConfig,
-    PluginArgs,
+    InTreeArgs,
     PluginConfig,
     SchedulerConfiguration,
 )
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import Change
+
+if TYPE_CHECKING:
+    from proreus.config.fields import ConfigModel, PluginArgs
+
+ConfigPart: TypeAlias = "ConfigStruct | ConfigModel"
 
 _OMIT_ZEROS = (Extender, ExtenderManagedResource, ExtenderTLSConfig)
 _NEVER_OMITTED = frozenset({"url_prefix", "name"})
@@ -59,41 +66,73 @@ for _scalar in SCALARS:
     _Dumper.add_implicit_resolver(*_scalar)
 
 
-def _fields(model: ConfigModel) -> dict[str, Any]:
+class _Field(NamedTuple):
+    """A field to write; ``dumped`` is its value as plain data, right for scalars only."""
+
+    name: str
+    alias: str
+    value: Any
+    dumped: Any
+
+
+def _fields(part: ConfigPart) -> dict[str, Any]:
     """Return the fields that Go writes: all but nil and empty lists."""
+    return {
+        field.alias: _masked(part, field.name, _value(part, field.value, field.dumped))
+        for field in (_of_struct(part) if isinstance(part, ConfigStruct) else _of_model(part))
+        if field.value is not None and field.value != () and not _omitted(part, field)
+    }
+
+
+def _of_struct(struct: ConfigStruct) -> Iterator[_Field]:
+    for name, alias, annotation, _ in fields_of(type(struct)):
+        value = getattr(struct, name)
+        yield _Field(name, alias, value, _dumped(annotation, value))
+
+
+def _dumped(annotation: Any, value: Any) -> Any:
+    """Return a value as plain data, a tuple's entry by entry."""
+    if isinstance(value, tuple):
+        return [_dumped(get_args(annotation)[0], one) for one in value]
+    scalar = scalar_of(without_none(annotation))
+    return value if scalar is None or value is None else scalar.write(value)
+
+
+def _of_model(model: ConfigModel) -> Iterator[_Field]:
     dumped = model.model_dump(mode="json", by_alias=True)
-    written: dict[str, Any] = {}
     for name, field in type(model).model_fields.items():
-        value, alias = getattr(model, name), field.alias or name
-        if value is None or value == () or _omitted(model, name, value):
-            continue
-        written[alias] = _masked(model, name, _value(model, value, dumped[alias]))
-    return written
+        alias = field.alias or name
+        yield _Field(name, alias, getattr(model, name), dumped[alias])
 
 
-def _masked(model: ConfigModel, name: str, value: Any) -> Any:
+def _masked(part: ConfigPart, name: str, value: Any) -> Any:
     """Return a written value, without what is secret in it."""
-    if isinstance(model, ExtenderTLSConfig) and name == "key_data":
+    if isinstance(part, ExtenderTLSConfig) and name == "key_data":
         return MASK
-    if isinstance(model, Extender) and name == "url_prefix":
+    if isinstance(part, Extender) and name == "url_prefix":
         return _PASSWORD.sub(rf"\g<1>{MASK}", value)
     return value
 
 
-def _omitted(model: ConfigModel, name: str, value: object) -> bool:
-    if isinstance(model, SchedulerConfiguration):
-        return name == "delay_cache_until_active" and not value
-    return isinstance(model, _OMIT_ZEROS) and not value and name not in _NEVER_OMITTED
+def _omitted(part: ConfigPart, field: _Field) -> bool:
+    if isinstance(part, SchedulerConfiguration):
+        return field.name == "delay_cache_until_active" and not field.value
+    return isinstance(part, _OMIT_ZEROS) and not field.value and field.name not in _NEVER_OMITTED
 
 
-def _value(owner: ConfigModel, value: Any, dumped: Any) -> Any:
-    """Return a field's value; ``dumped``, from pydantic, is right for scalars only."""
-    if isinstance(value, PluginArgs) and isinstance(owner, PluginConfig):
-        return {"apiVersion": API_VERSION, "kind": f"{owner.name}Args", **_fields(value)}
-    if isinstance(value, ConfigModel):
+def _value(owner: ConfigPart, value: Any, dumped: Any) -> Any:
+    if isinstance(value, BasePluginArgs) and isinstance(owner, PluginConfig):
+        args = cast("InTreeArgs | PluginArgs", value)
+        return {"apiVersion": API_VERSION, "kind": f"{owner.name}Args", **_fields(args)}
+    if isinstance(value, ConfigStruct) or _is_model(value):
         return _fields(value)
     if isinstance(value, tuple):
         return [_value(owner, v, d) for v, d in zip(value, dumped, strict=True)]
     if isinstance(dumped, float) and dumped.is_integer():
         return int(dumped)
     return dumped
+
+
+def _is_model(value: object) -> bool:
+    """Return whether a value is a pydantic model, without importing pydantic."""
+    return hasattr(value, "model_dump")

@@ -7,10 +7,10 @@ the docstrings (``make api-page``). API objects are in ``proreus.objects``, what
 ``proreus.testing``. Code inside proreus imports from the modules that define the names.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from proreus.clock import Clock
 from proreus.config import field_errors
-from proreus.config.fields import ConfigModel, Seconds
-from proreus.config.types import PluginArgs
 from proreus.errors import ApiError, ConfigError, Conflict, NotFound, ProreusError
 from proreus.feature_gates import FeatureGates
 from proreus.framework import events
@@ -72,6 +72,9 @@ from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows, Verdicts
 from proreus.logs import Logger, logger
 from proreus.metrics import Counter, Family, Gauge, Histogram, MetricsRegistry
+
+if TYPE_CHECKING:
+    from proreus.config.fields import ConfigModel, PluginArgs, Seconds
 
 __all__ = [
     "MAX_PERMIT_WAIT_SECONDS",
@@ -158,3 +161,14 @@ __all__ = [
     "logger",
     "plugin_event",
 ]
+
+_OF_PYDANTIC = frozenset({"ConfigModel", "PluginArgs", "Seconds"})
+
+
+def __getattr__(name: str) -> Any:
+    # pydantic takes long to import, and only plugins that have arguments of their own need it.
+    if name in _OF_PYDANTIC:
+        from proreus.config import fields
+
+        return getattr(fields, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

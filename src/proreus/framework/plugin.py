@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from proreus.config.types import PluginArgs
+from proreus.config.types import BasePluginArgs
 from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ALL_EVENTS, ClusterEvent
@@ -60,8 +60,8 @@ class Plugin:
     name: ClassVar[str] = ""
     """The name in configuration, metrics and messages; by default the class name."""
 
-    Args: ClassVar[type[PluginArgs] | None] = None
-    """The model of the plugin's arguments; None if it takes none."""
+    Args: ClassVar[type[BasePluginArgs] | None] = None
+    """The model of the plugin's arguments, a ``PluginArgs``; None if it takes none."""
 
     row_local: ClassVar[bool] = False
     """Whether Filter and Score of a node depend on that node and the pod alone, so that a result

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
+import msgspec
+
 from proreus.config.field_errors import child, invalid, item, unsupported
-from proreus.config.fields import ConfigModel, Int32, Text, with_alias
 from proreus.config.names import label_key_errors, label_value_errors
-from proreus.config.types import PluginArgs
+from proreus.config.structs import ConfigStruct, Int32, Text
+from proreus.config.types import InTreeArgs
 from proreus.feature_gates import FeatureGates
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class NodeSelectorRequirementConfig(ConfigModel):
+class NodeSelectorRequirementConfig(ConfigStruct, frozen=True):
     """One expression over a label or a field of the node."""
 
     go_type = "v1.NodeSelectorRequirement"
@@ -29,7 +31,7 @@ class NodeSelectorRequirementConfig(ConfigModel):
     values: tuple[Text, ...] = ()
 
 
-class NodeSelectorTermConfig(ConfigModel):
+class NodeSelectorTermConfig(ConfigStruct, frozen=True):
     """Expressions that must all match; a term without any matches no node."""
 
     go_type = "v1.NodeSelectorTerm"
@@ -48,7 +50,7 @@ class NodeSelectorTermConfig(ConfigModel):
                 yield from check(requirement, item(child(path, name), index))
 
 
-class NodeSelectorConfig(ConfigModel):
+class NodeSelectorConfig(ConfigStruct, frozen=True):
     """Terms, at least one of which must match."""
 
     go_type = "v1.NodeSelector"
@@ -56,7 +58,7 @@ class NodeSelectorConfig(ConfigModel):
     node_selector_terms: tuple[NodeSelectorTermConfig, ...] = ()
 
 
-class PreferredSchedulingTermConfig(ConfigModel):
+class PreferredSchedulingTermConfig(ConfigStruct, frozen=True):
     """A term that adds ``weight`` to the score of matching nodes; weight 0 disables it."""
 
     go_type = "v1.PreferredSchedulingTerm"
@@ -65,16 +67,16 @@ class PreferredSchedulingTermConfig(ConfigModel):
     preference: NodeSelectorTermConfig = NodeSelectorTermConfig()
 
 
-class NodeAffinityConfig(ConfigModel):
+class NodeAffinityConfig(ConfigStruct, frozen=True):
     """Required and preferred node selector terms."""
 
     go_type: ClassVar[str] = "v1.NodeAffinity"
 
-    required: NodeSelectorConfig | None = with_alias(
-        "requiredDuringSchedulingIgnoredDuringExecution", None
+    required: NodeSelectorConfig | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
-    preferred: tuple[PreferredSchedulingTermConfig, ...] = with_alias(
-        "preferredDuringSchedulingIgnoredDuringExecution", ()
+    preferred: tuple[PreferredSchedulingTermConfig, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
     def problems(self, path: str) -> Iterator[str]:
@@ -89,7 +91,7 @@ class NodeAffinityConfig(ConfigModel):
                 yield from preferred.preference.problems(item(where, index))
 
 
-class NodeAffinityArgs(PluginArgs):
+class NodeAffinityArgs(InTreeArgs, frozen=True):
     """Node affinity that a profile adds to that of every pod."""
 
     go_type = "v1.NodeAffinityArgs"

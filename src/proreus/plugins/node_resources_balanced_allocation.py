@@ -18,9 +18,10 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from proreus.config.field_errors import child, duplicate, invalid, item
-from proreus.config.types import PluginArgs
+from proreus.config.types import InTreeArgs
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
@@ -45,7 +46,7 @@ from proreus.plugins.resource_scoring_args import ResourceSpec, weighted
 FloatArray = npt.NDArray[np.float64]
 
 
-class NodeResourcesBalancedAllocationArgs(PluginArgs):
+class NodeResourcesBalancedAllocationArgs(InTreeArgs, frozen=True):
     """The resources whose used fractions are balanced; all have weight 1."""
 
     go_type = "v1.NodeResourcesBalancedAllocationArgs"
@@ -54,7 +55,7 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs):
 
     def with_defaults(self, gates: FeatureGates) -> Self:
         """Balance cpu and memory if no resources are given; weight 0 means 1."""
-        return self.model_copy(update={"resources": weighted(self.resources)})
+        return replace(self, resources=weighted(self.resources))
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check that resources are unique and have weight 1."""

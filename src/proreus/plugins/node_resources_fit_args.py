@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Self
 
+from msgspec.structs import replace
+
 from proreus.config.field_errors import child, forbidden, invalid, item, required, unsupported
-from proreus.config.fields import ConfigModel, Text
 from proreus.config.names import label_key_problems
-from proreus.config.types import PluginArgs
+from proreus.config.structs import ConfigStruct, Text
+from proreus.config.types import InTreeArgs
 from proreus.feature_gates import FeatureGates
 from proreus.plugins.resource_scoring_args import (
     ResourceSpec,
@@ -18,7 +20,7 @@ from proreus.plugins.resource_scoring_args import (
 )
 
 
-class RequestedToCapacityRatioParam(ConfigModel):
+class RequestedToCapacityRatioParam(ConfigStruct, frozen=True):
     """The score as a function of utilization, linear between the points of ``shape``."""
 
     go_type = "v1.RequestedToCapacityRatioParam"
@@ -26,7 +28,7 @@ class RequestedToCapacityRatioParam(ConfigModel):
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
-class ScoringStrategy(ConfigModel):
+class ScoringStrategy(ConfigStruct, frozen=True):
     """How NodeResourcesFit scores: LeastAllocated, MostAllocated or RequestedToCapacityRatio."""
 
     go_type = "v1.ScoringStrategy"
@@ -36,7 +38,7 @@ class ScoringStrategy(ConfigModel):
     requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
 
 
-class NodeResourcesFitArgs(PluginArgs):
+class NodeResourcesFitArgs(InTreeArgs, frozen=True):
     """Extended resources that Filter ignores, and the scoring strategy."""
 
     go_type = "v1.NodeResourcesFitArgs"
@@ -49,8 +51,8 @@ class NodeResourcesFitArgs(PluginArgs):
     def with_defaults(self, gates: FeatureGates) -> Self:
         """Score cpu and memory if no resources are given; weight 0 means 1."""
         resources = weighted(self.scoring_strategy.resources)
-        strategy = self.scoring_strategy.model_copy(update={"resources": resources})
-        return self.model_copy(update={"scoring_strategy": strategy})
+        strategy = replace(self.scoring_strategy, resources=resources)
+        return replace(self, scoring_strategy=strategy)
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check the names of ignored resources, then the strategy."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 from pydantic import ConfigDict
 
-from proreus.config.types import PluginArgs
+from proreus.config.fields import PluginArgs
 from proreus.errors import ProreusError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ALL_EVENTS, ClusterEvent, plugin_event

@@ -16,14 +16,16 @@ from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proreus import logs
 from proreus.config.default_plugins import points_in_version
 from proreus.config.durations import quote
 from proreus.config.types import (
     ALL_PLUGINS,
+    BasePluginArgs,
     Extender,
-    PluginArgs,
+    InTreeArgs,
     PluginCatalog,
     PluginRef,
     Plugins,
@@ -144,8 +146,8 @@ def effective_configuration(
         needed = profile.plugins.enabled_names() & catalog.names()
         configs = [config for config in profile.plugin_config if config.name in needed]
         configs.sort(key=lambda config: config.name)
-        profiles.append(profile.model_copy(update={"plugin_config": tuple(configs)}))
-    return config.model_copy(update={"profiles": tuple(profiles)})
+        profiles.append(replace(profile, plugin_config=tuple(configs)))
+    return replace(config, profiles=tuple(profiles))
 
 
 def with_ignored_resources(
@@ -165,21 +167,21 @@ def with_ignored_resources(
     configs = []
     found = False
     for config in profile.plugin_config:
-        if config.name == "NodeResourcesFit" and isinstance(config.args, PluginArgs):
+        if config.name == "NodeResourcesFit" and isinstance(config.args, InTreeArgs):
             found = True
-            args = config.args.model_copy(update={"ignored_resources": ignored})
-            config = config.model_copy(update={"args": args})
+            args = replace(config.args, ignored_resources=ignored)
+            config = replace(config, args=args)
         configs.append(config)
     if not found:
         raise ConfigError(
             "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
         )
-    return profile.model_copy(update={"plugin_config": tuple(configs)})
+    return replace(profile, plugin_config=tuple(configs))
 
 
 def _check_args_of_construction(args: Mapping[str, Any], gates: FeatureGates) -> None:
     for name, value in args.items():
-        if isinstance(value, PluginArgs) and value.checked_at_construction:
+        if isinstance(value, BasePluginArgs) and value.checked_at_construction:
             problems = ConfigError(*value.problems("", gates))
             if problems.problems:
                 raise ConfigError(f'initializing plugin "{name}": {problems}')

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from proreus.config.types import PluginArgs
+from proreus.config.types import BasePluginArgs
 from proreus.errors import ConfigError
 from proreus.framework.extension_points import points_of
 from proreus.framework.plugin import Plugin
@@ -60,7 +60,7 @@ class Registry:
         """Return whether a plugin is one of kube-scheduler's own; False for an unknown name."""
         return name in self._plugins and not is_out_of_tree(self._plugins[name])
 
-    def args_model(self, name: str) -> type[PluginArgs] | None:
+    def args_model(self, name: str) -> type[BasePluginArgs] | None:
         """Return the model of a plugin's arguments; None where it takes none."""
         return self[name].Args if name in self else None
 

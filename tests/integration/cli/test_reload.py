@@ -17,7 +17,7 @@ RECORDER = '''
 import json
 import os
 
-from proreus.config.types import PluginArgs
+from proreus.config.fields import PluginArgs
 from proreus.framework.plugin import (
     FilterPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, PreFilterPlugin, ReservePlugin,
     ScorePlugin,

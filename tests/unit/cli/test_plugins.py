@@ -7,7 +7,7 @@ from proreus.cli import main
 from proreus.plugins import IN_TREE_PLUGINS
 
 PLUGIN = """\
-from proreus.config.types import PluginArgs
+from proreus.config.fields import PluginArgs
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 
 class Quiet(FilterPlugin, PreFilterPlugin):
@@ -153,7 +153,7 @@ profiles:
     pluginConfig: [{name: Opens, args: {path: PATH}}]
 """
 OPENS = """\
-from proreus.config.types import PluginArgs
+from proreus.config.fields import PluginArgs
 from proreus.framework.plugin import FilterPlugin
 
 class Opens(FilterPlugin):

@@ -79,7 +79,7 @@ def test_leader_election_fields_are_those_of_the_configuration():
         *("--leader-elect-resource-lock=leases", "--leader-elect-resource-name=a"),
         "--leader-elect-resource-namespace=b",
     )
-    assert options.leader_election.keys() == LeaderElection.model_fields.keys()
+    assert options.leader_election.keys() == set(LeaderElection.__struct_fields__)
 
 
 def test_serving_flags():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proreus.config.types import PluginArgs
+from proreus.config.fields import PluginArgs
 
 
 class Args(PluginArgs):

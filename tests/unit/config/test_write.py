@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 
@@ -172,3 +174,12 @@ def test_passwords_in_urls_of_extenders_are_masked(catalog, with_document, url, 
     config = load(with_document(extenders=[{"urlPrefix": url, "filterVerb": "f"}]), catalog)
     assert to_data(config, FeatureGates())["extenders"][0]["urlPrefix"] == written
     assert config.extenders[0].url_prefix == url
+
+
+def test_arguments_without_a_model_are_written_as_they_were_read(catalog, with_document):
+    args = {"b": [1, {"c": None}], "a": "x"}
+    profile = {"pluginConfig": [{"name": "NodeName", "args": args}]}
+    # JSON text, which is read into dicts of a type of its own
+    config = load(json.dumps(with_document(profiles=[profile])), catalog)
+    (written,) = yaml.safe_load(to_yaml(config, FeatureGates()))["profiles"]
+    assert {"name": "NodeName", "args": args} in written["pluginConfig"]

@@ -378,8 +378,7 @@ def test_plugins_from_flags_that_no_profile_enables_are_returned(tmp_path):
 
 
 WITH_ARGS = """\
-from proreus.config.fields import Seconds
-from proreus.config.types import PluginArgs
+from proreus.config.fields import PluginArgs, Seconds
 from proreus.framework.plugin import FilterPlugin
 
 class A(FilterPlugin):
@@ -411,7 +410,7 @@ def test_the_error_of_wrong_args_lists_the_fields(tmp_path, args, fault):
     (problem,) = caught.value.problems
     assert fault in problem
     assert problem.endswith(
-        f"; A.Args ({tmp_path}/a.py:6) has the fields threshold: number = 0.8, "
+        f"; A.Args ({tmp_path}/a.py:5) has the fields threshold: number = 0.8, "
         "retryAfter: duration = 1m30s, label: string required"
     )
 
@@ -436,7 +435,7 @@ def test_a_plugin_without_args_takes_none(tmp_path):
 def test_args_that_raise_are_a_configuration_error_with_their_place(tmp_path):
     loaded_plugins = load(folder(tmp_path, a=WITH_ARGS))
     with (
-        pytest.raises(ConfigError, match=rf"^{tmp_path}/a.py:12: .* ZeroDivisionError: "),
+        pytest.raises(ConfigError, match=rf"^{tmp_path}/a.py:11: .* ZeroDivisionError: "),
         loaded_plugins.attributing_errors_to_plugins(),
     ):
         configuration(loaded_plugins, enabled="A", args={"label": ""})

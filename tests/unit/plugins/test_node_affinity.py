@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from proreus.config.decoding import decode_fields
 from proreus.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.plugins.node_affinity import NodeAffinity
+from proreus.plugins.node_affinity_args import NodeAffinityArgs
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 from proreus.testing.agreement import assert_agreement
 
@@ -242,7 +243,7 @@ def test_normalize(raw: list[int], final: list[int]) -> None:
 )
 def test_the_added_affinity_must_parse(added: dict[str, Any], where: str) -> None:
     handle = FakeHandle()
-    args = NodeAffinity.Args.model_validate_json(json.dumps({"addedAffinity": added}))
+    args, _ = decode_fields(NodeAffinityArgs, {"addedAffinity": added})
 
     with pytest.raises(ConfigError, match=rf"parsing addedAffinity\.{where}"):
         NodeAffinity(args, handle)

@@ -16,6 +16,7 @@ from proreus.framework.verdicts import Verdicts
 from proreus.objects.devices import DeviceClass, DeviceClassSpec
 from proreus.objects.meta import ObjectMeta
 from proreus.plugins.node_resources_fit import NodeResourcesFit
+from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs, ScoringStrategy
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 from proreus.testing.agreement import assert_agreement
 
@@ -261,8 +262,7 @@ def test_pods_with_equal_requests_share_a_signature() -> None:
 
 def test_arguments_are_checked() -> None:
     handle = FakeHandle()
-    model = NodeResourcesFit.Args
-    bad = model.model_validate({"scoring_strategy": {"type": "Emptiest"}})
+    bad = NodeResourcesFitArgs(scoring_strategy=ScoringStrategy(type="Emptiest"))
 
     with pytest.raises(ConfigError, match=r'scoringStrategy\.type: Unsupported value: "Emptiest"'):
         NodeResourcesFit(bad, handle)

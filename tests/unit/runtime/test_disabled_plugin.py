@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from proreus.config.fields import PluginArgs
 from proreus.config.load import load
-from proreus.config.types import PluginArgs
 from proreus.feature_gates import FeatureGates
 from proreus.framework.extension_points import POINTS, points_of
 from proreus.framework.plugin import (

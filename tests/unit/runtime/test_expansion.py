@@ -8,9 +8,9 @@ import pytest
 
 from proreus.config.load import load
 from proreus.config.types import (
+    BasePluginArgs,
     Extender,
     ExtenderManagedResource,
-    PluginArgs,
     PluginConfig,
     PluginRef,
     Plugins,
@@ -46,7 +46,7 @@ class Catalog:
     def is_in_tree(self, name: str) -> bool:
         return name == "NodeResourcesFit"
 
-    def args_model(self, name: str) -> type[PluginArgs] | None:
+    def args_model(self, name: str) -> type[BasePluginArgs] | None:
         return None
 
     def points(self, name: str) -> frozenset[str]:

@@ -1,6 +1,5 @@
 """TLS options as kube-scheduler takes them, on real sockets, and what is refused at the start."""
 
-import base64
 import datetime
 import ssl
 
@@ -48,12 +47,7 @@ def extender(url="https://x", timeout=5.0, **more):
 
 
 def tls(**fields):
-    data = {
-        k: base64.b64encode(v).decode() if k.endswith("_data") else v for k, v in fields.items()
-    }
-    return ExtenderTLSConfig.model_validate(
-        {ExtenderTLSConfig.model_fields[k].alias or k: v for k, v in data.items()}
-    )
+    return ExtenderTLSConfig(**fields)
 
 
 # ---- options -------------------------------------------------------------------------------------

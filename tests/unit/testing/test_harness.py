@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proreus.config.types import PluginArgs
+from proreus.config.fields import PluginArgs
 from proreus.errors import ConfigError
 from proreus.framework import events
 from proreus.framework.cycle_state import CycleState

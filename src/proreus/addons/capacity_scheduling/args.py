@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
-from proreus.framework import ConfigModel, FeatureGates, Seconds, field_errors
+from proreus.config.structs import ConfigStruct, Float32, Seconds, Text
+from proreus.framework import FeatureGates, field_errors
 from proreus.plugins.default_preemption import DefaultPreemptionArgs
 
+SOURCES = ("ElasticQuota", "KAI", "Volcano")
 
-class QueuesArgs(ConfigModel):
+
+class QueuesArgs(ConfigStruct, frozen=True):
     """Which objects are the queues, and how much the past counts.
 
     ``source``: "ElasticQuota" is a tree by Koordinator's labels. ``k_value``: how much of the
@@ -18,14 +20,14 @@ class QueuesArgs(ConfigModel):
     a queue has to be more saturated than another that takes from its surplus.
     """
 
-    source: Literal["ElasticQuota", "KAI", "Volcano"]
-    k_value: float = 0.0
+    source: Text = ""
+    k_value: Float32 = 0.0
     half_life: Seconds = 86_400.0
-    reclaimer_utilization_multiplier: float = 1.0
+    reclaimer_utilization_multiplier: Float32 = 1.0
     refresh_period: Seconds = 60.0
 
 
-class CapacitySchedulingArgs(DefaultPreemptionArgs):
+class CapacitySchedulingArgs(DefaultPreemptionArgs, frozen=True):
     """Those of DefaultPreemption are taken; all nodes are looked at whatever they say.
 
     ``queues``: by default there are no queues, but a quota a namespace.
@@ -34,11 +36,16 @@ class CapacitySchedulingArgs(DefaultPreemptionArgs):
     queues: QueuesArgs | None = None
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check what has to be positive."""
+        """Check the source, and what has to be positive."""
         yield from super().problems(path, gates)
         queues = self.queues
         if queues is None:
             return
+        source = field_errors.child(path, "queues", "source")
+        if not queues.source:
+            yield field_errors.required(source)
+        elif queues.source not in SOURCES:
+            yield field_errors.unsupported(source, queues.source, SOURCES)
         for name, value, least in (
             ("kValue", queues.k_value, 0.0),
             ("reclaimerUtilizationMultiplier", queues.reclaimer_utilization_multiplier, 1.0),

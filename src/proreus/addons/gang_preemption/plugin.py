@@ -26,7 +26,7 @@ from proreus.plugins.default_preemption import (
 )
 
 
-class GangPreemptionArgs(DefaultPreemptionArgs):
+class GangPreemptionArgs(DefaultPreemptionArgs, frozen=True):
     """Those of DefaultPreemption."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from proreus.config.types import Plugins
@@ -27,7 +28,7 @@ _APPS = (
 
 def configuration(kubeconfig: str, plugins: Plugins | None = None) -> dict[str, Any]:
     """Return a KubeSchedulerConfiguration with two profiles; ``plugins`` are enabled in both."""
-    added = (plugins or Plugins()).model_dump(by_alias=True, exclude_defaults=True)
+    added = msgspec.to_builtins(plugins or Plugins())
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

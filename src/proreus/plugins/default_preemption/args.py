@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from proreus.config.field_errors import child, invalid
-from proreus.config.fields import Int32
-from proreus.config.types import PluginArgs
+from proreus.config.structs import Int32
+from proreus.config.types import InTreeArgs
 from proreus.feature_gates import FeatureGates
 
 
-class DefaultPreemptionArgs(PluginArgs):
+class DefaultPreemptionArgs(InTreeArgs, frozen=True):
     """How many candidate nodes a dry run has to find.
 
     ``min_candidate_nodes_percentage``: their share of all nodes, ``min_candidate_nodes_absolute``:
-    their least number. ``go_type`` is the name in kube-scheduler's messages.
+    their least number. A frozen msgspec Struct, as are subclasses with fields of their own.
+    ``go_type`` is the name in kube-scheduler's messages.
     """
 
     go_type = "v1.DefaultPreemptionArgs"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from proreus.config.field_errors import child, invalid
-from proreus.config.fields import Boolean, Int32
-from proreus.config.types import PluginArgs
+from proreus.config.structs import Boolean, Int32
+from proreus.config.types import InTreeArgs
 from proreus.feature_gates import FeatureGates
 
 
-class InterPodAffinityArgs(PluginArgs):
+class InterPodAffinityArgs(InTreeArgs, frozen=True):
     """How the affinity terms of existing pods count in the score of an incoming pod."""
 
     go_type = "v1.InterPodAffinityArgs"

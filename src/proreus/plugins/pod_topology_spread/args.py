@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Self
 
+from msgspec.structs import replace
+
 from proreus.config.field_errors import (
     child,
     duplicate,
@@ -14,14 +16,14 @@ from proreus.config.field_errors import (
     required,
     unsupported,
 )
-from proreus.config.fields import ConfigModel, Int32, Text
 from proreus.config.names import label_key_problems
-from proreus.config.types import PluginArgs
+from proreus.config.structs import ConfigStruct, Int32, Text
+from proreus.config.types import InTreeArgs
 from proreus.feature_gates import FeatureGates
 from proreus.plugins.node_affinity_args import NodeSelectorRequirementConfig
 
 
-class LabelSelectorConfig(ConfigModel):
+class LabelSelectorConfig(ConfigStruct, frozen=True):
     """metav1.LabelSelector, decoded so that ``DefaultConstraint`` can report it as forbidden."""
 
     go_type = "v1.LabelSelector"
@@ -30,7 +32,7 @@ class LabelSelectorConfig(ConfigModel):
     match_expressions: tuple[NodeSelectorRequirementConfig, ...] = ()
 
 
-class DefaultConstraint(ConfigModel):
+class DefaultConstraint(ConfigStruct, frozen=True):
     """A TopologySpreadConstraint for pods that have none of their own.
 
     Its selector is derived from services and controllers, so that ``label_selector`` is an error.
@@ -48,7 +50,7 @@ class DefaultConstraint(ConfigModel):
     match_label_keys: tuple[Text, ...] = ()
 
 
-class PodTopologySpreadArgs(PluginArgs):
+class PodTopologySpreadArgs(InTreeArgs, frozen=True):
     """Constraints for pods without any: kube-scheduler's own (System), or those given (List)."""
 
     go_type = "v1.PodTopologySpreadArgs"
@@ -58,7 +60,7 @@ class PodTopologySpreadArgs(PluginArgs):
 
     def with_defaults(self, gates: FeatureGates) -> Self:
         """Use System if no type is given."""
-        return self.model_copy(update={"defaulting_type": self.defaulting_type or "System"})
+        return replace(self, defaulting_type=self.defaulting_type or "System")
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check the type, then each constraint."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Self
 
+from msgspec.structs import replace
+
 from proreus.config.field_errors import child, invalid
-from proreus.config.fields import Int64
-from proreus.config.types import PluginArgs
+from proreus.config.structs import Int64
+from proreus.config.types import InTreeArgs
 from proreus.feature_gates import FeatureGates
 from proreus.plugins.resource_scoring_args import (
     MAX_CUSTOM_SCORE,
@@ -17,7 +19,7 @@ from proreus.plugins.resource_scoring_args import (
 )
 
 
-class VolumeBindingArgs(PluginArgs):
+class VolumeBindingArgs(InTreeArgs, frozen=True):
     """How long PreBind waits for volumes, and how storage capacity is scored."""
 
     go_type = "v1.VolumeBindingArgs"
@@ -33,7 +35,7 @@ class VolumeBindingArgs(PluginArgs):
             UtilizationShapePoint(utilization=0, score=MAX_CUSTOM_SCORE),
             UtilizationShapePoint(utilization=MAX_UTILIZATION, score=0),
         )
-        return self.model_copy(update={"shape": shape})
+        return replace(self, shape=shape)
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check the timeout, and the shape, which is an error while its gate is disabled."""

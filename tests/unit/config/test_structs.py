@@ -1,0 +1,52 @@
+"""Arguments of in-tree plugins that a plugin of somebody else extends."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from proreus.config.arg_fields import describe_args
+from proreus.config.decoding import decode_fields
+from proreus.errors import ConfigError
+from proreus.plugins.default_preemption import DefaultPreemptionArgs
+
+
+class Extended(DefaultPreemptionArgs, kw_only=True):
+    mode: Literal["fast", "slow"]
+    tries: int = 3
+
+
+def test_fields_are_added():
+    args, unknown = decode_fields(Extended, {"mode": "fast", "minCandidateNodesAbsolute": 5})
+    assert args == Extended(mode="fast", min_candidate_nodes_absolute=5)
+    assert unknown == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "problems"),
+    [
+        ({}, ["mode: Required value"]),
+        ({"mode": "idle"}, ["mode: Invalid enum value 'idle'"]),
+        (
+            {"tries": "x", "minCandidateNodesAbsolute": True},
+            [
+                "tries: Expected `int`, got `str`",
+                "json: cannot unmarshal bool into Go struct field "
+                "DefaultPreemptionArgs.minCandidateNodesAbsolute of type int32",
+                "mode: Required value",
+            ],
+        ),
+    ],
+)
+def test_wrong_values_of_added_fields_are_refused(fields, problems):
+    with pytest.raises(ConfigError) as caught:
+        decode_fields(Extended, fields)
+    assert list(caught.value.problems) == problems
+
+
+def test_added_fields_are_described():
+    assert describe_args(Extended).endswith(
+        "has the fields minCandidateNodesPercentage: integer = 10, minCandidateNodesAbsolute: "
+        "integer = 100, mode: fast or slow required, tries: integer = 3"
+    )
