@@ -17,6 +17,7 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec import Struct
 
+from proreus.bounded_cache import register
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import IntArray
@@ -86,6 +87,7 @@ class AvailabilityIndex:
         self._all_dirty = True
         self._group_count = 0
         self._reset()
+        register(self)
 
     def _reset(self) -> None:
         self.epoch += 1
@@ -93,6 +95,14 @@ class AvailabilityIndex:
         self._groups: dict[object, _Group] = {}
         self._numbers: dict[object, int] = {}
         self.all: list[DeviceAvailability] = []
+
+    def age(self) -> None:
+        """Begin anew if most kinds of devices that are known belong to slices that are gone."""
+        # Availabilities and their results refer to kinds by number.
+        if self._pools.has_many_unused_kinds():
+            self._reset()
+            self._pools.prune()
+            self._all_dirty = True
 
     # ---- what changed --------------------------------------------------------------------------
 
