@@ -366,21 +366,29 @@ class Reflector(Generic[T]):
             self.connected.clear()
 
     async def _handle_events(self, stream: Stream, splitter: LineSplitter) -> None:
-        while chunk := await stream.chunk():
-            async for batch in self._events.batches(splitter.feed(chunk)):
-                self._history.received(batch.resource_version)
-                # Bookmarks count too: a watch that is resumed from an old event would get a 410
-                # once other resources have pushed that version out of the server's history.
-                if batch.resource_version:
-                    self.resource_version = batch.resource_version
-                    self._last_error = ""
-                if batch.events:
-                    self._deliver(self._store.apply, batch.events)
-                # An ERROR event ends the batch: the events before it are valid and applied by now.
-                if batch.error is not None:
-                    raise batch.error
+        # One call a chunk: a variable would keep the last objects, maybe megabytes, until the next
+        # ones arrive, which may take days.
+        while await self._handle_chunk(stream, splitter):
+            pass
         if splitter.pending_bytes:
             raise ResponseLost(f"the watch of {self._path} was cut in the middle of a line")
+
+    async def _handle_chunk(self, stream: Stream, splitter: LineSplitter) -> bool:
+        """Pass the events of one chunk to the store; return whether there was any."""
+        chunk = await stream.chunk()
+        async for batch in self._events.batches(splitter.feed(chunk)):
+            self._history.received(batch.resource_version)
+            # Bookmarks count too: a watch that is resumed from an old event would get a 410
+            # once other resources have pushed that version out of the server's history.
+            if batch.resource_version:
+                self.resource_version = batch.resource_version
+                self._last_error = ""
+            if batch.events:
+                self._deliver(self._store.apply, batch.events)
+            # An ERROR event ends the batch: the events before it are valid and applied by now.
+            if batch.error is not None:
+                raise batch.error
+        return bool(chunk)
 
     def _open_watch(self, parameters: dict[str, str]) -> AbstractAsyncContextManager[Stream]:
         return self._list_watch.watch(parameters, self._options.read_timeout_seconds)

@@ -12,8 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
+
+from proreus.bounded_cache import register
 from proreus.framework.columns import NO_IMAGES, ImageStates, compacted, grown
+from proreus.framework.interning import Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import Fork, NodeTableView
@@ -32,6 +37,10 @@ class ClusterTable(NodeTable):
         "_port_set",
         "_image_set",
     )
+
+    def __init__(self) -> None:
+        super().__init__()
+        register(self)
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some rows as a read-only table."""
@@ -54,6 +63,18 @@ class ClusterTable(NodeTable):
         finally:
             for array in arrays:
                 array.flags.writeable = True
+
+    def age(self) -> None:
+        """Forget sets of taints, ports and images that no node has any more."""
+        # One may take megabytes, whatever their number.
+        for name, codes in (
+            ("taint_sets", self.taint_set),
+            ("port_sets", self.port_set),
+            ("image_sets", self.image_set),
+        ):
+            interner: Interner[Any] = getattr(self, name)
+            if len(interner) > 1 + np.count_nonzero(np.unique(codes)):
+                setattr(self, name, compacted(codes, interner))
 
     def clear(self) -> None:
         """Forget all nodes at once."""

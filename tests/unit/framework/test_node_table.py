@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proreus.bounded_cache import age_caches
+from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.objects.codec import decoder_for
@@ -39,7 +41,7 @@ Operation = tuple[str, int, int]
 
 def operations() -> st.SearchStrategy[list[Operation]]:
     """Draw what may happen to a table; what makes no sense when its turn comes is passed over."""
-    kinds = ("put node", "remove node", "add pod", "add pod", "remove pod", "look at label")
+    kinds = ("put node", "remove node", "add pod", "add pod", "remove pod", "look at label", "age")
     small = st.integers(0, 99)
     return st.lists(st.tuples(st.sampled_from(kinds), small, small), min_size=5, max_size=40)
 
@@ -68,6 +70,9 @@ def apply(table: NodeTable, operation: Operation) -> None:
             table.remove_pod(*placed[one % len(placed)])
         case "look at label":
             table.label(KEYS[one % len(KEYS)])
+        case "age":
+            assert isinstance(table, ClusterTable)
+            table.age()
 
 
 def put(table: NodeTable, node: Node) -> None:
@@ -371,3 +376,20 @@ def test_sets_of_thousands_of_ports_go_with_their_pods() -> None:
 
         assert table.port_set.tolist() == [0, 0]
         assert len(table.port_sets) == 1
+
+
+def test_large_sets_of_nodes_that_are_gone_are_forgotten_with_age() -> None:
+    table = make_table([make_node("n0", taints=["k:NoSchedule"], images={"kept": 1})])
+    large = make_node(
+        "n1",
+        taints=[f"t{number}:NoSchedule" for number in range(3_000)],
+        images={f"i{number}": number for number in range(3_000)},
+    )
+    put(table, large)
+    fork = table.fork(np.array([1]))
+    table.remove_node(table[1])
+    age_caches()
+
+    assert (len(table.taint_sets), len(table.image_sets)) == (2, 2)
+    assert len(fork.taint_sets.values[fork.taint_set[0]]) == 3_000
+    table.validate()

@@ -100,9 +100,13 @@ class AvailabilityIndex:
         """Begin anew if most kinds of devices that are known belong to slices that are gone."""
         # Availabilities and their results refer to kinds by number.
         if self._pools.has_many_unused_kinds():
-            self._reset()
-            self._pools.prune()
-            self._all_dirty = True
+            self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        """Forget all availabilities, and the kinds of devices that are gone."""
+        self._reset()
+        self._pools.prune()
+        self._all_dirty = True
 
     # ---- what changed --------------------------------------------------------------------------
 
@@ -185,8 +189,7 @@ class AvailabilityIndex:
         # Availabilities that no node has any more are kept, since the same ones come back. Devices
         # that are published with ever new attributes would make them grow without end, though.
         if len(self.all) > 1024 + _MAX_AVAILABILITIES_PER_NODE * table.size:
-            self._reset()
-            self._pools.prune()
+            self.begin_epoch()
             rows = None
         if rows is None:
             self._table = weakref.ref(table)

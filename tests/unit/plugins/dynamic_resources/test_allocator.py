@@ -505,3 +505,23 @@ def test_taint_rules(cluster: Any) -> None:
     assert ruled.filter(ruled.pod("x")) == {"n1": NO}
     ruled.handle.remove("DeviceTaintRule", "rule")
     assert ruled.filter(ruled.pod("x")) == {}
+
+
+def test_kinds_of_devices_that_are_gone_are_forgotten(cluster: Any) -> None:
+    one = cluster("n1")
+    one.device_class()
+    one.slice("d", node="n1")
+    one.claim("x")
+    pools = one.plugin.manager.pools
+    for number in range(6):
+        devices = [one.device(f"d{n}", serial=1_000 * number + n) for n in range(128)]
+        one.slice(*devices, node="", name="many", allNodes=True)
+        assert one.filter(one.pod("x")) == {}
+    assert len(pools.kinds) > 6 * 128
+    one.plugin.manager.availability_index.age()
+    assert len(pools.kinds) == 129
+    assert one.filter(one.pod("x")) == {}
+    one.handle.remove("ResourceSlice", "many")
+    one.plugin.manager.availability_index.age()
+    assert len(pools.kinds) == 129, "some are kept: the same devices come back"
+    assert one.filter(one.pod("x")) == {}

@@ -93,10 +93,7 @@ class World:
 
     def forget(self, *_: None) -> None:
         """Begin a new epoch of availabilities, as after thousands of changes."""
-        availability_index = self.devices.plugin.manager.availability_index
-        availability_index._reset()
-        availability_index._pools.prune()
-        availability_index._all_dirty = True
+        self.devices.plugin.manager.availability_index.begin_epoch()
 
     def check(self) -> None:
         handle, plugin = self.devices.handle, self.devices.plugin
