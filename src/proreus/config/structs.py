@@ -1,9 +1,8 @@
 """The base class and field types of kube-scheduler's own part of the configuration.
 
-Field names are camelCase in files and snake_case in Python. These are
-msgspec's Structs and no pydantic models, as those of ``fields`` are, because each start of the
-scheduler needs them, and pydantic and its models take a tenth of a second. ``struct_decoding``
-reads them, as strict as Go's decoder.
+Field names are camelCase in files and snake_case in Python. These are msgspec's Structs, while
+``fields`` has pydantic models, because each start of the scheduler needs them, and pydantic and its
+models take almost a tenth of a second. ``struct_decoding`` reads them, as strict as Go's decoder.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
 from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_type_hints
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Struct
@@ -64,16 +63,25 @@ class Field(NamedTuple):
     default: Any
 
 
-@cache
+_fields: WeakKeyDictionary[type[ConfigStruct], tuple[Field, ...]] = WeakKeyDictionary()
+"""By class; weak, since each reload of an out-of-tree plugin makes its classes anew."""
+
+
 def fields_of(struct: type[ConfigStruct]) -> tuple[Field, ...]:
     """Return the fields in order of definition."""
-    hints = get_type_hints(struct, include_extras=True)
-    return tuple(
-        Field(field.name, field.encode_name, hints[field.name], field.default)
-        if field.default_factory is msgspec.NODEFAULT
-        else Field(field.name, field.encode_name, hints[field.name], field.default_factory())
-        for field in msgspec.structs.fields(struct)
-    )
+    found = _fields.get(struct)
+    if found is None:
+        hints = get_type_hints(struct, include_extras=True)
+        found = _fields[struct] = tuple(
+            Field(field.name, field.encode_name, hints[field.name], _default_of(field))
+            for field in msgspec.structs.fields(struct)
+        )
+    return found
+
+
+def _default_of(field: msgspec.structs.FieldInfo) -> Any:
+    no_factory = field.default_factory is msgspec.NODEFAULT
+    return field.default if no_factory else field.default_factory()
 
 
 def scalar_of(annotation: Any) -> Scalar | None:
@@ -85,7 +93,7 @@ def scalar_of(annotation: Any) -> Scalar | None:
 def without_none(annotation: Any) -> Any:
     """Return the X of ``X | None``, and any other annotation as it is."""
     members = get_args(annotation)
-    if NoneType not in members:
+    if NoneType not in members or len(members) > 2:
         return annotation
     return next(member for member in members if member is not NoneType)
 
