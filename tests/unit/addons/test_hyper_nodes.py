@@ -8,6 +8,7 @@ import pytest
 
 from proreus.addons.coscheduling import Coscheduling
 from proreus.addons.group_topology import GroupTopology
+from proreus.addons.group_topology.name_patterns import NamePattern, PatternError
 from proreus.testing import Harness, make_node, make_pod
 
 Json = dict[str, Any]
@@ -43,6 +44,7 @@ TREE = (
     hyper_node("spine0", 2, child("s0"), child("s1"), tier_name="spine"),
     hyper_node("spine1", 2, child("s2"), member({"regexMatch": {"pattern": "s3"}}, "HyperNode")),
 )
+PLAN = {"Coscheduling": {"mode": "plan"}}
 CPUS = [1, 1, 1, 1, 1, 1, 3, 3]
 
 
@@ -57,8 +59,7 @@ def cluster_of(members: int, topology: Json | None, tree: tuple[Json, ...] = TRE
         "metadata": {"name": "g", "namespace": "default"},
         "spec": {"minMember": members} | ({"networkTopology": topology} if topology else {}),
     }
-    args = {"Coscheduling": {"mode": "plan"}}
-    return Harness([Coscheduling, GroupTopology], nodes, [group, *tree], args=args)
+    return Harness([Coscheduling, GroupTopology], nodes, [group, *tree], args=PLAN)
 
 
 def place(cluster: Harness, members: int) -> set[str]:
@@ -135,6 +136,8 @@ def test_a_pattern_that_is_none_and_a_hyper_node_within_itself_have_no_members()
         {"labelMatch": {"matchExpressions": [{"key": "switch", "operator": "Is"}]}},
         {"labelMatch": {"matchLabels": {"not a key": "s0"}}},
         {"regexMatch": {"pattern": "("}},
+        {"regexMatch": {"pattern": "n(?=0)"}},  # RE2 and Go have no look-ahead
+        {"regexMatch": {"pattern": "(?:n?){1000}0|(?:m?){1000}0"}},
     ],
 )
 def test_a_selector_that_cannot_be_read_keeps_no_group_from_other_hyper_nodes(
@@ -184,3 +187,65 @@ def test_members_are_resolved_once_a_change_of_nodes_or_hyper_nodes() -> None:
     assert members()["spine1"] == {"n1", "n6", "n7"}
     cluster.remove("HyperNode", "s2", namespace="")
     assert "s2" not in members()
+
+
+def test_a_pattern_takes_time_linear_in_a_name() -> None:
+    # Python's re takes 2**60 steps for each of these names.
+    tree = (hyper_node("s0", 1, member({"regexMatch": {"pattern": "^(a+)+$"}})),)
+    nodes = [make_node(f"{'a' * 60}-{i}") for i in range(1_000)] + [make_node("a" * 60)]
+    cluster = Harness([Coscheduling, GroupTopology], nodes, list(tree), args=PLAN)
+    (domain,) = cluster.plugin(GroupTopology)._hyper_nodes.domains()
+    assert domain.members == {"a" * 60}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("n(", "'n(': missing ): n("),
+        (r"(n)\1", "invalid escape sequence: \\1"),
+        ("(?:n?){1000}0|(?:m?){1000}0", "4006 instructions, at most 2000 are allowed"),
+        (".{1000}" * 50, "pattern too large - compile failed"),
+        ("n\ud800", "not UTF-8"),
+    ],
+)
+def test_a_pattern_that_cannot_be_used_is_an_error_that_says_why(
+    pattern: str, problem: str
+) -> None:
+    with pytest.raises(PatternError) as caught:
+        NamePattern(pattern)
+    assert problem in str(caught.value)
+    assert len(str(caught.value)) < 150
+
+
+def test_a_pattern_that_cannot_be_used_is_logged_once_a_change(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = cluster_of(2, HARD_1)
+    cluster.add(hyper_node("broken", 1, member({"regexMatch": {"pattern": "n("}})))
+    place(cluster, 2)
+    (record,) = (one for one in caplog.records if "HyperNode" in one.message)
+    assert "'name': 'broken'" in str(vars(record))
+    assert "missing )" in str(vars(record))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching"),
+    [
+        ("n1", {"n1", "n10"}),  # anywhere in the name
+        ("", {"n1", "n10", "m2", "é1"}),
+        ("^n1$|2$", {"n1", "m2"}),
+        ("^[^n]|0$", {"n10", "m2", "é1"}),
+        (r"1\n|1\s|\D\D", set()),  # a name is not followed by a line break
+        (r"1\b", {"n1", "é1"}),
+        (r"\An[[:digit:]]\z", {"n1"}),
+        ("(?s)1.", {"n10"}),
+        ("(?i)^N10$", {"n10"}),
+        (r"^\pL1$", {"n1", "é1"}),
+        (r"\Qn1", {"n1", "n10"}),
+        ("(?:1|m)(?-m:2?)$", {"n1", "m2", "é1"}),
+    ],
+)
+def test_patterns_mean_what_they_mean_in_go(pattern: str, matching: set[str]) -> None:
+    found = NamePattern(pattern)
+    assert found.search(["n1", "n10", "m2", "é1"]) == matching
+    assert found.search([]) == set()

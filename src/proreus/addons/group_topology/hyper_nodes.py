@@ -6,14 +6,14 @@ closer are its nodes. Members are named, matched by a regular expression, or sel
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from proreus.addons.coscheduling.groups import VOLCANO, VOLCANO_GANGS, membership_of
-from proreus.framework import Handle, NodeTable, ProreusError, Rows
+from proreus.addons.group_topology.name_patterns import NamePattern, forget_patterns
+from proreus.framework import Handle, NodeTable, ProreusError, Rows, logger
 from proreus.objects import (
     ApiStruct,
     LabelSelector,
@@ -22,6 +22,8 @@ from proreus.objects import (
     Resource,
     parse_label_selector,
 )
+
+log = logger(__name__)
 
 NODE = "Node"
 
@@ -109,6 +111,14 @@ class HyperNodes:
 
     def _changed(self, old: HyperNode | None, new: HyperNode | None) -> None:
         self._domains = None
+        # Said here and not where members are resolved: that is done again at each change of a node.
+        if new is None:
+            return
+        try:
+            for member in new.spec.members:
+                _matching(member.selector, {})
+        except ProreusError as error:
+            log.warning("Members of a HyperNode are unknown", name=new.metadata.name, err=error)
 
     def request_of(self, pod: Pod) -> TierRequest | None:
         """Return what the PodGroup of a pod asks for; None if it asks for nothing."""
@@ -132,6 +142,7 @@ class HyperNodes:
         # Patterns and selectors are held against every node of the cluster: not for each attempt.
         if self._domains is None or self._nodes_generation != self._nodes.nodes_generation:
             self._domains = tuple(self._resolve(self._nodes))
+            forget_patterns()
             self._nodes_generation = self._nodes.nodes_generation
         return self._domains
 
@@ -165,18 +176,18 @@ def _selected(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]])
 
     ``labels``: of all objects, by name.
     """
+    try:
+        return _matching(selector, labels)
+    except ProreusError:
+        return set()
+
+
+def _matching(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]]) -> set[str]:
     if selector.exact_match is not None:
         return {selector.exact_match.name} & labels.keys()
     if selector.regex_match is not None:
-        try:
-            pattern = re.compile(selector.regex_match.pattern)
-        except re.error:
-            return set()
-        return {name for name in labels if pattern.search(name)}
+        return NamePattern(selector.regex_match.pattern).search(labels)
     if selector.label_match is not None:
-        try:
-            wanted = parse_label_selector(selector.label_match)
-        except ProreusError:
-            return set()
+        wanted = parse_label_selector(selector.label_match)
         return {name for name, own in labels.items() if wanted.matches(own)}
     return set()
