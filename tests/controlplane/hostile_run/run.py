@@ -204,8 +204,10 @@ def apart_from(pid: int) -> Iterator[None]:
     for process in children_of(os.getpid()) - {pid}:
         _set_processors(process, set(others))
     _set_processors(os.getpid(), set(others))  # those that are started from now on, too
-    yield
-    _set_processors(os.getpid(), processors)
+    try:
+        yield
+    finally:
+        _set_processors(os.getpid(), processors)
 
 
 def _set_processors(pid: int, processors: set[int]) -> None:
