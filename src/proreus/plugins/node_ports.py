@@ -7,7 +7,7 @@ compared once.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Set
+from collections.abc import Hashable, Iterable, Sequence, Set
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ADD, DELETE, NODE, ClusterEvent
@@ -68,11 +68,16 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         )
 
 
-def ports_conflict(wanted: Iterable[HostPort], used: Set[HostPort]) -> bool:
+def ports_conflict(wanted: Sequence[HostPort], used: Set[HostPort]) -> bool:
     """Return whether a port is in use on its address, or either of both is on all addresses."""
+    # Two pods may have 30,000 ports each. For one port a set would take longer to make.
+    taken = {(u.port, u.protocol) for u in used} if len(wanted) > 1 else None
     for port in wanted:
         if port.ip == ANY_ADDRESS:
-            if any(u.port == port.port and u.protocol == port.protocol for u in used):
+            if taken is not None:
+                if (port.port, port.protocol) in taken:
+                    return True
+            elif any(u.port == port.port and u.protocol == port.protocol for u in used):
                 return True
         # An address conflicts with itself, and with a pod that uses all addresses.
         elif port in used or port._replace(ip=ANY_ADDRESS) in used:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.status import Status
-from proreus.plugins.node_ports import NodePorts
+from proreus.plugins.node_ports import NodePorts, ports_conflict
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 from proreus.testing.agreement import assert_agreement
 
@@ -28,7 +29,7 @@ def rejected(pod: PodInfo, *there: PodInfo) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "ports_conflict"),
+    ("wanted", "conflict"),
     [
         (80, True),
         ("10.0.0.9:80", True),
@@ -41,8 +42,8 @@ def rejected(pod: PodInfo, *there: PodInfo) -> bool:
         ("10.0.0.1:53/UDP", False),
     ],
 )
-def test_clash(wanted: int | str, ports_conflict: bool) -> None:
-    assert rejected(make_pod(host_ports=[wanted]), IN_USE) is ports_conflict
+def test_clash(wanted: int | str, conflict: bool) -> None:
+    assert rejected(make_pod(host_ports=[wanted]), IN_USE) is conflict
 
 
 def with_ports_in(kind: str, **container: Any) -> PodInfo:
@@ -94,3 +95,25 @@ def test_a_deleted_pod_with_the_port_helps(gone: PodInfo, expected: bool) -> Non
 
     assert deleted.hint(make_pod("waiting", host_ports=[80]), gone.pod, None) is expected
     assert new_node.hint is None
+
+
+class _Counted(frozenset[HostPort]):
+    """A set that counts how often it is walked through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[HostPort]:
+        type(self).walks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize(("first", "conflict"), [(5_000, True), (10_000, False)])
+def test_thousands_of_ports_of_two_pods_are_not_compared_each_with_each(
+    first: int, conflict: bool
+) -> None:
+    """Two pods with 30,000 other ports each kept the scheduler busy for a minute."""
+    used = _Counted(HostPort("0.0.0.0", "TCP", port) for port in range(10_000))
+    wanted = [HostPort("0.0.0.0", "TCP", port) for port in range(first, 20_000)]
+    _Counted.walks = 0
+    assert ports_conflict(wanted, used) is conflict
+    assert _Counted.walks == 1

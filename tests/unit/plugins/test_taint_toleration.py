@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.node import Node
 from proreus.plugins.taint_toleration import TaintToleration
-from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
+from proreus.testing import FakeHandle, make_node, make_plugin, make_pod, make_table
 from proreus.testing.agreement import assert_agreement
 
 
@@ -153,3 +154,22 @@ def test_the_pods_own_tolerations_help() -> None:
 
     assert helps("TargetPod", pod, pod.pod, pod.pod)
     assert not helps("TargetPod", pod, pod.pod, make_pod("other").pod)
+
+
+def test_soft_taints_of_nodes_that_change_are_counted_anew() -> None:
+    soft = [make_node(f"n{n}", taints=[f"t{i}:PreferNoSchedule" for i in range(n)]) for n in (1, 2)]
+    table = make_table([make_node("n0", taints=["k:NoSchedule"]), *soft])
+    assert isinstance(table, ClusterTable)
+    plugin = make_plugin(TaintToleration, FakeHandle())
+
+    def scores() -> list[int]:
+        scored = plugin.score_all(CycleState(), make_pod("p"), table)
+        return np.broadcast_to(scored, len(table)).tolist()
+
+    assert scores() == [0, 1, 2]
+    table[0].set_node(make_node("n0", taints=["a:PreferNoSchedule"] * 3))
+    table.update_node(table[0])
+    assert scores() == [3, 1, 2]
+    table.remove_node(table[1])
+    table.age()  # codes are given anew
+    assert sorted(scores()) == [2, 3]
