@@ -172,10 +172,15 @@ class EventDecoder(Generic[T]):
                 return
 
     async def _parse_large(self, objects: list[T]) -> None:
-        if self._parse_ahead is not None:
-            for obj in objects:
+        if self._parse_ahead is None:
+            return
+        for obj in objects:
+            try:
                 keep = await asyncio.to_thread(self._parse_ahead, obj)
-                keep()
+            except Exception:
+                # Handlers will parse it, too, and their failure is reported for this object.
+                continue
+            keep()
 
     def _decode_alone(self, line: bytes, faults: DeferredFaults) -> Batch[T]:
         batch: Batch[T] = Batch([])

@@ -149,3 +149,15 @@ async def test_the_loop_turns_meanwhile() -> None:
     assert not reading.done()
     go_on.set()
     assert await reading == 1
+
+
+async def test_an_object_that_cannot_be_parsed_is_left_to_those_who_need_it() -> None:
+    """One object must not end a watch, whatever is wrong with it."""
+
+    def parse(pod: Pod) -> Any:
+        raise RecursionError
+
+    decoder = EventDecoder(Pod, parse_ahead=parse)
+    pod = {"kind": "Pod", "metadata": {"name": "p", "annotations": {"a": "x" * 70_000}}}
+    line = msgspec.json.encode({"type": "ADDED", "object": pod})
+    assert [len(batch.events) async for batch in decoder.batches([line, line])] == [2]
