@@ -226,7 +226,20 @@ def _pairs(record: logging.LogRecord) -> Mapping[str, object] | None:
     if pairs is None:
         return None
     err = getattr(record, "err", None)
-    return pairs if err is None else {"err": err, **pairs}
+    if err is not None:
+        pairs = {"err": err, **pairs}
+    if (value := pairs.get("err")) is not None:
+        text = error_text(value) if isinstance(value, BaseException) else str(value)
+        # Who may create pods decides how long the message of a failed attempt is: a pod that asks
+        # for 5,000 resources has one of 300 KB, at each attempt.
+        if len(text) > _MOST_CHARACTERS:
+            shortened = f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)"
+            pairs = {key: shortened if key == "err" else one for key, one in pairs.items()}
+    return pairs
+
+
+_MOST_CHARACTERS = 16_384
+"""Of an error in the log."""
 
 
 def _text_pair(key: str, value: object) -> str:

@@ -190,3 +190,18 @@ def test_silence_is_cheap(log):
 )
 def test_an_error_is_named_whose_text_alone_means_nothing(error, text):
     assert logs.error_text(error) == text
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_an_error_of_a_megabyte_is_shortened(written, log, log_format):
+    """Whoever may create pods decides how long the message of a failed attempt is."""
+    text = written(log_format=log_format)
+    log.info("No fit", pod="ns/a", err="Insufficient x, " * 60_000)
+    log.error("Broken", err=ValueError("x" * 10**6), pod="ns/a")
+    log.error("Broken", err="short", pod="ns/a")
+    first, second, third = text().splitlines()
+    assert "(960000 characters)" in first
+    assert "(1000000 characters)" in second
+    assert '"short"' in third
+    assert "ns/a" in first
+    assert all(len(line) < 20_000 for line in (first, second))
