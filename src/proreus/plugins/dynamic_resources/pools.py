@@ -159,11 +159,16 @@ class Pools:
         changed = []
         for key in keys:
             pool = self._pools[key]
-            for one in pool.slices.values():
-                if selector.device in (None, *(device.name for device in one.spec.devices)):
-                    self._put_kinds(key, pool, one)
-            self._index(key)
-            changed.append(key)
+            selected = [
+                one
+                for one in pool.slices.values()
+                if selector.device in (None, *(device.name for device in one.spec.devices))
+            ]
+            for one in selected:
+                self._put_kinds(key, pool, one)
+            if selected:
+                self._index(key)
+                changed.append(key)
         return changed
 
     def _put_kinds(self, key: PoolKey, pool: _Pool, one: ResourceSlice) -> None:
