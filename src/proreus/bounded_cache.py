@@ -21,13 +21,14 @@ import sys
 from collections.abc import Callable, Hashable
 from functools import partial
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from weakref import ref
 
 import msgspec
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 AGE_INTERVAL_SECONDS = 60
@@ -123,6 +124,40 @@ class BoundedCache(Generic[K, V]):
             self.age()
         self._young[key] = value, size_bytes
         self._young_bytes += size_bytes
+
+
+class LoadingCache(BoundedCache[K, V], Generic[P, K, V]):
+    """A ``BoundedCache`` that computes what it does not have from what it is asked for.
+
+    ``key`` returns the key for arguments, ``load`` a value with its size in bytes for a key and the
+    same arguments.
+    """
+
+    __slots__ = ("_key", "_load")
+
+    def __init__(
+        self,
+        budget_bytes: int,
+        key: Callable[P, K],
+        load: Callable[Concatenate[K, P], tuple[V, int]],
+    ) -> None:
+        super().__init__(budget_bytes)
+        self._key = key
+        self._load = load
+
+    def of(self, *args: P.args, **kwargs: P.kwargs) -> V:
+        """Return the value for arguments, computed at the first time."""
+        key = self._key(*args, **kwargs)
+        value = self.get(key)
+        return self.put(key, *self._load(key, *args, **kwargs)) if value is None else value
+
+    def ahead(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], object]:
+        """Compute the value for arguments, in any thread.
+
+        What is returned keeps it; call that on the thread on which the cache is used.
+        """
+        key = self._key(*args, **kwargs)
+        return partial(self.put, key, *self._load(key, *args, **kwargs))
 
 
 _MOST_LOOKED_AT = 2_000

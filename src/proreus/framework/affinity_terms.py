@@ -14,7 +14,7 @@ from msgspec import Struct
 from proreus.bounded_cache import (
     BYTES_AN_ENCODED_BYTE,
     BYTES_AN_ENTRY,
-    BoundedCache,
+    LoadingCache,
 )
 from proreus.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
@@ -65,57 +65,53 @@ class AffinityTerms(Struct, frozen=True):
 
 NO_TERMS = AffinityTerms()
 
-_encode = msgspec.msgpack.Encoder().encode
 _Key = tuple[str, bytes, bytes]
-_shared: BoundedCache[_Key, AffinityTerms] = BoundedCache(32 * 2**20)
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def affinity_terms_of(pod: Pod) -> AffinityTerms:
     """Return the terms of a pod, those of its own namespace made explicit."""
-    key = _key_of(pod)
-    if key is None:
-        return NO_TERMS
-    terms = _shared.get(key)
-    if terms is None:
-        terms = _parsed(pod, key)
-        _shared.put(key, terms, terms.size_bytes)
-    return terms
+    return _shared.of(pod) if _has_terms(pod) else NO_TERMS
 
 
-def parse_terms_ahead(pod: Pod) -> Callable[[], None]:
-    """Parse the terms of a pod, in any thread; the result puts them where they are looked for."""
-    key = _key_of(pod)
-    if key is None:
-        return lambda: None
-    terms = _parsed(pod, key)
-    for term in (*terms.required, *terms.required_anti):
-        hash(term)  # is kept by the term
-    for _, term in (*terms.preferred, *terms.preferred_anti):
-        hash(term)
-
-    def keep() -> None:
-        _shared.put(key, terms, terms.size_bytes)
-
-    return keep
+def parse_terms_ahead(pod: Pod) -> Callable[[], object] | None:
+    """Parse the terms of a pod, if any, as ``LoadingCache.ahead``."""
+    return _shared.ahead(pod) if _has_terms(pod) else None
 
 
-def _key_of(pod: Pod) -> _Key | None:
+def _has_terms(pod: Pod) -> bool:
     affinity = pod.spec.affinity
-    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
-        return None
+    if affinity is None:
+        return False
+    return affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
+
+
+def _key_of(pod: Pod) -> _Key:
+    affinity = pod.spec.affinity
+    assert affinity is not None
     encoded = _encode(affinity.pod_affinity), _encode(affinity.pod_anti_affinity)
     return pod.metadata.namespace, *encoded
 
 
-def _parsed(pod: Pod, key: _Key) -> AffinityTerms:
+def _parsed(key: _Key, pod: Pod) -> tuple[AffinityTerms, int]:
     affinity = pod.spec.affinity
     assert affinity is not None
-    return _parse(
+    size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * (len(key[1]) + len(key[2]))
+    terms = _parse(
         pod.metadata.namespace,
         affinity.pod_affinity or PodAffinity(),
         affinity.pod_anti_affinity or PodAffinity(),
-        BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * (len(key[1]) + len(key[2])),
+        size_bytes,
     )
+    # Terms keep their hash, which is computed here and not while they are counted.
+    for term in (*terms.required, *terms.required_anti):
+        hash(term)
+    for _, term in (*terms.preferred, *terms.preferred_anti):
+        hash(term)
+    return terms, size_bytes
+
+
+_shared = LoadingCache(32 * 2**20, _key_of, _parsed)
 
 
 def _parse(

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, BoundedCache, register
+from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache, register
 from proreus.framework.label_columns import mask_of, merged_alternatives
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -80,11 +80,24 @@ class PodNodeAffinity(Struct, frozen=True, eq=False):
 UNRESTRICTED = PodNodeAffinity()
 
 
+def _key_of(spec: PodSpec, affinity: NodeAffinity | None) -> bytes:
+    # By encoding: it is hashed and compared faster than the objects, and its length says how much
+    # memory an entry takes.
+    return _encode((sorted((spec.node_selector or {}).items()), affinity))
+
+
+def _parsed(
+    key: bytes, spec: PodSpec, affinity: NodeAffinity | None
+) -> tuple[PodNodeAffinity, int]:
+    size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(key)
+    return parse_node_affinity(affinity, spec.node_selector, size_bytes), size_bytes
+
+
 class _ParseCache:
     """Parsed affinity by nodeSelector and node affinity."""
 
     def __init__(self) -> None:
-        self._parsed: BoundedCache[bytes, PodNodeAffinity] = BoundedCache(32 * 2**20)
+        self._parsed = LoadingCache(32 * 2**20, _key_of, _parsed)
         self._last_spec: PodSpec | None = None
         self._last = UNRESTRICTED
         register(self)
@@ -92,34 +105,17 @@ class _ParseCache:
     def of(self, spec: PodSpec, affinity: NodeAffinity | None) -> PodNodeAffinity:
         # Several plugins parse the same pod one after the other, one of them for each changed node;
         # comparing identity spares them the encoding of the whole affinity.
-        if spec is self._last_spec:
-            return self._last
-        # By encoding: it is hashed and compared faster than the objects, and its length says how
-        # much memory an entry takes.
-        cache_key = _key_of(spec, affinity)
-        parsed = self._parsed.get(cache_key)
-        if parsed is None:
-            parsed = _parsed(spec, affinity, cache_key)
-            self.put(cache_key, parsed)
-        self._last_spec, self._last = spec, parsed
-        return parsed
+        if spec is not self._last_spec:
+            self._last = self._parsed.of(spec, affinity)
+            self._last_spec = spec
+        return self._last
 
-    def put(self, cache_key: bytes, parsed: PodNodeAffinity) -> None:
-        """Keep the affinity with this encoding."""
-        self._parsed.put(cache_key, parsed, parsed.size_bytes)
+    def ahead(self, spec: PodSpec, affinity: NodeAffinity | None) -> Callable[[], object]:
+        return self._parsed.ahead(spec, affinity)
 
     def age(self) -> None:
         """Forget the last pod."""
         self._last_spec, self._last = None, UNRESTRICTED
-
-
-def _key_of(spec: PodSpec, affinity: NodeAffinity | None) -> bytes:
-    return _encode((sorted((spec.node_selector or {}).items()), affinity))
-
-
-def _parsed(spec: PodSpec, affinity: NodeAffinity | None, cache_key: bytes) -> PodNodeAffinity:
-    size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(cache_key)
-    return parse_node_affinity(affinity, spec.node_selector, size_bytes)
 
 
 _shared = _ParseCache()
@@ -135,22 +131,20 @@ def node_affinity(pod: PodInfo) -> PodNodeAffinity:
 
 def node_affinity_of(pod: Pod) -> PodNodeAffinity:
     """Return a pod's node affinity; the same object for pods with the same affinity."""
-    spec = pod.spec
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    if affinity is None and not spec.node_selector:
-        return UNRESTRICTED
-    return _shared.of(spec, affinity)
+    return _shared.of(pod.spec, _written(pod.spec)) if _has_any(pod.spec) else UNRESTRICTED
 
 
-def parse_node_affinity_ahead(pod: Pod) -> Callable[[], None]:
-    """Parse a pod's node affinity, in any thread; the result puts it where it is looked for."""
-    spec = pod.spec
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    if affinity is None and not spec.node_selector:
-        return lambda: None
-    key = _key_of(spec, affinity)
-    parsed = _parsed(spec, affinity, key)
-    return lambda: _shared.put(key, parsed)
+def parse_node_affinity_ahead(pod: Pod) -> Callable[[], object] | None:
+    """Parse a pod's node affinity, if it has any, as ``LoadingCache.ahead``."""
+    return _shared.ahead(pod.spec, _written(pod.spec)) if _has_any(pod.spec) else None
+
+
+def _has_any(spec: PodSpec) -> bool:
+    return bool(spec.node_selector) or _written(spec) is not None
+
+
+def _written(spec: PodSpec) -> NodeAffinity | None:
+    return None if spec.affinity is None else spec.affinity.node_affinity
 
 
 def parse_node_affinity(

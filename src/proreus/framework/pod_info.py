@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from proreus.bounded_cache import BoundedCache
+from proreus.bounded_cache import LoadingCache
 from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.read_only import ReadOnlyDict
 from proreus.kubernetes_version import Change
@@ -254,7 +254,6 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
     )
 
 
-_shared_requests: BoundedCache[object, PodRequests] = BoundedCache(16 * 2**20)
 _BYTES_A_REQUEST = 600
 """What the request for one resource takes, as text, in the key and in the amounts."""
 
@@ -264,28 +263,15 @@ def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
     # Pods with pod-level requests are rare enough to be computed one by one.
     if has_pod_level_requests(pod):
         return PodRequests(pod, False, pod_level)
-    key = _key_of_requests(pod.spec)
-    shared = _shared_requests.get(key)
-    if shared is None:
-        shared = _computed_requests(pod.spec, pod_level)
-        _shared_requests.put(key, shared, _size_of_requests(pod.spec))
-    return shared
+    return _shared_requests.of(pod.spec)
 
 
-def compute_requests_ahead(pod: Pod, pod_level: bool) -> Callable[[], None]:
-    """Compute a pod's requests, in any thread; the result puts them where they are looked for."""
-    if has_pod_level_requests(pod):
-        return lambda: None
-    key, shared = _key_of_requests(pod.spec), _computed_requests(pod.spec, pod_level)
-    size_bytes = _size_of_requests(pod.spec)
-
-    def keep() -> None:
-        _shared_requests.put(key, shared, size_bytes)
-
-    return keep
+def compute_requests_ahead(pod: Pod) -> Callable[[], object] | None:
+    """Compute a pod's requests, if they are shared, as ``LoadingCache.ahead``."""
+    return None if has_pod_level_requests(pod) else _shared_requests.ahead(pod.spec)
 
 
-def _key_of_requests(spec: PodSpec) -> tuple[Hashable, ...]:
+def _key_of_requests(spec: PodSpec) -> Hashable:
     # As written, unparsed: pods of one workload are written the same, and parsing is the cost that
     # sharing avoids. Two spellings of an amount merely make two entries.
     key: tuple[Hashable, ...] = tuple(tuple(c.resources.requests.items()) for c in spec.containers)
@@ -295,7 +281,7 @@ def _key_of_requests(spec: PodSpec) -> tuple[Hashable, ...]:
     return key
 
 
-def _computed_requests(spec: PodSpec, pod_level: bool) -> PodRequests:
+def _computed_requests(_key: Hashable, spec: PodSpec) -> tuple[PodRequests, int]:
     # Without the rest of the pod: its annotations would be kept for as long as the requests.
     counted = PodSpec(
         containers=tuple(Container(resources=c.resources) for c in spec.containers),
@@ -305,13 +291,13 @@ def _computed_requests(spec: PodSpec, pod_level: bool) -> PodRequests:
         ),
         overhead=spec.overhead,
     )
-    return PodRequests(Pod(spec=counted), False, pod_level)
-
-
-def _size_of_requests(spec: PodSpec) -> int:
     containers = (*spec.containers, *spec.init_containers)
     written = sum(len(c.resources.requests) for c in containers) + len(spec.overhead)
-    return _BYTES_A_REQUEST * (1 + len(containers) + written)
+    size_bytes = _BYTES_A_REQUEST * (1 + len(containers) + written)
+    return PodRequests(Pod(spec=counted), use_status=False, pod_level=False), size_bytes
+
+
+_shared_requests = LoadingCache(16 * 2**20, _key_of_requests, _computed_requests)
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,7 @@ from functools import partial
 from proreus.feature_gates import FeatureGates
 from proreus.framework.affinity_terms import parse_terms_ahead
 from proreus.framework.node_affinity import parse_node_affinity_ahead
-from proreus.framework.pod_info import PodResourcesOptions, compute_requests_ahead
+from proreus.framework.pod_info import compute_requests_ahead
 from proreus.objects.pod import Pod
 from proreus.plugins.pod_topology_spread.constraints import parse_constraints_ahead
 
@@ -23,10 +23,9 @@ class PodParser:
     """Parses pods ahead, as the feature gates say."""
 
     def __init__(self, gates: FeatureGates) -> None:
-        pod_level = PodResourcesOptions.of(gates).pod_level
         match_label_keys = gates.enabled("MatchLabelKeysInPodTopologySpread")
-        self._steps: tuple[Callable[[Pod], Callable[[], None]], ...] = (
-            partial(compute_requests_ahead, pod_level=pod_level),
+        self._steps: tuple[Callable[[Pod], Callable[[], object] | None], ...] = (
+            compute_requests_ahead,
             parse_terms_ahead,
             parse_node_affinity_ahead,
             partial(parse_constraints_ahead, match_label_keys=match_label_keys),
@@ -38,10 +37,10 @@ class PodParser:
         The function that is returned puts the results into the caches in which scheduling looks for
         them; call it on the event loop's thread.
         """
-        kept = [step(pod) for step in self._steps]
+        parsed = [found for step in self._steps if (found := step(pod)) is not None]
 
         def keep() -> None:
-            for each in kept:
-                each()
+            for keep_one in parsed:
+                keep_one()
 
         return keep

@@ -69,7 +69,7 @@ def parsed(pod: Pod) -> tuple[object, ...]:
     return (
         affinity_terms_of(pod),
         node_affinity_of(pod),
-        constraints._own_constraints(pod, True),
+        constraints._shared.of(pod, True),
         PodInfo(pod).requests,
     )
 

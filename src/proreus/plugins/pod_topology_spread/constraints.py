@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BoundedCache, approximate_size
+from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, LoadingCache, approximate_size
 from proreus.framework.handle import Handle
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE
@@ -87,9 +87,7 @@ class ConstraintResolver:
         self._default_soft = tuple(c for c in defaults if c.when_unsatisfiable == SOFT)
         self._selectors = DefaultSelectors(handle) if defaults else None
         self._match_label_keys = handle.feature_gates.enabled("MatchLabelKeysInPodTopologySpread")
-        self._defaults: BoundedCache[tuple[str, Selector], ResolvedConstraints] = BoundedCache(
-            16 * 2**20
-        )
+        self._defaults = LoadingCache(16 * 2**20, _key_of_defaults, self._resolve_defaults)
 
     def hard_of(self, pod: Pod) -> ResolvedConstraints:
         """Return the constraints of a pod, at least the hard ones; cheap if there are none."""
@@ -101,53 +99,36 @@ class ConstraintResolver:
     def of(self, pod: Pod) -> ResolvedConstraints:
         """Return the constraints of a pod."""
         if pod.spec.topology_spread_constraints:
-            return _own_constraints(pod, self._match_label_keys)
+            return _shared.of(pod, self._match_label_keys)
         if self._selectors is None:
             return _NONE
         selector = self._selectors.of(pod)
         # Neither a service nor an owner selects the pod: kube-scheduler then applies no defaults.
         if selector == EVERYTHING:
             return _NONE
-        key = pod.metadata.namespace, selector
-        resolved = self._defaults.get(key)
-        if resolved is None:
-            resolved = self._resolve_defaults(*key)
-            self._defaults.put(key, resolved, BYTES_AN_ENCODED_BYTE * approximate_size(key))
-        return resolved
+        return self._defaults.of(pod.metadata.namespace, selector)
 
-    def _resolve_defaults(self, namespace: str, selector: Selector) -> ResolvedConstraints:
+    def _resolve_defaults(
+        self, key: object, namespace: str, selector: Selector
+    ) -> tuple[ResolvedConstraints, int]:
         hard, soft = (
             tuple(_constraint(one, selector, namespace) for one in defaults)
             for defaults in (self._default_hard, self._default_soft)
         )
-        return ResolvedConstraints(hard, soft, own=False)
+        return ResolvedConstraints(hard, soft, own=False), _size_of(key)
+
+
+def _key_of_defaults(namespace: str, selector: Selector) -> tuple[str, Selector]:
+    return namespace, selector
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _Key = tuple[bool, str, bytes, tuple[str | None, ...]]
-_shared: BoundedCache[_Key, ResolvedConstraints] = BoundedCache(16 * 2**20)
 
 
-def _own_constraints(pod: Pod, match_label_keys: bool) -> ResolvedConstraints:
-    key = _key_of(pod, match_label_keys)
-    resolved = _shared.get(key)
-    if resolved is None:
-        resolved = _resolve(pod, match_label_keys)
-        _shared.put(key, resolved, _size_of(key))
-    return resolved
-
-
-def parse_constraints_ahead(pod: Pod, match_label_keys: bool) -> Callable[[], None]:
-    """Parse a pod's constraints, in any thread; the result puts them where they are looked for."""
-    if not pod.spec.topology_spread_constraints:
-        return lambda: None
-    key, resolved = _key_of(pod, match_label_keys), _resolve(pod, match_label_keys)
-    size_bytes = _size_of(key)
-
-    def keep() -> None:
-        _shared.put(key, resolved, size_bytes)
-
-    return keep
+def parse_constraints_ahead(pod: Pod, match_label_keys: bool) -> Callable[[], object] | None:
+    """Parse a pod's constraints, if any, as ``LoadingCache.ahead``."""
+    return _shared.ahead(pod, match_label_keys) if pod.spec.topology_spread_constraints else None
 
 
 def _key_of(pod: Pod, match_label_keys: bool) -> _Key:
@@ -157,20 +138,24 @@ def _key_of(pod: Pod, match_label_keys: bool) -> _Key:
     return match_label_keys, meta.namespace, _encode(constraints), values
 
 
-def _size_of(key: _Key) -> int:
-    # Once as they are written, and parsed twice: as a selector and as a query over pods.
-    return BYTES_AN_ENCODED_BYTE * approximate_size(key)
-
-
-def _resolve(pod: Pod, match_label_keys: bool) -> ResolvedConstraints:
+def _resolved(key: _Key, pod: Pod, match_label_keys: bool) -> tuple[ResolvedConstraints, int]:
     hard, hard_error = _parse(pod, HARD, match_label_keys)
     soft, soft_error = _parse(pod, SOFT, match_label_keys)
-    return ResolvedConstraints(
+    resolved = ResolvedConstraints(
         hard,
         soft,
         hard_error=hard_error and f"obtaining pod's hard topology spread constraints: {hard_error}",
         soft_error=soft_error and f"obtaining pod's soft topology spread constraints: {soft_error}",
     )
+    return resolved, _size_of(key)
+
+
+def _size_of(key: object) -> int:
+    # Once as they are written, and parsed twice: as a selector and as a query over pods.
+    return BYTES_AN_ENCODED_BYTE * approximate_size(key)
+
+
+_shared = LoadingCache(16 * 2**20, _key_of, _resolved)
 
 
 def _parse(
