@@ -234,7 +234,7 @@ def _pairs(record: logging.LogRecord) -> Mapping[str, object] | None:
         # for 5,000 resources has one of 300 KB, at each attempt.
         if len(text) > _MOST_CHARACTERS:
             shortened = f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)"
-            pairs = {key: shortened if key == "err" else one for key, one in pairs.items()}
+            pairs = {**pairs, "err": shortened}
     return pairs
 
 

@@ -36,7 +36,7 @@ def configuration(
     registry = loaded_plugins.registry
 
     def override(config: SchedulerConfiguration) -> SchedulerConfiguration:
-        election = replace(config.leader_election, **dict(options.leader_election))
+        election = replace(config.leader_election, **options.leader_election)
         return replace(config, leader_election=election)
 
     gates = options.feature_gates

@@ -358,15 +358,9 @@ class Page(Generic[T]):
 class ListDecoder(Generic[T]):
     """Decodes pages of a list of objects of one type."""
 
-    def __init__(
-        self,
-        type_: type[T],
-        faults: ObjectFaults | None = None,
-        parse_ahead: ParseAhead[T] | None = None,
-    ) -> None:
+    def __init__(self, type_: type[T], faults: ObjectFaults | None = None) -> None:
         self._type = type_
         self._faults = faults or ObjectFaults(type_.__name__)
-        self._parse_ahead = parse_ahead
         self._decode = msgspec.json.Decoder(ObjectList[type_]).decode  # type: ignore[valid-type]
 
     def decode(self, body: bytes) -> Page[T]:

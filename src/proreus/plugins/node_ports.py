@@ -70,14 +70,11 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
 def ports_conflict(wanted: Sequence[HostPort], used: Set[HostPort]) -> bool:
     """Return whether a port is in use on its address, or either of both is on all addresses."""
-    # Two pods may have 30,000 ports each. For one port a set would take longer to make.
-    taken = {(u.port, u.protocol) for u in used} if len(wanted) > 1 else None
+    # Two pods may have 30,000 ports each: so they are not compared pairwise.
+    on_any_address = {(u.port, u.protocol) for u in used}
     for port in wanted:
         if port.ip == ANY_ADDRESS:
-            if taken is not None:
-                if (port.port, port.protocol) in taken:
-                    return True
-            elif any(u.port == port.port and u.protocol == port.protocol for u in used):
+            if (port.port, port.protocol) in on_any_address:
                 return True
         # An address conflicts with itself, and with a pod that uses all addresses.
         elif port in used or port._replace(ip=ANY_ADDRESS) in used:

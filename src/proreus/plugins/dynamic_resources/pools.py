@@ -35,6 +35,7 @@ from proreus.plugins.dynamic_resources.node_matching import (
     slice_matches_node,
     term_count,
 )
+from proreus.plugins.dynamic_resources.taint_rules import selects_some
 
 _SPARE_KINDS = 256
 """So many kinds are kept in any case: the same devices come back."""
@@ -162,7 +163,7 @@ class Pools:
             selected = [
                 one
                 for one in pool.slices.values()
-                if selector.device in (None, *(device.name for device in one.spec.devices))
+                if selects_some(selector, *key, one.spec.devices)
             ]
             for one in selected:
                 self._put_kinds(key, pool, one)
