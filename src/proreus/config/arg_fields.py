@@ -6,7 +6,6 @@ import json
 from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
-import msgspec
 from pydantic.fields import FieldInfo
 
 from proreus.config import structs
@@ -46,7 +45,7 @@ def fields_of(model: type[BasePluginArgs]) -> tuple[ArgField, ...]:
     """Return the fields of a plugin's arguments in order of definition."""
     if issubclass(model, InTreeArgs):
         return tuple(
-            ArgField(field.alias, _named(field.type), _default_of(field), _is_required(field))
+            ArgField(field.alias, _named(field.type), _default_of(field), field.required)
             for field in structs.fields_of(model)
         )
     assert issubclass(model, ConfigModel)
@@ -91,12 +90,8 @@ def _default(field: FieldInfo) -> Any:
     return _plain(value)
 
 
-def _is_required(field: structs.Field) -> bool:
-    return field.default is msgspec.NODEFAULT
-
-
 def _default_of(field: structs.Field) -> Any:
-    if _is_required(field):
+    if field.required:
         return None
     if field.type == structs.Seconds:
         return format_duration(field.default)

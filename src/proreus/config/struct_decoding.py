@@ -86,7 +86,7 @@ class _Decoder:
             elif value is not None or _keeps_null(field):
                 values[field.name] = self._value(field.type, value, place.field(struct, alias))
         for field in known.values():
-            if field.default is msgspec.NODEFAULT and field.name not in values:
+            if field.required and field.name not in values:
                 self.problems.append(f"{child(place.path, field.alias)}: Required value")
         return None if self.problems else struct(**values)
 

@@ -62,6 +62,11 @@ class Field(NamedTuple):
     type: Any
     default: Any
 
+    @property
+    def required(self) -> bool:
+        """Whether a file must give it."""
+        return self.default is msgspec.NODEFAULT
+
 
 _fields: WeakKeyDictionary[type[ConfigStruct], tuple[Field, ...]] = WeakKeyDictionary()
 """By class; weak, since each reload of an out-of-tree plugin makes its classes anew."""
