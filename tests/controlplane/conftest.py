@@ -17,8 +17,8 @@ import pytest
 
 # tests/bench and the Makefile use this package too, so it is importable apart from the tests
 sys.path.insert(0, str(Path(__file__).parent))
-# and so is the generator of hostile objects
-sys.path.append(str(Path(__file__).parents[1] / "integration"))
+# and so are the generator of hostile objects and the image's environment
+sys.path += [str(Path(__file__).parents[1] / "integration"), str(Path(__file__).parents[1])]
 
 from envtest.binaries import PROGRAMS, MissingBinaries, find_or_build
 from envtest.control_plane import ControlPlane

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from envtest.control_plane import ControlPlane
+from envtest.progress import say
 from envtest.schedulers import Kind, RunScheduler
 from fault_run.instances import APISERVER_FLAGS
-from fault_run.run import FaultRun, say
+from fault_run.run import FaultRun
 
 WELL_AGAIN_SECONDS = 5.0
 """From the last fault, once a leader is there, until all pods are bound that were waiting."""

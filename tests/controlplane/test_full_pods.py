@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any
 
 from envtest import assertions, objects
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
 from envtest.schedulers import ELECTION, LEASE, RunScheduler, configuration, profile
 from envtest.waiting import eventually
-from hostile.full_pods import FULL_PODS
-
-Json = dict[str, Any]
+from hostile.full_pods import FULL_PODS, accepted
 
 SCHEDULER = "spread-out"
 PODS = objects.PODS.format("default")
@@ -21,19 +18,6 @@ SCALE = 0.4
 EACH = 2
 MAX_WAIT_SECONDS = 5.0
 """What apiserver and etcd need on a busy machine while they store megabytes."""
-
-
-def completed(pod: Json, name: str) -> Json:
-    """Return a pod that an apiserver accepts."""
-    plain = objects.pod(name, SCHEDULER)
-    spec = {**plain["spec"], **pod.get("spec", {})}
-    for field in ("containers", "initContainers"):
-        for container in spec.get(field, ()):
-            container.setdefault("image", "i")
-            resources = container.get("resources", {})
-            resources["limits"] = dict(resources.get("requests", {}))
-    labels = pod.get("metadata", {}).get("labels", {})
-    return {**plain, "metadata": {**plain["metadata"], "labels": labels}, "spec": spec}
 
 
 def test_other_pods_are_bound_and_the_lease_is_kept_next_to_full_pods(
@@ -49,7 +33,7 @@ def test_other_pods_are_bound_and_the_lease_is_kept_next_to_full_pods(
     rng, waits = random.Random(1), {}
 
     for number, make in enumerate(FULL_PODS * EACH):
-        client.create(PODS, completed(make(rng, SCALE), f"full-{number}"))
+        client.create(PODS, accepted(make(rng, SCALE), objects.pod(f"full-{number}", SCHEDULER)))
         created, name = time.monotonic(), f"plain-{number}"
         client.create(PODS, objects.pod(name, SCHEDULER))
         eventually(

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from envtest.control_plane import ControlPlane
+from envtest.progress import say
 from envtest.schedulers import RunScheduler
+from hostile.allocator import allocator_environment
 from hostile_run.figures import MAX_CYCLE_SECONDS, MAX_GROWTH, MAX_LAG_SECONDS
-from hostile_run.run import APISERVER_FLAGS, HostileRun, jemalloc_is_installed, say
+from hostile_run.run import APISERVER_FLAGS, HostileRun
 
 FULL = 100
 """From how many objects of a kind on times and memory are judged: the machine is quiet then."""
@@ -52,4 +54,4 @@ def test_hostile_objects_affect_no_plain_pod(
     if full:
         assert figures.longest_cycle <= MAX_CYCLE_SECONDS
         assert figures.longest_lag <= MAX_LAG_SECONDS
-        assert not jemalloc_is_installed() or figures.growth <= MAX_GROWTH
+        assert not allocator_environment() or figures.growth <= MAX_GROWTH

@@ -142,10 +142,17 @@ class Child:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_A_SECOND
 
+    def rss_bytes(self) -> int:
+        """Return the resident memory, in bytes."""
+        return self._status_bytes("VmRSS")
+
     def peak_rss_bytes(self) -> int:
         """Return the peak resident memory, in bytes."""
+        return self._status_bytes("VmHWM")
+
+    def _status_bytes(self, field: str) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(f"{field}:"):
                 return int(line.split()[1]) * 1024
         raise ChildFailed(f"{self.name} has no memory any more")
 

@@ -15,6 +15,7 @@ from typing import Any
 from envtest import pod_groups
 from envtest.assertions import node_of
 from envtest.control_plane import ControlPlane
+from envtest.progress import say
 from envtest.schedulers import Kind, RunScheduler
 
 from fault_run import steps
@@ -305,8 +306,3 @@ class FaultRun:
                 (self._logs / f"{self._kind}-{instance.name}.log").write_text(log)
             figures.log_lines += len(log.splitlines())
             figures.tracebacks += [line for line in log.splitlines() if "Traceback" in line]
-
-
-def say(line: str) -> None:
-    """Print a line at once, past pytest's capture."""
-    print(line, file=sys.__stderr__, flush=True)

@@ -58,7 +58,7 @@ class Figures:
 
     def lines(self) -> list[str]:
         """Return the figures as lines of text."""
-        total, waits = sum(self.stored.values()), sorted(self.waits)
+        total = sum(self.stored.values())
         return [
             f"{total} objects stored in {self.seconds:.0f} s: {self.stored}",
             f"refused {sum(self.refused.values())}: {self.refused}",
@@ -66,7 +66,7 @@ class Figures:
             f"bytes of the largest ones: {self.largest}",
             f"not deleted: {self.left}",
             f"plain pods waited {_spread(self.quiet_waits)} before, "
-            f"{_spread(waits)} next to them; lost: {self.lost}",
+            f"{_spread(self.waits)} next to them; lost: {self.lost}",
             f"scheduling cycles by seconds: {_counts(self.cycles)}",
             f"lags of the event loop by seconds: {_counts(self.lags)}",
             f"RSS before {_rounded(self.rss_before)}, after {_rounded(self.rss_after)} MiB",

@@ -12,7 +12,7 @@ from typing import Any
 
 from envtest import objects
 from hostile.full_objects import FULL_OBJECTS
-from hostile.full_pods import Named
+from hostile.full_pods import Named, accepted
 from hostile.objects import NAMED
 
 from hostile_run.odd_values import DRIVER, name_of
@@ -35,27 +35,12 @@ def large_object(kind: str, sort: int, number: int, scale: float) -> Json:
     obj = valid_object(kind, number, 0)
     made = make(random.Random(number), scale)
     if kind == "Pod":
-        return _completed(made, number)
+        return accepted(made, objects.pod(name_of(kind, number), "default-scheduler"))
     if kind in ("Service", "PersistentVolume"):  # which require more than they are full of
         made["spec"] = obj["spec"] | made.get("spec", {})
     elif set(made) == {"metadata"}:
         made = obj | made
     return made | {"metadata": obj["metadata"] | made.get("metadata", {})}
-
-
-def _completed(made: Json, number: int) -> Json:
-    """Return a pod that an apiserver accepts, of the default scheduler."""
-    name = name_of("Pod", number)
-    plain = objects.pod(name, "default-scheduler")
-    spec = {**plain["spec"], **made.get("spec", {})}
-    if overhead := spec.pop("overhead", None):  # needs a RuntimeClass with the same
-        spec["containers"] = [{"name": "c", "resources": {"requests": overhead}}]
-    for field in ("containers", "initContainers"):
-        for container in spec.get(field, ()):
-            container.setdefault("image", "i")
-            resources = container.get("resources", {})
-            resources["limits"] = dict(resources.get("requests", {}))
-    return {"metadata": {**made.get("metadata", {}), "name": name}, "spec": spec}
 
 
 def _owners(_rng: random.Random, scale: float) -> Json:

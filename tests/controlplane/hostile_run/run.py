@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,8 +13,10 @@ from typing import Any
 from envtest import assertions, objects, pod_groups
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
 from envtest.kube_client import KubeClient
+from envtest.progress import say
 from envtest.schedulers import LEASE, RunScheduler, SchedulerProcess, configuration, profile
 from envtest.waiting import eventually
+from hostile.allocator import allocator_environment
 from prometheus_client import Metric
 
 from hostile_run.figures import MAX_GROWTH, Figures, count_between, total
@@ -34,12 +35,6 @@ APISERVER_FLAGS = [
 ]
 ELECTION = {"leaderElect": True, "resourceName": "proreus"}
 """The Lease of the default configuration: 15 s."""
-JEMALLOC = {
-    "LD_PRELOAD": "libjemalloc.so.2",
-    "PYTHONMALLOC": "malloc",
-    "MALLOC_CONF": "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0",
-}
-"""The environment of the image (Dockerfile)."""
 
 _DEVICE_NODES, _DEVICES = 20, 16
 _BATCH = 50
@@ -87,19 +82,19 @@ class HostileRun:
             probes.start()
             cleanup.callback(probes.stop)
             # what is imported, compiled and cached once and for all belongs to the memory before
-            self._batch(0, min(self._count, 10))
+            self._batch(0, min(self._count, 10), large=False)
             time.sleep(_CALM_SECONDS * 5)
             load.stored.clear()
             load.refused.clear()
             load.refusals.clear()
             figures.quiet_waits = probes.waits[-20:]
             probes.waits.clear()
-            figures.rss_before = {one.name: rss_mebibytes(one.pid) for one in schedulers}
+            figures.rss_before = {one.name: one.rss_bytes() / 2**20 for one in schedulers}
             before = [one.metrics(ADMIN_TOKEN) for one in schedulers]
             transitions = self._transitions()
             started = time.monotonic()
             for first in range(1_000, 1_000 + self._count, _BATCH):
-                self._batch(first, min(_BATCH, 1_000 + self._count - first), large=True)
+                self._batch(first, min(_BATCH, 1_000 + self._count - first))
                 say(f"{sum(load.stored.values())} stored after {time.monotonic() - started:.0f} s")
             figures.seconds = time.monotonic() - started
             probes.stop()
@@ -115,7 +110,7 @@ class HostileRun:
         )
         config = configuration([profile("default-scheduler")], kubeconfig, ELECTION)
         flags = [*pod_groups.flags_of(pod_groups.ALL_GATES), "--loop-blocked-threshold=100ms"]
-        environment = JEMALLOC if jemalloc_is_installed() else {}
+        environment = allocator_environment()
         leader = self._run_scheduler(config, flags=flags, environment=environment)
         cleanup.enter_context(apart_from(leader.pid))
         eventually(30, "a leader", lambda: leader.is_leader(ADMIN_TOKEN))
@@ -126,7 +121,7 @@ class HostileRun:
         assertions.wait_until_bound(self._client, 20, 60)
         return [leader, standby]
 
-    def _batch(self, first: int, count: int, *, large: bool = False) -> None:
+    def _batch(self, first: int, count: int, *, large: bool = True) -> None:
         self._load.create(first, count, large=large)
         time.sleep(_CALM_SECONDS)
         self._load.delete()
@@ -157,7 +152,7 @@ class HostileRun:
             figures.handler_failures += total(metrics, "proreus_informer_handler_failures")
         deadline = time.monotonic() + self._settle_seconds
         while True:
-            figures.rss_after = {one.name: rss_mebibytes(one.pid) for one in schedulers}
+            figures.rss_after = {one.name: one.rss_bytes() / 2**20 for one in schedulers}
             if figures.growth <= MAX_GROWTH or time.monotonic() > deadline:
                 break
             time.sleep(1)
@@ -219,19 +214,3 @@ def children_of(pid: int) -> set[int]:
     """Return the ids of the processes that a process has started."""
     threads = Path(f"/proc/{pid}/task").glob("*/children")
     return {int(child) for children in threads for child in children.read_text().split()}
-
-
-def rss_mebibytes(pid: int) -> float:
-    """Return the resident memory of a process."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-def jemalloc_is_installed() -> bool:
-    """Return whether Debian's package libjemalloc2 is."""
-    return any(Path("/usr/lib").glob("*/libjemalloc.so.2"))
-
-
-def say(line: str) -> None:
-    """Print a line at once, past pytest's capture."""
-    print(line, file=sys.__stderr__, flush=True)

@@ -179,3 +179,18 @@ FULL_PODS: tuple[Named, ...] = (
     many_sidecars,
     many_resources,
 )
+
+
+def accepted(made: Json, plain: Json) -> Json:
+    """Return a pod that an apiserver accepts: ``plain``, full of what ``made`` is full of."""
+    spec = {**plain["spec"], **made.get("spec", {})}
+    if overhead := spec.pop("overhead", None):  # needs a RuntimeClass with the same
+        spec["containers"] = [{"name": "c", "resources": {"requests": overhead}}]
+    for field in ("containers", "initContainers"):
+        for container in spec.get(field, ()):
+            container.setdefault("image", "i")
+            resources = container.get("resources", {})
+            resources["limits"] = dict(resources.get("requests", {}))
+    of_plain = plain["metadata"]
+    metadata = {**of_plain, **made.get("metadata", {}), "name": of_plain["name"]}
+    return {**plain, "metadata": metadata, "spec": spec}
