@@ -187,7 +187,7 @@ class DryRunCaches:
         # that concerns is not recorded; in most clusters few evictions are covered.
         if budgets != self._budgets:
             self._by_key.clear()
-            self._budgets = budgets
+        self._budgets = budgets
         # Pods of one signature may differ in priority, and with it in their potential victims.
         key = (dry_run_key.signature, pod.priority)
         dry_run_cache = self._by_key.get(key)

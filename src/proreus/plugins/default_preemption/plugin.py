@@ -55,7 +55,11 @@ from proreus.plugins.default_preemption.pod_group_preemption import PodGroupEval
 from proreus.plugins.default_preemption.pod_group_preemption_v1_36 import (
     PodGroupPreemption,
 )
-from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets, PodsByPriority
+from proreus.plugins.default_preemption.potential_victims import (
+    BudgetSelectors,
+    DisruptionBudgets,
+    PodsByPriority,
+)
 from proreus.plugins.default_preemption.select_candidate import (
     Candidate,
     pick_one_node_for_preemption,
@@ -76,6 +80,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         super().__init__(args, handle)
         self._pods = handle.store(PODS)
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
+        self._budget_selectors = BudgetSelectors()
         gates = handle.feature_gates
         self._sampled_once = gates.includes(Change.START_TIME_SAMPLED_ONCE)
         self._evictor = Evictor(handle, self._pods, self.name)
@@ -300,7 +305,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     def _disruption_budgets(self) -> DisruptionBudgets:
         stop = self.handle.feature_gates.includes(Change.FIRST_EXHAUSTED_BUDGET)
-        return DisruptionBudgets(self._budgets.values(), stop_at_first_exhausted=stop)
+        return DisruptionBudgets(
+            self._budgets.values(), self._budget_selectors, stop_at_first_exhausted=stop
+        )
 
     def num_candidates(self, nodes: int) -> int:
         """Return how many candidates are enough among ``nodes`` potential nodes."""

@@ -12,22 +12,32 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
 from msgspec import Struct
 
+from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import NOT_STARTED, PodInfo, SelectorKey
 from proreus.framework.verdicts import BoolArray, IntArray, Rows
 from proreus.objects.meta import key_of
 from proreus.objects.policy import PodDisruptionBudget
-from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
+from proreus.objects.selectors import (
+    NOTHING,
+    LabelSelector,
+    Selector,
+    SelectorError,
+    parse_label_selector,
+)
 from proreus.plugins.default_preemption.domain_victims import DomainVictim
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 """Why a node without potential victims is no candidate."""
+
+_SELECTORS_BYTES = 16 * 2**20
 
 # Above every priority, so that a node without pods never has lower-priority ones.
 _NO_PODS = 2**31
@@ -157,36 +167,68 @@ MatchingBudgets = tuple[tuple[str, PodDisruptionBudget], ...]
 """Budgets, each with its ``namespace/name``."""
 
 
-class DisruptionBudgets:
-    """The PodDisruptionBudgets of the cluster, with selectors parsed once a preemption.
+class BudgetSelectors:
+    """The parsed selectors of budgets, kept from one preemption to the next while they are used."""
 
-    ``stop_at_first_exhausted``: a victim that violates a budget uses up nothing of the budgets
-    after that one (``Change.FIRST_EXHAUSTED_BUDGET``).
+    def __init__(self) -> None:
+        self._parsed: BoundedCache[str, tuple[LabelSelector | None, Selector]] = BoundedCache(
+            _SELECTORS_BYTES
+        )
+
+    def of(self, budget: PodDisruptionBudget) -> Selector:
+        """Return the selector of a budget; one that selects nothing if the budget is ignored."""
+        key, selector = key_of(budget), budget.spec.selector
+        known = self._parsed.get(key)
+        if known is not None and known[0] == selector:
+            return known[1]
+        parsed = _parse_budget_selector(selector)
+        self._parsed.put(key, (selector, parsed), BYTES_AN_ENTRY + approximate_size(parsed))
+        return parsed
+
+
+def _parse_budget_selector(selector: LabelSelector | None) -> Selector:
+    try:
+        parsed = parse_label_selector(selector)
+    except SelectorError:
+        # kube-scheduler ignores a budget that it cannot parse: it limits no eviction.
+        return NOTHING
+    # To the disruption controller an empty selector matches every pod of the namespace;
+    # kube-scheduler's preemption ignores such a budget.
+    return NOTHING if parsed.empty else parsed
+
+
+class DisruptionBudgets:
+    """The PodDisruptionBudgets of the cluster, as they are when a preemption begins.
+
+    ``selectors``: those of preemptions before. ``stop_at_first_exhausted``: a victim that violates
+    a budget uses up nothing of the budgets after that one (``Change.FIRST_EXHAUSTED_BUDGET``).
     """
 
     def __init__(
-        self, budgets: Iterable[PodDisruptionBudget], *, stop_at_first_exhausted: bool = True
+        self,
+        budgets: Iterable[PodDisruptionBudget],
+        selectors: BudgetSelectors | None = None,
+        *,
+        stop_at_first_exhausted: bool = True,
     ) -> None:
+        self._budgets = tuple(budgets)
+        self._selectors = selectors or BudgetSelectors()
         self._stop_at_first_exhausted = stop_at_first_exhausted
-        self._by_namespace: dict[str, list[tuple[PodDisruptionBudget, Selector]]] = {}
-        for budget in budgets:
-            try:
-                selector = parse_label_selector(budget.spec.selector)
-            except SelectorError:
-                # kube-scheduler ignores a budget that it cannot parse: it limits no eviction.
-                continue
-            # To the disruption controller an empty selector matches every pod of the namespace;
-            # kube-scheduler's preemption ignores such a budget.
-            if not selector.empty and not selector.nothing:
-                namespace = self._by_namespace.setdefault(budget.metadata.namespace, [])
-                namespace.append((budget, selector))
         self._matching_by_selector_key: dict[SelectorKey, MatchingBudgets] = {}
+
+    # Most pods that fit nowhere find no victims, and so ask for no budget.
+    @cached_property
+    def _by_namespace(self) -> dict[str, list[PodDisruptionBudget]]:
+        by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+        for budget in self._budgets:
+            by_namespace.setdefault(budget.metadata.namespace, []).append(budget)
+        return by_namespace
 
     def filter_pods_with_pdb_violation(
         self, victims: list[PodInfo]
     ) -> tuple[list[PodInfo], list[PodInfo]]:
         """Split victims into those that violate a budget and those that do not, in their order."""
-        if not self._by_namespace:
+        if not self._budgets:
             return [], victims
         left: dict[str, int] = {}
         violating: list[PodInfo] = []
@@ -243,7 +285,7 @@ class DisruptionBudgets:
             # A pod without labels matches no budget in kube-scheduler, not even by `DoesNotExist`.
             known = self._matching_by_selector_key[victim.selector_key] = tuple(
                 (key_of(budget), budget)
-                for budget, selector in self._by_namespace.get(victim.namespace, ())
-                if labels and selector.matches(labels)
+                for budget in self._by_namespace.get(victim.namespace, ())
+                if labels and self._selectors.of(budget).matches(labels)
             )
         return known
