@@ -36,8 +36,7 @@ from proreus.objects.taints import (
     PREFER_NO_SCHEDULE,
     Taint,
     Toleration,
-    first_untolerated,
-    tolerated,
+    TolerationIndex,
 )
 
 REASON = "node(s) had untolerated taint(s)"
@@ -56,6 +55,8 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         self._compare_numbers = gates.enabled("TaintTolerationComparisonOperators")
         self._taint_sets: weakref.ref[Interner[tuple[Taint, ...]]] | None = None
         self._soft: list[tuple[Taint, ...]] = []
+        self._indexed: tuple[Toleration, ...] = ()
+        self._index = TolerationIndex(())
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Sign the tolerations."""
@@ -88,7 +89,10 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Filter all nodes: each distinct set of taints once."""
-        rejected = [not self._tolerates_hard(pod, taints) for taints in nodes.taint_sets.values]
+        tolerations = self._tolerations_of(pod)
+        rejected = [
+            tolerations.first_untolerated(taints) is not None for taints in nodes.taint_sets.values
+        ]
         if any(rejected):
             mask = np.array(rejected, dtype=np.bool_)[nodes.taint_set]
             verdicts.reject(mask, REASON, unresolvable=True)
@@ -101,13 +105,12 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Count the soft taints that are not tolerated."""
         taints = node.taints
-        return self._intolerable(_soft_tolerations(pod), taints) if taints else 0
+        return self._intolerable(pod, taints) if taints else 0
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Count for all nodes: each distinct set of taints once."""
-        tolerations = _soft_tolerations(pod)
         soft = self._soft_taints_of(nodes.taint_sets)
-        counts = [self._intolerable(tolerations, taints) if taints else 0 for taints in soft]
+        counts = [self._intolerable(pod, taints) if taints else 0 for taints in soft]
         return np.array(counts, dtype=np.int64)[nodes.taint_set] if any(counts) else 0
 
     def _soft_taints_of(self, taint_sets: Interner[tuple[Taint, ...]]) -> list[tuple[Taint, ...]]:
@@ -125,16 +128,22 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         return default_normalize(scores, reverse=True)
 
     def _tolerates_hard(self, pod: PodInfo, taints: tuple[Taint, ...]) -> bool:
-        tolerations = pod.pod.spec.tolerations
-        hard = first_untolerated(taints, tolerations, compare_numbers=self._compare_numbers)
-        return hard is None
+        return self._tolerations_of(pod).first_untolerated(taints) is None
 
-    def _intolerable(self, tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> int:
+    def _intolerable(self, pod: PodInfo, taints: tuple[Taint, ...]) -> int:
+        tolerations = self._tolerations_of(pod)
         return sum(
-            taint.effect == PREFER_NO_SCHEDULE
-            and not tolerated(tolerations, taint, self._compare_numbers)
+            taint.effect == PREFER_NO_SCHEDULE and not tolerations.tolerates(taint)
             for taint in taints
         )
+
+    def _tolerations_of(self, pod: PodInfo) -> TolerationIndex:
+        # One pod is asked about many nodes in a row, and most pods have the same few.
+        tolerations = pod.pod.spec.tolerations
+        if tolerations is not self._indexed:
+            self._indexed = tolerations
+            self._index = TolerationIndex(tolerations, self._compare_numbers)
+        return self._index
 
     def _is_schedulable_after_node_change(
         self, pod: PodInfo, old: Node | None, new: Node | None
@@ -143,12 +152,6 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         if new is None or not self._tolerates_hard(pod, new.spec.taints):
             return False
         return old is None or not self._tolerates_hard(pod, old.spec.taints)
-
-
-def _soft_tolerations(pod: PodInfo) -> tuple[Toleration, ...]:
-    # Others cannot tolerate a soft taint; fewer tolerations make fewer comparisons.
-    tolerations = pod.pod.spec.tolerations
-    return tuple(t for t in tolerations if t.effect in ("", PREFER_NO_SCHEDULE))
 
 
 def _is_schedulable_after_pod_toleration_change(

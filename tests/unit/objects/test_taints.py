@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from proreus.objects.taints import Taint, Toleration, first_untolerated, tolerates
+from proreus.objects.taints import Taint, Toleration, TolerationIndex, first_untolerated, tolerates
 
 TAINT = Taint(key="k", value="5", effect="NoSchedule")
 
@@ -60,3 +62,26 @@ def test_the_first_untolerated_taint_in_order() -> None:
     assert first_untolerated(taints, (Toleration(key="execute", operator="Exists"),)) == schedule
     assert first_untolerated(taints, (Toleration(operator="Exists"),)) is None
     assert first_untolerated(taints, (), frozenset({"PreferNoSchedule"})) == soft
+
+
+_keys = st.sampled_from(("", "k", "l"))
+_values = st.sampled_from(("", "a", "-3", "2", "02", "7", str(2**63)))
+_effects = st.sampled_from(("", "NoSchedule", "NoExecute"))
+_operators = st.sampled_from(("", "Equal", "Exists", "Gt", "Lt", "In"))
+_tolerations = st.builds(Toleration, key=_keys, operator=_operators, value=_values, effect=_effects)
+
+
+@given(
+    st.lists(_tolerations, max_size=6),
+    st.builds(Taint, key=_keys, value=_values, effect=_effects),
+    st.booleans(),
+)
+def test_an_index_tolerates_what_one_of_its_tolerations_matches(
+    tolerations: list[Toleration], taint: Taint, compare_numbers: bool
+) -> None:
+    index = TolerationIndex(tolerations, compare_numbers)
+
+    expected = any(tolerates(one, taint, compare_numbers) for one in tolerations)
+    assert index.tolerates(taint) == expected
+    tolerated = expected or not taint.effect  # which is none of the hard ones
+    assert index.first_untolerated([taint]) == (None if tolerated else taint)

@@ -22,7 +22,7 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.objects.pod import Pod
-from proreus.objects.taints import Taint, Toleration, first_untolerated
+from proreus.objects.taints import Taint, Toleration, TolerationIndex, first_untolerated
 from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
 
 
@@ -124,10 +124,11 @@ class TopologyDomainCache:
         )
         tainted = None
         if any(c.honor_taints for c in constraints):
+            index = TolerationIndex(tolerations, self._compare_numbers)
             tainted = once_per_value(
                 nodes.taint_set,
                 nodes.taint_sets.values,
-                lambda taints: not self._tolerates(taints, tolerations),
+                lambda taints: index.first_untolerated(taints) is not None,
             )
         # A pod may name thousands of keys that no node has; their domains are all the same.
         computed: dict[tuple[str | None, bool, bool], TopologyDomains] = {}
