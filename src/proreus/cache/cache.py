@@ -151,8 +151,7 @@ class Cache:
             if entry.node_name == node_name and _differs_only_by_binding(entry.info, pod):
                 self._confirm(entry, pod)
             else:
-                self._drop(pod.uid)
-                self._put(pod, node_name, assumed=False)
+                self._replace(entry, pod)
         else:
             raise CacheError(f"pod {_name(pod)} was already in added state")
         if self._groups is not None:
@@ -172,8 +171,7 @@ class Cache:
                 f"pod {_name(new)} moved from node {entry.node_name} to {new.pod.spec.node_name}: "
                 "the scheduler cache is corrupted and the scheduler must start anew"
             )
-        self._drop(new.uid)
-        self._put(new, new.pod.spec.node_name, assumed=False)
+        self._replace(entry, new)
         if self._groups is not None:
             self._groups.assign(new)
 
@@ -360,6 +358,17 @@ class Cache:
             info = self._nodes_without_object[node_name] = NodeInfo(node_name)
         info.add_pod(pod)
 
+    def _replace(self, entry: _Entry, pod: PodInfo) -> None:
+        """Count an assigned pod in place of an earlier version, maybe on another node."""
+        node_name = pod.pod.spec.node_name
+        row = self.table.rows.get(node_name)
+        if row is None or entry.node_name != node_name:
+            self._drop(pod.uid)
+            self._put(pod, node_name, assumed=False)
+            return
+        self._set_assigned(entry, pod)
+        self.table.update_pod(row, pod)
+
     def _drop(self, uid: str) -> PodInfo:
         entry = self._pods.pop(uid)
         self._assumed.discard(uid)
@@ -376,11 +385,14 @@ class Cache:
         """Replace the object of a confirmed pod, and nothing else."""
         # No plugin's result can change by it, so the row is not recorded as changed. Otherwise
         # every pod would invalidate its node's shared results twice.
-        entry.info, entry.assumed, entry.expires = pod, False, None
-        self._assumed.discard(pod.uid)
+        self._set_assigned(entry, pod)
         info = self._info(entry.node_name)
         assert info is not None
         info.replace_pod(pod)
+
+    def _set_assigned(self, entry: _Entry, pod: PodInfo) -> None:
+        entry.info, entry.assumed, entry.expires = pod, False, None
+        self._assumed.discard(pod.uid)
 
 
 def _differs_only_by_binding(old: PodInfo, new: PodInfo) -> bool:

@@ -217,6 +217,15 @@ class NodeTable:
             self._pod_index.remove(row, pod)
         return pod
 
+    def update_pod(self, row: int, new: PodInfo) -> None:
+        """Replace a pod of a row by its new version: as if removed and added."""
+        old = self.infos[row].remove_pod(new.uid)
+        self.infos[row].add_pod(new)
+        self._put_pod(row, old)
+        self._put_pod(row, new)
+        if self._pod_index is not None:
+            self._pod_index.update(row, old, new)
+
     def _put_pod(self, row: int, pod: PodInfo) -> None:
         # Only the cells that this pod can have changed: a pod names two or three resources of the
         # dozens that a cluster may have.

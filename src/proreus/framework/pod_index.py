@@ -113,6 +113,15 @@ class PodIndex:
         if self._groups is not None:
             self._groups.remove(row, pod.pod)
 
+    def update(self, row: int, old: PodInfo, new: PodInfo) -> None:
+        """Count the new version of a pod in place of the old one."""
+        # A pod may have 30,000 terms, and few updates change any.
+        if old.pod.spec.affinity != new.pod.spec.affinity:
+            self._remove_terms(row, old.pod)
+            self._add_terms(row, new.pod)
+        if self._groups is not None:
+            self._groups.update(row, old.pod, new.pod)
+
     def add_row(self, info: NodeInfo) -> None:
         """Add all pods of a node."""
         for pod in info.pods.values():

@@ -100,8 +100,9 @@ class PodLabelGroups:
         self._groups: dict[_GroupKey, PodLabelGroup] = {}
         self._by_namespace: dict[str, dict[PodLabelGroup, None]] = {}
         self._by_label: dict[tuple[str, LabelPair], dict[PodLabelGroup, None]] = {}
-        self._by_key: dict[tuple[str, str], list[PodLabelGroup]] | None = None
-        """By namespace and label key; made when a query needs it, until a group comes or goes."""
+        self._by_key: dict[tuple[str, str], dict[PodLabelGroup, None]] | None = None
+        """By namespace and label key; made when a query needs it, and kept while queries do."""
+        self._by_key_is_used = False
         self._queries: SelectorIndex[PodQuery] = SelectorIndex()
         register(self)
 
@@ -140,6 +141,15 @@ class PodLabelGroups:
         if not by_row:
             del self._groups[key]
             self._remove_group(group)
+
+    def update(self, row: int, old: Pod, new: Pod) -> None:
+        """Move a pod from the group of its old version to that of its new one."""
+        was_terminating = old.metadata.deletion_timestamp is not None
+        if old.metadata.labels != new.metadata.labels or was_terminating != (
+            new.metadata.deletion_timestamp is not None
+        ):
+            self.remove(row, old)
+            self.add(row, new)
 
     def column(self, query: PodQuery) -> CodeArray:
         """Return how many pods a query selects, by row; longer than the table."""
@@ -198,7 +208,10 @@ class PodLabelGroups:
         return any(column.counts[row] != counted[column] for column in columns)
 
     def age(self) -> None:
-        """Give back the memory of groups that no pod is in any more."""
+        """Give back the memory of groups that no pod is in any more, and of an unused index."""
+        if not self._by_key_is_used:
+            self._by_key = None
+        self._by_key_is_used = False
         self._groups, self._by_label = shrunk(self._groups), shrunk(self._by_label)
         self._by_namespace = {name: shrunk(g) for name, g in self._by_namespace.items()}
 
@@ -232,16 +245,17 @@ class PodLabelGroups:
         return found
 
     def _with_key(self, namespace: str, key: str) -> Iterable[PodLabelGroup]:
+        self._by_key_is_used = True
         if self._by_key is None:
             self._by_key = {}
             for group in self._groups.values():
-                for label in group.labels:
-                    self._by_key.setdefault((group.namespace, label), []).append(group)
+                _add_by_key(self._by_key, group)
         return self._by_key.get((namespace, key), ())
 
     def _add_group(self, group: PodLabelGroup) -> None:
         """Index a new group, and attach the columns of the queries that select it."""
-        self._by_key = None
+        if self._by_key is not None:
+            _add_by_key(self._by_key, group)
         self._by_namespace.setdefault(group.namespace, {})[group] = None
         for label in group.labels.items():
             self._by_label.setdefault((group.namespace, label), {})[group] = None
@@ -252,7 +266,9 @@ class PodLabelGroups:
         ]
 
     def _remove_group(self, group: PodLabelGroup) -> None:
-        self._by_key = None
+        if self._by_key is not None:
+            for key in group.labels:
+                _remove(self._by_key, (group.namespace, key), group)
         _remove(self._by_namespace, group.namespace, group)
         for label in group.labels.items():
             _remove(self._by_label, (group.namespace, label), group)
@@ -267,6 +283,13 @@ class PodLabelGroups:
 def _group_key(pod: Pod) -> _GroupKey:
     meta = pod.metadata
     return meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None
+
+
+def _add_by_key(
+    by_key: dict[tuple[str, str], dict[PodLabelGroup, None]], group: PodLabelGroup
+) -> None:
+    for key in group.labels:
+        by_key.setdefault((group.namespace, key), {})[group] = None
 
 
 def _remove(groups: dict[K, dict[PodLabelGroup, None]], key: K, group: PodLabelGroup) -> None:

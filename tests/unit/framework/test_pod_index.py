@@ -192,7 +192,9 @@ def test_a_query_that_was_let_go_is_counted_anew(monkeypatch: pytest.MonkeyPatch
 
 NODES = tuple(f"n{i}" for i in range(4))
 _step = st.one_of(
-    st.tuples(st.just("pod"), pods_with_inter_pod_terms("new", NODES, broken=True)),
+    st.tuples(
+        st.sampled_from(("pod", "update")), pods_with_inter_pod_terms("new", NODES, broken=True)
+    ),
     st.tuples(st.just("node"), st.sampled_from(NODES)),
     st.tuples(
         st.just("query"),
@@ -218,7 +220,10 @@ def test_any_history(steps: list[tuple[str, object]]) -> None:
                 name = value.pod.spec.node_name
                 if name in table:
                     row = table.rows[name]
-                    if value.uid in table[row].pods:
+                    if value.uid in table[row].pods and kind == "update":
+                        table.update_pod(row, value)
+                        assert table[row].order[-1] == value.uid
+                    elif value.uid in table[row].pods:
                         table.remove_pod(row, value.uid)
                     else:
                         table.add_pod(row, value)
