@@ -111,7 +111,7 @@ def _parsed(key: _Key, pod: Pod) -> tuple[AffinityTerms, int]:
     return terms, size_bytes
 
 
-_shared = LoadingCache(32 * 2**20, _key_of, _parsed)
+_shared = LoadingCache(128 * 2**20, _key_of, _parsed)
 
 
 def _parse(

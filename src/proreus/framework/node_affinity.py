@@ -97,7 +97,7 @@ class _ParseCache:
     """Parsed affinity by nodeSelector and node affinity."""
 
     def __init__(self) -> None:
-        self._parsed = LoadingCache(32 * 2**20, _key_of, _parsed)
+        self._parsed = LoadingCache(128 * 2**20, _key_of, _parsed)
         self._last_spec: PodSpec | None = None
         self._last = UNRESTRICTED
         register(self)

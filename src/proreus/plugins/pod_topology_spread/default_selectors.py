@@ -10,6 +10,7 @@ Worked example: a pod with the labels ``app=web, tier=front`` of a ReplicaSet th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
@@ -122,10 +123,10 @@ class DefaultSelectors:
         services = self._services.setdefault(namespace, SelectorIndex())
         known = self._service_maps.pop(key, None)
         if known is not None:
-            services.discard(selector_of_map(known), key)
+            services.discard(_selector_of_one_label(known), key)
         if new is not None and new.spec.selector is not None:
             self._service_maps[key] = new.spec.selector
-            services.add(selector_of_map(new.spec.selector), key)
+            services.add(_selector_of_one_label(new.spec.selector), key)
         if not services:
             del self._services[namespace]
         self._changed(namespace)
@@ -142,6 +143,11 @@ class DefaultSelectors:
             self._versions.clear()
             self._cache.clear()
         self._versions[namespace] = self._versions.get(namespace, 0) + 1
+
+
+def _selector_of_one_label(labels: dict[str, str]) -> Selector:
+    # Enough to find a service; it may have a megabyte of labels.
+    return selector_of_map(dict(islice(labels.items(), 1)))
 
 
 def _lenient(controller: ReplicaSet | StatefulSet) -> Selector:
