@@ -13,7 +13,12 @@ from envtest.control_plane import ControlPlane
 from envtest.progress import say
 from envtest.schedulers import RunScheduler
 from hostile.allocator import allocator_environment
-from hostile_run.figures import MAX_CYCLE_SECONDS, MAX_GROWTH, MAX_LAG_SECONDS
+from hostile_run.figures import (
+    MAX_ADDED_SECONDS,
+    MAX_CYCLE_SECONDS,
+    MAX_GROWTH,
+    MAX_LAG_SECONDS,
+)
 from hostile_run.run import APISERVER_FLAGS, HostileRun
 
 FULL = 100
@@ -54,4 +59,5 @@ def test_hostile_objects_affect_no_plain_pod(
     if full:
         assert figures.longest_cycle <= MAX_CYCLE_SECONDS
         assert figures.longest_lag <= MAX_LAG_SECONDS
+        assert figures.added_seconds <= MAX_ADDED_SECONDS
         assert not allocator_environment() or figures.growth <= MAX_GROWTH

@@ -177,6 +177,16 @@ class KubeClient:
 
         return self.in_parallel(create, bodies)
 
+    def watch_lines(self, path: str, **query: str) -> Iterator[bytes]:
+        """Yield the lines of a watch as they arrive; raises ApiFailure and urllib3's errors."""
+        with self.stream(path, watch="true", **query) as answer:
+            if answer.status != 200:
+                raise ApiFailure(answer.status, "GET", path, {"message": answer.read()[:500]})
+            rest = b""
+            for chunk in answer.stream(2**16, decode_content=True):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from lines
+
     def watch(self, path: str, resource_version: str, seconds: int = 5) -> Iterator[Json]:
         """Yield the events of a watch with a timeout of ``seconds``."""
         query = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 
 import urllib3
 from envtest.kube_client import ApiFailure, KubeClient
@@ -50,7 +49,10 @@ class Observer:
         while not self._over.is_set():
             try:
                 version = version or self._list(kind, path)
-                for line in self._lines(path, version):
+                # each of a few seconds
+                for line in self._client.watch_lines(
+                    path, resourceVersion=version, timeoutSeconds="5", allowWatchBookmarks="true"
+                ):
                     event = json.loads(line)
                     if event["type"] == "ERROR":
                         version = ""
@@ -77,19 +79,3 @@ class Observer:
         }
         self._judge.replace(kind, found, time.monotonic())
         return str(page["metadata"]["resourceVersion"])
-
-    def _lines(self, path: str, version: str) -> Iterator[bytes]:
-        """Yield the lines of a watch of a few seconds."""
-        with self._client.stream(
-            path,
-            watch="true",
-            resourceVersion=version,
-            timeoutSeconds="5",
-            allowWatchBookmarks="true",
-        ) as answer:
-            if answer.status != 200:
-                raise ApiFailure(answer.status, "GET", path, {"message": answer.read()[:500]})
-            rest = b""
-            for chunk in answer.stream(2**16, decode_content=True):
-                *lines, rest = (rest + chunk).split(b"\n")
-                yield from lines

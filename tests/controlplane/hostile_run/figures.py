@@ -12,6 +12,7 @@ MAX_CYCLE_SECONDS = 1.024
 MAX_LAG_SECONDS = 0.128
 """Likewise: more than this the event loop never came late."""
 MAX_GROWTH = 1.1
+MAX_ADDED_SECONDS = 0.1
 
 
 @dataclass
@@ -28,6 +29,9 @@ class Figures:
     lost: list[str] = field(default_factory=list)
     quiet_waits: list[float] = field(default_factory=list)
     """Those of plain pods before there were hostile objects."""
+    least: list[float] = field(default_factory=list)
+    """The waits of pods that ``BindAtOnce`` binds, at the same time as ``waits``."""
+    quiet_least: list[float] = field(default_factory=list)
     cycles: dict[float, float] = field(default_factory=dict)
     """The number of scheduling cycles by the upper bound of their seconds."""
     lags: dict[float, float] = field(default_factory=dict)
@@ -56,6 +60,11 @@ class Figures:
         """The largest resident memory of a scheduler after the run, by that before."""
         return max(self.rss_after[name] / before for name, before in self.rss_before.items())
 
+    @property
+    def added_seconds(self) -> float:
+        """How much longer plain pods waited than pods that were bound at once, by the median."""
+        return statistics.median(self.waits) - statistics.median(self.least)
+
     def lines(self) -> list[str]:
         """Return the figures as lines of text."""
         total = sum(self.stored.values())
@@ -67,6 +76,8 @@ class Figures:
             f"not deleted: {self.left}",
             f"plain pods waited {_spread(self.quiet_waits)} before, "
             f"{_spread(self.waits)} next to them; lost: {self.lost}",
+            f"pods bound at once waited {_spread(self.quiet_least)} before, "
+            f"{_spread(self.least)} next to them",
             f"scheduling cycles by seconds: {_counts(self.cycles)}",
             f"lags of the event loop by seconds: {_counts(self.lags)}",
             f"RSS before {_rounded(self.rss_before)}, after {_rounded(self.rss_after)} MiB",
@@ -80,6 +91,7 @@ def _spread(seconds: list[float]) -> str:
     ordered = sorted(seconds)
     return (
         f"{statistics.median(ordered):.3f} s (median of {len(ordered)}; "
+        f"95th percentile {statistics.quantiles(ordered, n=20)[-1]:.3f}, "
         f"longest {', '.join(f'{one:.2f}' for one in ordered[-5:])})"
     )
 

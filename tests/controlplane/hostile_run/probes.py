@@ -15,15 +15,19 @@ _LOST_SECONDS = 60.0
 
 
 class Probes(threading.Thread):
-    """A thread that creates one plain pod after the other, and deletes it once it is bound."""
+    """A thread that creates one plain pod of a scheduler after the other.
 
-    def __init__(self, client: KubeClient) -> None:
-        super().__init__(name="probes", daemon=True)
+    Each is deleted once it is bound.
+    """
+
+    def __init__(self, client: KubeClient, scheduler: str) -> None:
+        super().__init__(name=f"probes of {scheduler}", daemon=True)
         self.waits: list[float] = []
         """Seconds from the apiserver's answer to the creation until the pod had a node."""
         self.lost: list[str] = []
         """Those that had none after a minute."""
         self._client = client
+        self._scheduler = scheduler
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -31,7 +35,7 @@ class Probes(threading.Thread):
         number = 0
         while not self._ended.wait(_PAUSE_SECONDS):
             number += 1
-            self._try(f"plain-{number}")
+            self._try(f"{self._scheduler}-{number}")
 
     def stop(self) -> None:
         """End with the pod that is being scheduled."""
@@ -39,7 +43,7 @@ class Probes(threading.Thread):
         self.join()
 
     def _try(self, name: str) -> None:
-        self._client.create(_PODS, objects.pod(name, "default-scheduler"))
+        self._client.create(_PODS, objects.pod(name, self._scheduler))
         created = time.monotonic()
         while not self._client.get(f"{_PODS}/{name}")["spec"].get("nodeName"):
             if time.monotonic() > created + _LOST_SECONDS:

@@ -19,6 +19,8 @@ from envtest.waiting import eventually
 from hostile.allocator import allocator_environment
 from prometheus_client import Metric
 
+from hostile_run import bind_at_once
+from hostile_run.bind_at_once import BindAtOnce
 from hostile_run.figures import MAX_GROWTH, Figures, count_between, total
 from hostile_run.load import HostileLoad
 from hostile_run.odd_values import CLASS, DRIVER
@@ -78,17 +80,20 @@ class HostileRun:
             schedulers = self._start(cleanup)
             if unserved := load.leave_out_unserved():
                 say(f"the apiserver does not serve {', '.join(unserved)}")
-            probes = Probes(KubeClient.from_kubeconfig(self._plane.kubeconfig))
-            probes.start()
-            cleanup.callback(probes.stop)
+            binder = BindAtOnce(self._new_client(), node=f"node-{self._nodes - 1:05}")
+            binder.start()
+            cleanup.callback(binder.stop)
+            probes = self._start_probes(cleanup, "default-scheduler")
+            least = self._start_probes(cleanup, bind_at_once.SCHEDULER)
             # what is imported, compiled and cached once and for all belongs to the memory before
             self._batch(0, min(self._count, 10), large=False)
             time.sleep(_CALM_SECONDS * 5)
             load.stored.clear()
             load.refused.clear()
             load.refusals.clear()
-            figures.quiet_waits = probes.waits[-20:]
+            figures.quiet_waits, figures.quiet_least = probes.waits[-20:], least.waits[-20:]
             probes.waits.clear()
+            least.waits.clear()
             figures.rss_before = {one.name: one.rss_bytes() / 2**20 for one in schedulers}
             before = [one.metrics(ADMIN_TOKEN) for one in schedulers]
             transitions = self._transitions()
@@ -98,7 +103,8 @@ class HostileRun:
                 say(f"{sum(load.stored.values())} stored after {time.monotonic() - started:.0f} s")
             figures.seconds = time.monotonic() - started
             probes.stop()
-            figures.waits, figures.lost = probes.waits, probes.lost
+            least.stop()
+            figures.waits, figures.lost, figures.least = probes.waits, probes.lost, least.waits
             figures.left = load.left()
             self._judge(schedulers, before, transitions)
         return figures
@@ -120,6 +126,15 @@ class HostileRun:
         )
         assertions.wait_until_bound(self._client, 20, 60)
         return [leader, standby]
+
+    def _start_probes(self, cleanup: ExitStack, scheduler: str) -> Probes:
+        probes = Probes(self._new_client(), scheduler)
+        probes.start()
+        cleanup.callback(probes.stop)
+        return probes
+
+    def _new_client(self) -> KubeClient:
+        return KubeClient.from_kubeconfig(self._plane.kubeconfig)
 
     def _batch(self, first: int, count: int, *, large: bool = True) -> None:
         self._load.create(first, count, large=large)
