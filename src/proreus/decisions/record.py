@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from proreus.decisions.attempt_scores import KeptScores
+from proreus.decisions.node_names import NodeNames
 from proreus.decisions.outcomes import ExtenderAnswer, PermitWait
 from proreus.decisions.scores import ScoreTable
 from proreus.decisions.shared_results import SharedResults
@@ -69,7 +70,7 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
     first_at: float
     at: float
     seconds: float
-    names: Sequence[str]
+    names: NodeNames
     node: str = ""
     shared: SharedResults | None = None
     end: int = 0
@@ -86,10 +87,7 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
 
     def row_of(self, node: str) -> int | None:
         """Return a node's row at that time; None: it was not there."""
-        try:
-            return self.names.index(node)
-        except ValueError:
-            return None
+        return self.names.row_of(node)
 
     def results(self) -> tuple[VerdictColumn | None, ScoreTable | None]:
         """Return what Filter and Score returned; None for what did not run, or is not kept."""
@@ -125,7 +123,7 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
             its.victims,
         ):
             return False
-        if self.names is not other.names and self.names != other.names:
+        if self.names is not other.names:
             return False
         if self.extender_answers != other.extender_answers:
             return False

@@ -12,13 +12,14 @@ kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
 from proreus.clock import Clock
 from proreus.decisions.arena import ColumnArena
 from proreus.decisions.attempt_scores import keep_scores
+from proreus.decisions.node_names import NodeNames
 from proreus.decisions.outcomes import PermitWait, extender_answers
 from proreus.decisions.record import DecisionRecord, FailureRecord, Victim
 from proreus.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
@@ -58,7 +59,7 @@ class DecisionRecorder:
         self.records = KeptRecords(waits, budget_bytes)
         self._arena = ColumnArena(budget_bytes)
         self._now = clock.now
-        self._names: Sequence[str] = ()
+        self._names = NodeNames([])
         self._names_generation = -1
         self._profile: Profile | None = None
         self._configurations: dict[str, Profile] = {}
@@ -242,10 +243,7 @@ class DecisionRecorder:
 
     def _note_names(self, table: NodeTable) -> None:
         self._names_generation = table.nodes_generation
-        names = [info.name for info in table.infos]
-        # An update of a node changes no name, and all records refer to the same list.
-        if names != self._names:
-            self._names = names
+        self._names = self._names.followed_by([info.name for info in table.infos])
 
 
 def _keep_extender_answers(record: DecisionRecord, attempt: Attempt) -> None:

@@ -25,7 +25,7 @@ class KeptRecords:
 
     # Invariants: ``_latest`` has the last record of each pod; a record is in one of ``_recent``,
     # ``_waiting`` and ``_reduced``; ``size_bytes`` is the sum over all of them, and of the shared
-    # results that they refer to.
+    # results and names of nodes that they refer to.
 
     def __init__(self, waits: Callable[[str], bool], budget_bytes: int) -> None:
         self.budget_bytes = budget_bytes
@@ -62,7 +62,7 @@ class KeptRecords:
         """Add the record of an attempt."""
         key = record.key
         self.attempts += 1
-        self.size_bytes += record.size_bytes + record.shared_bytes
+        self.size_bytes += record.size_bytes + record.shared_bytes + record.names.retain()
         # Before it is added: its pod is not back in the queue yet, and would not count as waiting.
         if self.size_bytes > self.budget_bytes:
             self._evict()
@@ -112,7 +112,7 @@ class KeptRecords:
         )
 
     def _drop(self, record: DecisionRecord) -> None:
-        self.size_bytes -= record.size_bytes + record.release()
+        self.size_bytes -= record.size_bytes + record.release() + record.names.release()
         if self._latest.get(record.key) is record:
             del self._latest[record.key]
 
@@ -135,5 +135,7 @@ class KeptRecords:
             assert record.key == key, f"{record.key} is the latest of {key}"
             assert record in records, f"the latest record of {key} is not kept"
         shared = {id(r.shared): r.shared.all_bytes for r in records if r.shared is not None}
-        size_bytes = sum(record.size_bytes for record in records) + sum(shared.values())
+        names = {id(one): one.size_bytes for record in records for one in record.names.held()}
+        size_bytes = sum(record.size_bytes for record in records)
+        size_bytes += sum(shared.values()) + sum(names.values())
         assert size_bytes == self.size_bytes, f"{self.size_bytes} bytes counted, not {size_bytes}"

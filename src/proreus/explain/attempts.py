@@ -76,7 +76,7 @@ def _rejected(
             # An extender is no plugin, so its statuses have no name; nor has that of nodes which
             # PreFilter excluded.
             extended = record.extender_answers and status is not verdicts.absent_status
-            some = [record.names[row] for row in rows[:names].tolist()]
+            some = record.names.of(rows[:names].tolist())
             found.append(_group(status, len(rows), some, EXTENDER if extended else ""))
     return tuple(sorted(found, key=lambda one: (-one.count, one.plugin, one.reasons)))
 
@@ -133,7 +133,7 @@ def _placement(
     extenders = tuple(record.extenders)
     if scores is None:
         return NodeChoice(node=record.node, feasible=1, extenders=extenders)
-    names = [record.names[row] for row in scores.rows.tolist()]
+    names = record.names.of(scores.rows.tolist())
     chosen = names.index(record.node)
     order = [chosen, *(place for place in scores.order().tolist() if place != chosen)]
     counts = scores.counts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from proreus.config.load import default_configuration
 from proreus.decisions import DecisionRecorder, attempt_scores
+from proreus.decisions.retention import KeptRecords
 from proreus.decisions.scores import BEST_NODES
 from proreus.feature_gates import FeatureGates
 from proreus.objects.kinds import NODES, PODS
@@ -140,12 +142,32 @@ def test_every_attempt_is_recorded_as_it_was(seed: int) -> None:
                 world.cluster.api.put(
                     NODES, make_node(f"more{number}", cpu="8", labels={"zone": "z1"})
                 )
+            if rng.random() < 0.03:
+                world.cluster.api.remove("Node", f"n{rng.randrange(30)}")
         world.records.validate()
         return check(world.recorder), len(world.recorder.truth)
 
     shared, attempts = asyncio.run(run())
     assert attempts > 150
     assert shared > 30, "attempts of pods that are alike share their results"
+
+
+def test_nodes_that_come_and_go_count_as_memory_of_the_records() -> None:
+    async def run() -> KeptRecords:
+        world = World(2_000, budget_bytes=2**20)
+        for number in range(300):
+            world.cluster.api.put(NODES, make_node(f"more{number}", cpu="8"))
+            await world.schedule(pod(f"p{number}", cpu="9"))  # which fits nowhere
+            world.cluster.api.remove("Pod", f"default/p{number}")
+        world.records.validate()
+        return world.records
+
+    records = asyncio.run(run())
+    assert records.size_bytes <= 1.1 * 2**20
+    names = {id(one): one for record in records for one in record.names.held()}
+    assert len(names) > 50
+    held = {id(one._names): sys.getsizeof(one._names) for one in names.values()}
+    assert sum(held.values()) < 2**20 / 4
 
 
 def test_of_few_plugins_all_scores_are_kept_a_byte_each() -> None:
