@@ -22,6 +22,7 @@ from proreus.framework.plugin import Plugin
 from proreus.metrics import SchedulerMetrics
 from proreus.runtime import calls
 from proreus.runtime.calls import POINT_OF_METHOD
+from proreus.runtime.frames import local_variable
 from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.runtime.prioritize_nodes import run_pre_score
 from proreus.runtime.scheduling_points import run_pre_filter
@@ -58,10 +59,10 @@ def find_blocking_call(innermost: FrameType) -> BlockingCall:
     frames = list(_outwards(innermost))
     for index, frame in enumerate(frames):
         if frame.f_code in _CALL_SITES:
-            plugin, point = frame.f_locals.get("plugin"), frame.f_locals.get("point")
+            plugin, point = local_variable(frame, "plugin"), local_variable(frame, "point")
             if isinstance(plugin, Plugin):
                 return BlockingCall(plugin.name, str(point), _place(frames[:index], type(plugin)))
-        plugin = frame.f_locals.get("self")
+        plugin = local_variable(frame, "self")
         if isinstance(plugin, Plugin) and not _called_further_out(frames[index:]):
             method = frame.f_code.co_name
             point = POINT_OF_METHOD.get(method, method)

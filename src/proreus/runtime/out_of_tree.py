@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from proreus.errors import CallBlocked, ConfigError, ProreusError
 from proreus.framework.plugin import Plugin
 from proreus.runtime.calls import is_cancellation
+from proreus.runtime.frames import local_variable
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.running_call import PluginCall, interruptible, interruptible_steps
 from proreus.source_location import class_location, error_location
@@ -101,7 +102,7 @@ def log_exceptions_of_task(
     if frame is None or frame.f_globals.get("__name__", "").startswith(_IN_TREE_PREFIX):
         return work
     name = getattr(work, "__qualname__", type(work).__qualname__)
-    call = PluginCall(name, "spawn", _owner(frame.f_locals.get("self")))
+    call = PluginCall(name, "spawn", _owner(local_variable(frame, "self")))
     steps = interruptible_steps(call, health_context.running_call, lambda: work)
 
     async def run() -> None:

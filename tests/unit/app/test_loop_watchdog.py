@@ -232,5 +232,27 @@ async def test_what_blocked_the_loop_is_not_kept_alive(monkeypatch):
         await task
 
 
+async def test_a_task_that_does_not_end_keeps_nothing_of_when_the_loop_was_blocked():
+    handled: asyncio.Queue[object] = asyncio.Queue()
+
+    class Watch:
+        async def run(self) -> None:
+            while True:
+                event = await handled.get()
+                here()
+                del event
+
+    task = asyncio.create_task(Watch().run())
+    large = Large()
+    gone = weakref.ref(large)
+    handled.put_nowait(large)
+    del large
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert handled.empty()
+    assert gone() is None
+    task.cancel()
+
+
 class Large:
     """What a function that blocks has in a local variable."""
