@@ -65,8 +65,11 @@ class ClusterTable(NodeTable):
                 array.flags.writeable = True
 
     def age(self) -> None:
-        """Forget sets of taints, ports and images that no node has any more."""
-        # One may take megabytes, whatever their number.
+        """Forget sets of taints, ports and images that no node has any more, and their space."""
+        for columns in (self.allocatable, self.requested, self.nonzero_requested):
+            columns.shrink()
+        self.images.shrink()
+        # One set may take megabytes, whatever their number.
         for name, codes in (
             ("taint_sets", self.taint_set),
             ("port_sets", self.port_set),

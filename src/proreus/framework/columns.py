@@ -4,7 +4,7 @@ Arrays have spare capacity; readers get them cut to the number of rows.
 
 Example: 5,000 nodes, of which 20 have ``nvidia.com/gpu``. ``cpu`` is an array; the 20 GPU cells are
 a dict in ``_sparse``. With the 257th node that has one (more than 1/32 of the capacity, 8,192) the
-resource becomes an array, and stays one.
+resource becomes an array, and stays one as long as any node has one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from proreus.bounded_cache import shrunk
 from proreus.framework.interning import Interner
 from proreus.framework.verdicts import CodeArray, IntArray, Rows
 from proreus.int64 import MAX_INT64
@@ -59,6 +60,10 @@ class ImageStates:
     def __init__(self) -> None:
         self.num_nodes: dict[str, int] = {}
         self.version = 0
+
+    def shrink(self) -> None:
+        """Give back space that images of nodes took which are gone."""
+        self.num_nodes = shrunk(self.num_nodes)
 
     def replace(self, old: ImageSet, node: Node | None) -> ImageSet:
         """Count a node's images instead of those that it had before; return the new ones."""
@@ -143,6 +148,14 @@ class ResourceColumns:
         for resource in tuple(self._sparse_at.get(row, ())):
             self._drop_sparse(row, resource)
 
+    def shrink(self) -> None:
+        """Give back the space of resources that no row has any more."""
+        for resource, array in tuple(self.arrays.items()):
+            if resource not in _ALWAYS_DENSE and not array[: self._table.size].any():
+                del self.arrays[resource]
+        self.arrays = shrunk(self.arrays)
+        self._sparse, self._sparse_at = shrunk(self._sparse), shrunk(self._sparse_at)
+
     def grow(self, capacity: int) -> None:
         """Extend the arrays to ``capacity`` rows."""
         self.arrays = {name: grown(array, capacity) for name, array in self.arrays.items()}
@@ -177,8 +190,8 @@ class ResourceColumns:
         cells = self._sparse.setdefault(resource, {})
         cells[row] = min(amount, MAX_INT64)
         self._sparse_at.setdefault(row, set()).add(resource)
-        # One way only: a resource that was common may become so again, and a column that goes back
-        # and forth at the limit would cost a copy each time.
+        # One way only, until no row has any: a resource that was common may become so again, and a
+        # column that goes back and forth at the limit would cost a copy each time.
         if resource in _ALWAYS_DENSE or len(cells) > self._table.capacity // _SPARSE_SHARE:
             self._make_dense(resource)
 

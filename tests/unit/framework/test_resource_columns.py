@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+import sys
 
+import numpy as np
+import pytest
+
+from proreus.cache.cache import Cache
+from proreus.clock import FakeClock
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.testing import make_node, make_pod, make_table
@@ -89,3 +94,31 @@ def test_what_every_plugin_looks_at_is_a_column_from_the_first_pod_on() -> None:
     table.add_pod(3, make_pod("first", cpu="1", memory="1Gi"))
     assert np.shares_memory(table.requested["memory"], table.requested["memory"])
     assert np.shares_memory(table.requested["cpu"], table.requested["cpu"])
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_resources_and_images_that_are_gone_take_no_space(nodes: int) -> None:
+    many = {own(number): 1 for number in range(20_000)}
+    cache = Cache(FakeClock())
+    pods = [make_pod(f"p{n}", node_name=f"n{n}", resources=many) for n in range(nodes)]
+    for number, pod in enumerate(pods):
+        cache.add_node(make_node(f"n{number}", resources=many, images=many))
+        cache.add_pod(pod)
+    table = cache.table
+    # What three nodes of at most 64 have is common: it has columns.
+    assert (len(table.allocatable.arrays) > len(many)) == (nodes == 3)
+
+    def space() -> int:
+        parts: list[object] = [table.images.num_nodes]
+        for columns in (table.allocatable, table.requested, table.nonzero_requested):
+            parts += [columns.arrays, columns._sparse, columns._sparse_at]
+        return sum(map(sys.getsizeof, parts))
+
+    assert space() > 60 * len(many)
+    for number, pod in enumerate(pods):
+        cache.remove_pod(pod.pod)
+        cache.remove_node(f"n{number}")
+    table.age()
+    assert space() < 4_000
+    assert "cpu" in table.allocatable.arrays
+    cache.validate()
