@@ -1,7 +1,8 @@
 """A heap whose items can be found, re-sorted and removed by key.
 
-``heapq`` with lazy deletion: a removed or re-sorted entry stays in the list until it is popped and
-skipped, or until removed entries are the majority. Equal sort keys come out first in, first out.
+``heapq`` with lazy deletion: a removed or re-sorted entry stays in the list, without its item, until
+it is popped and skipped, or until removed entries are the majority. Equal sort keys come out first
+in, first out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+_ITEM = 3
+"""Where the item is in an entry."""
 _SMALL = 64
 """So few removed entries are not worth a clean-up."""
 
@@ -22,13 +25,14 @@ class KeyedHeap(Generic[T]):
     A sort key is computed when an item is put; after a change the caller puts the item again.
     """
 
-    # Invariant: an entry of _heap is alive if and only if it is the very one in _alive. The number
-    # in an entry is unique, so that items are never compared.
+    # Invariant: an entry of _heap, [sort key, number, key, item], is alive if and only if it is the
+    # very one in _entries; others have no item. The number is unique, so that items are never
+    # compared.
 
     def __init__(self, sort_key: Callable[[T], Any]) -> None:
         self._sort_key: Callable[[T], Any] = sort_key
-        self._heap: list[tuple[Any, int, str, T]] = []
-        self._entries: dict[str, tuple[Any, int, str, T]] = {}
+        self._heap: list[list[Any]] = []
+        self._entries: dict[str, list[Any]] = {}
         self._puts = 0
 
     def __len__(self) -> int:
@@ -40,20 +44,21 @@ class KeyedHeap(Generic[T]):
     def get(self, key: str) -> T | None:
         """Return the item of a key, if it is there."""
         entry = self._entries.get(key)
-        return None if entry is None else entry[3]
+        return None if entry is None else entry[_ITEM]
 
     def put(self, key: str, item: T) -> None:
         """Add an item, or replace and re-sort the one of the same key: O(log n)."""
         sort_key = self._sort_key(item)
         # A pod is put at every update, most of which change nothing that it is sorted by.
         present = self._entries.get(key)
-        if present is not None and present[3] is item and present[0] == sort_key:
+        if present is not None and present[_ITEM] is item and present[0] == sort_key:
             return
         self._puts += 1
-        entry = (sort_key, self._puts, key, item)
+        entry = [sort_key, self._puts, key, item]
         self._entries[key] = entry
         heapq.heappush(self._heap, entry)
         if present is not None:
+            present[_ITEM] = None
             self._shrink()
 
     def discard(self, key: str) -> T | None:
@@ -61,8 +66,11 @@ class KeyedHeap(Generic[T]):
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
+        # A standby pops nothing: its heap would keep pods that are gone, of megabytes each.
+        item: T = entry[_ITEM]
+        entry[_ITEM] = None
         self._shrink()
-        return entry[3]
+        return item
 
     def peek(self) -> T | None:
         """Return the smallest item and leave it there."""
@@ -70,7 +78,8 @@ class KeyedHeap(Generic[T]):
         while heap:
             entry = heap[0]
             if alive.get(entry[2]) is entry:
-                return entry[3]
+                smallest: T = entry[_ITEM]
+                return smallest
             heapq.heappop(heap)
         return None
 
@@ -82,7 +91,8 @@ class KeyedHeap(Generic[T]):
             key = entry[2]
             if alive.get(key) is entry:
                 del alive[key]
-                return entry[3]
+                smallest: T = entry[_ITEM]
+                return smallest
         return None
 
     def keys(self) -> Iterable[str]:
@@ -91,13 +101,13 @@ class KeyedHeap(Generic[T]):
 
     def items(self) -> list[T]:
         """Return all items in the order in which they would come out: O(n log n)."""
-        return [entry[3] for entry in sorted(self._entries.values())]
+        return [entry[_ITEM] for entry in sorted(self._entries.values())]
 
     def set_sort_key(self, sort_key: Callable[[T], Any]) -> None:
         """Order all items by another sort key; equal ones keep their order."""
         self._sort_key = sort_key
         for _, number, key, item in self._entries.values():
-            self._entries[key] = (sort_key(item), number, key, item)
+            self._entries[key] = [sort_key(item), number, key, item]
         self._rebuild()
 
     def _shrink(self) -> None:
@@ -113,9 +123,11 @@ class KeyedHeap(Generic[T]):
         heap = self._heap
         alive = [entry for entry in heap if self._entries.get(entry[2]) is entry]
         assert len(alive) == len(self._entries), "an item is missing from the heap, or there twice"
+        dead = [entry for entry in heap if self._entries.get(entry[2]) is not entry]
+        assert all(entry[_ITEM] is None for entry in dead), "an item that was removed is kept"
         assert len(heap) <= 2 * len(self._entries) + _SMALL + 1, "dead entries pile up"
         for index in range(1, len(heap)):
             assert heap[(index - 1) // 2] <= heap[index], "the heap is out of order"
         for key, entry in self._entries.items():
             assert entry[2] == key, f"{key} is kept under another key"
-            assert entry[0] == self._sort_key(entry[3]), f"{key} changed and was not put again"
+            assert entry[0] == self._sort_key(entry[_ITEM]), f"{key} changed and was not put again"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import weakref
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,3 +106,17 @@ def test_agrees_with_a_sorted_list(steps: list[tuple[str, str, int]]):
             assert heap.pop() is (None if expected is None else model.pop(expected))
         heap.validate()
     assert heap.items() == sorted(model.values(), key=lambda item: item.prioritize_nodes)
+
+
+def test_removed_and_replaced_items_are_not_kept():
+    first, second = Item(2), Item(2)
+    gone = [weakref.ref(first), weakref.ref(second)]
+    heap = heap_of(("a", 1))
+    heap.put("b", first)
+    heap.put("b", second)
+    del first
+    assert gone[0]() is None
+    heap.discard("b")
+    del second
+    assert gone[1]() is None
+    heap.validate()
