@@ -230,16 +230,21 @@ def _pairs(record: logging.LogRecord) -> Mapping[str, object] | None:
         pairs = {"err": err, **pairs}
     if (value := pairs.get("err")) is not None:
         text = error_text(value) if isinstance(value, BaseException) else str(value)
-        # Who may create pods decides how long the message of a failed attempt is: a pod that asks
-        # for 5,000 resources has one of 300 KB, at each attempt.
-        if len(text) > _MOST_CHARACTERS:
-            shortened = f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)"
-            pairs = {**pairs, "err": shortened}
+        if (cut := shortened(text)) is not text:
+            pairs = {**pairs, "err": cut}
     return pairs
 
 
 _MOST_CHARACTERS = 16_384
-"""Of an error in the log."""
+
+
+def shortened(text: str) -> str:
+    """Return an error's text cut to what a person may read of it; most are returned as they are."""
+    # Who may create pods decides how long the message of a failed attempt is: a pod that asks for
+    # 5,000 resources has one of 300 KB, at each attempt.
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    return f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)"
 
 
 def _text_pair(key: str, value: object) -> str:

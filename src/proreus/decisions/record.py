@@ -29,11 +29,11 @@ class Victim(Struct, frozen=True):
 class FailureRecord(Struct):
     """Why an attempt ended without a bound pod.
 
-    ``message``: that of the Event. ``plugins``: those that rejected the pod; ``pending_plugins``:
-    those of them that wait for something. ``nominated_node``: where ``victims`` are evicted for it,
-    of which ``pdb_violations`` violate a PodDisruptionBudget. ``counts``: how many nodes were
-    rejected by status, where the rows had to be given up for memory. ``point``: the extension point
-    that failed after a node was chosen, "" if none was.
+    ``message``: that of the condition, shortened. ``plugins``: those that rejected the pod;
+    ``pending_plugins``: those of them that wait for something. ``nominated_node``: where
+    ``victims`` are evicted for it, of which ``pdb_violations`` violate a PodDisruptionBudget.
+    ``counts``: how many nodes were rejected by status, where the rows had to be given up for
+    memory. ``point``: the extension point that failed after a node was chosen, "" if none was.
     """
 
     status: Status

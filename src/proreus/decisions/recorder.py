@@ -24,10 +24,10 @@ from proreus.decisions.outcomes import PermitWait, extender_answers
 from proreus.decisions.record import DecisionRecord, FailureRecord, Victim
 from proreus.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
 from proreus.decisions.shared_results import SharedResults, SharedResultsOf
-from proreus.decisions.verdicts import VerdictColumn
+from proreus.decisions.verdicts import VerdictColumn, recorded_status
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import Verdicts
-from proreus.logs import logger
+from proreus.logs import logger, shortened
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.prioritize_nodes import ComputedScores
 from proreus.runtime.profile import Profile
@@ -176,7 +176,7 @@ class DecisionRecorder:
             return
         record = self._begin(attempt)
         record.failure = _failure_record(failure, message)
-        record.size_bytes += len(message)
+        record.size_bytes += len(record.failure.message)
         _keep_extender_answers(record, attempt)
         fit = failure.fit_error
         if fit is not None and not fit.diagnosis.pre_filter_message:
@@ -254,7 +254,8 @@ def _keep_extender_answers(record: DecisionRecord, attempt: Attempt) -> None:
 
 
 def _failure_record(failure: Failure, message: str) -> FailureRecord:
-    record = FailureRecord(failure.status, message, point=failure.point)
+    status, message = recorded_status(failure.status), shortened(message)
+    record = FailureRecord(status, message, point=failure.point)
     if failure.fit_error is not None:
         diagnosis = failure.fit_error.diagnosis
         record.plugins = tuple(sorted(diagnosis.unschedulable_plugins))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +11,24 @@ import numpy.typing as npt
 from proreus.framework.diagnosis import Diagnosis
 from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, Rows, Verdicts
+from proreus.logs import shortened
 
 Numbers = npt.NDArray[np.uint8] | CodeArray
 """A number for each row, see ``VerdictColumn``."""
 
 _BYTES_A_STATUS = 200
+_BYTES_A_REASON = 100
+_MOST_REASONS = 100
+"""Of a status: one node may lack thousands of resources that a pod requests."""
+
+
+def recorded_status(status: Status) -> Status:
+    """Return a status as it is recorded: with its first reasons, where they are many."""
+    more = len(status.reasons) - _MOST_REASONS
+    if more <= 0:
+        return status
+    reasons = (*status.reasons[:_MOST_REASONS], f"and {more} more reasons")
+    return replace(status, reasons=tuple(map(shortened, reasons)))
 
 
 class VerdictColumn:
@@ -41,20 +55,22 @@ class VerdictColumn:
     @classmethod
     def of(cls, verdicts: Verdicts, evaluated: Rows | None = None) -> VerdictColumn:
         """Return a copy of verdicts as they are now."""
-        return cls(copied_numbers(verdicts), tuple(verdicts.statuses), evaluated)
+        statuses = [one and recorded_status(one) for one in verdicts.statuses]
+        return cls(copied_numbers(verdicts), statuses, evaluated)
 
     @classmethod
     def of_diagnosis(cls, diagnosis: Diagnosis) -> VerdictColumn:
         """Return a copy of the verdicts of a failed attempt."""
         column = cls.of(diagnosis.verdicts, diagnosis.evaluated)
         if diagnosis.evaluated is not None and diagnosis.absent_nodes_status.reasons:
-            column.absent_status = diagnosis.absent_nodes_status
+            column.absent_status = recorded_status(diagnosis.absent_nodes_status)
         return column
 
     @property
     def size_bytes(self) -> int:
         """About how much memory it takes."""
         size = _BYTES_A_STATUS * len(self.statuses)
+        size += _BYTES_A_REASON * sum(len(one.reasons) for one in self.statuses if one is not None)
         for array in (self.numbers, self.evaluated):
             size += 0 if array is None else array.nbytes
         return size
@@ -97,7 +113,7 @@ class VerdictColumn:
             self.absent_status == other.absent_status
             and _same(self.evaluated, other.evaluated)
             and _same(self.numbers, other.numbers)
-            # A list of statuses only grows, and a number that no row has decides nothing.
+            # Statuses are only ever added, and a number that no row has decides nothing.
             and all(a == b for a, b in zip(self.statuses, other.statuses, strict=False))
         )
 

@@ -1,8 +1,8 @@
 """A heap whose items can be found, re-sorted and removed by key.
 
-``heapq`` with lazy deletion: a removed or re-sorted entry stays in the list, without its item, until
-it is popped and skipped, or until removed entries are the majority. Equal sort keys come out first
-in, first out.
+``heapq`` with lazy deletion: a removed or re-sorted entry stays in the list, without its item,
+until it is popped and skipped, or until removed entries are the majority. Equal sort keys come out
+first in, first out.
 """
 
 from __future__ import annotations

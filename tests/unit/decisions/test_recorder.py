@@ -170,6 +170,26 @@ def test_nodes_that_come_and_go_count_as_memory_of_the_records() -> None:
     assert sum(held.values()) < 2**20 / 4
 
 
+def test_of_thousands_of_reasons_the_first_are_kept() -> None:
+    async def run() -> KeptRecords:
+        world = World(2)
+        requests = {f"example.com/r{number:05}": "1" for number in range(20_000)}
+        container = {"name": "c", "resources": {"requests": requests}}
+        await world.schedule(pod("p", containers=[container]))
+        world.records.validate()
+        return world.records
+
+    (record,) = asyncio.run(run())
+    verdicts, _ = record.results()
+    ((status, rows),) = verdicts.rejections(2)
+    assert len(rows) == 2
+    assert status.reasons[0] == "Insufficient example.com/r00000"
+    assert status.reasons[100:] == ("and 19900 more reasons",)
+    assert record.failure.message.startswith("0/2 nodes are available: 2 Insufficient example.com/")
+    assert len(record.failure.message) < 20_000
+    assert record.size_bytes < 50_000
+
+
 def test_of_few_plugins_all_scores_are_kept_a_byte_each() -> None:
     async def run() -> World:
         world = World(5000)

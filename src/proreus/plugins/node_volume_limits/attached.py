@@ -54,6 +54,10 @@ class NodeVolumes(Struct):
     limits: dict[str, int] = field(default_factory=dict)
 
 
+_NO_VOLUMES = NodeVolumes()
+"""Of every node that needs none of its own; never changed."""
+
+
 class AttachedVolumes:
     """The volumes of every node of the handle's table; ``refresh`` before reading."""
 
@@ -101,11 +105,11 @@ class AttachedVolumes:
 
     def volumes_of_node(self, node: NodeInfo) -> NodeVolumes:
         """Count the volumes of a node, also of one in a fork."""
-        node_volumes = NodeVolumes()
         # Limits are in the CSINode: without it nothing is limited, and nothing needs to be counted.
         csi_node = self._csi_nodes.get(node.name)
         if csi_node is None:
-            return node_volumes
+            return _NO_VOLUMES
+        node_volumes = NodeVolumes()
         for driver in csi_node.spec.drivers:
             if driver.allocatable is not None and driver.allocatable.count is not None:
                 node_volumes.limits[driver.name] = driver.allocatable.count
@@ -153,7 +157,7 @@ class AttachedVolumes:
             self._remove_row(len(self._volumes_by_row) - 1)
             self._volumes_by_row.pop()
         while len(self._volumes_by_row) < table.size:
-            self._volumes_by_row.append(NodeVolumes())
+            self._volumes_by_row.append(_NO_VOLUMES)
         for row in rows:
             self._remove_row(row)
             self._add_row(row, self.volumes_of_node(table[row]))
@@ -172,7 +176,7 @@ class AttachedVolumes:
         for driver in node_volumes.limits:
             self._limits[driver][row] = UNLIMITED
         self._rows_with_errors.discard(row)
-        self._volumes_by_row[row] = NodeVolumes()
+        self._volumes_by_row[row] = _NO_VOLUMES
 
     def _add_row(self, row: int, node_volumes: NodeVolumes) -> None:
         self._volumes_by_row[row] = node_volumes
