@@ -21,7 +21,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Literal, TextIO
 
@@ -273,8 +273,28 @@ def _quoted(text: str) -> str:
 def error_text(err: BaseException | str) -> str:
     """Return the text of an error, with the exception's name where the text alone means nothing."""
     # A ``TimeoutError`` has no text; a ``KeyError``'s is the key, a ``SystemExit``'s a number.
-    name, text = type(err).__name__, str(err)
+    name, text = type(err).__name__, _text(err, str)
     return f"{name}: {text}" if text and isinstance(err, (KeyError, SystemExit)) else text or name
+
+
+def named_error_text(err: BaseException) -> str:
+    """Return the name and the text of an exception, as the last line of a traceback has them."""
+    name, text = type(err).__name__, _text(err, str)
+    return f"{name}: {text}" if text else name
+
+
+def short_repr(value: object) -> str:
+    """Return the ``repr`` of a value in 60 characters at most; raises nothing."""
+    text = _text(value, repr)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _text(value: object, convert: Callable[[object], str]) -> str:
+    # A plugin's exceptions and results have methods of its own, with bugs of its own.
+    try:
+        return convert(value)
+    except BaseException as failure:
+        return f"<{type(value).__name__}, whose text raises {type(failure).__name__}>"
 
 
 def _json_value(value: object) -> object:

@@ -192,6 +192,21 @@ def test_an_error_is_named_whose_text_alone_means_nothing(error, text):
     assert logs.error_text(error) == text
 
 
+class WithoutText(Exception):
+    def __str__(self):
+        return self.nothing
+
+    __repr__ = __str__
+
+
+def test_a_text_that_cannot_be_made_is_replaced():
+    text = "<WithoutText, whose text raises AttributeError>"
+    assert logs.error_text(WithoutText()) == text
+    assert logs.named_error_text(WithoutText()) == f"WithoutText: {text}"
+    assert logs.short_repr(WithoutText()) == text
+    assert logs.short_repr("x" * 100) == f"'{'x' * 56}..."
+
+
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_an_error_of_a_megabyte_is_shortened(written, log, log_format):
     """Whoever may create pods decides how long the message of a failed attempt is."""

@@ -18,6 +18,11 @@ class NominatingInfo:
 
     node_name: str
 
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` for a name that is no text."""
+        if not isinstance(self.node_name, str):
+            raise TypeError(f"node_name must be a text, not {self.node_name!r}")
+
 
 CLEAR_NOMINATION = NominatingInfo("")
 
@@ -43,3 +48,12 @@ class PostFilterResult:
     status: Status | None = None
     nominating: NominatingInfo | None = None
     victims: Victims | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` for fields of the wrong type."""
+        # As in ``Status``: here the traceback ends in the plugin's line.
+        kinds = {"status": Status, "nominating": NominatingInfo, "victims": Victims}
+        for name, kind in kinds.items():
+            value: object = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"{name} must be a {kind.__name__} or None, not {value!r}")

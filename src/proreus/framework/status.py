@@ -71,9 +71,15 @@ class Status:
             raise TypeError(f"code must be a Code, not {self.code!r}")
         if not isinstance(self.reasons, tuple):
             raise TypeError(f"reasons must be a tuple of texts, not {self.reasons!r}")
+        subclasses = False
         for reason in self.reasons:
-            if not isinstance(reason, str):
-                raise TypeError(f"reasons must be texts, not {reason!r}")
+            if type(reason) is not str:
+                if not isinstance(reason, str):
+                    raise TypeError(f"reasons must be texts, not {reason!r}")
+                subclasses = True
+        if subclasses:
+            # They may have methods of their own, which the scheduler would call.
+            object.__setattr__(self, "reasons", tuple(map(str.__str__, self.reasons)))
         seconds: object = self.timeout_seconds
         if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
             raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")

@@ -16,9 +16,15 @@ from proreus.framework.plugin import Plugin
 from proreus.loading.contract import contract_violations, resembles_plugin
 from proreus.loading.folder import PluginFolder
 from proreus.loading.import_anew import content_hash, import_anew
-from proreus.loading.loaded_plugins import LoadedPlugin, LoadedPlugins, Origin, RejectedPlugin
+from proreus.loading.loaded_plugins import (
+    LoadedPlugin,
+    LoadedPlugins,
+    Origin,
+    RejectedPlugin,
+    ends_process,
+)
+from proreus.logs import named_error_text
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.calls import is_cancellation
 from proreus.source_location import class_location, error_location, plugin_names_in
 
 ENTRY_POINTS = "proreus.plugins"
@@ -92,7 +98,7 @@ class _Loading:
         try:
             plugin = entry_point.load()
         except BaseException as error:
-            if _ends_process(error):
+            if ends_process(error):
                 raise
             self._refuse_import(source, error, entry_point.value, names)
             return
@@ -116,7 +122,7 @@ class _Loading:
         try:
             module = import_anew(module_name, self.hashes)
         except BaseException as error:
-            if _ends_process(error):
+            if ends_process(error):
                 raise
             self._refuse_import(source, error, module_name, names)
             self.requested_names.append(class_name)
@@ -149,7 +155,7 @@ class _Loading:
             try:
                 module = folder.module(name)
             except BaseException as error:
-                if _ends_process(error):
+                if ends_process(error):
                     raise
                 place = error_location(error, folder.owns) or file
                 names = plugin_names_in(folder.sources[name])
@@ -222,14 +228,11 @@ class _Loading:
         self.refusals.append(RejectedPlugin(source, place, why, names))
 
 
-def _ends_process(error: BaseException) -> bool:
-    # No generator runs here: a GeneratorExit is one that the module raises itself.
-    return is_cancellation(error) and not isinstance(error, GeneratorExit)
-
-
 def _cannot_be_imported(error: BaseException) -> str:
-    name, text = type(error).__name__, error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"cannot be imported: {name}: {text}" if text else f"cannot be imported: {name}"
+    # The text of a SyntaxError has file and line at its end, which the place says already.
+    if isinstance(error, SyntaxError):
+        return f"cannot be imported: {type(error).__name__}: {error.msg}"
+    return f"cannot be imported: {named_error_text(error)}"
 
 
 def _same(one: type, other: type) -> bool:

@@ -21,6 +21,8 @@ from proreus.config.types import (
 )
 from proreus.errors import ConfigError, ProreusError
 from proreus.framework.plugin import Plugin
+from proreus.logs import named_error_text
+from proreus.runtime.calls import is_cancellation
 from proreus.runtime.disabled_plugin import never_called
 from proreus.runtime.registry import Registry
 from proreus.source_location import class_location, error_location
@@ -256,12 +258,14 @@ class LoadedPlugins:
             yield
         except ProreusError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if ends_process(error):
+                raise
             place = error_location(error, files.__contains__)
             if not place:
                 raise
             raise ConfigError(
-                f"{place}: a plugin's arguments cannot be read: {type(error).__name__}: {error}"
+                f"{place}: a plugin's arguments cannot be read: {named_error_text(error)}"
             ) from error
 
     def release(self) -> None:
@@ -271,6 +275,12 @@ class LoadedPlugins:
         """
         for name in self._modules:
             sys.modules.pop(name, None)
+
+
+def ends_process(error: BaseException) -> bool:
+    """Return whether what a plugin's module or arguments raised is not theirs: the process ends."""
+    # No generator runs here: a GeneratorExit is one that they raise themselves.
+    return is_cancellation(error) and not isinstance(error, GeneratorExit)
 
 
 def _comparable(name: str) -> str:

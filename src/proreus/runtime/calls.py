@@ -32,7 +32,7 @@ from proreus.framework.plugin import Plugin
 from proreus.framework.plugin_health import Reason
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import ERROR, SUCCESS, Status
-from proreus.logs import error_text
+from proreus.logs import error_text, short_repr
 from proreus.metrics import SchedulerMetrics
 
 Ts = TypeVarTuple("Ts")
@@ -215,7 +215,7 @@ def as_status(
 def invalid_result_error(plugin: Plugin, point: str, wanted: str, result: object) -> PluginError:
     """Return the error for a result of the wrong type, and count it in the plugin's health."""
     return recorded_error(
-        plugin, point, "invalid_answer", f"{point} must return {wanted}, not {_short(result)}"
+        plugin, point, "invalid_answer", f"{point} must return {wanted}, not {short_repr(result)}"
     )
 
 
@@ -223,11 +223,6 @@ def recorded_error(plugin: Plugin, point: str, reason: Reason, text: str) -> Plu
     """Return the error for a failed call, and count it in the plugin's health."""
     plugin.health.note(point, reason)
     return PluginError(plugin.name, point, with_plugin_context(plugin, point, text))
-
-
-def _short(result: object) -> str:
-    text = repr(result)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def raise_status(plugin: Plugin, point: str, status: Status) -> NoReturn:
@@ -248,9 +243,14 @@ def plugin_error(plugin: Plugin, point: str, error: BaseException) -> PluginErro
     """Return the error for an exception of a plugin; re-raises it if it ``is_cancellation``."""
     if is_cancellation(error):
         raise error
-    plugin.health.note(point, _REASONS.get(type(error), "raised"), error)
+    plugin.health.note(point, failure_reason(error), error)
     message = with_plugin_context(plugin, point, error_text(error))
     return PluginError(plugin.name, point, message)
+
+
+def failure_reason(error: BaseException) -> Reason:
+    """Return how an exception of a plugin counts."""
+    return _REASONS.get(type(error), "raised")
 
 
 def is_cancellation(error: BaseException) -> bool:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf
@@ -30,12 +31,14 @@ from proreus.errors import TimeBudgetExceeded
 from proreus.framework.events import ClusterEvent
 from proreus.framework.extension_points import POINTS, UNNAMED_POINTS
 from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin, Plugin
-from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
+from proreus.logs import short_repr
 from proreus.runtime.await_deadline import with_deadline
 from proreus.runtime.calls import POINT_OF_METHOD, plugin_error
+from proreus.runtime.compared_results import Comparisons, Signature, SortKey, is_plain
 from proreus.runtime.disabled_plugin import DISABLED_RESULTS
+from proreus.runtime.own_cancellation import without_own_cancellations
 from proreus.runtime.plugin_health import PluginHealthMonitor, PointHealth
 from proreus.runtime.running_call import (
     CallInterrupted,
@@ -71,11 +74,17 @@ class _Wrapping:
         """Return a method that may be interrupted."""
         return interruptible(self.call, self.running_call, method)
 
+    def comparisons(self) -> Comparisons:
+        """Return comparisons of the method's results."""
+        less, equal = map(self.interruptible, (operator.lt, operator.eq))
+        return Comparisons(self.health, self.point, less, equal)
+
     def limited(self, method: Method) -> Method:
         """Return a method that waits, with its deadline, and may be interrupted where it blocks."""
         steps = interruptible_steps(self.call, self.running_call, method)
         seconds = self.health.deadline_seconds(self.point)
-        return with_deadline(steps, self.plugin.name, self.point, seconds)
+        limited = with_deadline(steps, self.plugin.name, self.point, seconds)
+        return without_own_cancellations(limited, self.health.ending)
 
 
 def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
@@ -186,7 +195,8 @@ def _registering(wrapping: _Wrapping, method: Method) -> Method:
 
 def _background(wrapping: _Wrapping, method: Method) -> Method:
     """Let a method that runs for as long as the profile be interrupted where it blocks."""
-    return interruptible_steps(wrapping.call, wrapping.running_call, method)
+    steps = interruptible_steps(wrapping.call, wrapping.running_call, method)
+    return without_own_cancellations(steps, wrapping.health.ending)
 
 
 def _binding_call(wrapping: _Wrapping, method: Method) -> Method:
@@ -268,34 +278,31 @@ def _pre_enqueue(wrapping: _Wrapping, method: Method) -> Method:
             health.note(point, "error")
             return status
         health.note(point, "invalid_answer")
-        return Status.error(f"PreEnqueue must return a Status or None, not {status!r:.60}")
+        return Status.error(f"PreEnqueue must return a Status or None, not {short_repr(status)}")
 
     return call
 
 
-class SortKey:
-    """A sort key that may be missing or not comparable; priority and age replace it then."""
+def _sort_key(wrapping: _Wrapping, method: Method) -> Method:
+    """Watch ``sort_key``, and the comparisons of its results."""
+    # It is never disabled, since the queue must have an order.
+    comparisons = wrapping.comparisons()
+    return _single_call(
+        lambda own, queued: SortKey(own, queued, comparisons),
+        lambda _, queued: SortKey(None, queued, comparisons, missing=True),
+    )(wrapping, method)
 
-    __slots__ = ("_fallback", "_own")
 
-    def __init__(self, own: Any, queued: QueuedPodInfo) -> None:
-        self._own = own
-        self._fallback = (-queued.info.priority, queued.timestamp)
+def _sign(wrapping: _Wrapping, method: Method) -> Method:
+    """Watch ``sign``, and the methods of a signature that is not made of plain values."""
+    comparisons = wrapping.comparisons()
 
-    def __lt__(self, other: SortKey) -> bool:
-        # Raised from inside a heap operation, an exception would leave the queue in disorder.
-        try:
-            return bool(self._own < other._own)
-        except Exception:
-            return self._fallback < other._fallback
+    @call_site
+    def signed(pod: Any) -> Any:
+        own = method(pod)
+        return own if is_plain(own) else Signature(own, hash(own), comparisons)
 
-    def __eq__(self, other: object) -> bool:
-        try:
-            return isinstance(other, SortKey) and bool(self._own == other._own)
-        except Exception:
-            return False
-
-    __hash__ = None  # type: ignore[assignment]
+    return _single_call(lambda signature, _: signature)(wrapping, signed)
 
 
 def instrument_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
@@ -325,9 +332,8 @@ _WRAPPERS: dict[str, Callable[[_Wrapping, Method], Method]] = {
     "pre_bind_pre_flight": _binding_call,
     "post_bind": _binding_call,
     "pre_enqueue": _pre_enqueue,
-    # never disabled, since the queue must have an order
-    "sort_key": _single_call(SortKey, lambda _, queued: SortKey(None, queued)),
-    "sign": _single_call(lambda signature, _: signature),
+    "sort_key": _sort_key,
+    "sign": _sign,
     "invalidation_key": _single_call(_hashable, _raise),
 }
 """The wrappers of methods that do not wait; ``_timed`` is that of all others."""

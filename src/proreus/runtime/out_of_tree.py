@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from proreus.errors import CallBlocked, ConfigError, ProreusError
 from proreus.framework.plugin import Plugin
+from proreus.logs import named_error_text
 from proreus.runtime.calls import is_cancellation
 from proreus.runtime.frames import local_variable
 from proreus.runtime.plugin_health import HealthContext
@@ -45,7 +46,7 @@ def config_errors_from(plugin: type[Plugin]) -> Iterator[None]:
             raise
         file, _ = class_location(plugin)
         place = error_location(error, file.__eq__) or _class_place(plugin)
-        raise ConfigError(f"{place}: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{place}: {named_error_text(error)}") from error
 
 
 def _class_place(plugin: type[Plugin]) -> str:

@@ -123,7 +123,8 @@ def discard_event(event_type: str, reason: str, note: str) -> None:
 class HealthContext:
     """What the health monitors of all plugins of a process share.
 
-    ``subject``: what log lines call a plugin.
+    ``subject``: what log lines call a plugin. ``ending``: whether who cancels a task may be the end
+    of the process; otherwise it is the plugin that the task runs.
     """
 
     clock: Clock
@@ -132,6 +133,7 @@ class HealthContext:
     record_event: EventSink = discard_event
     subject: str = "Plugin"
     running_call: RunningCall = field(default_factory=RunningCall)
+    ending: Callable[[], bool] = lambda: True
     tracebacks: TracebackLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -157,6 +159,7 @@ class PluginHealthMonitor(PluginHealth):
         self.budget_seconds = health_context.rules.budget_seconds
         self.end_at_budget = health_context.rules.end_at_budget
         self.running_call = health_context.running_call
+        self.ending = health_context.ending
         self._health_context = health_context
         self._points: dict[str, PointHealth] = {}
         self._failing_point: PointHealth | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
 from proreus.framework.status import Code, Status, code_of
 
 
@@ -43,3 +44,31 @@ def test_a_name_is_put_on() -> None:
     named = status.with_plugin("P")
     assert named.with_plugin("P") is named
     assert status.message == "a, b"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PostFilterResult(True),
+        lambda: PostFilterResult(None, "n1"),
+        lambda: PostFilterResult(None, None, ["a pod"]),
+        lambda: NominatingInfo(None),
+    ],
+)
+def test_results_of_post_filter_have_fields_of_their_types(make) -> None:
+    with pytest.raises(TypeError, match="must be a"):
+        make()
+
+
+def test_reasons_are_texts_without_methods_of_their_own() -> None:
+    class Why(str):
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            raise SystemExit
+
+        __format__ = __hash__ = __str__
+
+    [reason] = Status.unschedulable(Why("no")).reasons
+    assert type(reason) is str
+    assert reason == "no"

@@ -443,6 +443,40 @@ def test_args_that_raise_are_a_configuration_error_with_their_place(tmp_path):
         raise KeyError("ours")
 
 
+@pytest.mark.parametrize("error", ["SystemExit", "GeneratorExit", "asyncio.CancelledError"])
+def test_args_that_would_end_the_process_are_a_configuration_error(tmp_path, error):
+    source = f"import asyncio\n{WITH_ARGS}"
+    loaded_plugins = load(
+        folder(tmp_path, a=source.replace("[1 / 0]", f"(_ for _ in ()).throw({error})"))
+    )
+    with (
+        pytest.raises(ConfigError, match=rf"^{tmp_path}/a.py:12: .* {error.rpartition('.')[2]}$"),
+        loaded_plugins.attributing_errors_to_plugins(),
+    ):
+        configuration(loaded_plugins, enabled="A", args={"label": ""})
+
+
+WITHOUT_TEXT = """\
+class WithoutText(Exception):
+    def __str__(self):
+        return self.nothing
+"""
+
+
+def test_errors_of_which_no_text_can_be_made_are_refusals_too(tmp_path):
+    text = "<WithoutText, whose text raises AttributeError>"
+    loaded_plugins = load(folder(tmp_path, a=WITHOUT_TEXT + "raise WithoutText\n"))
+    [refusal] = loaded_plugins.refusals
+    assert refusal.why == f"cannot be imported: WithoutText: {text}"
+    source = WITHOUT_TEXT + WITH_ARGS.replace("1 / 0", "(_ for _ in ()).throw(WithoutText)")
+    loaded_plugins = load(folder(tmp_path, a=source))
+    with (
+        pytest.raises(ConfigError, match=rf"{text}$"),
+        loaded_plugins.attributing_errors_to_plugins(),
+    ):
+        configuration(loaded_plugins, enabled="A", args={"label": ""})
+
+
 def test_a_module_is_imported_from_the_bytes_that_are_hashed(tmp_path, monkeypatch):
     """Byte code with the time and size of the source would be taken for it by Python."""
     monkeypatch.syspath_prepend(tmp_path)

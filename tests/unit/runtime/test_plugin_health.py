@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.calls import await_plugin, is_cancellation
-from proreus.runtime.instrumentation import SortKey, instrument
+from proreus.runtime.instrumentation import instrument
 from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.runtime.plugin_health import (
     FailureRules,
@@ -512,9 +513,31 @@ async def test_reservations_are_undone_even_of_a_plugin_that_is_left_out():
 # ---- the queue ---------------------------------------------------------------------------------
 
 
-async def test_a_sort_key_that_raises_or_does_not_compare_falls_back_to_priority_and_age(caplog):
-    cluster = Cluster(make("Sorts", QueueSortPlugin, sort_key=lambda self, queued: object()))
-    assert "" not in await cluster.schedule(3)
+class Exits:
+    """A sort key or signature whose methods would end the scheduler."""
+
+    def __lt__(self, other):
+        sys.exit("broken")
+
+    def __eq__(self, other):
+        sys.exit("broken")
+
+    def __hash__(self):
+        return 1
+
+
+@pytest.mark.parametrize("key", [object, Exits])
+async def test_a_sort_key_that_does_not_compare_falls_back_to_priority_and_age(key, caplog):
+    cluster = Cluster(make("Sorts", QueueSortPlugin, sort_key=lambda self, queued: key()))
+    names = [cluster.add_pod() for _ in range(4)]
+    found = [await cluster.offline.schedule_next() for _ in names]
+    # They are equally old, so that their order is open.
+    assert {decided[0] for decided in found} == {f"default/{name}" for name in names}
+    assert cluster.failures("Sorts", "QueueSort", "raised")
+    assert {r.pairs["plugin"] for r in caplog.records if "raised" in r.getMessage()} == {"Sorts"}
+
+
+async def test_a_sort_key_that_raises_falls_back_to_priority_and_age(caplog):
     cluster = Cluster(make("Raises", QueueSortPlugin, sort_key=fail))
     assert "" not in await cluster.schedule(3)
     assert len([r for r in caplog.records if r.getMessage() == "Plugin raised"]) == 1
@@ -539,7 +562,8 @@ async def test_a_hint_that_raises_says_that_the_event_may_help(caplog):
     assert [r.getMessage() for r in caplog.records] == ["Plugin raised"]
 
 
-def test_sort_keys_compare_as_the_plugin_says():
+@pytest.mark.parametrize("kind", [lambda own: own, lambda own: [own]])
+def test_sort_keys_compare_as_the_plugin_says(kind):
     class Info:
         priority = 0
 
@@ -547,16 +571,89 @@ def test_sort_keys_compare_as_the_plugin_says():
         info = Info()
         timestamp = 1.0
 
-    one, two, text = (SortKey(own, Queued()) for own in (1, 2, "x"))
+    plugin = make("Sorts", QueueSortPlugin, sort_key=lambda self, queued: kind(queued.own))
+    plugin = plugin(None, None)
+    context = HealthContext(FakeClock(), SchedulerMetrics())
+    plugin.health = PluginHealthMonitor("Sorts", "p", True, context)
+    instrument(plugin, plugin.health)
+
+    def key(own):
+        queued = Queued()
+        queued.own = own
+        return plugin.sort_key(queued)
+
+    one, two, text = map(key, (1, 2, "x"))
     assert one < two
     assert not two < one
     assert not one < text
     assert not text < one
-    assert one == SortKey(1, Queued())
+    assert one == key(1)
     assert one != text
 
 
+async def test_a_signature_that_does_not_compare_is_like_no_other(caplog):
+    methods = {"filter": lambda *_: None, "row_local": True, "sign": lambda *_: Exits()}
+    cluster = Cluster(make("Signs", FilterPlugin, **methods), rules=CALM)
+    assert "" not in await cluster.schedule(3)
+    assert cluster.failures("Signs", "Sign", "raised")
+
+
+async def test_signatures_of_any_type_are_shared():
+    calls = []
+
+    @dataclass(frozen=True)
+    class Own:
+        name: str
+
+    methods = {"filter": lambda self, state, pod, node: calls.append(node.name), "row_local": True}
+    cluster = Cluster(make("Signs", FilterPlugin, sign=lambda *_: Own("x"), **methods), rules=CALM)
+    assert "" not in await cluster.schedule(3)
+    # Both nodes for the first pod, and the one that changed for each of the others.
+    assert len(calls) == 4
+
+
 # ---- what would end the scheduler --------------------------------------------------------------
+
+
+class WithoutText(BaseException):
+    """An exception, or a result, of which no text can be made."""
+
+    def __str__(self):
+        raise LookupError("no text")
+
+    __repr__ = __str__
+
+
+def raises_without_text(*_: Any) -> Any:
+    raise WithoutText
+
+
+@pytest.mark.parametrize(
+    ("base", "method"),
+    [
+        (PreFilterPlugin, "pre_filter"),
+        (FilterPlugin, "filter"),
+        (ScorePlugin, "score"),
+        (ReservePlugin, "reserve"),
+        (PermitPlugin, "permit"),
+        (PreEnqueuePlugin, "pre_enqueue"),
+    ],
+)
+@pytest.mark.parametrize("fails", [raises_without_text, lambda *_: WithoutText()])
+async def test_what_has_no_text_is_a_failure_like_any_other(base, method, fails, caplog):
+    cluster = Cluster(make("Broken", base, **{method: fails}), rules=CALM)
+    cluster.add_pod()
+    if base is PreEnqueuePlugin:
+        assert await cluster.offline.schedule_next() is None
+    else:
+        assert await cluster.offline.schedule_next() is not None
+        [pod] = cluster.offline.api.store(PODS).values()
+        message = next(c.message for c in pod.status.conditions if c.type == "PodScheduled")
+        assert "Broken" in message
+        assert "whose text raises LookupError" in message
+    reason = "raised" if fails is raises_without_text else "invalid_answer"
+    point = method.title().replace("_", "")
+    assert cluster.failures("Broken", point, reason) == 1
 
 
 def exits(*_: Any) -> Any:
@@ -780,6 +877,7 @@ async def test_handlers_and_background_work_that_raise_are_logged_only(caplog, m
     [
         ({"__init__": fail}, "ValueError: broken"),
         ({"__init__": exits}, "SystemExit: broken"),
+        ({"__init__": raises_without_text}, "<WithoutText, whose text raises LookupError>"),
         ({"events_to_register": fail}, "ValueError: broken"),
         (
             {"events_to_register": lambda self: ["Node"]},
