@@ -65,7 +65,8 @@ class InformerSync:
         if not (self._first_lists_done and needed & set(group.unsynced)):
             return
         try:
-            await asyncio.wait_for(group.wait_for_sync(needed), _NEW_KINDS_SECONDS)
+            async with asyncio.timeout(_NEW_KINDS_SECONDS):
+                await group.wait_for_sync(needed)
         except TimeoutError:
             missing = ", ".join(kind for kind in group.unsynced if kind in needed)
             raise ConfigError(f"plugins need {missing}, which cannot be watched") from None
@@ -77,7 +78,8 @@ class InformerSync:
         """
         group = self._stores.group
         try:
-            await asyncio.wait_for(group.wait_until_connected(), _CATCH_UP_SECONDS)
+            async with asyncio.timeout(_CATCH_UP_SECONDS):
+                await group.wait_until_connected()
         except TimeoutError:
             missing = ", ".join(group.disconnected)
             log.warning("Leading, although not everything can be watched", kinds=missing)

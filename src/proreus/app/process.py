@@ -141,6 +141,7 @@ class Process:
                     options.plugin_rules,
                     self.record_process_event,
                     running_call=call_watchdog.running_call,
+                    ending=lambda: self._tasks.ending,
                 ),
                 avoidance_rules=options.avoidance_rules,
                 shares_nodes=True,
@@ -204,8 +205,11 @@ class Process:
     async def _new_server(self) -> Server:
         # The HTTP server and its X.509 library take 60 ms to import; in a thread, so that pods are
         # scheduled meanwhile.
+        # Not ``wait_for``: in Python 3.11 it loses a cancellation at the moment of the event, where
+        # the very first attempt has ended the scheduling.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._scheduling_began.wait(), _SERVER_WAITS_SECONDS)
+            async with asyncio.timeout(_SERVER_WAITS_SECONDS):
+                await self._scheduling_began.wait()
         endpoints = await asyncio.to_thread(import_module, "proreus.app.endpoints")
         server: Server = endpoints.make_server(
             self._options,
@@ -294,7 +298,7 @@ class Process:
 
     async def _shut_down(self, stop_server: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """End scheduling, let Events be written, and release the Lease, in this order."""
-        self.state.stopping = True
+        self.state.stopping = self._tasks.ending = True
         await end_scheduling(self._scheduler, self._scheduling_tasks)
         # Probes are answered until here. Requests in progress end while the rest does.
         serving = asyncio.ensure_future(stop_server())

@@ -7,14 +7,19 @@ from collections.abc import Awaitable, Coroutine
 from types import TracebackType
 from typing import Any
 
+from proreus.logs import error_text
+
 
 class ProcessTasks:
     """A TaskGroup, to be entered, that knows its tasks.
 
-    A task that fails ends all others: a process never runs without one of its parts.
+    A task that fails ends all others: a process never runs without one of its parts. So does a
+    part that somebody cancels before ``ending``.
     """
 
     def __init__(self) -> None:
+        self.ending = False
+        """Whether the process ends: from then on cancellations are what is meant to happen."""
         self._group: asyncio.TaskGroup | None = None
         self._parts: dict[str, asyncio.Task[None]] = {}
         self._spawned: set[asyncio.Task[None]] = set()
@@ -30,12 +35,14 @@ class ProcessTasks:
         traceback: TracebackType | None,
     ) -> None:
         assert self._group is not None
+        self.ending = self.ending or error is not None
         await self._group.__aexit__(kind, error, traceback)
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Start a part of the process."""
         assert self._group is not None, "not entered"
-        self._parts[name] = self._group.create_task(work, name=name)
+        task = self._parts[name] = self._group.create_task(self._part(name, work), name=name)
+        task.add_done_callback(lambda _: work.close())  # it may never have begun
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Start work that ends by itself, as a binding does; return what waits for its end."""
@@ -65,5 +72,23 @@ class ProcessTasks:
 
     def cancel(self) -> None:
         """Cancel everything."""
+        self.ending = True
         for task in (*self._parts.values(), *self._spawned):
             task.cancel()
+
+    async def _part(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError as error:
+            if self.ending:
+                raise
+            # A TaskGroup takes it for the task's wish, and the process would live on without it.
+            self.ending = True
+            raise RuntimeError(f"{name} was cancelled before the process was to end") from error
+        except (SystemExit, KeyboardInterrupt) as error:
+            # It would end the loop at once, and the process without a word.
+            self.ending = True
+            raise RuntimeError(f"{name} raised {error_text(error)}") from error
+        except Exception:
+            self.ending = True
+            raise

@@ -216,3 +216,57 @@ async def test_what_cannot_be_interrupted_ends_the_process_and_is_not_called_by_
             await asyncio.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     assert (await live.ended(process))[0] == 0
+
+
+CANCELS_ITS_TASK = """
+import asyncio
+from proreus.framework.plugin import PreBindPlugin
+
+class Blocks(FilterPlugin, PostFilterPlugin, PreBindPlugin):
+    def filter(self, state, pod, node):
+        return Status.unschedulable("no") if pod.name == "bad-filter" else None
+
+    async def post_filter(self, state, pod, verdicts):
+        asyncio.current_task().cancel()
+        await asyncio.sleep(1)
+
+    async def pre_bind(self, state, pod, node_name):
+        if is_meant(pod):
+            asyncio.get_running_loop().call_later(0.1, asyncio.current_task().cancel)
+            await asyncio.sleep(1000)
+"""
+
+
+async def test_a_plugin_that_cancels_its_task_fails_its_pod_alone(start, sandbox, plugin, live):
+    plugin.write(CANCELS_ITS_TASK)
+    process = await start(*plugin.flags())
+    for name in ("bad-filter", "bad-binding"):
+        sandbox.store.create("pods", live.pod(name))
+    said = "it cancelled the task in which it runs"
+    await live.until(lambda: said in message_of(sandbox, "bad-filter"))
+    await live.until(lambda: said in message_of(sandbox, "bad-binding"))
+    sandbox.store.create("pods", live.pod("good"))
+    await live.until(lambda: node_of(sandbox, "good"))
+    plugin.write(GOOD)
+    await live.until(lambda: node_of(sandbox, "bad-filter") and node_of(sandbox, "bad-binding"))
+    process.send_signal(signal.SIGTERM)
+    assert (await live.ended(process))[0] == 0
+
+
+CANCELS_THE_LOOP = """
+import asyncio
+
+class Blocks(FilterPlugin):
+    def filter(self, state, pod, node):
+        if is_meant(pod):
+            asyncio.current_task().cancel()
+"""
+
+
+async def test_a_scheduling_loop_that_is_cancelled_ends_the_process(start, sandbox, plugin, live):
+    plugin.write(CANCELS_THE_LOOP)
+    process = await start(*plugin.flags())
+    sandbox.store.create("pods", live.pod("bad"))
+    code, err = await live.ended(process)
+    assert code == 1
+    assert "scheduling was cancelled before the process was to end" in err

@@ -62,3 +62,55 @@ async def test_everything_is_cancelled() -> None:
         tasks.start("part", asyncio.sleep(1000))
         tasks.spawn(asyncio.sleep(1000))
         tasks.cancel()
+
+
+async def run_part(work, during=None) -> None:
+    async with ProcessTasks() as tasks:
+        tasks.start("other", asyncio.sleep(1000))
+        tasks.start("scheduling", work)
+        if during is not None:
+            await during(tasks)
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt()])
+async def test_what_would_end_the_loop_ends_the_process_as_a_bug(error) -> None:
+    async def ends() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await run_part(ends())
+    [bug] = raised.value.exceptions
+    assert type(error).__name__ in str(bug)
+    assert bug.__cause__ is error
+
+
+async def test_a_part_that_is_cancelled_too_early_ends_the_process() -> None:
+    async def cancels_itself() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1000)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await run_part(cancels_itself())
+    [bug] = raised.value.exceptions
+    assert str(bug) == "scheduling was cancelled before the process was to end"
+
+
+async def test_parts_that_are_cancelled_because_another_failed_are_no_bugs() -> None:
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise LookupError
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await run_part(fails())
+    assert [type(error) for error in raised.value.exceptions] == [LookupError]
+
+    async def body_fails(tasks: ProcessTasks) -> None:
+        await asyncio.sleep(0)
+        raise LookupError
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await run_part(asyncio.sleep(1000), body_fails)
+    assert [type(error) for error in raised.value.exceptions] == [LookupError]

@@ -145,7 +145,8 @@ class Storage:
         for key in keys:
             self._waiting.setdefault(key, set()).add(changed)
         try:
-            await asyncio.wait_for(changed, seconds)
+            async with asyncio.timeout(seconds):
+                await changed
         except TimeoutError:
             return
         finally:

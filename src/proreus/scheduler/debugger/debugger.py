@@ -87,7 +87,8 @@ class CacheDebugger:
             # Not all replicas at the same moment, should several believe that they lead.
             seconds = interval_seconds * self._rng.uniform(0.9, 1.1) or None
             try:
-                await asyncio.wait_for(self._requested.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._requested.wait()
             except TimeoutError:
                 if leads():
                     await self._compare_safely()
