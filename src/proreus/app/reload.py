@@ -14,17 +14,19 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from time import time
 from typing import Any
 
 from proreus import logs
 from proreus.app.configuration import configuration, report
+from proreus.app.loading_thread import LOADING, READING, run_in_loading_thread
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.remote_plugins import RemotePlugins
 from proreus.app.watched_files import WatchedFiles
 from proreus.config.types import SchedulerConfiguration
-from proreus.errors import ProreusError
+from proreus.errors import ConfigError, ProreusError
 from proreus.loading import LoadedPlugins, PluginFile, load
 from proreus.metrics import SchedulerMetrics
 
@@ -126,15 +128,22 @@ class Reloader:
 
     async def _reload(self) -> bool:
         self._count += 1
-        # In a thread: plugins may import much, and scheduling goes on meanwhile.
-        loaded_plugins = await asyncio.to_thread(
-            load, self._options.plugins, self._remote_plugins.classes
-        )
+        sources = self._options.plugins
+        limit_seconds = self._options.plugin_rules.await_seconds
+        loading = partial(load, sources, self._remote_plugins.classes)
+        try:
+            loaded_plugins = await run_in_loading_thread(
+                loading, LOADING, sources.folders, limit_seconds
+            )
+        except ConfigError as error:
+            self._refused(str(error))
+            return False
         self._files.set_loaded(loaded_plugins)
         self._process.blocked_plugins.apply(loaded_plugins)
         report(loaded_plugins)
+        reading = partial(configuration, self._options, loaded_plugins, self._files)
         try:
-            config = configuration(self._options, loaded_plugins, self._files)
+            config = await run_in_loading_thread(reading, READING, sources.folders, limit_seconds)
             await self._put_in_force(config, loaded_plugins)
         except ProreusError as error:
             message = str(error)
@@ -167,7 +176,7 @@ class Reloader:
         """Note an unforeseen error, and return it as text."""
         # A bug in a plugin or in here must not end a process that schedules well.
         log.error("Reloading failed", err=error, trace=True)
-        why = f"{type(error).__name__}: {error}"
+        why = logs.named_error_text(error)
         self._refused(why)
         return why
 

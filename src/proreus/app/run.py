@@ -25,6 +25,7 @@ from proreus.app.call_watchdog import CallWatchdog
 from proreus.app.clients import make_clients
 from proreus.app.configuration import configuration, report
 from proreus.app.emulation import with_emulated_version
+from proreus.app.loading_thread import LOADING, READING, run_in_loading_thread
 from proreus.app.loop_errors import handle_loop_error
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
@@ -124,12 +125,16 @@ async def _start(
     )
     # Before any file is read: a file that changes while it is loaded counts as changed.
     files = WatchedFiles(options.config, options.plugins)
-    loaded_plugins = load(options.plugins, remote_plugins.classes)
+    # No limit: without its plugins the process has nothing to do, and they may import much.
+    folders = options.plugins.folders
+    loading = partial(load, options.plugins, remote_plugins.classes)
+    loaded_plugins = await run_in_loading_thread(loading, LOADING, folders)
     files.set_loaded(loaded_plugins)
     call_watchdog.blocked_plugins.apply(loaded_plugins)
     call_watchdog.blocked_plugins.set_in_use(loaded_plugins)
     report(loaded_plugins)
-    config = configuration(options, loaded_plugins, files)
+    reading = partial(configuration, options, loaded_plugins, files)
+    config = await run_in_loading_thread(reading, READING, folders)
     await remote_plugins.check_args(config)
     remote_plugins.keep_for_slots(config)
     clients = await make_clients(options, config, metrics, stack)
@@ -139,7 +144,8 @@ async def _start(
     emulating = await with_emulated_version(options, clients.main)
     if emulating is not options:
         options = emulating
-        config = configuration(options, loaded_plugins, files)
+        reading = partial(configuration, options, loaded_plugins, files)
+        config = await run_in_loading_thread(reading, READING, folders)
         metrics.emulate(options.feature_gates.emulation_version)
     _set_versions(metrics, options)
     process = Process(

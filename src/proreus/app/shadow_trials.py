@@ -11,15 +11,18 @@ reported, and changes nothing.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from proreus import logs
 from proreus.app.configuration import configuration
+from proreus.app.loading_thread import LOADING, READING, run_in_loading_thread
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
@@ -32,6 +35,8 @@ from proreus.metrics import SchedulerMetrics
 from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
 
 log = logs.logger(__name__)
+
+T = TypeVar("T")
 
 _LOAD_SECONDS = 5.0
 """How long the end of a trial waits for plugins that are just being imported."""
@@ -145,13 +150,15 @@ class ShadowTrials:
         except Exception as error:
             # A bug in a plugin or in here must not end a process that schedules well.
             log.error("Trial in the shadow failed", err=error, trace=True)
-            self._end(state, "refused", f"{type(error).__name__}: {error}")
+            self._end(state, "refused", logs.named_error_text(error))
 
     async def _load(self) -> LoadedPlugins:
         # Two threads that import at the same time would take each other's modules away.
         async with self._reloader.one_at_a_time:
             plugins, classes = self._options.plugins, self._remote_plugins.classes
-            loading = asyncio.ensure_future(asyncio.to_thread(load, plugins, classes))
+            loading = asyncio.ensure_future(
+                self._in_thread(partial(load, plugins, classes), LOADING)
+            )
             try:
                 return await asyncio.shield(loading)
             except asyncio.CancelledError:
@@ -159,9 +166,14 @@ class ShadowTrials:
                 await asyncio.wait((loading,), timeout=_LOAD_SECONDS)
                 raise
 
+    async def _in_thread(self, work: Callable[[], T], what: str) -> T:
+        limit_seconds = self._options.plugin_rules.await_seconds
+        return await run_in_loading_thread(work, what, self._options.plugins.folders, limit_seconds)
+
     async def _try_loaded(self, state: TrialState, loaded_plugins: LoadedPlugins) -> None:
         state.files = list(loaded_plugins.files())
-        config = configuration(self._options, loaded_plugins, self._files)
+        reading = partial(configuration, self._options, loaded_plugins, self._files)
+        config = await self._in_thread(reading, READING)
         limits = ShadowLimits(self._shadow.pods, self._shadow.sample)
         trial = await self._process.configuration.begin_shadow(
             config, loaded_plugins.registry, limits
@@ -180,7 +192,8 @@ class ShadowTrials:
         # From the first pod on: a standby, or an idle cluster, has nothing to compare.
         await trial.started.wait()
         with suppress(TimeoutError):
-            await asyncio.wait_for(trial.finished.wait(), self._shadow.duration_seconds or None)
+            async with asyncio.timeout(self._shadow.duration_seconds or None):
+                await trial.finished.wait()
 
     async def _conclude(
         self,

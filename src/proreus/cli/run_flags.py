@@ -253,8 +253,8 @@ FLAGS: tuple[Flag, ...] = (
             "plugin-await-timeout",
             "duration",
             "30s",
-            "How long an out-of-tree plugin may wait in one call of the scheduling cycle; 0s: no "
-            "limit.",
+            "How long an out-of-tree plugin may wait in one call of the scheduling cycle, and a "
+            "reload for plugins to be imported; 0s: no limit.",
         ),
         (
             "plugin-bind-timeout",

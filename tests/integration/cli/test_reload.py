@@ -297,6 +297,46 @@ async def test_a_changed_plugin_file_takes_over_and_a_broken_one_does_not(instan
     assert float(series.rpartition(" ")[2]) == 1
 
 
+CHECKS_FOR_EVER = """
+    def problems(self, path, gates):
+        while True:
+            pass
+"""
+NEVER_RETURNS = RECORDER.replace('    path: str = ""\n', f'    path: str = ""\n{CHECKS_FOR_EVER}')
+
+
+@pytest.mark.parametrize(
+    ("source", "doing"),
+    [
+        ("while True:\n    pass\n", "loading the plugins"),
+        ("import time\ntime.sleep(1000)\n", "loading the plugins"),
+        (NEVER_RETURNS, "reading the configuration with the plugins' arguments"),
+    ],
+    ids=["a module that loops", "a module that sleeps", "arguments that are checked for ever"],
+)
+async def test_a_plugin_file_that_never_loads_is_refused_and_a_rollback_takes_force(
+    instance, start, source, doing
+):
+    instance.write(instance.content())
+    await instance.start(start, "--plugin-await-timeout=1s")
+    file = instance.plugins / "recorder.py"
+    file.write_text(source)
+    await instance.wait_for_reloads("failure", 1)
+    state = json.loads((await instance.pages.get("/configz"))[1])["lastReload"]
+    assert state["error"].startswith(f"{file}:")
+    assert f": {doing} has not ended after 1s" in state["error"]
+    instance.create("meanwhile")
+    await instance.wait_for_node("meanwhile")
+    file.write_text(RECORDER.replace('"first"', '"second"'))
+    await instance.wait_for_reloads("success", 1)
+    instance.create("after")
+    await instance.wait_for_node("after")
+    assert set(instance.versions("after")[-1].values()) == {"asecond"}
+    instance.process.send_signal(signal.SIGTERM)
+    code, err = await instance.live.ended(instance.process)
+    assert (code, "Traceback" in err) == (0, False)
+
+
 async def test_a_mounted_configmap_that_is_swapped(instance, start):
     mount = instance.config.parent
 
