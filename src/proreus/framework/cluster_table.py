@@ -15,14 +15,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from proreus.bounded_cache import register
-from proreus.framework.columns import NO_IMAGES, ImageStates, compacted, grown
+from proreus.framework.columns import NO_IMAGES, ImageStates, compacted, grown, read_only
 from proreus.framework.interning import Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import Fork, NodeTableView
-from proreus.framework.verdicts import Rows
+from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.int64 import MAX_INT64
 
 
@@ -40,7 +41,45 @@ class ClusterTable(NodeTable):
 
     def __init__(self) -> None:
         super().__init__()
+        self._readable: dict[str, npt.NDArray[Any]] = {}
+        self._keep_readable()
         register(self)
+
+    def _keep_readable(self) -> None:
+        for name in self._ARRAYS:
+            self._readable[name] = read_only(getattr(self, name)[:])
+
+    # ---- columns, read-only for plugins: to make each cut so would take as long as the cut -------
+
+    @property
+    def pod_count(self) -> IntArray:
+        """Number of pods on each node, shape ``(len(table),)``."""
+        return self._readable["_pod_count"][: self.size]
+
+    @property
+    def allowed_pods(self) -> IntArray:
+        """Allocatable ``pods`` of each node."""
+        return self._readable["_allowed_pods"][: self.size]
+
+    @property
+    def unschedulable(self) -> BoolArray:
+        """Whether a node is cordoned."""
+        return self._readable["_unschedulable"][: self.size]
+
+    @property
+    def taint_set(self) -> CodeArray:
+        """Code of a node's taints in ``taint_sets``; 0 = none."""
+        return self._readable["_taint_set"][: self.size]
+
+    @property
+    def port_set(self) -> CodeArray:
+        """Code of the host ports in use in ``port_sets``; 0 = none."""
+        return self._readable["_port_set"][: self.size]
+
+    @property
+    def image_set(self) -> CodeArray:
+        """Code of a node's images, with their sizes, in ``image_sets``; 0 = none."""
+        return self._readable["_image_set"][: self.size]
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some rows as a read-only table."""
@@ -71,17 +110,19 @@ class ClusterTable(NodeTable):
         self.images.shrink()
         # One set may take megabytes, whatever their number.
         for name, codes in (
-            ("taint_sets", self.taint_set),
-            ("port_sets", self.port_set),
-            ("image_sets", self.image_set),
+            ("taint_sets", self._taint_set),
+            ("port_sets", self._port_set),
+            ("image_sets", self._image_set),
         ):
             interner: Interner[Any] = getattr(self, name)
+            codes = codes[: self.size]
             if len(interner) > 1 + np.count_nonzero(np.unique(codes)):
                 setattr(self, name, compacted(codes, interner))
 
     def clear(self) -> None:
         """Forget all nodes at once."""
         super().__init__()
+        self._keep_readable()
 
     def add_node(self, info: NodeInfo) -> int:
         """Give a node a row and return it."""
@@ -170,13 +211,13 @@ class ClusterTable(NodeTable):
         self._taint_set[row] = self.taint_sets.code(info.taints)
         # Taints may carry a time: cluster-autoscaler's do.
         if len(self.taint_sets) > self._max_sets:
-            self.taint_sets = compacted(self.taint_set, self.taint_sets)
+            self.taint_sets = compacted(self._taint_set[: self.size], self.taint_sets)
         old = self.image_sets.values[self._image_set[row]]
         self._image_set[row] = self.image_sets.code(self.images.replace(old, info.node))
         # Codes are never reused, and nodes report new sets of images for months: without compaction
         # the interner would grow without bound.
         if len(self.image_sets) > self._max_sets:
-            self.image_sets = compacted(self.image_set, self.image_sets)
+            self.image_sets = compacted(self._image_set[: self.size], self.image_sets)
         self._labels.put(row, info.labels, self.size, self._max_sets)
         if self._labels.has_many_keys(self._max_sets):
             self._labels.forget_unused_keys(self.infos)
@@ -193,6 +234,7 @@ class ClusterTable(NodeTable):
         # Arrays are replaced, not resized: a reader that still holds one keeps what it was reading.
         for name in self._ARRAYS:
             setattr(self, name, grown(getattr(self, name), capacity))
+        self._keep_readable()
         self._labels.grow(capacity)
         if self._pod_index is not None:
             self._pod_index.grow(capacity)

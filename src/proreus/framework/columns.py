@@ -30,6 +30,7 @@ _ALWAYS_DENSE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """Never sparse, also in an empty cluster: nearly every plugin reads these."""
 
 H = TypeVar("H", bound=Hashable)
+T = TypeVar("T", bound=np.generic)
 
 
 class TableShape(Protocol):
@@ -94,20 +95,25 @@ class ResourceColumns:
 
     Invariants: a resource is in ``arrays`` or in ``_sparse``, not in both; ``_sparse`` holds no
     zeros and no empty dicts; ``_sparse_at[row]`` names the resources of ``_sparse`` that the row
-    has.
+    has; ``_readable`` has the same arrays as ``arrays``, as what readers may do with them.
     """
 
-    __slots__ = ("_sparse", "_sparse_at", "_table", "arrays")
+    __slots__ = ("_readable", "_sparse", "_sparse_at", "_table", "arrays")
 
-    def __init__(self, table: TableShape) -> None:
+    def __init__(self, table: TableShape, *, read_only: bool = False) -> None:
+        """``read_only``: NumPy refuses writes of readers: plugins read the scheduler's own table.
+
+        To make each cut read-only when it is read would take as long as the cut.
+        """
         self._table = table
         self.arrays: dict[str, IntArray] = {}
+        self._readable: dict[str, IntArray] = {} if read_only else self.arrays
         self._sparse: dict[str, dict[int, int]] = {}
         self._sparse_at: dict[int, set[str]] = {}
 
     def __getitem__(self, resource: str) -> IntArray:
         """Return the column, shape ``(len(table),)``; not to be written to."""
-        array = self.arrays.get(resource)
+        array = self._readable.get(resource)
         size = self._table.size
         return self._column(resource, size) if array is None else array[:size]
 
@@ -158,7 +164,8 @@ class ResourceColumns:
 
     def grow(self, capacity: int) -> None:
         """Extend the arrays to ``capacity`` rows."""
-        self.arrays = {name: grown(array, capacity) for name, array in self.arrays.items()}
+        for name, array in self.arrays.items():
+            self._put_array(name, grown(array, capacity))
 
     def move(self, source: int, target: int) -> None:
         """Copy the cells of a row over those of another."""
@@ -171,7 +178,7 @@ class ResourceColumns:
     def gather(self, table: TableShape, rows: Rows) -> ResourceColumns:
         """Return a copy of the columns of some rows, for a fork."""
         other = ResourceColumns(table)
-        other.arrays = {name: array[rows] for name, array in self.arrays.items()}
+        other.arrays.update((name, array[rows]) for name, array in self.arrays.items())
         if self._sparse_at:
             for target, source in enumerate(rows.tolist()):
                 for resource in self._sparse_at.get(source, ()):
@@ -208,9 +215,14 @@ class ResourceColumns:
             del self._sparse[resource]
 
     def _make_dense(self, resource: str) -> None:
-        self.arrays[resource] = self._column(resource, self._table.capacity)
+        self._put_array(resource, self._column(resource, self._table.capacity))
         for row in tuple(self._sparse[resource]):
             self._drop_sparse(row, resource)
+
+    def _put_array(self, resource: str, array: IntArray) -> None:
+        self.arrays[resource] = array
+        if self._readable is not self.arrays:
+            self._readable[resource] = read_only(array[:])
 
     def _column(self, resource: str, size: int) -> IntArray:
         column = np.zeros(size, dtype=np.int64)
@@ -218,6 +230,12 @@ class ResourceColumns:
         if cells:
             column[[*cells]] = [*cells.values()]
         return column
+
+
+def read_only(view: npt.NDArray[T]) -> npt.NDArray[T]:
+    """Have NumPy refuse writes to a view of an array, and return it."""
+    view.flags.writeable = False
+    return view
 
 
 def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:

@@ -62,11 +62,11 @@ class NodeTable:
         self.rows: dict[str, int] = {}
         """The row of each node, by name."""
         self.images = ImageStates()
-        self.allocatable: ResourceColumns = ResourceColumns(self)
+        self.allocatable: ResourceColumns = ResourceColumns(self, read_only=True)
         """``allocatable[resource]``: an int64 column; zeros for a resource that no node has."""
-        self.requested: ResourceColumns = ResourceColumns(self)
+        self.requested: ResourceColumns = ResourceColumns(self, read_only=True)
         """``requested[resource]``: the sum of the pods on each node."""
-        self.nonzero_requested: ResourceColumns = ResourceColumns(self)
+        self.nonzero_requested: ResourceColumns = ResourceColumns(self, read_only=True)
         """``nonzero_requested["cpu"]`` and ``["memory"]``: with defaults for pods without any."""
         self._pod_count = np.zeros(self.capacity, dtype=np.int64)
         self._allowed_pods = np.zeros(self.capacity, dtype=np.int64)
@@ -239,7 +239,7 @@ class NodeTable:
             # A pod may have 30,000 ports: a set of megabytes, for each pod with a port that comes.
             most_ports = max(len(pod.host_ports), len(info.used_ports))
             if len(self.port_sets) > self._max_sets or most_ports > _MANY_PORTS:
-                self.port_sets = compacted(self.port_set, self.port_sets)
+                self.port_sets = compacted(self._port_set[: self.size], self.port_sets)
         self.changes.record(row)
 
     def _put_pods(self, row: int) -> None:

@@ -1,8 +1,9 @@
 """Finds plugins that change the nodes and pods that they are given.
 
 The scheduler gives all plugins the same objects: what one of them changes is changed for all pods
-to come. Most of it is read-only, but not what is deep inside API objects, nor NumPy columns: making
-these read-only would cost every cycle. In tests they are compared before and after each call.
+to come. Most of it is read-only, columns too, but not what is deep inside API objects, nor the
+columns of forks: making these read-only would cost every cycle. In tests they are compared before
+and after each call.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _checked(plugin: Plugin, method: Callable[..., Any]) -> Callable[..., Any]:
         before = _contents(args)
         try:
             result = method(*args)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise _named(plugin, method, error) from error
         _require_same(plugin, method, before, _contents(args))
         return result
@@ -75,7 +76,7 @@ def _checked_async(plugin: Plugin, method: Callable[..., Any]) -> Callable[..., 
         before = _contents(pods)
         try:
             result = await method(*args)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise _named(plugin, method, error) from error
         _require_same(plugin, method, before, _contents(pods))
         return result
@@ -83,9 +84,12 @@ def _checked_async(plugin: Plugin, method: Callable[..., Any]) -> Callable[..., 
     return call
 
 
-def _named(plugin: Plugin, method: Callable[..., Any], error: TypeError) -> Exception:
-    """Return the error about a write to a read-only container; other errors as they are."""
-    if not isinstance(error, ReadOnlyError) and "'mappingproxy' object" not in str(error):
+def _named(plugin: Plugin, method: Callable[..., Any], error: Exception) -> Exception:
+    """Return the error about a write to what is read-only; other errors as they are."""
+    # The messages of mappingproxy and of NumPy, which have no exceptions of their own for it.
+    of_python = "'mappingproxy' object" in str(error)
+    of_numpy = isinstance(error, ValueError) and str(error).endswith(" is read-only")
+    if not (isinstance(error, ReadOnlyError) or of_python or of_numpy):
         return error
     trace = error.__traceback__
     line = ""

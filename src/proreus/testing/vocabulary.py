@@ -188,6 +188,7 @@ class _RecordingColumns(ResourceColumns):
     ) -> None:
         super().__init__(table)
         self.arrays, self._sparse = columns.arrays, columns._sparse
+        self._readable = columns._readable
         self._sparse_at = columns._sparse_at
         self._seen = seen
 

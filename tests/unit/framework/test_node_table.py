@@ -393,3 +393,31 @@ def test_large_sets_of_nodes_that_are_gone_are_forgotten_with_age() -> None:
     assert (len(table.taint_sets), len(table.image_sets)) == (2, 2)
     assert len(fork.taint_sets.values[fork.taint_set[0]]) == 3_000
     table.validate()
+
+
+@pytest.mark.parametrize("count", [2, 300])
+def test_columns_refuse_writes_and_follow_the_table(count: int) -> None:
+    gpu = "example.com/gpu"
+    nodes = [make_node(f"n{i}", cpu="4", resources={gpu: 1}) for i in range(count)]
+    table = make_table(nodes, [make_pod("p", "1", node_name="n1")])
+    columns = [
+        *(
+            getattr(table, name)["cpu"]
+            for name in ("allocatable", "requested", "nonzero_requested")
+        ),
+        *(table.pod_count, table.allowed_pods, table.unschedulable, table.taint_set),
+        *(table.port_set, table.image_set),
+    ]
+    if count > 256:
+        columns.append(table.allocatable[gpu])
+    for column in columns:
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = column[1]
+    put(table, make_node("n0", cpu="2", resources={gpu: 3}))
+    assert table.allocatable["cpu"][:2].tolist() == [2000, 4000]
+    assert table.allocatable[gpu][:2].tolist() == [3, 1]
+    table.validate()
+    table.clear()
+    put(table, make_node("n0", cpu="1"))
+    assert table.allowed_pods.tolist() == [110]
+    assert table.allocatable["cpu"].tolist() == [1000]

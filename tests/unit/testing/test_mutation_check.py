@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 
+from proreus.framework.node_table_views import Fork
 from proreus.framework.plugin import (
     FilterPlugin,
     PermitPlugin,
@@ -15,8 +17,9 @@ from proreus.framework.plugin import (
     ScorePlugin,
 )
 from proreus.framework.read_only import ReadOnlyDict, ReadOnlyError, ReadOnlySet
-from proreus.testing import Harness, HarnessOptions, make_node, make_pod
+from proreus.testing import Harness, HarnessOptions, make_node, make_pod, make_table
 from proreus.testing.agreement import agree
+from proreus.testing.mutation_check import fail_on_mutation
 
 READ_ONLY = [
     lambda pod, node: node.allocatable.__setitem__("cpu", 0),
@@ -125,11 +128,33 @@ class Waits(PermitPlugin):
 def test_columns_are_checked():
     nodes = [make_node("m", cpu="4"), make_node("n", cpu="4")]
     with pytest.raises(
-        AssertionError, match=r"column allocatable\['cpu'\]\[0\] was 4000 and is now 4001"
+        AssertionError,
+        match=r"Overcommits must not change what pre_filter is given \(.*py:\d+\): .* read-only",
     ):
         Harness([Overcommits], nodes).schedule(make_pod("p", cpu="1"))
     with pytest.raises(AssertionError, match="plugin ScalesColumn must not change"):
         agree(ScalesColumn, examples=20)
+
+
+class OvercommitsFork(FilterPlugin):
+    """Allows for more than there is on nodes without their pods."""
+
+    def filter_all(self, state: Any, pod: Any, nodes: Any, verdicts: Any) -> None:
+        nodes.fork(np.arange(len(nodes))).allocatable["cpu"][:] += 1
+        if isinstance(nodes, Fork):
+            nodes.allocatable["cpu"][0] += 1
+
+
+def test_columns_of_forks_are_compared():
+    plugin = OvercommitsFork(None, None)  # type: ignore[arg-type]
+    fail_on_mutation(plugin)
+    table = make_table([make_node("m", cpu="4"), make_node("n", cpu="4")])
+    plugin.filter_all(None, None, table, None)  # type: ignore[arg-type]
+    assert table.allocatable["cpu"].tolist() == [4000, 4000]
+    with pytest.raises(
+        AssertionError, match=r"column allocatable\['cpu'\]\[0\] was 4000 and is now 4001"
+    ):
+        plugin.filter_all(None, None, table.fork(np.arange(2)), None)  # type: ignore[arg-type]
 
 
 def test_coroutines_are_checked_for_pods():
