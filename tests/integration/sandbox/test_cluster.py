@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -62,6 +64,26 @@ async def test_the_kubeconfig_trusts_the_server(tmp_path: Path) -> None:
             assert len((await answer.json())["items"]) == 2
 
 
+def kubectl_of(sandbox: Sandbox, folder: Path) -> Callable[..., Awaitable[str]]:
+    """Return a function that runs kubectl on a sandbox and returns its output."""
+    path = sandbox.write_kubeconfig(folder / "kubeconfig")
+
+    async def kubectl(*arguments: str) -> str:
+        assert KUBECTL is not None
+        process = await asyncio.create_subprocess_exec(
+            KUBECTL,
+            *arguments,
+            env={"KUBECONFIG": str(path), "HOME": str(folder)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await asyncio.wait_for(process.communicate(), 30)
+        assert process.returncode == 0, output.decode()
+        return output.decode()
+
+    return kubectl
+
+
 @pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl; name one by KUBECTL")
 async def test_kubectl_works(tmp_path: Path) -> None:
     manifest = {
@@ -74,21 +96,7 @@ async def test_kubectl_works(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(manifest))
 
     async with Sandbox(nodes=3, kubelet=QUICK) as sandbox:
-        path = sandbox.write_kubeconfig(tmp_path / "kubeconfig")
-
-        async def kubectl(*arguments: str) -> str:
-            assert KUBECTL is not None
-            process = await asyncio.create_subprocess_exec(
-                KUBECTL,
-                *arguments,
-                env={"KUBECONFIG": str(path), "HOME": str(tmp_path)},
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            output, _ = await asyncio.wait_for(process.communicate(), 30)
-            assert process.returncode == 0, output.decode()
-            return output.decode()
-
+        kubectl = kubectl_of(sandbox, tmp_path)
         assert "proreus sandbox" in await kubectl("get", "nodes", "-o", "wide")
         assert "pod/web created" in await kubectl("apply", "-f", str(file))
         assert "pod/web unchanged" in await kubectl("apply", "-f", str(file))
@@ -105,3 +113,33 @@ async def test_kubectl_works(tmp_path: Path) -> None:
         assert "SchedulingDisabled" in await kubectl("get", "nodes", "node-1")
         assert "pod/web created" in await kubectl("create", "-f", str(file))
         assert 'pod "web" deleted' in await kubectl("delete", "-f", str(file))
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl; name one by KUBECTL")
+async def test_kubectl_applies_a_list(tmp_path: Path) -> None:
+    items: list[dict[str, Any]] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        },
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 1000,
+        },
+    ]
+    file = tmp_path / "list.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
+
+    async with Sandbox(nodes=1, kubelet=QUICK) as sandbox:
+        kubectl = kubectl_of(sandbox, tmp_path)
+        output = await kubectl("apply", "-f", str(file))
+        assert "pod/web created" in output
+        assert "priorityclass.scheduling.k8s.io/high created" in output
+        assert "pod/web unchanged" in await kubectl("apply", "-f", str(file))
+        # What kubectl prints as a List can be applied as well.
+        file.write_text(await kubectl("get", "pods", "-o", "yaml"))
+        assert "pod/web" in await kubectl("apply", "-f", str(file))
