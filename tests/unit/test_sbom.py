@@ -6,6 +6,7 @@ import copy
 import importlib.util
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_what_is_missing_added_older_or_without_a_licence_is_named(
     complete: Bom, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     numpy = next(one for one in complete["components"] if one["name"] == "numpy")
-    changes = {
+    changes: dict[str, tuple[Callable[[Bom], object], str]] = {
         "missing": (lambda bom: bom["components"].pop(0), "is locked only"),
         "added": (
             lambda bom: bom["components"].append({**numpy, "name": "pip"}),
