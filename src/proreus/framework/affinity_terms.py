@@ -15,7 +15,9 @@ from proreus.bounded_cache import (
     BYTES_AN_ENCODED_BYTE,
     BYTES_AN_ENTRY,
     LoadingCache,
+    register,
 )
+from proreus.framework.pod_info import PodInfo
 from proreus.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
 
@@ -74,6 +76,14 @@ def affinity_terms_of(pod: Pod) -> AffinityTerms:
     return _shared.of(pod) if _has_terms(pod) else NO_TERMS
 
 
+def terms_of_waiting(pod: PodInfo) -> AffinityTerms:
+    """Return the terms of a pod, looked up once a pod; see ``affinity_terms_of``."""
+    known: AffinityTerms | None = pod.affinity_terms
+    if known is None:
+        known = pod.affinity_terms = affinity_terms_of(pod.pod)
+    return known
+
+
 def parse_terms_ahead(pod: Pod) -> Callable[[], object] | None:
     """Parse the terms of a pod, if any, as ``LoadingCache.ahead``."""
     return _shared.ahead(pod) if _has_terms(pod) else None
@@ -111,7 +121,32 @@ def _parsed(key: _Key, pod: Pod) -> tuple[AffinityTerms, int]:
     return terms, size_bytes
 
 
-_shared = LoadingCache(128 * 2**20, _key_of, _parsed)
+class _ParseCache:
+    """Parsed terms by namespace and affinity."""
+
+    def __init__(self) -> None:
+        self._parsed = LoadingCache(128 * 2**20, _key_of, _parsed)
+        self._last_pod: Pod | None = None
+        self._last = NO_TERMS
+        register(self)
+
+    def of(self, pod: Pod) -> AffinityTerms:
+        # When a pod goes, each pod that waits asks for its terms; comparing identity spares them
+        # the encoding of the whole affinity.
+        if pod is not self._last_pod:
+            self._last = self._parsed.of(pod)
+            self._last_pod = pod
+        return self._last
+
+    def ahead(self, pod: Pod) -> Callable[[], object]:
+        return self._parsed.ahead(pod)
+
+    def age(self) -> None:
+        """Forget the last pod."""
+        self._last_pod, self._last = None, NO_TERMS
+
+
+_shared = _ParseCache()
 
 
 def _parse(

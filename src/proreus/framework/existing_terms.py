@@ -7,7 +7,6 @@ column of counts, instead of looking at 300 pods.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from proreus.bounded_cache import register, shrunk
@@ -62,7 +61,7 @@ class _ExcludingTerms:
     def __init__(self, like: ExistingTerm) -> None:
         self.like = like
         self.terms: dict[ExistingTerm, None] = {}
-        self._by_row: Counter[int] = Counter()
+        self._by_row: dict[int, int] = {}
         self._excluded_by: dict[tuple[str, str | None], dict[ExistingTerm, None]] = {}
         """The terms that do not select pods with a label, or with a label key (value None)."""
 
@@ -83,9 +82,11 @@ class _ExcludingTerms:
 
     def count(self, row: int, step: int) -> None:
         """Add ``step`` to the sum of a row."""
-        self._by_row[row] += step
-        if not self._by_row[row]:
-            del self._by_row[row]
+        left = self._by_row.get(row, 0) + step
+        if left:
+            self._by_row[row] = left
+        else:
+            self._by_row.pop(row, None)  # none is there if a weight is 0
 
     def selecting(self, labels: Mapping[str, str]) -> ExistingTerm:
         """Return the terms that select a pod with these labels, added up as one term."""

@@ -6,7 +6,7 @@ read; ``table.fork([3, 7])`` copies both rows, and a pod added to its row 1 is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import ResourceColumns, TableShape
 from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import Interner
+from proreus.framework.many_terms import Column, ManyTerms
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_index import PodIndex
@@ -156,6 +157,15 @@ class NodeTableView(NodeTable):
     def count_pods_of_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
         """Return how many pods on each node match the queries, added up."""
         return self._parent.count_pods_of_all(queries)[self.parent_rows]
+
+    def count_selected(self, terms: ManyTerms, check: Callable[[], None]) -> dict[Column, IntArray]:
+        """Return by topology key and sign what the pods on each node count that terms select."""
+        counted = self._parent.count_selected(terms, check)
+        return {column: counts[self.parent_rows] for column, counts in counted.items()}
+
+    def count_selected_by_all(self, terms: ManyTerms, check: Callable[[], None]) -> IntArray:
+        """Return how many pods on each node all of the terms select."""
+        return self._parent.count_selected_by_all(terms, check)[self.parent_rows]
 
     def count_terms(self, terms: Sequence[ExistingTerm]) -> CodeArray | IntArray:
         """Return the sum of the terms' counts on each node."""

@@ -7,12 +7,13 @@ that are ``nodeCacheCapable`` are not affected. Remove this module once the bug 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
 from proreus.framework.columns import ResourceColumns
+from proreus.framework.many_terms import Column, ManyTerms
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import NodeTableView
@@ -72,6 +73,14 @@ class NodesWithoutPods(NodeTableView):
     def count_pods_of_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
         """Return zeros: there are no pods."""
         return np.zeros(self.size, dtype=np.int32)
+
+    def count_selected(self, terms: ManyTerms, check: Callable[[], None]) -> dict[Column, IntArray]:
+        """Return nothing: there are no pods."""
+        return {}
+
+    def count_selected_by_all(self, terms: ManyTerms, check: Callable[[], None]) -> IntArray:
+        """Return zeros: there are no pods."""
+        return np.zeros(self.size, dtype=np.int64)
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some of these rows."""

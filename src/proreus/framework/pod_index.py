@@ -13,13 +13,14 @@ over nodes, above 0 on the nodes of the 40, updated whenever one of them comes o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.count_columns import CountColumns, add_by_row
 from proreus.framework.existing_terms import ExistingTerm, ExistingTerms
+from proreus.framework.many_terms import Column, ManyTerms
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_label_groups import PodLabelGroups, PodQuery
@@ -27,7 +28,7 @@ from proreus.framework.verdicts import CodeArray, IntArray
 from proreus.objects.pod import Pod
 
 _MANY = 64
-"""More queries or terms than this are counted without a column for each."""
+"""More terms than this are counted without a column for each."""
 _FEW_ROWS = 64
 """A term of pods on no more rows is added up row by row, among many."""
 
@@ -59,9 +60,37 @@ class PodIndex:
 
     def count_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
         """Return how many pods match the queries, added up, by row; as ``count``."""
-        if len(queries) > _MANY:
-            return (self._groups or self.group_pods()).count_all(queries)
         return _sum([self.count(query) for query in queries])
+
+    def count_selected(
+        self, terms: ManyTerms, has_label: Callable[[str], bool], check: Callable[[], None]
+    ) -> dict[Column, IntArray]:
+        """Return by row what the pods count that terms select, where it is not 0 everywhere.
+
+        Only of terms whose topology key is a label of nodes. ``check`` is called now and then.
+        """
+        counted: dict[Column, IntArray] = {}
+        with_domains = [
+            (number, column) for number, column in enumerate(terms.columns) if has_label(column[0])
+        ]
+        if not with_domains:
+            return counted
+        for group, selecting in (self._groups or self.group_pods()).selected_by(terms, check):
+            sums = terms.sums(selecting)
+            for number, column in with_domains:
+                if sums[number]:
+                    if column not in counted:
+                        counted[column] = np.zeros(self._columns.capacity, dtype=np.int64)
+                    add_by_row(counted[column], group.by_row, int(sums[number]))
+        return counted
+
+    def count_selected_by_all(self, terms: ManyTerms, check: Callable[[], None]) -> IntArray:
+        """Return how many pods are selected by each of the terms, by row."""
+        counts = np.zeros(self._columns.capacity, dtype=np.int64)
+        for group, selecting in (self._groups or self.group_pods()).selected_by(terms, check):
+            if selecting.all():
+                add_by_row(counts, group.by_row)
+        return counts
 
     def group_pods(self) -> PodLabelGroups:
         """Group all pods by their labels, from now on; ``count`` does it at its first call."""

@@ -132,6 +132,7 @@ class PodInfo:
         "_importance",
         "_resized",
         "_selector_key",
+        "affinity_terms",
         "key",
         "node_affinity",
         "pod",
@@ -157,6 +158,8 @@ class PodInfo:
         self._importance: tuple[int, float] | None = None
         self._selector_key: SelectorKey | None = None
         self._resized: PodRequests | None = None
+        self.affinity_terms: Any = None
+        """``AffinityTerms``, kept here by ``framework.affinity_terms``; None: not looked up yet."""
         self.node_affinity: Any = None
         """A ``PodNodeAffinity``, kept here by ``framework.node_affinity``; None: not parsed yet."""
 

@@ -12,22 +12,21 @@ pod adds 1 to one cell of the column, without evaluating any selector.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-import numpy as np
 from msgspec import Struct
 
 from proreus.bounded_cache import register, shrunk
-from proreus.framework.count_columns import CountColumn, CountColumns, add_by_row
+from proreus.framework.count_columns import CountColumn, CountColumns
+from proreus.framework.many_terms import ManyTerms
 from proreus.framework.selector_index import (
     LabelPair,
     SelectorIndex,
-    excludes,
     indexable_labels,
     required_key,
 )
-from proreus.framework.verdicts import CodeArray, IntArray
+from proreus.framework.verdicts import BoolArray, CodeArray
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import Selector
 
@@ -169,30 +168,34 @@ class PodLabelGroups:
             column.add_all(group.by_row)
         return column.counts
 
-    def count_all(self, queries: Iterable[PodQuery]) -> IntArray:
-        """Return how many pods the queries select, added up, by row; longer than the table.
+    def selected_by(
+        self, terms: ManyTerms, check: Callable[[], None]
+    ) -> Iterator[tuple[PodLabelGroup, BoolArray]]:
+        """Yield the groups that terms select, with which terms do; ``check`` is called for each."""
+        for namespace, groups in self._by_namespace.items():
+            check()
+            covering = terms.covering(namespace)
+            if covering is None:
+                continue
+            for group in self._with_any_label(namespace, groups, terms.needed_labels):
+                check()
+                selecting = terms.selecting(covering, group.labels)
+                if selecting is not None:
+                    yield group, selecting
 
-        For thousands of queries: no column is made. Queries have one match each.
-        """
-        times: Counter[PodLabelGroup] = Counter()
-        everywhere: Counter[frozenset[str] | None] = Counter()
-        for query in queries:
-            namespaces, selector = query.matches[0]
-            # What only excludes pods selects almost all: it costs less to count what it does not.
-            if query.skip_terminating or not (selector.empty or excludes(selector)):
-                selected = [g for g in self._candidates(query) if g.is_selected_by(query)]
-                times.update(selected)
-            else:
-                everywhere[namespaces] += 1
-                times.subtract(self._excluded(namespaces, selector).keys())
-        for namespaces, number in everywhere.items():
-            for namespace in self._by_namespace if namespaces is None else namespaces:
-                times.update(dict.fromkeys(self._by_namespace.get(namespace, ()), number))
-        counts = np.zeros(self._columns.capacity, dtype=np.int64)
-        for group, number in times.items():
-            if number:
-                add_by_row(counts, group.by_row, number)
-        return counts
+    def _with_any_label(
+        self,
+        namespace: str,
+        groups: dict[PodLabelGroup, None],
+        labels: Sequence[LabelPair] | None,
+    ) -> dict[PodLabelGroup, None]:
+        """Return the groups of a namespace with any of these labels, or all of its groups."""
+        if labels is None or len(labels) > len(groups):
+            return groups
+        found: dict[PodLabelGroup, None] = {}
+        for label in labels:
+            found |= self._by_label.get((namespace, label), {})
+        return found
 
     def row_differs(self, row: int, pods: Iterable[Pod], columns: Iterable[CountColumn]) -> bool:
         """Return whether a group or a column counts other pods on a row than these.
@@ -229,20 +232,6 @@ class PodLabelGroups:
                 yield from self._with_key(namespace, key)
             else:
                 yield from self._by_namespace.get(namespace, ())
-
-    def _excluded(
-        self, namespaces: frozenset[str] | None, selector: Selector
-    ) -> dict[PodLabelGroup, None]:
-        """Return the groups of namespaces that ``NotIn`` and ``DoesNotExist`` exclude."""
-        found: dict[PodLabelGroup, None] = {}
-        for namespace in self._by_namespace if namespaces is None else namespaces:
-            for requirement in selector.requirements:
-                key = requirement.key
-                if requirement.operator == "DoesNotExist":
-                    found.update(dict.fromkeys(self._with_key(namespace, key)))
-                for value in requirement.values:
-                    found |= self._by_label.get((namespace, (key, value)), {})
-        return found
 
     def _with_key(self, namespace: str, key: str) -> Iterable[PodLabelGroup]:
         self._by_key_is_used = True

@@ -241,9 +241,7 @@ def test_any_history(steps: list[tuple[str, object]]) -> None:
                 assert table.count_pods(query).tolist() == counted(table, query)
             if recent := queries[-4:]:
                 total = np.sum([counted(table, query) for query in recent], axis=0).tolist()
-                for many in (0, 64):
-                    patch.setattr(pod_index, "_MANY", many)
-                    assert table.count_pods_of_all(recent).tolist() == total
+                assert table.count_pods_of_all(recent).tolist() == total
         index = table.pod_index
         for terms in (index.required_anti, index.required, index.preferred):
             for term in list(terms):

@@ -8,7 +8,7 @@ pods. ``affinity["topology.kubernetes.io/zone"]`` is 2 and 0, so that Filter rej
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.attempt_budget import AttemptBudget
@@ -17,12 +17,10 @@ from proreus.framework.existing_terms import by_topology_key
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.verdicts import CodeArray, IntArray
 from proreus.objects.node import LABEL_HOSTNAME
+from proreus.objects.pod import Pod
 from proreus.plugins.inter_pod_affinity.incoming import IncomingTerms
-
-_AT_ONCE = 1_000
 
 Sums = dict[str, DomainSums]
 """Counts by topology key and domain."""
@@ -85,11 +83,14 @@ class AffinityCounts:
     ) -> AffinityCounts:
         """Count the pods on all nodes for a pod; raises ``BudgetExceeded``."""
         matching_anywhere = None
-        # One query: an existing pod counts for affinity only if it matches all the terms.
+
+        def check() -> None:
+            if budget is not None:
+                budget.check("InterPodAffinity", "PreFilter")
+
         affinity: Sums = {}
-        query = terms.all_required
-        if query is not None:
-            counts = nodes.count_pods(query)
+        if terms.required_keys:
+            counts = _count_required(terms, nodes, check)
             if hostname_fast_path and terms.required_keys == (LABEL_HOSTNAME,):
                 matching_anywhere = int(counts.sum())
             # A key that no node has rejects all nodes, whatever the others count.
@@ -102,10 +103,10 @@ class AffinityCounts:
         for key, queries in terms.required_anti.items():
             # Without the key no node is in a domain, and no pod of a dry run either.
             if nodes.has_label(key):
-                for part in in_parts(queries):
-                    if budget is not None:
-                        budget.check("InterPodAffinity", "PreFilter")
-                    _count_in(anti, nodes, key, nodes.count_pods_of_all(part))
+                _count_in(anti, nodes, key, nodes.count_pods_of_all(queries))
+        if terms.many_required_anti is not None:
+            for (key, _), counted in nodes.count_selected(terms.many_required_anti, check).items():
+                _count_in(anti, nodes, key, counted)
         existing: Sums = {}
         index = nodes.pod_index
         matching = index.required_anti.matching(
@@ -113,7 +114,7 @@ class AffinityCounts:
         )
         for (key, _), theirs in by_topology_key(matching).items():
             _count_in(existing, nodes, key, nodes.count_terms(theirs))
-        self_affine = query is not None and query.selects_pod(pod.pod)
+        self_affine = bool(terms.required_keys) and selects_by_all_required(terms, pod.pod)
         hostname_terms = hostname_fast_path and any(
             one.term.topology_key == LABEL_HOSTNAME for one in index.required_anti
         )
@@ -141,7 +142,9 @@ class AffinityCounts:
     def nothing_to_check(self) -> bool:
         """Whether Filter would accept every node."""
         terms = self.terms
-        if terms.all_required is not None or terms.required_anti or self.hostname_terms:
+        if terms.required_keys or terms.required_anti or self.hostname_terms:
+            return False
+        if terms.many_required_anti is not None:
             return False
         return not any(sums.any for sums in self.existing.values())
 
@@ -163,7 +166,7 @@ class AffinityCounts:
     ) -> bool:
         """Add (``step`` 1) or remove (-1) another pod on a node; return whether it can count."""
         labels, terms, matters = node.labels, self.terms, False
-        if terms.all_required is not None and terms.all_required.selects_pod(other.pod):
+        if terms.required_keys and selects_by_all_required(terms, other.pod):
             matters = True
             if self.matching_anywhere is not None:
                 self.matching_anywhere += step
@@ -176,22 +179,46 @@ class AffinityCounts:
                 matters = True
                 if key in labels:
                     self.anti[key].add(labels[key], step * times)
+        many = terms.many_required_anti
+        selecting = None if many is None else many.selecting_pod(other.pod)
+        if many is not None and selecting is not None:
+            matters = True
+            for (key, _), number in zip(many.columns, many.sums(selecting).tolist(), strict=True):
+                if number and key in labels:
+                    _sums_in(self.anti, key, nodes).add(labels[key], step * number)
         for theirs in affinity_terms_of(other.pod).required_anti:
             if theirs.matches(pod.namespace, pod.pod.metadata.labels, self.namespace_labels):
                 matters = True
                 key = theirs.topology_key
                 if key in labels:
                     # The term may be one that no existing pod had in PreFilter.
-                    if key not in self.existing:
-                        self.existing[key] = DomainSums.empty(nodes.label_values(key))
-                    self.existing[key].add(labels[key], step)
+                    _sums_in(self.existing, key, nodes).add(labels[key], step)
         return matters
 
 
-def in_parts(queries: tuple[PodQuery, ...]) -> Iterator[tuple[PodQuery, ...]]:
-    """Yield the queries in parts that are counted within milliseconds."""
-    for first in range(0, len(queries), _AT_ONCE):
-        yield queries[first : first + _AT_ONCE]
+def _count_required(
+    terms: IncomingTerms, nodes: NodeTable, check: Callable[[], None]
+) -> CodeArray | IntArray:
+    """Return how many pods on each node match all required affinity terms."""
+    if terms.many_required is not None:
+        return nodes.count_selected_by_all(terms.many_required, check)
+    assert terms.all_required is not None
+    # One query: an existing pod counts for affinity only if it matches all the terms.
+    return nodes.count_pods(terms.all_required)
+
+
+def selects_by_all_required(terms: IncomingTerms, pod: Pod) -> bool:
+    """Return whether a pod matches all required affinity terms, of which there is one at least."""
+    if terms.many_required is not None:
+        selecting = terms.many_required.selecting_pod(pod)
+        return selecting is not None and bool(selecting.all())
+    return terms.all_required is not None and terms.all_required.selects_pod(pod)
+
+
+def _sums_in(sums: Sums, key: str, nodes: NodeTable) -> DomainSums:
+    if key not in sums:
+        sums[key] = DomainSums.empty(nodes.label_values(key))
+    return sums[key]
 
 
 def _count_in(sums: Sums, nodes: NodeTable, key: str, counts: CodeArray | IntArray) -> None:

@@ -6,10 +6,17 @@ does not parse raises; a hint that fails queues the pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from proreus.bounded_cache import BoundedCache
 from proreus.feature_gates import FeatureGates
-from proreus.framework.affinity_terms import AffinityTerm, AffinityTerms, affinity_terms_of
+from proreus.framework.affinity_terms import (
+    NO_LABELS,
+    AffinityTerm,
+    AffinityTerms,
+    affinity_terms_of,
+    terms_of_waiting,
+)
 from proreus.framework.events import (
     ADD,
     DELETE,
@@ -18,6 +25,7 @@ from proreus.framework.events import (
     UPDATE_POD_LABEL,
     ClusterEvent,
 )
+from proreus.framework.many_terms import ManyTerms, WeightedTerm
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.kubernetes_version import Change
@@ -56,11 +64,13 @@ def is_schedulable_after_pod_change(
     if any(other is not None and not _is_placed(other) for other in (old, new)):
         return False
     # An added pod can only satisfy affinity, a deleted one only anti-affinity.
-    terms = _terms_of(pod.pod)
+    terms = _without_error(terms_of_waiting(pod))
     if old is None:
         return new is not None and _meets_all(terms.required, new)
     if new is None:
-        return meets(terms.required_anti, old) or meets(_terms_of(old).required_anti, pod.pod)
+        return meets(terms.required_anti, old) or meets(
+            _without_error(affinity_terms_of(old)).required_anti, pod.pod
+        )
     return (not _meets_all(terms.required, old) and _meets_all(terms.required, new)) or (
         meets(terms.required_anti, old) and not meets(terms.required_anti, new)
     )
@@ -68,7 +78,7 @@ def is_schedulable_after_pod_change(
 
 def is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
     """Return whether a node that was added or given other labels may help."""
-    terms = _terms_of(pod.pod)
+    terms = _without_error(terms_of_waiting(pod))
     labels = new.metadata.labels
     # A new node may be the one that no matching pod is near, even without the topology keys.
     if old is None:
@@ -85,8 +95,7 @@ def is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) 
     return False
 
 
-def _terms_of(pod: Pod) -> AffinityTerms:
-    terms = affinity_terms_of(pod)
+def _without_error(terms: AffinityTerms) -> AffinityTerms:
     if terms.error:
         raise SelectorError(terms.error)
     return terms
@@ -97,10 +106,38 @@ def _is_placed(pod: Pod) -> bool:
 
 
 def _meets_any(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
+    if len(terms) > _MANY:
+        return _many_of(terms).selecting_pod(pod) is not None
     meta = pod.metadata
     return any(term.matches(meta.namespace, meta.labels) for term in terms)
 
 
 def _meets_all(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
+    if len(terms) > _MANY:
+        selecting = _many_of(terms).selecting_pod(pod)
+        return selecting is not None and bool(selecting.all())
     meta = pod.metadata
     return bool(terms) and all(term.matches(meta.namespace, meta.labels) for term in terms)
+
+
+_MANY = 64
+"""More terms than this are matched together: each event asks for each pod that waits."""
+_BYTES_A_TERM = 1_000
+
+_many_terms: BoundedCache[int, tuple[tuple[AffinityTerm, ...], ManyTerms]] = BoundedCache(
+    32 * 2**20
+)
+
+
+def _many_of(terms: tuple[AffinityTerm, ...]) -> ManyTerms:
+    # An id may be reused after that object is gone, hence the entry holds it.
+    known = _many_terms.get(id(terms))
+    if known is None or known[0] is not terms:
+        weighted = [WeightedTerm(term) for term in terms]
+        many = ManyTerms(weighted, _without_labels, everywhere_if_empty=False)
+        known = _many_terms.put(id(terms), (terms, many), _BYTES_A_TERM * len(terms))
+    return known[1]
+
+
+def _without_labels(_namespace: str) -> Mapping[str, str]:
+    return NO_LABELS

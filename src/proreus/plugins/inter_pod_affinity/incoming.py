@@ -10,8 +10,7 @@ matches: the query is for pods of ``a`` and ``b``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -25,10 +24,12 @@ from proreus.framework.affinity_terms import (
     affinity_terms_of,
 )
 from proreus.framework.handle import Handle
+from proreus.framework.many_terms import ManyTerms, WeightedTerm
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NAMESPACES, Namespace
 from proreus.objects.pod import Pod
+from proreus.objects.selectors import EVERYTHING, NOTHING
 
 K = TypeVar("K")
 
@@ -39,6 +40,8 @@ class IncomingTerms(Struct, frozen=True, eq=False):
     ``all_required``: matches pods that match *all* required affinity terms; None without terms.
     ``required_keys``: their topology keys, each once. ``required_anti``: queries by topology key.
     ``preferred``: queries by topology key and weight, which is negative for anti-affinity.
+    ``many_required``, ``many_required_anti``, ``many_preferred``: terms that are too many for
+    queries, in place of these.
     """
 
     all_required: PodQuery | None = None
@@ -46,9 +49,22 @@ class IncomingTerms(Struct, frozen=True, eq=False):
     required_anti: Mapping[str, tuple[PodQuery, ...]] = {}
     preferred: Mapping[tuple[str, int], tuple[PodQuery, ...]] = {}
     error: str = ""
+    many_required: ManyTerms | None = None
+    many_required_anti: ManyTerms | None = None
+    many_preferred: ManyTerms | None = None
+
+    @property
+    def has_preferred(self) -> bool:
+        """Whether there are preferred terms."""
+        return bool(self.preferred) or self.many_preferred is not None
 
 
 NO_INCOMING_TERMS = IncomingTerms()
+
+_MOST_QUERIES = 64
+"""More terms than this are matched together, rather than counted in a column each."""
+_MOST_EVALUATIONS = 50_000
+"""Of namespaceSelectors, each for every namespace."""
 
 
 def _matches(terms: IncomingTerms) -> Iterator[PodMatch]:
@@ -90,23 +106,53 @@ class IncomingTermsCache:
 
     def namespace_labels(self, pod: Pod) -> Mapping[str, str]:
         """Return the labels of a pod's namespace; none if the namespace is unknown."""
-        namespace = self._namespaces.get(pod.metadata.namespace)
-        return NO_LABELS if namespace is None else namespace.metadata.labels
+        labels = self._labels_of(pod.metadata.namespace)
+        return NO_LABELS if labels is None else labels
 
     def _prepare(self, terms: AffinityTerms) -> IncomingTerms:
-        required = [self._match(term) for term in terms.required]
+        # Each list on its own: a pod with thousands of preferences may require one thing.
+        required = [WeightedTerm(term) for term in terms.required]
+        required_anti = [WeightedTerm(term) for term in terms.required_anti]
+        preferred = [
+            *(WeightedTerm(term, weight) for weight, term in terms.preferred),
+            *(WeightedTerm(term, -weight) for weight, term in terms.preferred_anti),
+        ]
+        many_required = self._many(required)
+        many_required_anti = self._many(required_anti)
+        many_preferred = self._many(preferred)
+        matches = () if many_required else tuple(self._match(one.term) for one in required)
         return IncomingTerms(
-            all_required=PodQuery(tuple(dict.fromkeys(required))) if required else None,
+            all_required=PodQuery(tuple(dict.fromkeys(matches))) if matches else None,
             required_keys=tuple(dict.fromkeys(term.topology_key for term in terms.required)),
-            required_anti=self._queries((term.topology_key, term) for term in terms.required_anti),
+            required_anti=self._queries(
+                (one.term.topology_key, one.term)
+                for one in (() if many_required_anti else required_anti)
+            ),
             preferred=self._queries(
-                chain(
-                    (((term.topology_key, weight), term) for weight, term in terms.preferred),
-                    (((term.topology_key, -weight), term) for weight, term in terms.preferred_anti),
-                )
+                ((one.term.topology_key, one.weight), one.term)
+                for one in (() if many_preferred else preferred)
             ),
             error=terms.error,
+            many_required=many_required,
+            many_required_anti=many_required_anti,
+            many_preferred=many_preferred,
         )
+
+    def _many(self, terms: Sequence[WeightedTerm]) -> ManyTerms | None:
+        """Return the terms to be matched together; None if there are few."""
+        # To ask each namespace for each selector takes a microsecond, and a set of their names
+        # is up to a megabyte.
+        selectors = {one.term.namespace_selector for one in terms} - {NOTHING, EVERYTHING}
+        if (
+            len(terms) <= _MOST_QUERIES
+            and len(selectors) * len(self._namespaces) <= _MOST_EVALUATIONS
+        ):
+            return None
+        return ManyTerms(terms, self._labels_of, everywhere_if_empty=not self._merges)
+
+    def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
+        known = self._namespaces.get(namespace)
+        return None if known is None else known.metadata.labels
 
     def _queries(self, terms: Iterable[tuple[K, AffinityTerm]]) -> Mapping[K, tuple[PodQuery, ...]]:
         found: dict[K, list[PodQuery]] = {}

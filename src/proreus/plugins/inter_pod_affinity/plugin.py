@@ -7,6 +7,7 @@ nodes and distinct terms, not on the number of pods.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, IntArray, Verdicts
 from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
-from proreus.plugins.inter_pod_affinity.counts import AffinityCounts, in_parts
+from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
 from proreus.plugins.inter_pod_affinity.hints import events
 from proreus.plugins.inter_pod_affinity.incoming import (
     NO_INCOMING_TERMS,
@@ -135,7 +136,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         terms = self._incoming.terms_of(pod.pod)
         if terms.error:
             return Status.error(f"failed to parse pod: {terms.error}")
-        if not terms.preferred and self._ignore_preferred:
+        if not terms.has_preferred and self._ignore_preferred:
             return _SKIP
         scores: dict[str, IntArray] = {}
         everything = self.handle.nodes
@@ -153,11 +154,15 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     ) -> Iterator[tuple[str, CodeArray | IntArray]]:
         """Yield topology keys with the weight that the pods on each node add, if any does."""
         for (key, weight), queries in terms.preferred.items():
-            for part in in_parts(queries) if nodes.has_label(key) else ():
-                state.check_budget(self.name, "PreScore")
-                counts = nodes.count_pods_of_all(part)
+            if nodes.has_label(key):
+                counts = nodes.count_pods_of_all(queries)
                 if _any_in_domain(nodes, key, counts):
                     yield key, counts * weight
+        if terms.many_preferred is not None:
+            check = partial(state.check_budget, self.name, "PreScore")
+            for (key, _), counted in nodes.count_selected(terms.many_preferred, check).items():
+                if _any_in_domain(nodes, key, counted):
+                    yield key, counted
         # Symmetry: terms of existing pods that match this one. Their required affinity counts as
         # preferred, with hardPodAffinityWeight.
         index = nodes.pod_index

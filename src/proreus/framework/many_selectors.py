@@ -1,0 +1,110 @@
+"""Thousands of selectors, matched against the labels of one object together.
+
+Example: a pod has 8,000 affinity terms, ``app in (web, x0)``, ``app in (web, x1)`` and so on. For
+an object with ``app=web`` one look-up finds the numbers of all 8,000, and one addition over an
+array tells which of them have no other requirement left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from proreus.framework.label_columns import merged
+from proreus.framework.selector_index import LabelPair
+from proreus.framework.verdicts import BoolArray
+from proreus.objects.selectors import Requirement, Selector
+
+_MOST_VALUES = 100
+"""A requirement with more values is evaluated; to index them would cost more."""
+
+_MOST_REMEMBERED = 64
+
+_MET, _VIOLATED = -1, 1
+
+_Label = tuple[str, str | None]
+"""A label, or (with None) any label of a key."""
+
+
+class ManySelectors:
+    """Selectors by their place in a sequence."""
+
+    # A selector matches once as many requirements are met as it has that need a label (In, Exists),
+    # and none is violated that excludes labels (NotIn, DoesNotExist). So a look at the labels of an
+    # object is enough: what is missing is counted, beginning with the former.
+
+    def __init__(self, selectors: Sequence[Selector]) -> None:
+        self._missing = np.zeros(len(selectors), dtype=np.int32)
+        self._found: dict[tuple[LabelPair, ...], BoolArray | None] = {}
+        self._met: dict[_Label, Any] = {}
+        """The numbers of the selectors by a label that meets a requirement of theirs."""
+        self._violated: dict[_Label, Any] = {}
+        self._large: dict[str, list[tuple[Requirement, int]]] = {}
+        """Requirements with many values, by key."""
+        for number, selector in enumerate(selectors):
+            self._add(number, selector)
+        self._keys = {key for key, _ in (*self._met, *self._violated)}.union(self._large)
+        without_labels = self._missing == 0
+        self._without_labels = without_labels if without_labels.any() else None
+        self.needed_labels = self._labels_of_matching_objects()
+        """Labels of which every object has one that a selector selects; None: no such list."""
+
+    def _add(self, number: int, selector: Selector) -> None:
+        requirements: Sequence[Requirement] = selector.requirements
+        if len(requirements) > 1:
+            # No number twice for one label: an indexed ``+=`` would count it once.
+            requirements = merged(requirements)
+        self._missing[number] = int(selector.nothing) + sum(map(_needs_label, requirements))
+        for one in requirements:
+            if len(one.values) > _MOST_VALUES:
+                self._large.setdefault(one.key, []).append((one, number))
+                continue
+            by_label = self._met if _needs_label(one) else self._violated
+            any_value = one.operator in ("Exists", "DoesNotExist")
+            for value in (None,) if any_value else one.values:
+                by_label.setdefault((one.key, value), []).append(number)
+
+    def _labels_of_matching_objects(self) -> list[LabelPair] | None:
+        if self._without_labels is not None or self._large:
+            return None
+        labels = [(key, value) for key, value in self._met if value is not None]
+        return labels if len(labels) == len(self._met) else None
+
+    def matching(self, labels: Mapping[str, str]) -> BoolArray | None:
+        """Return which selectors select an object with these labels; None: none of them."""
+        looked_at = tuple([(key, labels[key]) for key in labels.keys() & self._keys])
+        if not looked_at:
+            return self._without_labels
+        if looked_at not in self._found:
+            # All that matters of the labels of most objects is the same.
+            if len(self._found) >= _MOST_REMEMBERED:
+                self._found.clear()
+            self._found[looked_at] = self._matching(looked_at)
+        return self._found[looked_at]
+
+    def _matching(self, labels: Sequence[LabelPair]) -> BoolArray | None:
+        missing = None
+        for key, value in labels:
+            for label in ((key, None), (key, value)):
+                for by_label, step in ((self._met, _MET), (self._violated, _VIOLATED)):
+                    numbers = by_label.get(label)
+                    if numbers is None:
+                        continue
+                    if type(numbers) is list:
+                        numbers = by_label[label] = np.array(numbers)
+                    missing = self._missing.copy() if missing is None else missing
+                    missing[numbers] += step
+            for one, number in self._large.get(key, ()):
+                if value in one.values:
+                    missing = self._missing.copy() if missing is None else missing
+                    missing[number] += _MET if _needs_label(one) else _VIOLATED
+        if missing is None:
+            return self._without_labels
+        found: BoolArray = missing == 0
+        return found if found.any() else None
+
+
+def _needs_label(requirement: Requirement) -> bool:
+    return requirement.operator in ("In", "Exists")

@@ -1,0 +1,51 @@
+"""Many selectors matched together select what each of them selects."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proreus.framework import many_selectors
+from proreus.framework.many_selectors import ManySelectors
+from proreus.objects.selectors import EVERYTHING, NOTHING, Requirement, Selector
+
+KEYS, VALUES = ["a", "b", "c"], ["x", "y", "z"]
+
+_requirements = st.one_of(
+    st.builds(
+        Requirement,
+        st.sampled_from(KEYS),
+        st.sampled_from(["In", "NotIn"]),
+        st.frozensets(st.sampled_from(VALUES), min_size=1),
+    ),
+    st.builds(Requirement, st.sampled_from(KEYS), st.sampled_from(["Exists", "DoesNotExist"])),
+)
+_selectors = st.one_of(
+    st.sampled_from([NOTHING, EVERYTHING]),
+    st.builds(Selector, st.lists(_requirements, max_size=4).map(tuple)),
+)
+_labels = st.dictionaries(st.sampled_from([*KEYS, "d"]), st.sampled_from(VALUES))
+
+
+@pytest.mark.parametrize("most_values", [0, 100])
+@given(selectors=st.lists(_selectors, max_size=6), objects=st.lists(_labels, max_size=4))
+def test_the_same_as_one_by_one(
+    most_values: int, selectors: list[Selector], objects: list[dict[str, str]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(many_selectors, "_MOST_VALUES", most_values)
+        patch.setattr(many_selectors, "_MOST_REMEMBERED", 2)
+        together = ManySelectors(selectors)
+        for labels in (*objects, *objects):
+            found = together.matching(labels)
+            expected = [one.matches(labels) for one in selectors]
+            assert ([False] * len(selectors) if found is None else found.tolist()) == expected
+            needed = together.needed_labels
+            if needed is not None and any(expected):
+                assert not labels.items().isdisjoint(needed)
+
+
+def test_a_selector_with_contradictory_requirements_selects_nothing() -> None:
+    both = [Requirement("a", "In", frozenset((value,))) for value in "xy"]
+    assert ManySelectors([Selector(tuple(both))]).matching({"a": "x"}) is None

@@ -1,0 +1,18 @@
+"""Every test here with terms that are matched one by one, and with terms matched together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from proreus.plugins.inter_pod_affinity import hints, incoming
+
+
+@pytest.fixture(scope="module", autouse=True, params=["one by one", "together"])
+def most_terms(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "together":
+            patch.setattr(incoming, "_MOST_QUERIES", 0)
+            patch.setattr(hints, "_MANY", 0)
+        yield
