@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache, register
-from proreus.framework.label_columns import mask_of, merged_alternatives
+from proreus.framework.label_columns import mask_of, merged_alternatives, weigh_requirements
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import BoolArray, IntArray
@@ -27,6 +27,7 @@ from proreus.objects.selectors import (
     ParsedNodeSelector,
     ParsedNodeTerm,
     PreferredSchedulingTerm,
+    Requirement,
     Selector,
     parse_node_selector,
     parse_node_term,
@@ -38,7 +39,7 @@ _encode = msgspec.msgpack.Encoder().encode
 WeightedTerm = tuple[int, ParsedNodeTerm]
 
 _FEW_TERMS = 8
-"""With more required terms than that, those on one label are merged before they are matched."""
+"""Of more terms than that, those on one label are merged before they are matched."""
 
 
 class PodNodeAffinity(Struct, frozen=True, eq=False):
@@ -197,7 +198,7 @@ def _merged_terms(nodes: NodeTable, terms: Sequence[ParsedNodeTerm]) -> tuple[Pa
     single, absent, others = [], {}, []
     for term in terms:
         requirements = term.labels.requirements
-        if len(requirements) != 1 or term.fields or term.error is not None or term.labels.nothing:
+        if not _has_single_requirement(term):
             others.append(term)
         elif nodes.has_label(requirements[0].key):
             single.append(requirements[0])
@@ -210,16 +211,50 @@ def _merged_terms(nodes: NodeTable, terms: Sequence[ParsedNodeTerm]) -> tuple[Pa
 
 def weigh_terms(nodes: NodeTable, terms: Sequence[WeightedTerm]) -> IntArray:
     """Return for each node the sum of the weights of the terms that it matches."""
-    rows = _rows_for(nodes, [term for _, term in terms])
-    weight_of_all = 0
     scores = np.zeros(len(nodes), dtype=np.int64)
+    weight_of_all = 0
+    if len(terms) > _FEW_TERMS:
+        single, terms = _with_single_requirement(terms)
+        for key, requirements in single.items():
+            if nodes.has_label(key):
+                scores += weigh_requirements(nodes, key, requirements)
+            else:
+                weight_of_all += sum(w for w, one in requirements if one.matches_value(None))
+    rows = _rows_for(nodes, [term for _, term in terms])
+    times: dict[int, IntArray] = {}
     for weight, term in terms:
         matching = _mask_of_term(nodes, term, rows)
         if matching is True:
             weight_of_all += weight
         elif matching is not False:
-            scores += matching * np.int64(weight)
+            # Multiplied once for each weight, of which there are a hundred.
+            if weight not in times:
+                times[weight] = np.zeros(len(nodes), dtype=np.int64)
+            times[weight] += matching
+    for weight, number in times.items():
+        scores += number * weight
     return scores + weight_of_all
+
+
+def _with_single_requirement(
+    terms: Sequence[WeightedTerm],
+) -> tuple[dict[str, list[tuple[int, Requirement]]], list[WeightedTerm]]:
+    """Divide terms into those with one requirement about a label, by its key, and the others."""
+    single: dict[str, list[tuple[int, Requirement]]] = {}
+    others = []
+    for weight, term in terms:
+        requirements = term.labels.requirements
+        if _has_single_requirement(term):
+            single.setdefault(requirements[0].key, []).append((weight, requirements[0]))
+        else:
+            others.append((weight, term))
+    return single, others
+
+
+def _has_single_requirement(term: ParsedNodeTerm) -> bool:
+    labels = term.labels
+    usual = term.error is None and not term.fields and not labels.nothing
+    return usual and len(labels.requirements) == 1
 
 
 def _rows_for(nodes: NodeTable, terms: Sequence[ParsedNodeTerm]) -> Mapping[str, int]:

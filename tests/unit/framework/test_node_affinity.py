@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from proreus.framework.node_affinity import UNRESTRICTED, node_affinity_of
-from proreus.testing import make_pod, make_table
+from proreus.framework import node_affinity
+from proreus.framework.node_affinity import (
+    UNRESTRICTED,
+    WeightedTerm,
+    node_affinity_of,
+    weigh_terms,
+)
+from proreus.objects.selectors import ParsedNodeTerm, Requirement, Selector
+from proreus.testing import make_node, make_pod, make_table
 from proreus.testing.clusters import Cluster, clusters
 
 
@@ -18,6 +27,39 @@ def test_columns_and_nodes_agree(cluster: Cluster) -> None:
 
         expected = [affinity.matches(node.labels, node.name) for node in table]
         assert affinity.matches_all(table).tolist() == expected
+
+
+_names = st.frozensets(st.sampled_from(["-7", "0", "5", "+5", "a"]), min_size=1, max_size=3)
+_requirements = st.one_of(
+    st.builds(Requirement, st.sampled_from("xyz"), st.sampled_from(["Exists", "DoesNotExist"])),
+    st.builds(Requirement, st.sampled_from("xyz"), st.sampled_from(["In", "NotIn"]), _names),
+    st.builds(
+        Requirement,
+        st.sampled_from("xyz"),
+        st.sampled_from(["Gt", "Lt"]),
+        st.sampled_from(["-7", "0", "5", "6"]).map(lambda bound: frozenset((bound,))),
+    ),
+)
+_terms = st.builds(
+    ParsedNodeTerm, st.builds(Selector, st.lists(_requirements, min_size=1, max_size=2).map(tuple))
+)
+
+
+@pytest.mark.parametrize("few", [0, 8])
+@given(st.lists(st.tuples(st.integers(-2, 100), _terms), max_size=8))
+def test_many_preferred_terms_weigh_what_each_of_them_does(
+    few: int, terms: list[WeightedTerm]
+) -> None:
+    labels = [{"x": value, "y": "5"} for value in ("-7", "0", "5", "+5", "a", "6")]
+    table = make_table([make_node(f"n{n}", labels=one) for n, one in enumerate([*labels, {}])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_affinity, "_FEW_TERMS", few)
+        weights = weigh_terms(table, terms).tolist()
+
+    assert weights == [
+        sum(weight for weight, term in terms if term.matches(node.labels, node.name))
+        for node in table
+    ]
 
 
 def test_pods_that_say_nothing() -> None:
