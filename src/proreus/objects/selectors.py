@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
-from proreus.bounded_cache import cleared_with_age
+from proreus.bounded_cache import BoundedCache, cleared_with_age
 from proreus.errors import ProreusError
 from proreus.objects.meta import ApiStruct
 
@@ -180,10 +180,50 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
         """Return whether an object with these labels is selected."""
         if self.nothing:
             return False
+        if len(self.requirements) > _MANY_REQUIREMENTS:
+            return _by_key_of(self).matches(labels)
         for requirement in self.requirements:
             if not requirement.matches_value(labels.get(requirement.key)):
                 return False
         return True
+
+
+_MANY_REQUIREMENTS = 64
+_BYTES_A_REQUIREMENT = 200
+
+
+class _RequirementsByKey:
+    """The requirements of a selector that has thousands, of which few are about an object."""
+
+    __slots__ = ("_by_key", "_needed")
+
+    def __init__(self, requirements: tuple[Requirement, ...]) -> None:
+        self._by_key: dict[str, list[Requirement]] = {}
+        for one in requirements:
+            self._by_key.setdefault(one.key, []).append(one)
+        self._needed = {one.key for one in requirements if not one.matches_value(None)}
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if not self._needed <= labels.keys():
+            return False
+        return all(
+            one.matches_value(labels[key])
+            for key in labels.keys() & self._by_key.keys()
+            for one in self._by_key[key]
+        )
+
+
+_by_key: BoundedCache[int, tuple[Selector, _RequirementsByKey]] = BoundedCache(16 * 2**20)
+
+
+def _by_key_of(selector: Selector) -> _RequirementsByKey:
+    # An id may be reused after that object is gone, hence the entry holds it.
+    known = _by_key.get(id(selector))
+    if known is None or known[0] is not selector:
+        requirements = selector.requirements
+        size_bytes = _BYTES_A_REQUIREMENT * len(requirements)
+        known = _by_key.put(id(selector), (selector, _RequirementsByKey(requirements)), size_bytes)
+    return known[1]
 
 
 NOTHING = Selector(nothing=True)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from proreus.objects import selectors
 from proreus.objects.selectors import (
     LabelSelector,
     LabelSelectorRequirement,
     NodeSelector,
     NodeSelectorTerm,
+    Requirement,
+    Selector,
     SelectorError,
     is_label_value,
     is_qualified_name,
@@ -222,3 +227,25 @@ def test_qualified_names(name: str, valid: bool) -> None:
 )
 def test_label_values(value: str, valid: bool) -> None:
     assert is_label_value(value) is valid
+
+
+_many = st.lists(
+    st.builds(
+        Requirement,
+        st.sampled_from("ab"),
+        st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+        st.sets(st.sampled_from("123"), min_size=1).map(frozenset),
+    ),
+    max_size=4,
+)
+
+
+@given(_many, st.dictionaries(st.sampled_from("abc"), st.sampled_from("123")))
+def test_many_requirements_are_met_as_each_of_them(
+    requirements: list[Requirement], labels: dict[str, str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selectors, "_MANY_REQUIREMENTS", 0)
+        selector = Selector(tuple(requirements))
+
+        assert selector.matches(labels) == all(one.matches(labels) for one in requirements)
