@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proreus.addons.coscheduling import Coscheduling
-from proreus.addons.group_topology import GroupTopology
+from proreus.addons.group_topology import GroupTopology, hyper_nodes
 from proreus.addons.group_topology.name_patterns import NamePattern, PatternError
 from proreus.testing import Harness, make_node, make_pod
 
@@ -168,7 +168,7 @@ def test_members_are_resolved_once_a_change_of_nodes_or_hyper_nodes() -> None:
     hyper_nodes = cluster.plugin(GroupTopology)._hyper_nodes
 
     def members() -> dict[str, set[str]]:
-        return {one.name: set(one.members) for one in hyper_nodes.domains()}
+        return {one.name: set(one.members) for one in hyper_nodes.domains() or ()}
 
     before = hyper_nodes.domains()
     cluster.add(make_pod("alone", "1"))
@@ -180,13 +180,60 @@ def test_members_are_resolved_once_a_change_of_nodes_or_hyper_nodes() -> None:
     cluster.remove("Node", "n4")
     assert members()["s2"] == {"n0", "n5"}
     # The last row took the place of the one that is gone.
-    rows = {one.name: one.rows for one in hyper_nodes.domains()}
+    rows = {one.name: one.rows for one in hyper_nodes.domains() or ()}
     assert {cluster.nodes[row].name for row in rows["s3"]} == {"n6", "n7"}
     cluster.add(hyper_node("s2", 1, named("n1")))
     assert members()["s2"] == {"n1"}
     assert members()["spine1"] == {"n1", "n6", "n7"}
     cluster.remove("HyperNode", "s2", namespace="")
     assert "s2" not in members()
+
+
+def test_members_are_found_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_of(2, HARD_1)
+    plugin = cluster.plugin(GroupTopology)
+    expected = plugin._hyper_nodes.domains()
+    cluster.add(make_node("more", "1"))
+    monkeypatch.setattr(hyper_nodes, "_MOST_SECONDS", -1.0)
+    found, calls = plugin._hyper_nodes.domains(), 1
+    while found is None:
+        found, calls = plugin._hyper_nodes.domains(), calls + 1
+    assert calls == 1 + sum(len(one["spec"]["members"]) for one in TREE)
+    assert [one.members for one in found] == [one.members for one in expected or ()]
+
+
+def test_a_gang_waits_for_the_members_of_hyper_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_of(2, HARD_1)
+    monkeypatch.setattr(hyper_nodes, "_MOST_SECONDS", -1.0)
+    assert place(cluster, 2) == {""}
+    for _ in range(20):
+        cluster.advance(30)
+        cluster.schedule_all()
+    assert cluster.pod("p0").spec.node_name in ("n0", "n1")
+
+
+def test_a_hyper_node_with_too_many_patterns_has_no_members(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = cluster_of(2, HARD_1)
+    patterns = [member({"regexMatch": {"pattern": f"n{n}"}}) for n in range(101)]
+    cluster.add(hyper_node("s1", 1, *patterns))
+    domains = cluster.plugin(GroupTopology)._hyper_nodes.domains()
+    assert {one.name: len(one.members) for one in domains or ()}["s1"] == 0
+    assert "101 patterns and label selectors, at most 100" in str(vars(caplog.records[-1]))
+
+
+def test_hyper_nodes_that_all_have_all_nodes_are_bounded(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hyper_nodes, "_FEWEST_NODES", 0)
+    every = [member({"regexMatch": {"pattern": ""}})]
+    tree = tuple(hyper_node(f"h{n:03}", 1, *every) for n in range(100))
+    cluster = cluster_of(2, HARD_1, tree)
+    domains = cluster.plugin(GroupTopology)._hyper_nodes.domains()
+    assert domains is not None
+    assert len(domains) == hyper_nodes.MAX_HYPER_NODES_OF_A_NODE
+    assert "'name': 'h032'" in str(vars(caplog.records[-1]))
 
 
 def test_a_pattern_takes_time_linear_in_a_name() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 
@@ -26,6 +27,20 @@ from proreus.objects import (
 log = logger(__name__)
 
 NODE = "Node"
+
+MAX_SELECTORS = 100
+"""Of the members of one HyperNode, by pattern or by label: each is held against all nodes."""
+
+MAX_HYPER_NODES_OF_A_NODE = 32
+"""On average: in a tree, a node belongs to one of each tier."""
+_FEWEST_NODES = 1_000
+
+_MOST_SECONDS = 0.2
+"""For which one attempt finds the members of HyperNodes."""
+
+
+class TooManySelectors(ProreusError):
+    """A HyperNode has more patterns and label selectors than may be used."""
 
 
 class ExactMatch(ApiStruct, frozen=True):
@@ -99,22 +114,25 @@ class HyperNodeDomain:
 class HyperNodes:
     """The HyperNodes of the cluster, as they are now."""
 
-    # Invariant: _domains are those of the HyperNodes now, and of the nodes at _nodes_generation.
+    # Invariant: _found are the first domains of the HyperNodes now and of the nodes at
+    # _nodes_generation, and _resolving finds the others; None: all are found.
 
     def __init__(self, handle: Handle) -> None:
         self._hyper_nodes: Mapping[str, HyperNode] = handle.store(HYPER_NODES)
         self._gangs = handle.store(VOLCANO_GANGS)
         self._nodes = handle.nodes
-        self._domains: tuple[HyperNodeDomain, ...] | None = None
+        self._found: list[HyperNodeDomain] = []
+        self._resolving: Iterator[None] | None = None
         self._nodes_generation = -1
         handle.on_change(HYPER_NODES, self._changed)
 
     def _changed(self, old: HyperNode | None, new: HyperNode | None) -> None:
-        self._domains = None
+        self._nodes_generation = -1
         # Said here and not where members are resolved: that is done again at each change of a node.
         if new is None:
             return
         try:
+            _check_number(new)
             for member in new.spec.members:
                 _matching(member.selector, {})
         except ProreusError as error:
@@ -137,25 +155,46 @@ class HyperNodes:
             highest = max(tiers, default=-1)
         return TierRequest(highest, asked.mode != "soft")
 
-    def domains(self) -> Sequence[HyperNodeDomain]:
-        """Return each HyperNode with its nodes, the lowest tier first."""
-        # Patterns and selectors are held against every node of the cluster: not for each attempt.
-        if self._domains is None or self._nodes_generation != self._nodes.nodes_generation:
-            self._domains = tuple(self._resolve(self._nodes))
-            forget_patterns()
-            self._nodes_generation = self._nodes.nodes_generation
-        return self._domains
+    def domains(self) -> Sequence[HyperNodeDomain] | None:
+        """Return each HyperNode with its nodes, the lowest tier first.
 
-    def _resolve(self, nodes: NodeTable) -> Iterator[HyperNodeDomain]:
+        None: to find them takes longer than one attempt may; the next call goes on.
+        """
+        # Patterns and selectors are held against every node of the cluster: not for each attempt.
+        if self._nodes_generation != self._nodes.nodes_generation:
+            self._found = []
+            self._resolving = self._resolve(self._nodes, self._found)
+            self._nodes_generation = self._nodes.nodes_generation
+        if self._resolving is not None:
+            until = perf_counter() + _MOST_SECONDS
+            for _ in self._resolving:
+                if perf_counter() > until:
+                    return None
+            self._resolving = None
+            forget_patterns()
+        return self._found
+
+    def _resolve(self, nodes: NodeTable, found: list[HyperNodeDomain]) -> Iterator[None]:
+        """Add the domains to ``found``, a member of a HyperNode at each step."""
         labels = {one.name: one.node.metadata.labels for one in nodes if one.node is not None}
         resolved: dict[str, frozenset[str]] = {}
+        left = MAX_HYPER_NODES_OF_A_NODE * max(len(labels), _FEWEST_NODES)
         ordered = sorted(self._hyper_nodes.values(), key=lambda h: (h.spec.tier, h.metadata.name))
         for hyper_node in ordered:
-            members = (self._members(one, labels, resolved) for one in hyper_node.spec.members)
             name = hyper_node.metadata.name
-            resolved[name] = frozenset().union(*members)
-            rows = np.array([nodes.rows[member] for member in resolved[name]], dtype=np.intp)
-            yield HyperNodeDomain(hyper_node.spec.tier, name, resolved[name], rows)
+            members: set[str] = set()
+            for one in hyper_node.spec.members if _is_usable(hyper_node) else ():
+                members.update(self._members(one, labels, resolved))
+                yield
+            if len(members) > left:
+                log.warning(
+                    "HyperNodes have too many members; those from here on are not used", name=name
+                )
+                return
+            left -= len(members)
+            resolved[name] = frozenset(members)
+            rows = np.array([nodes.rows[member] for member in members], dtype=np.intp)
+            found.append(HyperNodeDomain(hyper_node.spec.tier, name, resolved[name], rows))
 
     def _members(
         self,
@@ -163,12 +202,32 @@ class HyperNodes:
         labels: Mapping[str, Mapping[str, str]],
         resolved: Mapping[str, frozenset[str]],
     ) -> Iterable[str]:
+        if member.type == NODE and member.selector.label_match is not None:
+            return _selected_by_labels(self._nodes, member.selector.label_match)
         if member.type == NODE:
             return _selected(member.selector, labels)
         # Only those of lower tiers, or before it in its own: there is no way back in a tree.
         known = {name: self._hyper_nodes[name].metadata.labels for name in resolved}
         chosen = _selected(member.selector, known)
         return frozenset().union(*(resolved[name] for name in chosen))
+
+
+def _is_usable(hyper_node: HyperNode) -> bool:
+    try:
+        _check_number(hyper_node)
+    except TooManySelectors:
+        return False
+    return True
+
+
+def _check_number(hyper_node: HyperNode) -> None:
+    """Raise ``TooManySelectors`` for a HyperNode that has more than may be used."""
+    selectors = [one.selector for one in hyper_node.spec.members]
+    number = sum(one.exact_match is None for one in selectors)
+    if number > MAX_SELECTORS:
+        raise TooManySelectors(
+            f"{number} patterns and label selectors, at most {MAX_SELECTORS} are allowed"
+        )
 
 
 def _selected(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]]) -> set[str]:
@@ -180,6 +239,16 @@ def _selected(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]])
         return _matching(selector, labels)
     except ProreusError:
         return set()
+
+
+def _selected_by_labels(nodes: NodeTable, selector: LabelSelector) -> list[str]:
+    """Return the names of the nodes that a selector selects, none if it cannot be read."""
+    try:
+        mask = nodes.matches(parse_label_selector(selector))
+    except ProreusError:
+        return []
+    rows = np.flatnonzero(mask).tolist()
+    return [nodes[row].name for row in rows if nodes[row].node is not None]
 
 
 def _matching(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]]) -> set[str]:

@@ -126,6 +126,9 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         self, request: TierRequest, group: PodGroupInfo, nodes: NodeTable
     ) -> Sequence[Placement] | Status:
         """Return the HyperNodes that hold the group, the lowest tier first."""
+        domains = self._hyper_nodes.domains()
+        if domains is None:
+            return Status.error("the members of the HyperNodes are not known yet")
         needed, own = self._needed(group, nodes)
         whole = self.handle.nodes
         held = {whole[row].name for row in own}
@@ -134,7 +137,7 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         rows = slice(None) if nodes is whole else [whole.rows[node.name] for node in nodes]
         room[rows] = pods_by_node(nodes, group.unscheduled_pods)
         found = []
-        for domain in self._hyper_nodes.domains():
+        for domain in domains:
             capacity = int(room[domain.rows].sum())
             allowed = request.highest_tier is None or domain.tier <= request.highest_tier
             # A preference goes further up.
