@@ -5,7 +5,7 @@ conversion to int64 rounds up once, as ``resource.Quantity`` does.
 """
 
 import re
-from decimal import ROUND_CEILING, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 
 from proreus.bounded_cache import cleared_with_age
@@ -14,7 +14,9 @@ from proreus.int64 import MAX_INT64
 NANO = 10**9
 _NANO_PER_MILLI = 10**6
 
-_FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))")
+_FORM = re.compile(
+    r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([eE][+-]?[0-9]+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))"
+)
 _SUFFIX = {
     "": Decimal(1),
     "n": Decimal("1e-9"),
@@ -29,6 +31,11 @@ _SUFFIX = {
 } | {f"{letter}i": Decimal(1024 ** (n + 1)) for n, letter in enumerate("KMGTPE")}
 
 
+_LARGE = Context(prec=40, rounding=ROUND_CEILING, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+"""Rounds up what has more digits, and takes exponents of any size: the result may be infinite."""
+_MOST = Decimal(MAX_INT64)
+
+
 @cleared_with_age
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str | int | float) -> int:
@@ -39,10 +46,11 @@ def parse_quantity(text: str | int | float) -> int:
             f"quantity {text!r} is not a number with an optional suffix such as m, k, Mi or Gi"
         )
     sign, digits, exponent, suffix = form.groups()
-    value = Decimal(digits + (exponent or "")) * _SUFFIX[suffix or ""]
-    if abs(value) > Decimal(2) ** 63:
-        value = Decimal(2**63 - 1)
-    nano = int((value * NANO).to_integral_value(ROUND_CEILING))
+    number = _LARGE.create_decimal(digits + (exponent or ""))
+    value = _LARGE.multiply(number, _SUFFIX[suffix or ""])
+    if value > _MOST:
+        value = _MOST
+    nano = int(_LARGE.multiply(value, Decimal(NANO)).to_integral_value(ROUND_CEILING))
     return -nano if sign == "-" else nano
 
 

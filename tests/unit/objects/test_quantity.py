@@ -39,13 +39,25 @@ MAX = 2**63 - 1
         # finer than the finest step: away from zero
         ("0.1n", 1),
         ("-0.1n", -1),
+        ("1e-999999999", 1),
+        ("0." + "0" * 100_000 + "1", 1),
+        ("1.0000000000000000000000000000000001", NANO + 1),
+        # larger than any amount, with exponents beyond those of Python's decimal numbers, too
+        ("1e1000000", MAX * NANO),
+        ("1e999999999", MAX * NANO),
+        ("1e9999999999999999999999", MAX * NANO),
+        ("-1e9999999999999999999999", -MAX * NANO),
+        ("9" * 100_000, MAX * NANO),
+        (1e300, MAX * NANO),
     ],
 )
 def test_parse_quantity(text: str | int | float, nano: int) -> None:
     assert parse_quantity(text) == nano
 
 
-@pytest.mark.parametrize("text", ["", "x", "1x", "1 Gi", "Gi", ".", "1.2.3", "--1", "1e", "1ee3"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1x", "1 Gi", "Gi", ".", "1.2.3", "--1", "1e", "1ee3", "٣", float("inf")]
+)
 def test_what_is_not_a_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number with an optional suffix"):
         parse_quantity(text)
