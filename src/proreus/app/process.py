@@ -46,8 +46,8 @@ from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.decisions import DecisionRecorder
 from proreus.framework.attempt_budget import CpuTime
 from proreus.metrics import SchedulerMetrics
-from proreus.objects.kinds import LEASES, PODS
-from proreus.plugins.parse_ahead import PodParser
+from proreus.objects.kinds import LEASES
+from proreus.plugins.parse_ahead import parsers
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
@@ -116,7 +116,7 @@ class Process:
             metrics,
             options.feature_gates.emulation_version,
             options.early_lists,
-            {PODS.id: PodParser(options.feature_gates)},
+            parsers(options.feature_gates),
         )
         self._informer_sync = InformerSync(self._stores)
         self._tasks = ProcessTasks()

@@ -74,7 +74,7 @@ _MOST_BYTES_AT_ONCE = 32 * 2**10
 _LARGE_BYTES = 64 * 2**10
 """The length of a line above which its object is parsed ahead: 2 ms and more."""
 
-ParseAhead = Callable[[T], Callable[[], None]]
+ParseAhead = Callable[[T], Callable[[], object]]
 """Parses an object in another thread; what it returns keeps the results, on the loop's thread."""
 
 _FRAME = msgspec.json.Decoder(_Frame)

@@ -1,4 +1,4 @@
-"""What is parsed of a large pod before anybody else sees it.
+"""What is parsed of a large object before anybody else sees it.
 
 A pod of a megabyte or two takes tens of milliseconds to parse: thousands of terms, containers or
 resources, each an object. On the event loop all other pods would wait for that, so a watch has
@@ -8,15 +8,24 @@ milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from proreus.feature_gates import FeatureGates
 from proreus.framework.affinity_terms import parse_terms_ahead
 from proreus.framework.node_affinity import parse_node_affinity_ahead
 from proreus.framework.pod_info import compute_requests_ahead
+from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
+from proreus.objects.storage import CSI_STORAGE_CAPACITIES
 from proreus.plugins.pod_topology_spread.constraints import parse_constraints_ahead
+from proreus.plugins.volume_binding.storage_capacity import parse_topology_ahead
+
+
+def parsers(gates: FeatureGates) -> Mapping[str, Callable[[Any], Callable[[], object]]]:
+    """Return, by ``Resource.id``, what parses large objects ahead."""
+    return {PODS.id: PodParser(gates), CSI_STORAGE_CAPACITIES.id: parse_topology_ahead}
 
 
 class PodParser:

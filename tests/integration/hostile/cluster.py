@@ -27,7 +27,7 @@ from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi
 from proreus.offline.spawned_tasks import SpawnedTasks
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.plugins.parse_ahead import PodParser
+from proreus.plugins.parse_ahead import parsers
 from proreus.runtime.plugin_health import FailureRules, HealthContext
 from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
@@ -43,7 +43,7 @@ class WatchedApi(InMemoryApi):
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         super().__init__()
-        self._parse_ahead = {PODS.id: PodParser(FeatureGates())}
+        self._parse_ahead = parsers(FeatureGates())
         self.informers = InformerFactory(cast(Any, None), lambda *_: None, metrics=metrics)
         self._decoders: dict[str, EventDecoder[Any]] = {}
         self.own_seconds = 0.0

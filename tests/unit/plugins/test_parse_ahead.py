@@ -18,8 +18,10 @@ from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.node_affinity import node_affinity_of
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.pod import Pod
-from proreus.plugins.parse_ahead import PodParser
+from proreus.objects.storage import CSI_STORAGE_CAPACITIES, CSIStorageCapacity
+from proreus.plugins.parse_ahead import PodParser, parsers
 from proreus.plugins.pod_topology_spread import constraints
+from proreus.plugins.volume_binding import storage_capacity
 
 HOST = "kubernetes.io/hostname"
 IGNORED = "IgnoredDuringExecution"
@@ -47,7 +49,7 @@ SPEC: dict[str, Any] = {
     "initContainers": [{"name": "i", "resources": {"requests": {"memory": "1Gi"}}}],
 }
 CACHES = (
-    affinity_terms._shared,
+    affinity_terms._shared._parsed,
     node_affinity._shared._parsed,
     constraints._shared,
     pod_info._shared_requests,
@@ -90,6 +92,7 @@ def test_scheduling_finds_what_was_parsed_ahead(fields: tuple[str, ...]) -> None
     expected = parsed(pod)
     for cache in CACHES:
         cache.clear()
+    affinity_terms._shared.age()
     node_affinity._shared.age()
 
     keep = in_a_thread(pod)
@@ -161,3 +164,16 @@ async def test_an_object_that_cannot_be_parsed_is_left_to_those_who_need_it() ->
     pod = {"kind": "Pod", "metadata": {"name": "p", "annotations": {"a": "x" * 70_000}}}
     line = msgspec.json.encode({"type": "ADDED", "object": pod})
     assert [len(batch.events) async for batch in decoder.batches([line, line])] == [2]
+
+
+def test_topologies_of_capacities_are_parsed_ahead() -> None:
+    topology = {"matchLabels": {"zone": "a"}}
+    document = {"storageClassName": "c", "capacity": "1Gi", "nodeTopology": topology}
+    capacity = msgspec.convert(document, CSIStorageCapacity)
+    keep = parsers(FeatureGates())[CSI_STORAGE_CAPACITIES.id](capacity)
+    assert len(storage_capacity._shared_topologies) == 0
+    keep()
+    ((_, nodes),) = storage_capacity._shared_topologies.items()
+    found = storage_capacity.storage_capacity_of(capacity)
+    assert found is not None
+    assert found.accessible_nodes is nodes

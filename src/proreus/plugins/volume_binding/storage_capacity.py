@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+import msgspec
 from msgspec import Struct
 
+from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache
 from proreus.framework.handle import Handle
 from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity, whole_value
-from proreus.objects.selectors import ParsedNodeSelector, SelectorError, parse_label_selector
+from proreus.objects.selectors import (
+    LabelSelector,
+    ParsedNodeSelector,
+    SelectorError,
+    parse_label_selector,
+)
 from proreus.objects.storage import CSI_STORAGE_CAPACITIES, CSIStorageCapacity
 from proreus.plugins.volume_binding.accessible_nodes import nodes_of_selectors
 
@@ -50,11 +57,29 @@ def storage_capacity_of(capacity: CSIStorageCapacity) -> StorageCapacity | None:
     if limit is None or capacity.node_topology is None:
         return None
     try:
-        selector = parse_label_selector(capacity.node_topology)
+        nodes = _shared_topologies.of(capacity.node_topology)
     except SelectorError:
         return None
     total = whole_value(parse_quantity(capacity.capacity or 0))
-    return StorageCapacity(nodes_of_selectors([selector]), limit, total)
+    return StorageCapacity(nodes, limit, total)
+
+
+def parse_topology_ahead(capacity: CSIStorageCapacity) -> Callable[[], object]:
+    """Parse the topology of a new object, as ``LoadingCache.ahead``."""
+    return _shared_topologies.ahead(capacity.node_topology or LabelSelector())
+
+
+def _key_of(topology: LabelSelector) -> bytes:
+    return _encode(topology)
+
+
+def _parsed(key: bytes, topology: LabelSelector) -> tuple[ParsedNodeSelector, int]:
+    nodes = nodes_of_selectors([parse_label_selector(topology)])
+    return nodes, BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(key)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_shared_topologies = LoadingCache(16 * 2**20, _key_of, _parsed)
 
 
 def limit_of(capacity: CSIStorageCapacity) -> int | None:
