@@ -15,7 +15,8 @@ from __future__ import annotations
 import codecs
 import re
 import secrets
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -55,28 +56,32 @@ class RepairedJson:
         """Insert the pieces into ``value``, which was decoded from ``text``.
 
         A piece becomes a ``msgspec.Raw``, which is encoded unchanged; in a field that is a ``Raw``
-        itself, it is inserted into the text.
+        itself, it is inserted into the text. Raises ``msgspec.ValidationError`` for a piece in a
+        typed field: it is no text.
         """
-        return value if not self._pieces else self._restored(value)
+        return value if not self._pieces else self._restored(value, True)
 
     def without_pieces(self, text: bytes) -> bytes:
         """Return ``text`` with null in the place of each piece."""
         return _MARKS.sub(lambda match: b"null" if self._is_own(match) else match[0], text)
 
-    def _restored(self, value: Any) -> Any:
+    def _restored(self, value: Any, untyped: bool) -> Any:
         if isinstance(value, str):
             if value.startswith(self._mark):
+                if not untyped:
+                    raise msgspec.ValidationError("Expected `str`, got a number out of range")
                 return msgspec.Raw(self._pieces[int(value.removeprefix(self._mark))])
         elif isinstance(value, msgspec.Raw):
             return msgspec.Raw(_MARKS.sub(self._piece, bytes(value)))
         elif isinstance(value, dict):
-            return {key: self._restored(item) for key, item in value.items()}
+            return {key: self._restored(item, untyped) for key, item in value.items()}
         elif isinstance(value, list | tuple):
-            return type(value)(self._restored(item) for item in value)
+            return type(value)(self._restored(item, untyped) for item in value)
         elif isinstance(value, msgspec.Struct):
+            untyped_fields = _untyped_fields(type(value))
             for name in value.__struct_fields__:
                 old = getattr(value, name)
-                new = self._restored(old)
+                new = self._restored(old, name in untyped_fields)
                 if new is not old:
                     # The Struct is frozen, but not yet published: nothing can have read it.
                     msgspec.structs.force_setattr(value, name, new)
@@ -87,6 +92,17 @@ class RepairedJson:
 
     def _is_own(self, match: re.Match[bytes]) -> bool:
         return match[1] == self._mark.encode()
+
+
+@cache
+def _untyped_fields(type_: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the names of the fields that take plain data of any type, or have it in them."""
+    fields = msgspec.structs.fields(type_)
+    return frozenset(field.name for field in fields if _takes_any(field.type))
+
+
+def _takes_any(type_: Any) -> bool:
+    return type_ is Any or type_ is object or any(map(_takes_any, get_args(type_)))
 
 
 def repair_json(data: bytes) -> RepairedJson:

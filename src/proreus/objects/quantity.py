@@ -34,6 +34,7 @@ _SUFFIX = {
 _LARGE = Context(prec=40, rounding=ROUND_CEILING, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 """Rounds up what has more digits, and takes exponents of any size: the result may be infinite."""
 _MOST = Decimal(MAX_INT64)
+_MOST_SHOWN = 100
 
 
 @cleared_with_age
@@ -42,8 +43,9 @@ def parse_quantity(text: str | int | float) -> int:
     """Return a quantity in nano-units; raises ``ValueError`` for an invalid text."""
     form = _FORM.fullmatch(str(text).strip())
     if form is None:
+        shown = repr(text if len(str(text)) <= _MOST_SHOWN else f"{str(text)[:_MOST_SHOWN]}...")
         raise ValueError(
-            f"quantity {text!r} is not a number with an optional suffix such as m, k, Mi or Gi"
+            f"quantity {shown} is not a number with an optional suffix such as m, k, Mi or Gi"
         )
     sign, digits, exponent, suffix = form.groups()
     number = _LARGE.create_decimal(digits + (exponent or ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from proreus.objects.codec import decoder_for, without_nulls
+from proreus.objects.codec import DecodeError, Decoder, decoder_for, without_nulls
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
@@ -52,3 +52,17 @@ def test_quantities_may_be_numbers() -> None:
 
 def test_nulls_in_lists_stay() -> None:
     assert without_nulls({"a": [None, {"b": None}], "c": None}) == {"a": [None, {}]}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        b'{"nominatedNodeName":1e400}',
+        b'{"conditions":[{"type":1e400}]}',
+        b'{"allocatedResources":{"cpu":1e400}}',
+    ],
+)
+def test_a_number_that_no_float_holds_is_no_text(status: bytes) -> None:
+    with pytest.raises(DecodeError):
+        Decoder(Pod).decode(b'{"metadata":{"name":"p"},"status":%s}' % status)
+    assert Decoder(Pod).decode(b'{"metadata":{"name":"p"},"other":%s}' % status)
