@@ -7,11 +7,12 @@ column of counts, instead of looking at 300 pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from proreus.bounded_cache import register, shrunk
 from proreus.framework.affinity_terms import AffinityTerm
 from proreus.framework.count_columns import CountColumn, CountColumns
+from proreus.framework.many_terms import ManyTerms, WeightedTerm, are_many
 from proreus.framework.selector_index import SelectorIndex, excludes
 from proreus.objects.selectors import Selector
 
@@ -41,6 +42,9 @@ class ExistingTerm:
 
 _Scope = tuple[frozenset[str], Selector, str, bool]
 """Namespaces, their selector, topology key, and whether the multiplier is negative."""
+Weighted = tuple[tuple[int, AffinityTerm], ...]
+"""Terms of a pod, each with what the pod counts."""
+
 _MANY_EXCLUDING = 64
 """More terms of one scope than this are added up, rather than returned one by one."""
 
@@ -114,6 +118,54 @@ def _excluded_labels(existing: ExistingTerm) -> set[tuple[str, str | None]]:
     }
 
 
+class _ManyExistingTerms:
+    """The terms of existing pods that have thousands of them, all the same."""
+
+    __slots__ = ("_by_row", "_like", "_many", "pods")
+
+    def __init__(self, terms: Weighted) -> None:
+        self._many = ManyTerms([WeightedTerm(term, weight) for weight, term in terms])
+        # Of the terms of a column any one: all have its topology key and sign.
+        self._like = {(term.topology_key, weight < 0): term for weight, term in terms}
+        self._by_row: dict[int, int] = {}
+        self.pods = 0
+
+    def count(self, row: int, step: int) -> None:
+        """Add a pod on a row, or (-1) remove one."""
+        self.pods += step
+        self._by_row[row] = self._by_row.get(row, 0) + step
+        if not self._by_row[row]:
+            del self._by_row[row]
+
+    @property
+    def by_row(self) -> Mapping[int, int]:
+        """The number of pods by row."""
+        return self._by_row
+
+    def topology_keys(self) -> Iterator[str]:
+        """Yield the topology keys, some of them twice."""
+        return (key for key, _ in self._like)
+
+    def selecting(
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+        has_label: Callable[[str], bool],
+    ) -> Iterator[ExistingTerm]:
+        """Yield the terms that select a pod with these labels, added up by topology key."""
+        covering = self._many.covering_labels(namespace, namespace_labels)
+        selecting = None if covering is None else self._many.selecting(covering, labels)
+        if selecting is None:
+            return
+        sums = self._many.sums(selecting).tolist()
+        for (key, negative), weight in zip(self._many.columns, sums, strict=True):
+            if weight and has_label(key):
+                total = ExistingTerm(self._like[key, negative], weight)
+                total.by_row = {row: weight * pods for row, pods in self._by_row.items()}
+                yield total
+
+
 def by_topology_key(terms: Iterable[ExistingTerm]) -> dict[tuple[str, bool], list[ExistingTerm]]:
     """Return terms by topology key, those with a negative multiplier apart (True).
 
@@ -128,17 +180,18 @@ def by_topology_key(terms: Iterable[ExistingTerm]) -> dict[tuple[str, bool], lis
 class ExistingTerms:
     """The existing terms of one kind, indexed by the labels of the pods that they select."""
 
-    __slots__ = ("__weakref__", "_columns", "_excluding", "_index", "_terms")
+    __slots__ = ("__weakref__", "_columns", "_excluding", "_index", "_many", "_terms")
 
     def __init__(self, columns: CountColumns) -> None:
         self._columns = columns
         self._terms: dict[tuple[int, AffinityTerm], ExistingTerm] = {}
         self._index: SelectorIndex[ExistingTerm] = SelectorIndex()
         self._excluding: dict[_Scope, _ExcludingTerms] = {}
+        self._many: dict[Weighted, _ManyExistingTerms] = {}
         register(self)
 
     def __len__(self) -> int:
-        return len(self._terms)
+        return len(self._terms) + len(self._many)
 
     def __iter__(self) -> Iterator[ExistingTerm]:
         return iter(self._terms.values())
@@ -156,7 +209,7 @@ class ExistingTerms:
         term. ``has_label``: whether a node has a label, see ``NodeTable.has_label``.
         """
         if not self._terms:
-            return []
+            return self._matching_many(namespace, labels, namespace_labels, has_label)
         # One pod may bring thousands of terms about keys that no node has, and all other pods
         # would be matched against them.
         found = [
@@ -173,7 +226,48 @@ class ExistingTerms:
                 found.append(excluding.selecting(labels))
             else:
                 found += [one for one in excluding.terms if one.term.selector.matches(labels)]
-        return found
+        return found + self._matching_many(namespace, labels, namespace_labels, has_label)
+
+    def _matching_many(
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+        has_label: Callable[[str], bool],
+    ) -> list[ExistingTerm]:
+        return [
+            existing
+            for many in self._many.values()
+            for existing in many.selecting(namespace, labels, namespace_labels, has_label)
+        ]
+
+    def topology_keys(self) -> Iterator[str]:
+        """Yield the topology keys of all terms, some of them several times."""
+        yield from (existing.term.topology_key for existing in self)
+        for many in self._many.values():
+            yield from many.topology_keys()
+
+    def add_all(self, row: int, terms: Weighted) -> None:
+        """Count a pod that has these terms."""
+        if not are_many(term for _, term in terms):
+            for multiplier, term in terms:
+                self.add(row, term, multiplier)
+            return
+        many = self._many.get(terms)
+        if many is None:
+            many = self._many[terms] = _ManyExistingTerms(terms)
+        many.count(row, 1)
+
+    def remove_all(self, row: int, terms: Weighted) -> None:
+        """Remove a pod that has these terms from the counts."""
+        if not are_many(term for _, term in terms):
+            for multiplier, term in terms:
+                self.remove(row, term, multiplier)
+            return
+        many = self._many[terms]
+        many.count(row, -1)
+        if not many.pods:
+            del self._many[terms]
 
     def add(self, row: int, term: AffinityTerm, multiplier: int = 1) -> None:
         """Count a pod that has the term."""
@@ -234,6 +328,10 @@ class ExistingTerms:
             existing = self._terms.get(key)
             if existing is None or existing.by_row.get(row, 0) != expected.by_row.get(row, 0):
                 return True
+        for terms, derived_many in derived._many.items():
+            many = self._many.get(terms)
+            if many is None or many.by_row.get(row) != derived_many.by_row.get(row):
+                return True
         return any(
             existing.column is not None
             and existing.column.counts[row] != existing.by_row.get(row, 0)
@@ -244,10 +342,14 @@ class ExistingTerms:
         """Give back the memory of terms that no pod has any more."""
         self._terms = shrunk(self._terms)
 
-    def snapshot(self) -> dict[tuple[int, AffinityTerm], tuple[int, dict[int, int]]]:
+    def snapshot(self) -> dict[Hashable, tuple[int, dict[int, int]]]:
         """Return all counts for comparison; asserts that the columns agree with them."""
         for existing in self:
             if existing.column is not None:
                 counts = existing.column.counts
                 assert {r: int(c) for r, c in enumerate(counts) if c} == existing.by_row
-        return {key: (one.pods, dict(one.by_row)) for key, one in self._terms.items()}
+        counts_of: dict[Hashable, tuple[int, dict[int, int]]] = {
+            key: (one.pods, dict(one.by_row)) for key, one in self._terms.items()
+        }
+        counts_of |= {key: (one.pods, dict(one.by_row)) for key, one in self._many.items()}
+        return counts_of

@@ -8,6 +8,7 @@ array tells which of them have no other requirement left.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ _MOST_VALUES = 100
 _MOST_REMEMBERED = 64
 
 _MET, _VIOLATED = -1, 1
+_NEED_LABEL = frozenset(("In", "Exists"))
+_ABOUT_KEY = frozenset(("Exists", "DoesNotExist"))
+_ANY_VALUE = (None,)
 
 _Label = tuple[str, str | None]
 """A label, or (with None) any label of a key."""
@@ -45,7 +49,7 @@ class ManySelectors:
         """Requirements with many values, by key."""
         for number, selector in enumerate(selectors):
             self._add(number, selector)
-        self._keys = {key for key, _ in (*self._met, *self._violated)}.union(self._large)
+        self._keys = {key for key, _ in chain(self._met, self._violated)}.union(self._large)
         without_labels = self._missing == 0
         self._without_labels = without_labels if without_labels.any() else None
         self.needed_labels = self._labels_of_matching_objects()
@@ -53,18 +57,23 @@ class ManySelectors:
 
     def _add(self, number: int, selector: Selector) -> None:
         requirements: Sequence[Requirement] = selector.requirements
-        if len(requirements) > 1:
+        if len({(one.key, one.operator) for one in requirements}) < len(requirements):
             # No number twice for one label: an indexed ``+=`` would count it once.
             requirements = merged(requirements)
-        self._missing[number] = int(selector.nothing) + sum(map(_needs_label, requirements))
+        needed = [one for one in requirements if one.operator in _NEED_LABEL]
+        self._missing[number] = int(selector.nothing) + len(needed)
         for one in requirements:
             if len(one.values) > _MOST_VALUES:
                 self._large.setdefault(one.key, []).append((one, number))
                 continue
-            by_label = self._met if _needs_label(one) else self._violated
-            any_value = one.operator in ("Exists", "DoesNotExist")
-            for value in (None,) if any_value else one.values:
-                by_label.setdefault((one.key, value), []).append(number)
+            by_label = self._met if one.operator in _NEED_LABEL else self._violated
+            for value in _ANY_VALUE if one.operator in _ABOUT_KEY else one.values:
+                label = (one.key, value)
+                numbers = by_label.setdefault(label, number)
+                if type(numbers) is list:
+                    numbers.append(number)
+                elif numbers != number:
+                    by_label[label] = [numbers, number]
 
     def _labels_of_matching_objects(self) -> list[LabelPair] | None:
         if self._without_labels is not None or self._large:
@@ -99,12 +108,8 @@ class ManySelectors:
             for one, number in self._large.get(key, ()):
                 if value in one.values:
                     missing = self._missing.copy() if missing is None else missing
-                    missing[number] += _MET if _needs_label(one) else _VIOLATED
+                    missing[number] += _MET if one.operator in _NEED_LABEL else _VIOLATED
         if missing is None:
             return self._without_labels
         found: BoolArray = missing == 0
         return found if found.any() else None
-
-
-def _needs_label(requirement: Requirement) -> bool:
-    return requirement.operator in ("In", "Exists")

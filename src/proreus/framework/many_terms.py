@@ -6,12 +6,12 @@ that a namespaceSelector selects are never listed, and no term is evaluated for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
 
-from proreus.framework.affinity_terms import AffinityTerm
+from proreus.framework.affinity_terms import NO_LABELS, AffinityTerm
 from proreus.framework.many_selectors import ManySelectors
 from proreus.framework.verdicts import BoolArray, IntArray
 from proreus.objects.pod import Pod
@@ -24,11 +24,27 @@ Column = tuple[str, bool]
 """A topology key, and whether weights are negative: so a sum is 0 only where no pod adds to it."""
 
 
+MOST_TERMS = 64
+"""More terms of one pod, or requirements of one of them, are matched together."""
+
+
+def are_many(terms: Iterable[AffinityTerm]) -> bool:
+    """Return whether terms of one pod are to be matched together."""
+    for number, term in enumerate(terms):
+        if number >= MOST_TERMS or len(term.selector.requirements) > MOST_TERMS:
+            return True
+    return False
+
+
 class WeightedTerm(Struct, frozen=True, gc=False):
     """A term, with what a pod that it selects counts."""
 
     term: AffinityTerm
     weight: int = 1
+
+
+def _without_labels(_namespace: str) -> Mapping[str, str]:
+    return NO_LABELS
 
 
 class ManyTerms:
@@ -42,8 +58,8 @@ class ManyTerms:
     def __init__(
         self,
         terms: Sequence[WeightedTerm],
-        namespace_labels: NamespaceLabels,
-        everywhere_if_empty: bool,
+        namespace_labels: NamespaceLabels = _without_labels,
+        everywhere_if_empty: bool = False,
     ) -> None:
         self.columns: list[Column] = []
         numbers: dict[Column, int] = {}
@@ -73,13 +89,18 @@ class ManyTerms:
 
     def covering(self, namespace: str) -> BoolArray | None:
         """Return which terms are about pods of a namespace; None: none of them."""
+        return self.covering_labels(namespace, self._namespace_labels(namespace))
+
+    def covering_labels(
+        self, namespace: str, namespace_labels: Mapping[str, str] | None
+    ) -> BoolArray | None:
+        """Return the same as ``covering`` for a namespace with these labels."""
         found = self._everywhere
         if found.all():
             return found
-        labels = self._namespace_labels(namespace)
         for selected in (
             self._names.matching({_NAME: namespace}),
-            None if labels is None else self._namespaces.matching(labels),
+            None if namespace_labels is None else self._namespaces.matching(namespace_labels),
         ):
             if selected is not None:
                 found = found | selected

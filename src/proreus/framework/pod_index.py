@@ -13,13 +13,13 @@ over nodes, above 0 on the nodes of the 40, updated whenever one of them comes o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.count_columns import CountColumns, add_by_row
-from proreus.framework.existing_terms import ExistingTerm, ExistingTerms
+from proreus.framework.existing_terms import ExistingTerm, ExistingTerms, Weighted
 from proreus.framework.many_terms import Column, ManyTerms
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
@@ -166,30 +166,26 @@ class PodIndex:
         self._columns.grow(capacity)
 
     def _add_terms(self, row: int, pod: Pod) -> None:
-        terms = affinity_terms_of(pod)
-        for term in terms.required_anti:
-            self.required_anti.add(row, term)
-        for term in terms.required:
-            self.required.add(row, term)
-        for weight, term in terms.preferred:
-            self.preferred.add(row, term, weight)
-        # One collection for both: InterPodAffinity sums the weights of all matching terms anyway,
-        # with those of anti-affinity negative.
-        for weight, term in terms.preferred_anti:
-            self.preferred.add(row, term, -weight)
+        for existing, terms in self._weighted_terms(pod):
+            existing.add_all(row, terms)
 
     def _remove_terms(self, row: int, pod: Pod) -> None:
         # Terms are found by value: the pod may be another object than the one that was added, and
         # parsing it again costs a look-up.
+        for existing, terms in self._weighted_terms(pod):
+            existing.remove_all(row, terms)
+
+    def _weighted_terms(self, pod: Pod) -> Iterator[tuple[ExistingTerms, Weighted]]:
         terms = affinity_terms_of(pod)
-        for term in terms.required_anti:
-            self.required_anti.remove(row, term)
-        for term in terms.required:
-            self.required.remove(row, term)
-        for weight, term in terms.preferred:
-            self.preferred.remove(row, term, weight)
-        for weight, term in terms.preferred_anti:
-            self.preferred.remove(row, term, -weight)
+        yield self.required_anti, tuple([(1, term) for term in terms.required_anti])
+        yield self.required, tuple([(1, term) for term in terms.required])
+        yield self.preferred, terms.preferred
+        # One collection for both: InterPodAffinity sums the weights of all matching terms anyway,
+        # with those of anti-affinity negative.
+        yield (
+            self.preferred,
+            tuple([(-weight, term) for weight, term in terms.preferred_anti]),
+        )
 
     def row_differs(self, info: NodeInfo) -> bool:
         """Return whether a count of a row does not follow from the pods on it."""

@@ -116,7 +116,7 @@ class AffinityCounts:
             _count_in(existing, nodes, key, nodes.count_terms(theirs))
         self_affine = bool(terms.required_keys) and selects_by_all_required(terms, pod.pod)
         hostname_terms = hostname_fast_path and any(
-            one.term.topology_key == LABEL_HOSTNAME for one in index.required_anti
+            key == LABEL_HOSTNAME for key in index.required_anti.topology_keys()
         )
         return cls(
             terms,

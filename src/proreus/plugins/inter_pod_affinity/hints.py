@@ -6,12 +6,11 @@ does not parse raises; a hint that fails queues the pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from proreus.bounded_cache import BoundedCache
 from proreus.feature_gates import FeatureGates
 from proreus.framework.affinity_terms import (
-    NO_LABELS,
     AffinityTerm,
     AffinityTerms,
     affinity_terms_of,
@@ -25,7 +24,7 @@ from proreus.framework.events import (
     UPDATE_POD_LABEL,
     ClusterEvent,
 )
-from proreus.framework.many_terms import ManyTerms, WeightedTerm
+from proreus.framework.many_terms import ManyTerms, WeightedTerm, are_many
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.kubernetes_version import Change
@@ -106,22 +105,20 @@ def _is_placed(pod: Pod) -> bool:
 
 
 def _meets_any(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
-    if len(terms) > _MANY:
+    if are_many(terms):
         return _many_of(terms).selecting_pod(pod) is not None
     meta = pod.metadata
     return any(term.matches(meta.namespace, meta.labels) for term in terms)
 
 
 def _meets_all(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
-    if len(terms) > _MANY:
+    if are_many(terms):
         selecting = _many_of(terms).selecting_pod(pod)
         return selecting is not None and bool(selecting.all())
     meta = pod.metadata
     return bool(terms) and all(term.matches(meta.namespace, meta.labels) for term in terms)
 
 
-_MANY = 64
-"""More terms than this are matched together: each event asks for each pod that waits."""
 _BYTES_A_TERM = 1_000
 
 _many_terms: BoundedCache[int, tuple[tuple[AffinityTerm, ...], ManyTerms]] = BoundedCache(
@@ -134,10 +131,6 @@ def _many_of(terms: tuple[AffinityTerm, ...]) -> ManyTerms:
     known = _many_terms.get(id(terms))
     if known is None or known[0] is not terms:
         weighted = [WeightedTerm(term) for term in terms]
-        many = ManyTerms(weighted, _without_labels, everywhere_if_empty=False)
-        known = _many_terms.put(id(terms), (terms, many), _BYTES_A_TERM * len(terms))
+        known = terms, ManyTerms(weighted)
+        _many_terms.put(id(terms), known, _BYTES_A_TERM * len(terms))
     return known[1]
-
-
-def _without_labels(_namespace: str) -> Mapping[str, str]:
-    return NO_LABELS

@@ -16,6 +16,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from proreus.bounded_cache import BoundedCache
+from proreus.framework import many_terms
 from proreus.framework.affinity_terms import (
     NO_LABELS,
     NO_TERMS,
@@ -61,8 +62,6 @@ class IncomingTerms(Struct, frozen=True, eq=False):
 
 NO_INCOMING_TERMS = IncomingTerms()
 
-_MOST_QUERIES = 64
-"""More terms than this are matched together, rather than counted in a column each."""
 _MOST_EVALUATIONS = 50_000
 """Of namespaceSelectors, each for every namespace."""
 
@@ -144,7 +143,7 @@ class IncomingTermsCache:
         # is up to a megabyte.
         selectors = {one.term.namespace_selector for one in terms} - {NOTHING, EVERYTHING}
         if (
-            len(terms) <= _MOST_QUERIES
+            len(terms) <= many_terms.MOST_TERMS
             and len(selectors) * len(self._namespaces) <= _MOST_EVALUATIONS
         ):
             return None

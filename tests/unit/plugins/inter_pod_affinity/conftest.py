@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from proreus.plugins.inter_pod_affinity import hints, incoming
+from proreus.framework import many_terms
 
 
 @pytest.fixture(scope="module", autouse=True, params=["one by one", "together"])
 def most_terms(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "together":
-            patch.setattr(incoming, "_MOST_QUERIES", 0)
-            patch.setattr(hints, "_MANY", 0)
+            patch.setattr(many_terms, "MOST_TERMS", 0)
         yield
