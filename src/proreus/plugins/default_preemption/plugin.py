@@ -7,7 +7,8 @@ there are 100 (the larger of 10 % of 600 and ``minCandidateNodesAbsolute``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -229,7 +230,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         dry_run_key = self.handle.dry_run_key(state, pod)
         dry_run_key = None if self._chooses or self._selects else dry_run_key
         dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
-        budgets = self._disruption_budgets()
+        budgets = self._disruption_budgets(partial(state.check_budget, self.name, "PostFilter"))
         dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
         if self._chooses:
             dry_run.use_choice(self.potential_victims)
@@ -303,10 +304,13 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         preemption = self._group_preemption or self._group_preemption_v1_36
         return await preemption.preempt(group, self._disruption_budgets(), schedule)
 
-    def _disruption_budgets(self) -> DisruptionBudgets:
+    def _disruption_budgets(self, check: Callable[[], None] = lambda: None) -> DisruptionBudgets:
         stop = self.handle.feature_gates.includes(Change.FIRST_EXHAUSTED_BUDGET)
         return DisruptionBudgets(
-            self._budgets.values(), self._budget_selectors, stop_at_first_exhausted=stop
+            self._budgets.values(),
+            self._budget_selectors,
+            stop_at_first_exhausted=stop,
+            check=check,
         )
 
     def num_candidates(self, nodes: int) -> int:

@@ -11,7 +11,7 @@ so that evicting ``b`` or ``c`` violates the budget and evicting ``a`` does not.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
+from proreus.framework.many_selectors import ManySelectors
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import NOT_STARTED, PodInfo, SelectorKey
@@ -163,6 +164,9 @@ class HasPods(Protocol):
 
 T = TypeVar("T", bound=HasPods)
 
+_MANY_BUDGETS = 64
+"""More budgets of a namespace than this are matched together."""
+
 MatchingBudgets = tuple[tuple[str, PodDisruptionBudget], ...]
 """Budgets, each with its ``namespace/name``."""
 
@@ -202,6 +206,7 @@ class DisruptionBudgets:
 
     ``selectors``: those of preemptions before. ``stop_at_first_exhausted``: a victim that violates
     a budget uses up nothing of the budgets after that one (``Change.FIRST_EXHAUSTED_BUDGET``).
+    ``check``: called for each victim.
     """
 
     def __init__(
@@ -210,7 +215,10 @@ class DisruptionBudgets:
         selectors: BudgetSelectors | None = None,
         *,
         stop_at_first_exhausted: bool = True,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        self._check = check
+        self._together: dict[str, tuple[MatchingBudgets, ManySelectors]] = {}
         self._budgets = tuple(budgets)
         self._selectors = selectors or BudgetSelectors()
         self._stop_at_first_exhausted = stop_at_first_exhausted
@@ -266,6 +274,7 @@ class DisruptionBudgets:
         return {unit: count for unit, count in counts.items() if count}
 
     def _violates(self, victim: PodInfo, left: dict[str, int]) -> bool:
+        self._check()
         violated = False
         for name, budget in self._matching(victim):
             # The eviction of this pod is counted in `disruptionsAllowed` already.
@@ -277,8 +286,11 @@ class DisruptionBudgets:
                 break
         return violated
 
-    def _matching(self, victim: PodInfo) -> MatchingBudgets:
-        """Return the budgets that match a pod, computed once for pods with the same labels."""
+    def _matching(self, victim: PodInfo) -> Iterable[tuple[str, PodDisruptionBudget]]:
+        """Return the budgets that match a pod."""
+        # A namespace may have thousands, and as many pods that differ in their labels.
+        if len(self._by_namespace.get(victim.namespace, ())) > _MANY_BUDGETS:
+            return self._matching_of_many(victim)
         known = self._matching_by_selector_key.get(victim.selector_key)
         if known is None:
             labels = victim.labels
@@ -289,3 +301,16 @@ class DisruptionBudgets:
                 if labels and self._selectors.of(budget).matches(labels)
             )
         return known
+
+    def _matching_of_many(self, victim: PodInfo) -> Iterator[tuple[str, PodDisruptionBudget]]:
+        together = self._together.get(victim.namespace)
+        if together is None:
+            of_namespace = self._by_namespace[victim.namespace]
+            budgets = tuple((key_of(budget), budget) for budget in of_namespace)
+            selectors = [self._selectors.of(budget) for budget in of_namespace]
+            together = self._together[victim.namespace] = budgets, ManySelectors(selectors)
+        budgets, many = together
+        selected = many.matching(victim.labels) if victim.labels else None
+        if selected is not None:
+            for number in np.flatnonzero(selected).tolist():
+                yield budgets[number]

@@ -135,6 +135,30 @@ def test_a_selector_is_parsed_once_while_its_budget_keeps_it(
     assert len(parsed) == 2
 
 
+@pytest.mark.parametrize("many", [0, 64])
+@pytest.mark.parametrize("stop", [False, True])
+def test_many_budgets_of_a_namespace(
+    many: int, stop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(potential_victims, "_MANY_BUDGETS", many)
+    checked: list[None] = []
+    a, b, c, bare = (
+        make_pod(name, labels={"app": name} if name else {}) for name in ("a", "b", "c", "")
+    )
+    elsewhere = make_pod("e", namespace="other", labels={"app": "a"})
+    budgets = DisruptionBudgets(
+        [_budget("a", 1), _budget("b")],
+        stop_at_first_exhausted=stop,
+        check=lambda: checked.append(None),
+    )
+
+    violating, others = budgets.filter_pods_with_pdb_violation([a, a, b, c, bare, elsewhere])
+
+    assert violating == [a, b]
+    assert others == [a, c, bare, elsewhere]
+    assert len(checked) == 6
+
+
 def _budget(app: str, allowed: int = 0) -> PodDisruptionBudget:
     return msgspec.convert(
         {
