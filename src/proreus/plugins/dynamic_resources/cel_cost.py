@@ -54,7 +54,8 @@ BOUNDLESS_DEVICE = Bound(MAX_BYTES + 1, MAX_BYTES, 3)
 
 _OF_ANY, _ROOT = 2, 4
 
-_CALLS = re.compile(r"(\w+)\s*\(")
+_CALLS = re.compile(r"\b(\w++)\s*+\(")
+"""Possessive and from the beginning of a word: a word of 10,000 letters is looked at once."""
 _LOOK_UPS = ("_[_]", "_[?_]", "_?._")
 _SURELY_SMALL = frozenset(
     """
