@@ -150,6 +150,9 @@ class HostileCluster:
         self.scheduler = Assembly(configuration, registry, environment).scheduler
         for number in range(nodes):
             self.api.add(_node(number))
+        for number in range(min(nodes // 5, 1_000)):
+            self.api.add(_namespace(number))
+            self.api.add(_pod_of_namespace(number))
         self.api.add({"kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}})
         for number in range(min(nodes, 20)):
             self.api.add(_slice(number))
@@ -249,6 +252,18 @@ def _node(number: int) -> Json:
         "metadata": {"name": f"n{number}", "uid": f"n{number}", "labels": labels},
         "status": {"allocatable": capacity, "capacity": capacity},
     }
+
+
+def _namespace(number: int) -> Json:
+    name = f"team-{number}"
+    return {"kind": "Namespace", "metadata": {"name": name, "uid": name, "labels": {"team": name}}}
+
+
+def _pod_of_namespace(number: int) -> Json:
+    pod = plain_pod(f"web-{number}")
+    pod["metadata"] |= {"namespace": f"team-{number}", "labels": {"app": "web", "n": f"{number}"}}
+    pod["spec"]["nodeName"] = f"n{number}"
+    return pod
 
 
 def _slice(number: int) -> Json:

@@ -87,6 +87,57 @@ def many_preferences(rng: random.Random, scale: float) -> Json:
     return {"spec": {"affinity": {"podAffinity": {_PREFERRED: preferences}}}}
 
 
+def terms_about_namespaces(rng: random.Random, scale: float) -> Json:
+    """Return a pod with inter-pod terms that select pods of almost all, or of all namespaces."""
+    selectors = [
+        {} if rng.random() < 0.1 else {"matchExpressions": [{"key": "team", **which}]}
+        for which in (
+            {"operator": "NotIn", "values": [f"team-{name[1:]}"]}
+            for name in _names(rng, scale, 6_000)
+        )
+    ]
+    values = rng.choice([["web"], ["db"], ["web", "plain"]])
+    terms = [
+        {
+            "topologyKey": HOST,
+            "namespaceSelector": selector,
+            "labelSelector": {
+                "matchExpressions": [{"key": "app", "operator": "In", "values": [*values, f"x{n}"]}]
+            },
+        }
+        for n, selector in enumerate(selectors)
+    ]
+    kind = rng.choice(["podAffinity", "podAntiAffinity"])
+    if rng.random() < 0.5:
+        return {"spec": {"affinity": {kind: {_REQUIRED: terms}}}}
+    weighted = [{"weight": 1 + n % 100, "podAffinityTerm": one} for n, one in enumerate(terms)]
+    return {"spec": {"affinity": {kind: {_PREFERRED: weighted}}}}
+
+
+def one_large_selector(rng: random.Random, scale: float) -> Json:
+    """Return a pod with one inter-pod term that has tens of thousands of requirements."""
+    expressions: list[Json] = [{"key": "app", "operator": "Exists"}]
+    expressions += [{"key": n, "operator": "DoesNotExist"} for n in _names(rng, scale, 27_000)]
+    term = {"topologyKey": HOST, "labelSelector": {"matchExpressions": expressions}}
+    return {"spec": {"affinity": {"podAntiAffinity": {_REQUIRED: [term]}}}}
+
+
+def preferred_nodes(rng: random.Random, scale: float) -> Json:
+    """Return a pod that prefers nodes by thousands of terms on a label that every node has."""
+    operator = rng.choice(["In", "NotIn", "Gt", "Lt"])
+    values = [str(n) if operator in ("Gt", "Lt") else f"n{n}" for n in range(int(13_000 * scale))]
+    terms = [
+        {
+            "weight": 1 + n % 100,
+            "preference": {
+                "matchExpressions": [{"key": HOST, "operator": operator, "values": [value]}]
+            },
+        }
+        for n, value in enumerate((*values, "0"))
+    ]
+    return {"spec": {"affinity": {"nodeAffinity": {_PREFERRED: terms}}}}
+
+
 def pods_near_plain_ones(rng: random.Random, scale: float) -> Json:
     """Return a pod with thousands of equal preferences."""
     selector = {"matchLabels": {"app": "plain"}}
@@ -169,6 +220,9 @@ FULL_PODS: tuple[Named, ...] = (
     terms_on_names,
     pods_apart,
     pods_apart_from_almost_all,
+    terms_about_namespaces,
+    one_large_selector,
+    preferred_nodes,
     pods_near_plain_ones,
     many_preferences,
     many_values,

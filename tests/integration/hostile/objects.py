@@ -236,6 +236,12 @@ def exploding_selector(rng: random.Random, scale: float) -> Json:
     return _claim([{"cel": {"expression": f"{text}.size() > {rng.randrange(9)}"}}])
 
 
+def long_number(rng: random.Random, scale: float) -> Json:
+    """Return a claim whose selector has a number of nearly 10,000 digits."""
+    digits = str(rng.randrange(1, 10)) * 9_000
+    return _claim([{"cel": {"expression": f'quantity("{digits}").isInteger()'}}])
+
+
 def unsatisfiable_claim(rng: random.Random, scale: float) -> Json:
     """Return a claim for more devices of one side than there are."""
     claim = _claim([])
@@ -268,7 +274,7 @@ NAMED: dict[str, tuple[Named, ...]] = {
         many_constraints,
         *FULL_PODS,
     ),
-    "ResourceClaim": (exploding_selector, unsatisfiable_claim),
+    "ResourceClaim": (exploding_selector, long_number, unsatisfiable_claim),
     "DeviceClass": (device_class,),
     **FULL_OBJECTS,
 }
