@@ -17,6 +17,7 @@ from proreus.bounded_cache import (
     LoadingCache,
     register,
 )
+from proreus.framework.many_terms import ManyTerms, many_terms, negative, weighted
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
@@ -63,6 +64,11 @@ class AffinityTerms(Struct, frozen=True):
     error: str = ""
     size_bytes: int = BYTES_AN_ENTRY
     """About how much memory they take."""
+    many_required: ManyTerms | None = None
+    many_required_anti: ManyTerms | None = None
+    many_preferred: ManyTerms | None = None
+    many_preferred_anti: ManyTerms | None = None
+    """The lists that are to be matched together; the weights of the last one are negative."""
 
 
 NO_TERMS = AffinityTerms()
@@ -177,8 +183,17 @@ def _parse(
         preferred("preferredAffinityTerms", affinity_spec),
         preferred("preferredAntiAffinityTerms", anti_affinity_spec),
     )
+    all_required, all_required_anti, all_preferred, all_preferred_anti = lists
     text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
-    return AffinityTerms(*lists, error=text, size_bytes=size_bytes)
+    return AffinityTerms(
+        *lists,
+        error=text,
+        size_bytes=size_bytes,
+        many_required=many_terms(weighted(all_required)),
+        many_required_anti=many_terms(weighted(all_required_anti)),
+        many_preferred=many_terms(all_preferred),
+        many_preferred_anti=many_terms(negative(all_preferred_anti)),
+    )
 
 
 def _parse_term(own_namespace: frozenset[str], term: PodAffinityTerm) -> AffinityTerm:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from proreus.bounded_cache import register, shrunk
 from proreus.framework.affinity_terms import AffinityTerm
 from proreus.framework.count_columns import CountColumn, CountColumns
-from proreus.framework.many_terms import ManyTerms, WeightedTerm, are_many
+from proreus.framework.many_terms import ManyTerms, Weighted
 from proreus.framework.selector_index import SelectorIndex, excludes
 from proreus.objects.selectors import Selector
 
@@ -42,9 +42,6 @@ class ExistingTerm:
 
 _Scope = tuple[frozenset[str], Selector, str, bool]
 """Namespaces, their selector, topology key, and whether the multiplier is negative."""
-Weighted = tuple[tuple[int, AffinityTerm], ...]
-"""Terms of a pod, each with what the pod counts."""
-
 _MANY_EXCLUDING = 64
 """More terms of one scope than this are added up, rather than returned one by one."""
 
@@ -123,10 +120,10 @@ class _ManyExistingTerms:
 
     __slots__ = ("_by_row", "_like", "_many", "pods")
 
-    def __init__(self, terms: Weighted) -> None:
-        self._many = ManyTerms([WeightedTerm(term, weight) for weight, term in terms])
+    def __init__(self, many: ManyTerms) -> None:
+        self._many = many
         # Of the terms of a column any one: all have its topology key and sign.
-        self._like = {(term.topology_key, weight < 0): term for weight, term in terms}
+        self._like = {(term.topology_key, weight < 0): term for weight, term in many.weighted}
         self._by_row: dict[int, int] = {}
         self.pods = 0
 
@@ -154,7 +151,7 @@ class _ManyExistingTerms:
         has_label: Callable[[str], bool],
     ) -> Iterator[ExistingTerm]:
         """Yield the terms that select a pod with these labels, added up by topology key."""
-        covering = self._many.covering_labels(namespace, namespace_labels)
+        covering = self._many.covering(namespace, namespace_labels)
         selecting = None if covering is None else self._many.selecting(covering, labels)
         if selecting is None:
             return
@@ -187,7 +184,7 @@ class ExistingTerms:
         self._terms: dict[tuple[int, AffinityTerm], ExistingTerm] = {}
         self._index: SelectorIndex[ExistingTerm] = SelectorIndex()
         self._excluding: dict[_Scope, _ExcludingTerms] = {}
-        self._many: dict[Weighted, _ManyExistingTerms] = {}
+        self._many: dict[ManyTerms, _ManyExistingTerms] = {}
         register(self)
 
     def __len__(self) -> int:
@@ -247,9 +244,9 @@ class ExistingTerms:
         for many in self._many.values():
             yield from many.topology_keys()
 
-    def add_all(self, row: int, terms: Weighted) -> None:
+    def add_all(self, row: int, terms: Weighted | ManyTerms) -> None:
         """Count a pod that has these terms."""
-        if not are_many(term for _, term in terms):
+        if not isinstance(terms, ManyTerms):
             for multiplier, term in terms:
                 self.add(row, term, multiplier)
             return
@@ -258,9 +255,9 @@ class ExistingTerms:
             many = self._many[terms] = _ManyExistingTerms(terms)
         many.count(row, 1)
 
-    def remove_all(self, row: int, terms: Weighted) -> None:
+    def remove_all(self, row: int, terms: Weighted | ManyTerms) -> None:
         """Remove a pod that has these terms from the counts."""
-        if not are_many(term for _, term in terms):
+        if not isinstance(terms, ManyTerms):
             for multiplier, term in terms:
                 self.remove(row, term, multiplier)
             return

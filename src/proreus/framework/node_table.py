@@ -29,7 +29,7 @@ from proreus.framework.columns import (
 from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import Interner
 from proreus.framework.label_columns import LabelColumns, selector_mask
-from proreus.framework.many_terms import Column, ManyTerms
+from proreus.framework.many_terms import Column, TermsInNamespaces
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_index import PodIndex
 from proreus.framework.pod_info import HostPort, PodInfo
@@ -164,12 +164,16 @@ class NodeTable:
         """Return the sum of ``count_pods`` over at least one query."""
         return self.pod_index.count_all(queries)[: self.size]
 
-    def count_selected(self, terms: ManyTerms, check: Callable[[], None]) -> dict[Column, IntArray]:
+    def count_selected(
+        self, terms: TermsInNamespaces, check: Callable[[], None]
+    ) -> dict[Column, IntArray]:
         """Return by topology key and sign what the pods on each node count that terms select."""
         counted = self.pod_index.count_selected(terms, self.has_label, check)
         return {column: counts[: self.size] for column, counts in counted.items()}
 
-    def count_selected_by_all(self, terms: ManyTerms, check: Callable[[], None]) -> IntArray:
+    def count_selected_by_all(
+        self, terms: TermsInNamespaces, check: Callable[[], None]
+    ) -> IntArray:
         """Return how many pods on each node all of the terms select."""
         return self.pod_index.count_selected_by_all(terms, check)[: self.size]
 

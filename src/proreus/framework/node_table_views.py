@@ -15,7 +15,7 @@ from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import ResourceColumns, TableShape
 from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import Interner
-from proreus.framework.many_terms import Column, ManyTerms
+from proreus.framework.many_terms import Column, TermsInNamespaces
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_index import PodIndex
@@ -158,12 +158,16 @@ class NodeTableView(NodeTable):
         """Return how many pods on each node match the queries, added up."""
         return self._parent.count_pods_of_all(queries)[self.parent_rows]
 
-    def count_selected(self, terms: ManyTerms, check: Callable[[], None]) -> dict[Column, IntArray]:
+    def count_selected(
+        self, terms: TermsInNamespaces, check: Callable[[], None]
+    ) -> dict[Column, IntArray]:
         """Return by topology key and sign what the pods on each node count that terms select."""
         counted = self._parent.count_selected(terms, check)
         return {column: counts[self.parent_rows] for column, counts in counted.items()}
 
-    def count_selected_by_all(self, terms: ManyTerms, check: Callable[[], None]) -> IntArray:
+    def count_selected_by_all(
+        self, terms: TermsInNamespaces, check: Callable[[], None]
+    ) -> IntArray:
         """Return how many pods on each node all of the terms select."""
         return self._parent.count_selected_by_all(terms, check)[self.parent_rows]
 

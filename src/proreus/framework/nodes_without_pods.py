@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from proreus.framework.columns import ResourceColumns
-from proreus.framework.many_terms import Column, ManyTerms
+from proreus.framework.many_terms import Column, TermsInNamespaces
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import NodeTableView
@@ -74,11 +74,15 @@ class NodesWithoutPods(NodeTableView):
         """Return zeros: there are no pods."""
         return np.zeros(self.size, dtype=np.int32)
 
-    def count_selected(self, terms: ManyTerms, check: Callable[[], None]) -> dict[Column, IntArray]:
+    def count_selected(
+        self, terms: TermsInNamespaces, check: Callable[[], None]
+    ) -> dict[Column, IntArray]:
         """Return nothing: there are no pods."""
         return {}
 
-    def count_selected_by_all(self, terms: ManyTerms, check: Callable[[], None]) -> IntArray:
+    def count_selected_by_all(
+        self, terms: TermsInNamespaces, check: Callable[[], None]
+    ) -> IntArray:
         """Return zeros: there are no pods."""
         return np.zeros(self.size, dtype=np.int64)
 

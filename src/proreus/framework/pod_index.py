@@ -19,8 +19,15 @@ import numpy as np
 
 from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.count_columns import CountColumns, add_by_row
-from proreus.framework.existing_terms import ExistingTerm, ExistingTerms, Weighted
-from proreus.framework.many_terms import Column, ManyTerms
+from proreus.framework.existing_terms import ExistingTerm, ExistingTerms
+from proreus.framework.many_terms import (
+    Column,
+    ManyTerms,
+    TermsInNamespaces,
+    Weighted,
+    negative,
+    weighted,
+)
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_label_groups import PodLabelGroups, PodQuery
@@ -63,7 +70,7 @@ class PodIndex:
         return _sum([self.count(query) for query in queries])
 
     def count_selected(
-        self, terms: ManyTerms, has_label: Callable[[str], bool], check: Callable[[], None]
+        self, terms: TermsInNamespaces, has_label: Callable[[str], bool], check: Callable[[], None]
     ) -> dict[Column, IntArray]:
         """Return by row what the pods count that terms select, where it is not 0 everywhere.
 
@@ -71,12 +78,14 @@ class PodIndex:
         """
         counted: dict[Column, IntArray] = {}
         with_domains = [
-            (number, column) for number, column in enumerate(terms.columns) if has_label(column[0])
+            (number, column)
+            for number, column in enumerate(terms.many.columns)
+            if has_label(column[0])
         ]
         if not with_domains:
             return counted
         for group, selecting in (self._groups or self.group_pods()).selected_by(terms, check):
-            sums = terms.sums(selecting)
+            sums = terms.many.sums(selecting)
             for number, column in with_domains:
                 if sums[number]:
                     if column not in counted:
@@ -84,7 +93,9 @@ class PodIndex:
                     add_by_row(counted[column], group.by_row, int(sums[number]))
         return counted
 
-    def count_selected_by_all(self, terms: ManyTerms, check: Callable[[], None]) -> IntArray:
+    def count_selected_by_all(
+        self, terms: TermsInNamespaces, check: Callable[[], None]
+    ) -> IntArray:
         """Return how many pods are selected by each of the terms, by row."""
         counts = np.zeros(self._columns.capacity, dtype=np.int64)
         for group, selecting in (self._groups or self.group_pods()).selected_by(terms, check):
@@ -175,17 +186,14 @@ class PodIndex:
         for existing, terms in self._weighted_terms(pod):
             existing.remove_all(row, terms)
 
-    def _weighted_terms(self, pod: Pod) -> Iterator[tuple[ExistingTerms, Weighted]]:
+    def _weighted_terms(self, pod: Pod) -> Iterator[tuple[ExistingTerms, Weighted | ManyTerms]]:
         terms = affinity_terms_of(pod)
-        yield self.required_anti, tuple([(1, term) for term in terms.required_anti])
-        yield self.required, tuple([(1, term) for term in terms.required])
-        yield self.preferred, terms.preferred
+        yield self.required_anti, terms.many_required_anti or weighted(terms.required_anti)
+        yield self.required, terms.many_required or weighted(terms.required)
+        yield self.preferred, terms.many_preferred or terms.preferred
         # One collection for both: InterPodAffinity sums the weights of all matching terms anyway,
         # with those of anti-affinity negative.
-        yield (
-            self.preferred,
-            tuple([(-weight, term) for weight, term in terms.preferred_anti]),
-        )
+        yield self.preferred, terms.many_preferred_anti or negative(terms.preferred_anti)
 
     def row_differs(self, info: NodeInfo) -> bool:
         """Return whether a count of a row does not follow from the pods on it."""

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from proreus.bounded_cache import register, shrunk
 from proreus.framework.count_columns import CountColumn, CountColumns
-from proreus.framework.many_terms import ManyTerms
+from proreus.framework.many_terms import TermsInNamespaces
 from proreus.framework.selector_index import (
     LabelPair,
     SelectorIndex,
@@ -169,7 +169,7 @@ class PodLabelGroups:
         return column.counts
 
     def selected_by(
-        self, terms: ManyTerms, check: Callable[[], None]
+        self, terms: TermsInNamespaces, check: Callable[[], None]
     ) -> Iterator[tuple[PodLabelGroup, BoolArray]]:
         """Yield the groups that terms select, with which terms do; ``check`` is called for each."""
         for namespace, groups in self._by_namespace.items():
@@ -177,9 +177,9 @@ class PodLabelGroups:
             covering = terms.covering(namespace)
             if covering is None:
                 continue
-            for group in self._with_any_label(namespace, groups, terms.needed_labels):
+            for group in self._with_any_label(namespace, groups, terms.many.needed_labels):
                 check()
-                selecting = terms.selecting(covering, group.labels)
+                selecting = terms.many.selecting(covering, group.labels)
                 if selecting is not None:
                     yield group, selecting
 

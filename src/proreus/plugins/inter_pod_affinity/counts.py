@@ -183,7 +183,8 @@ class AffinityCounts:
         selecting = None if many is None else many.selecting_pod(other.pod)
         if many is not None and selecting is not None:
             matters = True
-            for (key, _), number in zip(many.columns, many.sums(selecting).tolist(), strict=True):
+            sums = many.many.sums(selecting).tolist()
+            for (key, _), number in zip(many.many.columns, sums, strict=True):
                 if number and key in labels:
                     _sums_in(self.anti, key, nodes).add(labels[key], step * number)
         for theirs in affinity_terms_of(other.pod).required_anti:

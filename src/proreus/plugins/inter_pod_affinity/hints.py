@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proreus.bounded_cache import BoundedCache
 from proreus.feature_gates import FeatureGates
 from proreus.framework.affinity_terms import (
+    NO_LABELS,
     AffinityTerm,
     AffinityTerms,
     affinity_terms_of,
@@ -24,9 +24,10 @@ from proreus.framework.events import (
     UPDATE_POD_LABEL,
     ClusterEvent,
 )
-from proreus.framework.many_terms import ManyTerms, WeightedTerm, are_many
+from proreus.framework.many_terms import ManyTerms
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.verdicts import BoolArray
 from proreus.kubernetes_version import Change
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
@@ -64,14 +65,17 @@ def is_schedulable_after_pod_change(
         return False
     # An added pod can only satisfy affinity, a deleted one only anti-affinity.
     terms = _without_error(terms_of_waiting(pod))
+    required = terms.required, terms.many_required
+    required_anti = terms.required_anti, terms.many_required_anti
     if old is None:
-        return new is not None and _meets_all(terms.required, new)
+        return new is not None and _meets_all(*required, new)
     if new is None:
-        return meets(terms.required_anti, old) or meets(
-            _without_error(affinity_terms_of(old)).required_anti, pod.pod
+        theirs = _without_error(affinity_terms_of(old))
+        return meets(*required_anti, old) or meets(
+            theirs.required_anti, theirs.many_required_anti, pod.pod
         )
-    return (not _meets_all(terms.required, old) and _meets_all(terms.required, new)) or (
-        meets(terms.required_anti, old) and not meets(terms.required_anti, new)
+    return (not _meets_all(*required, old) and _meets_all(*required, new)) or (
+        meets(*required_anti, old) and not meets(*required_anti, new)
     )
 
 
@@ -104,33 +108,22 @@ def _is_placed(pod: Pod) -> bool:
     return bool(pod.spec.node_name or pod.status.nominated_node_name)
 
 
-def _meets_any(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
-    if are_many(terms):
-        return _many_of(terms).selecting_pod(pod) is not None
+def _meets_any(terms: tuple[AffinityTerm, ...], many: ManyTerms | None, pod: Pod) -> bool:
+    if many is not None:
+        return _selecting(many, pod) is not None
     meta = pod.metadata
     return any(term.matches(meta.namespace, meta.labels) for term in terms)
 
 
-def _meets_all(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
-    if are_many(terms):
-        selecting = _many_of(terms).selecting_pod(pod)
+def _meets_all(terms: tuple[AffinityTerm, ...], many: ManyTerms | None, pod: Pod) -> bool:
+    if many is not None:
+        selecting = _selecting(many, pod)
         return selecting is not None and bool(selecting.all())
     meta = pod.metadata
     return bool(terms) and all(term.matches(meta.namespace, meta.labels) for term in terms)
 
 
-_BYTES_A_TERM = 1_000
-
-_many_terms: BoundedCache[int, tuple[tuple[AffinityTerm, ...], ManyTerms]] = BoundedCache(
-    32 * 2**20
-)
-
-
-def _many_of(terms: tuple[AffinityTerm, ...]) -> ManyTerms:
-    # An id may be reused after that object is gone, hence the entry holds it.
-    known = _many_terms.get(id(terms))
-    if known is None or known[0] is not terms:
-        weighted = [WeightedTerm(term) for term in terms]
-        known = terms, ManyTerms(weighted)
-        _many_terms.put(id(terms), known, _BYTES_A_TERM * len(terms))
-    return known[1]
+def _selecting(many: ManyTerms, pod: Pod) -> BoolArray | None:
+    """Return which terms select a pod, None: none of them; in a namespace without labels."""
+    covering = many.covering(pod.metadata.namespace, NO_LABELS)
+    return None if covering is None else many.selecting(covering, pod.metadata.labels)

@@ -10,13 +10,12 @@ matches: the query is for pods of ``a`` and ``b``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from msgspec import Struct
 
 from proreus.bounded_cache import BoundedCache
-from proreus.framework import many_terms
 from proreus.framework.affinity_terms import (
     NO_LABELS,
     NO_TERMS,
@@ -25,7 +24,13 @@ from proreus.framework.affinity_terms import (
     affinity_terms_of,
 )
 from proreus.framework.handle import Handle
-from proreus.framework.many_terms import ManyTerms, WeightedTerm
+from proreus.framework.many_terms import (
+    ManyTerms,
+    TermsInNamespaces,
+    Weighted,
+    negative,
+    weighted,
+)
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NAMESPACES, Namespace
@@ -50,14 +55,14 @@ class IncomingTerms(Struct, frozen=True, eq=False):
     required_anti: Mapping[str, tuple[PodQuery, ...]] = {}
     preferred: Mapping[tuple[str, int], tuple[PodQuery, ...]] = {}
     error: str = ""
-    many_required: ManyTerms | None = None
-    many_required_anti: ManyTerms | None = None
-    many_preferred: ManyTerms | None = None
+    many_required: TermsInNamespaces | None = None
+    many_required_anti: TermsInNamespaces | None = None
+    many_preferred: tuple[TermsInNamespaces, ...] = ()
 
     @property
     def has_preferred(self) -> bool:
         """Whether there are preferred terms."""
-        return bool(self.preferred) or self.many_preferred is not None
+        return bool(self.preferred or self.many_preferred)
 
 
 NO_INCOMING_TERMS = IncomingTerms()
@@ -110,44 +115,44 @@ class IncomingTermsCache:
 
     def _prepare(self, terms: AffinityTerms) -> IncomingTerms:
         # Each list on its own: a pod with thousands of preferences may require one thing.
-        required = [WeightedTerm(term) for term in terms.required]
-        required_anti = [WeightedTerm(term) for term in terms.required_anti]
-        preferred = [
-            *(WeightedTerm(term, weight) for weight, term in terms.preferred),
-            *(WeightedTerm(term, -weight) for weight, term in terms.preferred_anti),
-        ]
-        many_required = self._many(required)
-        many_required_anti = self._many(required_anti)
-        many_preferred = self._many(preferred)
-        matches = () if many_required else tuple(self._match(one.term) for one in required)
+        anti = negative(terms.preferred_anti)
+        many_required = self._many(terms.many_required, weighted(terms.required))
+        many_required_anti = self._many(terms.many_required_anti, weighted(terms.required_anti))
+        many_preferred = self._many(terms.many_preferred, terms.preferred)
+        many_preferred_anti = self._many(terms.many_preferred_anti, anti)
+        matches = () if many_required else tuple(map(self._match, terms.required))
+        few_preferred = (
+            *(() if many_preferred else terms.preferred),
+            *(() if many_preferred_anti else anti),
+        )
         return IncomingTerms(
             all_required=PodQuery(tuple(dict.fromkeys(matches))) if matches else None,
             required_keys=tuple(dict.fromkeys(term.topology_key for term in terms.required)),
             required_anti=self._queries(
-                (one.term.topology_key, one.term)
-                for one in (() if many_required_anti else required_anti)
+                (term.topology_key, term)
+                for term in (() if many_required_anti else terms.required_anti)
             ),
             preferred=self._queries(
-                ((one.term.topology_key, one.weight), one.term)
-                for one in (() if many_preferred else preferred)
+                ((term.topology_key, weight), term) for weight, term in few_preferred
             ),
             error=terms.error,
             many_required=many_required,
             many_required_anti=many_required_anti,
-            many_preferred=many_preferred,
+            many_preferred=tuple(
+                many for many in (many_preferred, many_preferred_anti) if many is not None
+            ),
         )
 
-    def _many(self, terms: Sequence[WeightedTerm]) -> ManyTerms | None:
+    def _many(self, many: ManyTerms | None, terms: Weighted) -> TermsInNamespaces | None:
         """Return the terms to be matched together; None if there are few."""
         # To ask each namespace for each selector takes a microsecond, and a set of their names
         # is up to a megabyte.
-        selectors = {one.term.namespace_selector for one in terms} - {NOTHING, EVERYTHING}
-        if (
-            len(terms) <= many_terms.MOST_TERMS
-            and len(selectors) * len(self._namespaces) <= _MOST_EVALUATIONS
-        ):
-            return None
-        return ManyTerms(terms, self._labels_of, everywhere_if_empty=not self._merges)
+        if many is None:
+            selectors = {term.namespace_selector for _, term in terms} - {NOTHING, EVERYTHING}
+            if len(selectors) * len(self._namespaces) <= _MOST_EVALUATIONS:
+                return None
+            many = ManyTerms(terms)
+        return TermsInNamespaces(many, self._labels_of, not self._merges)
 
     def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
         known = self._namespaces.get(namespace)

@@ -158,9 +158,9 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 counts = nodes.count_pods_of_all(queries)
                 if _any_in_domain(nodes, key, counts):
                     yield key, counts * weight
-        if terms.many_preferred is not None:
-            check = partial(state.check_budget, self.name, "PreScore")
-            for (key, _), counted in nodes.count_selected(terms.many_preferred, check).items():
+        check = partial(state.check_budget, self.name, "PreScore")
+        for many in terms.many_preferred:
+            for (key, _), counted in nodes.count_selected(many, check).items():
                 if _any_in_domain(nodes, key, counted):
                     yield key, counted
         # Symmetry: terms of existing pods that match this one. Their required affinity counts as
