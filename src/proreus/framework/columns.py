@@ -159,7 +159,10 @@ class ResourceColumns:
         for resource, array in tuple(self.arrays.items()):
             if resource not in _ALWAYS_DENSE and not array[: self._table.size].any():
                 del self.arrays[resource]
+                self._readable.pop(resource, None)
+        one_for_both = self._readable is self.arrays
         self.arrays = shrunk(self.arrays)
+        self._readable = self.arrays if one_for_both else shrunk(self._readable)
         self._sparse, self._sparse_at = shrunk(self._sparse), shrunk(self._sparse_at)
 
     def grow(self, capacity: int) -> None:
