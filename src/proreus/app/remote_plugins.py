@@ -8,18 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError, UnknownPluginSlot
 from proreus.framework.plugin import Plugin
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
-from proreus.remote.connection import Connection
-from proreus.remote.descriptor import changed_fields, empty_slot, name_problem, read_descriptor
-from proreus.remote.endpoint import Endpoint
-from proreus.remote.handshake import CONNECT_TIMEOUT_SECONDS, connect, fetch_descriptor
-from proreus.remote.process_sync import check_args
+
+if TYPE_CHECKING:
+    from proreus.remote.endpoint import Endpoint
 
 log = logger(__name__)
 
@@ -31,7 +29,8 @@ class RemotePlugins:
 
     ``classes``: their plugins, by address, and by the flag that keeps a slot.
 
-    Implements ``server.plugin_registration.Registrar``.
+    Implements ``server.plugin_registration.Registrar``. ``proreus.remote`` is imported only where
+    there is a process or a slot, since most schedulers have none.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], slots: Sequence[Endpoint]) -> None:
@@ -46,6 +45,11 @@ class RemotePlugins:
         Processes should register periodically: it changes nothing while they have their slot, and
         gives it back to them after a restart of proreus.
         """
+        from proreus.remote.connection import Connection
+        from proreus.remote.descriptor import changed_fields, read_descriptor
+        from proreus.remote.handshake import fetch_descriptor
+        from proreus.remote.process_sync import check_args
+
         expected = read_descriptor(posted, "what was posted") if posted else None
         connection = Connection(address)
         try:
@@ -143,13 +147,25 @@ async def connect_plugins(
     addresses: Sequence[str],
     slots: Sequence[str],
     metrics: SchedulerMetrics,
-    connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
+    connect_timeout_seconds: float | None = None,
 ) -> AsyncIterator[RemotePlugins]:
-    """Connect to all addresses concurrently; raises ``ConfigError`` with every problem."""
+    """Connect to all addresses concurrently; raises ``ConfigError`` with every problem.
+
+    ``connect_timeout_seconds``: how long a process may take to come up; None: 30 seconds.
+    """
+    if not (addresses or slots):
+        yield RemotePlugins((), ())
+        return
+    from proreus.remote.descriptor import empty_slot, name_problem
+    from proreus.remote.endpoint import Endpoint
+    from proreus.remote.handshake import CONNECT_TIMEOUT_SECONDS, connect
+
+    seconds = (
+        CONNECT_TIMEOUT_SECONDS if connect_timeout_seconds is None else connect_timeout_seconds
+    )
     async with contextlib.AsyncExitStack() as stack:
-        unique = dict.fromkeys(addresses)
         connected = await asyncio.gather(
-            *(connect(address, metrics, connect_timeout_seconds) for address in unique),
+            *(connect(address, metrics, seconds) for address in dict.fromkeys(addresses)),
             return_exceptions=True,
         )
         problems = [f"{_SLOT}: {problem}" for name in slots if (problem := name_problem(name))]

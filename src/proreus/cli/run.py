@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -42,7 +39,6 @@ def _run(values: ParsedFlags) -> int:
     from proreus.cli.early_start import request_lists
 
     early_lists = request_lists(values)
-    _import_in_a_thread("aiohttp")
     options = run_options(values)
 
     import uvloop
@@ -53,21 +49,6 @@ def _run(values: ParsedFlags) -> int:
     options = replace(options, early_lists=early_lists)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(app.run(options, app.end_within_time))
-
-
-def _import_in_a_thread(module: str) -> None:
-    """Begin to import a module that will be needed, while others are imported here.
-
-    aiohttp reads the system's CAs when it is imported, which takes 50 ms and does not hold the
-    interpreter lock.
-    """
-    # A daemon, and without a word about errors: the import that needs the module reports them.
-    threading.Thread(target=_import_quietly, args=(module,), daemon=True).start()
-
-
-def _import_quietly(module: str) -> None:
-    with suppress(Exception):
-        import_module(module)
 
 
 def version_text(*, raw: bool = False) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import aiohttp
-
 from proreus.errors import ApiError
 
 MAX_BODY_BYTES = 64 * 2**20
@@ -20,6 +18,9 @@ async def http_get(
     insecure_skip_verify: bool,
 ) -> bytes:
     """Return the body of an answer with status 200; raises ``ApiError`` otherwise."""
+    # Here, since aiohttp takes a tenth of a start to import, and few plugins need this.
+    import aiohttp
+
     # A session a request: they are seconds apart, and a connection that is kept open would be one
     # more thing to close.
     timeout = aiohttp.ClientTimeout(total=timeout_seconds)

@@ -3,31 +3,26 @@
 Nothing here depends on a resource, and nothing is retried, with one exception: after a 401 the
 credentials are refreshed and the request is sent once more (an unauthorized request was not
 processed). The code path of a request is short, since a scheduler sends a binding for each pod:
-prepared headers, no cookies, no compression. Writes go over ``connection_pool``; reads, watches and
-everything that needs a proxy go over aiohttp.
+prepared headers, no cookies, no compression. Connections are kept by ``connection_pool``.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import NamedTuple
+from urllib.parse import quote, urlsplit
 
-import aiohttp
 from msgspec import Struct
-from yarl import URL
 
-from proreus.client.connection_pool import ConnectionPool, NotConnected
+from proreus.client.connection_pool import ConnectionPool
 from proreus.client.credentials import Credentials
+from proreus.client.dialer import Dialer, NotConnected, basic_authorization
 from proreus.client.request_headers import JSON, RequestHeaders, user_agent
 from proreus.client.responses import HttpResponse, ResponseLost, Unreachable, error_from_response
-from proreus.client.stream import NETWORK_ERRORS, Stream, error_message
+from proreus.client.stream import Stream, error_message
 from proreus.client.write_fence import WriteFence
 from proreus.errors import ApiError
-
-_READ_BUFFER_BYTES = 256 * 1024
-_UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConnected)
 
 
 def _nothing(*_: object) -> None:
@@ -82,17 +77,27 @@ class ApiClient:
         self.credentials = credentials
         self.hooks = hooks or RequestHooks()
         self.fence = fence or WriteFence()
-        self._server = URL(credentials.server)
-        self.host = self._server.authority
-        # The connection pool for writes knows neither proxies nor a password in the URL.
-        self._needs_aiohttp = credentials.proxy is not None or self._server.user is not None
-        self._base = credentials.server.rstrip("/")
-        self._prefix = self._server.raw_path.rstrip("/")
+        server = urlsplit(credentials.server)
+        self.host = server.netloc.rpartition("@")[2]
+        self._dialer = Dialer(
+            credentials.server,
+            tls=credentials.tls_context,
+            server_hostname=credentials.tls_server_name,
+            proxy=credentials.proxy,
+        )
+        self._base = f"{server.scheme}://{self.host}{server.path.rstrip('/')}"
+        self._prefix = quote(server.path.rstrip("/"), safe="/%!$&'()*+,;=:@~")
+        self._proxy_header = b""
+        # A proxy for plain HTTP is asked for the whole URL; for HTTPS it sees no request.
+        if credentials.proxy is not None and server.scheme == "http":
+            self._prefix = f"http://{self.host}{self._prefix}"
+            self._proxy_header = self._dialer.proxy_authorization
+        # A password in the URL, unless there are other credentials, as in Go's http.Client.
+        self._basic_authorization = basic_authorization(server)
         self._timeout_seconds = timeout_seconds
         self._connect_seconds = connect_seconds
         self._headers = RequestHeaders(self.host, agent or user_agent(), forwarded_as)
-        self._session: aiohttp.ClientSession | None = None
-        self._writes: ConnectionPool | None = None
+        self._pool: ConnectionPool | None = None
         self._closed = False
         self._refreshing: asyncio.Task[bool] | None = None
 
@@ -105,12 +110,9 @@ class ApiClient:
     async def close(self) -> None:
         """Close every connection; later requests raise ``Unreachable``."""
         self._closed = True
-        if self._writes is not None:
-            writes, self._writes = self._writes, None
-            writes.close()
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            pool.close()
 
     async def request(
         self,
@@ -145,38 +147,32 @@ class ApiClient:
     ) -> AsyncIterator["Stream"]:
         """Open a watch; reading raises ``ResponseLost`` when nothing has arrived for
         ``read_timeout_seconds``."""
-        response = await self._open(path, query, read_timeout_seconds)
-        if response.status == 401 and await self._refresh():
-            response.close()
-            response = await self._open(path, query, read_timeout_seconds)
+        opened = await self._open(path, query, read_timeout_seconds)
+        if opened.code == 401 and await self._refresh():
+            opened = await self._open(path, query, read_timeout_seconds)
+        if isinstance(opened, HttpResponse):
+            raise error_from_response(opened, f"GET {path}")
+        opened.name = f"the watch of {path} at {self.host}"
         try:
-            if not 200 <= response.status < 300:
-                try:
-                    refusal = _to_response(response, await response.read())
-                except NETWORK_ERRORS as error:
-                    raise self._transport_error(error, f"GET {path}") from error
-                raise error_from_response(refusal, f"GET {path}")
-            yield Stream(response, f"the watch of {path} at {self.host}")
+            yield opened
         finally:
-            response.close()
+            opened.close()
 
     async def _open(
         self, path: str, query: str, read_timeout_seconds: float
-    ) -> aiohttp.ClientResponse:
-        # ``connect`` and not only ``sock_connect``, which leaves out the name server's answer.
-        timeout = aiohttp.ClientTimeout(
-            connect=self._connect_seconds, sock_read=read_timeout_seconds, total=None
-        )
+    ) -> Stream | HttpResponse:
         started = time.perf_counter()
         code = "<error>"
         try:
-            # The apiserver sends the headers of a watch at once. ``sock_read`` would wait for them
-            # as long as for events.
-            async with asyncio.timeout(self._timeout_seconds):
-                response = await self._begin(Request("GET", path, query=query), timeout)
-            code = str(response.status)
-            return response
-        except NETWORK_ERRORS as error:
+            # The apiserver sends the headers of a watch at once: these are not waited for as long
+            # as events are.
+            request = await self._encode(Request("GET", path, query=query))
+            opened = await self._connections().open_stream(
+                request, self._timeout_seconds, read_timeout_seconds
+            )
+            code = str(opened.code)
+            return opened
+        except OSError as error:
             raise self._transport_error(error, f"GET {path}") from error
         finally:
             self.hooks.on_request(
@@ -185,24 +181,22 @@ class ApiClient:
 
     async def _attempt(self, request: Request, timeout_seconds: float) -> HttpResponse:
         method, path, body = request.method, request.path, request.body
-        round_trip = self._read if method == "GET" or self._needs_aiohttp else self._write
         started = time.perf_counter()
         code, received = "<error>", 0
         try:
-            response = await round_trip(request, timeout_seconds)
+            response = await self._connections().round_trip(
+                await self._encode(request), timeout_seconds, reads=method == "GET"
+            )
             code, received = str(response.code), len(response.body)
             return response
-        except NETWORK_ERRORS as error:
+        except OSError as error:
             raise self._transport_error(error, f"{method} {path}") from error
         finally:
             seconds, sent = time.perf_counter() - started, len(body) if body else 0
             self.hooks.on_request(code, method, method, self.host, seconds, sent, received)
 
-    async def _write(self, request: Request, timeout_seconds: float) -> HttpResponse:
-        """Send a request over the connection pool and return its response."""
-        writes = self._writes
-        if writes is None:
-            writes = self._writes = self._new_connections()
+    async def _encode(self, request: Request) -> bytes:
+        """Return a request as it is sent."""
         head = self._headers.lines(await self._authorization(), request.content_type)
         target = f"{self._prefix}{request.path}"
         if request.query:
@@ -210,87 +204,34 @@ class ApiClient:
         if not target.isascii() or not target.isprintable() or " " in target:
             raise ValueError(f"the path of a request must be percent-encoded: {target!r}")
         body = request.body or b""
-        data = b"%b %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n%b" % (
+        length = b"" if request.method == "GET" else b"Content-Length: %d\r\n" % len(body)
+        return b"%b %b HTTP/1.1\r\n%b%b%b\r\n%b" % (
             request.method.encode(),
             target.encode(),
             head,
-            len(body),
+            self._proxy_header,
+            length,
             body,
-        )
-        return await writes.round_trip(data, timeout_seconds)
-
-    async def _read(self, request: Request, timeout_seconds: float) -> HttpResponse:
-        """Send a request over aiohttp and return its response."""
-        timeout = aiohttp.ClientTimeout(
-            total=timeout_seconds, connect=min(timeout_seconds, self._connect_seconds)
-        )
-        response = await self._begin(request, timeout)
-        try:
-            data = await response.read()
-        finally:
-            response.release()
-        return _to_response(response, data)
-
-    async def _begin(
-        self, request: Request, timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        session = self._session
-        if session is None:
-            session = self._session = self._new_session()
-        headers = self._headers.fields(await self._authorization(), request.content_type)
-        url = self._base + request.path
-        return await session.request(
-            request.method,
-            URL(f"{url}?{request.query}" if request.query else url, encoded=True),
-            data=request.body,
-            headers=headers,
-            timeout=timeout,
-            allow_redirects=False,
-            proxy=self.credentials.proxy,
-            server_hostname=self.credentials.tls_server_name,
-            trace_request_ctx=None if request.method == "GET" else self.fence,
         )
 
     async def _authorization(self) -> str:
         cached = self.credentials.authorization()
-        return cached if cached is not None else await self.credentials.fetch_authorization()
+        if cached is None:
+            cached = await self.credentials.fetch_authorization()
+        return cached or self._basic_authorization
 
-    def _new_connections(self) -> ConnectionPool:
-        if self._closed:
-            raise Unreachable("the connections to the apiserver are closed already")
-        server = self._server
-        assert server.raw_host is not None
-        assert server.port is not None
-        return ConnectionPool(
-            server.raw_host,
-            server.port,
-            tls=self.credentials.tls_context,
-            server_hostname=self.credentials.tls_server_name,
-            connect_seconds=self._connect_seconds,
-            before_sending=self.fence.check,
-        )
-
-    def _new_session(self) -> aiohttp.ClientSession:
-        if self._closed:
-            raise Unreachable("the connections to the apiserver are closed already")
-        # No limit of connections: the dispatcher limits its writes itself, and watches, which hold
-        # a connection each, must never wait for one.
-        tls = self.credentials.tls_context()
-        connector = aiohttp.TCPConnector(
-            limit=0, keepalive_timeout=50.0, ssl=tls if tls is not None else True
-        )
-        session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=True,
-            skip_auto_headers=("Accept-Encoding",),
-            read_bufsize=_READ_BUFFER_BYTES,
-            trace_configs=[_fencing()],
-        )
-        # aiohttp repeats a PUT or DELETE whose connection broke, by itself. A PUT that was done
-        # would get a 409 the second time: only the dispatcher knows what may be repeated.
-        session._retry_connection = False
-        return session
+    def _connections(self) -> ConnectionPool:
+        if self._pool is None:
+            if self._closed:
+                raise Unreachable("the connections to the apiserver are closed already")
+            # No limit of connections: the dispatcher limits its writes itself, and watches, which
+            # hold a connection each, must never wait for one.
+            self._pool = ConnectionPool(
+                self._dialer,
+                connect_seconds=self._connect_seconds,
+                before_writing=self.fence.check,
+            )
+        return self._pool
 
     async def _refresh(self) -> bool:
         """Refresh the credentials, once for all requests that got a 401 together."""
@@ -306,28 +247,6 @@ class ApiClient:
     def _transport_error(self, error: Exception, request: str) -> ApiError:
         """Return ``Unreachable`` if nothing can have been sent, else ``ResponseLost``."""
         text = error_message(error)
-        if isinstance(error, _UNSENT):
+        if isinstance(error, NotConnected):
             return Unreachable(f"the apiserver {self._base} cannot be reached: {text}")
         return ResponseLost(f"{request}: no answer from the apiserver {self._base}: {text}")
-
-
-def _fencing() -> aiohttp.TraceConfig:
-    """Return the aiohttp trace that checks the fence before a write is sent."""
-
-    # Not before the request: to open a connection may take longer than the rest of the Lease.
-    async def connected(_: object, context: SimpleNamespace, __: object) -> None:
-        if isinstance(context.trace_request_ctx, WriteFence):
-            context.trace_request_ctx.check()
-
-    config = aiohttp.TraceConfig()
-    config.on_connection_create_end.append(connected)
-    config.on_connection_reuseconn.append(connected)
-    return config
-
-
-def _to_response(response: aiohttp.ClientResponse, body: bytes) -> HttpResponse:
-    retry_after = None
-    if response.status >= 400:
-        text = response.headers.get("Retry-After", "")
-        retry_after = float(text) if text.isdigit() else None
-    return HttpResponse(response.status, body, response.content_type, retry_after)

@@ -32,8 +32,7 @@ from proreus.runtime.select_host import SelectHost
 from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.avoided_nodes import NEVER_AVOID, AvoidanceRules
 from proreus.scheduler.environment import Environment
-from proreus.scheduler.extender import TransportFactory
-from proreus.scheduler.extender_transport import Transport
+from proreus.scheduler.extender_requests import TransportFactory, new_transport
 
 _START = 1_700_000_000.0
 _EPSILON = 1e-6
@@ -60,7 +59,7 @@ class OfflineOptions:
     hide_finished: bool = True
     select_host: SelectHost | None = None
     use_extenders: bool = False
-    extender_transport: TransportFactory = Transport
+    extender_transport: TransportFactory = new_transport
     polls_only: bool = False
     rules: FailureRules = DEFAULT_RULES
     record_event: EventSink = discard_event

@@ -16,7 +16,7 @@ from proreus.config.types import Extender as ExtenderConfiguration
 from proreus.errors import ConfigError, ExtenderError
 from proreus.objects.kinds import PODS
 from proreus.offline.api import InMemoryApi, JsonObject
-from proreus.scheduler.extender_transport import status_error
+from proreus.scheduler.extender_requests import status_error
 
 _MOST_SCORE = 10
 

@@ -23,9 +23,8 @@ from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, Resource
 from proreus.runtime.plugin_health import HealthContext
 from proreus.scheduler.avoided_nodes import NEVER_AVOID, AvoidanceRules
-from proreus.scheduler.extender import TransportFactory
 from proreus.scheduler.extender_chain import Pausable
-from proreus.scheduler.extender_transport import Transport
+from proreus.scheduler.extender_requests import TransportFactory, new_transport
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -74,7 +73,7 @@ class Environment(Struct, frozen=True):
     spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
     informers: Pausable | None = None
     use_extenders: bool = True
-    extender_transport: TransportFactory = Transport
+    extender_transport: TransportFactory = new_transport
     polls_only: bool = False
     health_context: HealthContext | None = None
     stopwatch: Stopwatch = perf_counter

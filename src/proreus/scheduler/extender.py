@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from proreus.clock import Clock
 from proreus.config.types import Extender as ExtenderConfiguration
@@ -21,18 +21,16 @@ from proreus.objects.pod import Container, Pod
 from proreus.objects.with_json import NodeWithJson, PendingPodWithJson, PodWithJson
 from proreus.scheduler import extender_wire as wire
 from proreus.scheduler import score_log
-from proreus.scheduler.extender_transport import (
-    ExtenderTransport,
+from proreus.scheduler.extender_requests import (
     ExtenderUnreachable,
-    Transport,
+    TransportFactory,
+    new_transport,
 )
 
 log = logger(__name__)
 
 MAX_EXTENDER_PRIORITY = 10
 _SCALE = 100 // MAX_EXTENDER_PRIORITY
-
-TransportFactory = Callable[[ExtenderConfiguration], ExtenderTransport]
 
 _REFUSED_SECONDS = (1.0, 30.0)
 """First and longest pause after a refused connection: trying again costs next to nothing."""
@@ -120,7 +118,7 @@ class HTTPExtender:
         self,
         config: ExtenderConfiguration,
         clock: Clock,
-        transport: TransportFactory = Transport,
+        transport: TransportFactory = new_transport,
     ) -> None:
         self.url = config.url_prefix
         self.filter_verb = config.filter_verb
@@ -238,7 +236,7 @@ class HTTPExtender:
 def build_extenders(
     configs: Iterable[ExtenderConfiguration],
     clock: Clock,
-    transport: TransportFactory = Transport,
+    transport: TransportFactory = new_transport,
 ) -> list[HTTPExtender]:
     """Return extenders in the order of their calls: ignorable ones last, as in kube-scheduler.
 

@@ -10,7 +10,6 @@ import errno
 import os
 import ssl
 import tempfile
-from typing import Protocol
 from urllib import request as urllib_request
 from urllib.parse import urlsplit
 
@@ -18,36 +17,12 @@ import aiohttp
 
 from proreus.client.request_headers import JSON, user_agent
 from proreus.config.types import Extender, ExtenderTLSConfig
-from proreus.errors import ConfigError, ExtenderError
+from proreus.errors import ConfigError
+from proreus.scheduler.extender_requests import ExtenderUnreachable, status_error
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _IDLE_SECONDS = 90.0
 _REDIRECTS = 10
-
-
-class ExtenderUnreachable(ExtenderError):
-    """The extender was not reached or did not respond. ``timed_out``: by a time-out."""
-
-    def __init__(self, text: str, timed_out: bool) -> None:
-        super().__init__(text)
-        self.timed_out = timed_out
-
-
-def status_error(verb: str, url: str, status: int) -> ExtenderError:
-    """Return the error of a response that is no 200."""
-    return ExtenderError(f"failed {verb} with extender at URL {url}, code {status}")
-
-
-class ExtenderTransport(Protocol):
-    """What carries requests to one extender: ``Transport``, or a fake of it."""
-
-    async def post(self, verb: str, body: bytes, *, repeatable: bool = True) -> bytes:
-        """Return the body of a response; raises ``ExtenderError``."""
-        ...
-
-    async def close(self) -> None:
-        """Close all connections."""
-        ...
 
 
 class Transport:

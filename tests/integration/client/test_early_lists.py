@@ -8,7 +8,7 @@ import pytest
 
 from proreus.client import early_lists
 from proreus.client.credentials import Credentials
-from proreus.client.early_lists import EarlyList, request_early_lists
+from proreus.client.early_lists import request_early_lists
 from proreus.client.informer import Informer
 from proreus.client.informer_factory import InformerFactory
 from proreus.client.session import ApiClient
@@ -89,7 +89,8 @@ async def test_without_a_usable_early_list_the_informer_lists(server, wire, monk
     if answer == "large":
         monkeypatch.setattr(early_lists, "_MOST_BYTES", 20)
     credentials = await fetched(server)
-    early = EarlyList(credentials, PODS.path())
+    monkeypatch.setattr(early_lists, "_PATHS", {"Pod": early_lists._PATHS["Pod"]})
+    early = request_early_lists(credentials)["Pod"]
 
     async with ApiClient(credentials) as client:
         informer = Informer(client, PODS, early_list=early, rng=random.Random(1))
@@ -103,27 +104,33 @@ async def test_without_a_usable_early_list_the_informer_lists(server, wire, monk
 
 async def test_a_body_is_taken_once_and_not_waited_for_for_ever(server, monkeypatch):
     async def script(call):
-        await (call.answer(200, b"{}") if server.calls[1:] else asyncio.Event().wait())
+        await (asyncio.Event().wait() if call.path == NODES.path() else call.answer(200, b"{}"))
 
     server.script = script
     monkeypatch.setattr(early_lists, "_TIMEOUT_SECONDS", 0.2)
     credentials = await fetched(server)
-    assert await EarlyList(credentials, "/silent").take() is None
-    early = EarlyList(credentials, "/quick")
-    assert await early.take() == b"{}"
-    assert await early.take() is None
+    early = request_early_lists(credentials)
+    assert await early["Node"].take() is None
+    assert await early["Pod"].take() == b"{}"
+    assert await early["Pod"].take() is None
 
 
-async def test_what_only_the_session_can_do_is_left_to_it(server):
-    for credentials in (
-        await fetched(server, proxy="http://127.0.0.1:1"),
-        await fetched(server, tls_server_name="kubernetes"),
-        Credentials("http://me:secret@127.0.0.1:1"),
-    ):
-        assert request_early_lists(credentials) == {}
-    assert server.calls == []
+async def test_early_lists_go_through_a_proxy_too(server, wire):
+    server.script = lambda call: call.answer(200, wire.pod_list(version=7))
+    credentials = await fetched(server, proxy=server.url)
+    credentials.server = "http://apiserver.invalid:6443"
+    early = request_early_lists(credentials)
+    assert b"PodList" in await early["Pod"].take()
+    assert {call.headers["host"] for call in server.calls} == {"apiserver.invalid:6443"}
+
+
+async def test_what_cannot_be_asked_at_all_is_not_waited_for(capsys):
+    early = request_early_lists(Credentials("http://127.0.0.1:1", proxy="socks5://127.0.0.1:1"))
+    assert await early["Pod"].take() is None
+    assert await early["Node"].take() is None
+    assert capsys.readouterr().err == ""
 
 
 def test_the_paths_are_those_of_the_informers():
-    assert early_lists._PATHS["Node"] == NODES.path()
-    assert early_lists._PATHS["Pod"].partition("?")[0] == PODS.path()
+    assert early_lists._PATHS["Node"][0] == NODES.path()
+    assert early_lists._PATHS["Pod"][0] == PODS.path()

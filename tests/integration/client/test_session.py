@@ -65,14 +65,12 @@ async def test_an_html_page_of_a_proxy_is_recognized(kmock, api):
     )
 
 
-@pytest.mark.parametrize("intricate", [False, True])
-async def test_nothing_is_written_once_the_fence_is_closed(kmock, intricate):
+async def test_nothing_is_written_once_the_fence_is_closed(kmock):
     kmock["post", PODS] << 201 << b"{}"
     kmock["get", PODS] << 200 << b"{}"
     now = 0.0
     fence = WriteFence(now=lambda: now)
     async with ApiClient(Credentials(str(kmock.url).rstrip("/")), fence=fence) as api:
-        api._needs_aiohttp = intricate  # as with a proxy: over aiohttp
         fence.until = 14.0
         await api.request("POST", PODS, b"{}")
         now = 14.0
