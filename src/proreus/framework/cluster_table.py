@@ -135,7 +135,8 @@ class ClusterTable(NodeTable):
         self.infos.append(info)
         self.rows[info.name] = row
         self._put_node(row)
-        self._put_pods(row)
+        if info.pods:
+            self._put_pods(row)
         if self._pod_index is not None:
             self._pod_index.add_row(info)
         return row
@@ -154,12 +155,7 @@ class ClusterTable(NodeTable):
         self.images.replace(old, None)
         if row != last:
             self._move(last, row)
-        # The next node of this row would take the code in this cell for images that it had before,
-        # and subtract them from ``images``: the freed cell must say "none".
-        self._image_set[last] = 0
-        for columns in (self.allocatable, self.requested, self.nonzero_requested):
-            # A dense cell beyond the size is overwritten by the next node; a sparse one would stay.
-            columns.forget(last)
+        self._clear_row(last)
         self.infos.pop()
         self.size = last
         del self.rows[info.name]
@@ -202,24 +198,34 @@ class ClusterTable(NodeTable):
                 self.changes.record(row)
                 self.node_changes.record(row)
 
+    def _clear_row(self, row: int) -> None:
+        # The cells beyond the size are 0, for the next node's pods: it mostly has none. It would
+        # also take the code of an image set for images that it had before, and subtract them.
+        for columns in (self.allocatable, self.requested, self.nonzero_requested):
+            columns.clear(row)
+        for name in self._ARRAYS:
+            getattr(self, name)[row] = 0
+
     def _put_node(self, row: int) -> None:
-        info = self.infos[row]
+        info, most_sets = self.infos[row], self._max_sets
         assert info.node is not None
         self.allocatable.put(row, info.allocatable)
         self._allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
         self._unschedulable[row] = info.unschedulable
         self._taint_set[row] = self.taint_sets.code(info.taints)
         # Taints may carry a time: cluster-autoscaler's do.
-        if len(self.taint_sets) > self._max_sets:
+        if len(self.taint_sets) > most_sets:
             self.taint_sets = compacted(self._taint_set[: self.size], self.taint_sets)
         old = self.image_sets.values[self._image_set[row]]
-        self._image_set[row] = self.image_sets.code(self.images.replace(old, info.node))
+        images = self.images.replace(old, info.node)
+        if images is not old:
+            self._image_set[row] = self.image_sets.code(images)
         # Codes are never reused, and nodes report new sets of images for months: without compaction
         # the interner would grow without bound.
-        if len(self.image_sets) > self._max_sets:
+        if len(self.image_sets) > most_sets:
             self.image_sets = compacted(self._image_set[: self.size], self.image_sets)
-        self._labels.put(row, info.labels, self.size, self._max_sets)
-        if self._labels.has_many_keys(self._max_sets):
+        self._labels.put(row, info.labels, self.size, most_sets)
+        if self._labels.has_many_keys(most_sets):
             self._labels.forget_unused_keys(self.infos)
         self.nodes_generation += 1
         self.changes.record(row)

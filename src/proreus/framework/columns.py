@@ -68,6 +68,8 @@ class ImageStates:
 
     def replace(self, old: ImageSet, node: Node | None) -> ImageSet:
         """Count a node's images instead of those that it had before; return the new ones."""
+        if not old and (node is None or not node.status.images):
+            return NO_IMAGES
         new = ImageSet(
             (name, image.size_bytes)
             for image in (node.status.images if node is not None else ())
@@ -135,9 +137,11 @@ class ResourceColumns:
         self.forget(row)
         for resource, array in self.arrays.items():
             # Sums are Python ints; NumPy raises for one beyond int64, so absurd amounts saturate.
-            array[row] = min(amounts.get(resource, 0), MAX_INT64)
-        for resource in amounts.keys() - self.arrays.keys():
-            self._put_sparse(row, resource, amounts[resource])
+            amount = amounts.get(resource, 0)
+            array[row] = amount if amount <= MAX_INT64 else MAX_INT64
+        for resource in amounts:
+            if resource not in self.arrays:
+                self._put_sparse(row, resource, amounts[resource])
 
     def put_some(self, row: int, resources: Sequence[str], amounts: dict[str, int]) -> None:
         """Set the cells of the named resources only."""
@@ -149,8 +153,16 @@ class ResourceColumns:
             else:
                 array[row] = min(amounts[resource], MAX_INT64)
 
+    def clear(self, row: int) -> None:
+        """Set all cells of a row to 0."""
+        self.forget(row)
+        for array in self.arrays.values():
+            array[row] = 0
+
     def forget(self, row: int) -> None:
         """Drop a row's sparse cells: its node is gone or is about to be written anew."""
+        if row not in self._sparse_at:
+            return
         for resource in tuple(self._sparse_at.get(row, ())):
             self._drop_sparse(row, resource)
 
