@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 import proreus
-from proreus import gc_tuning
+from proreus import gc_tuning, numpy_docstrings
 from proreus.cli.go_flags import FlagError, GoCommand, ParsedFlags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
@@ -35,6 +35,7 @@ def _run(values: ParsedFlags) -> int:
         return 0
     gc_tuning.collect_rarely_at_start()
     gc_tuning.use_one_heap()
+    numpy_docstrings.leave_out()
     # The order matters: the apiserver writes the lists while most of the scheduler is imported.
     from proreus.cli.early_start import request_lists
 

@@ -9,10 +9,11 @@ import os
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from proreus.client import plain_credentials
 from proreus.client.credentials import Credentials, FetchAuthorization, TlsFiles

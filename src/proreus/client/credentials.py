@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from proreus.errors import ConfigError
 
 _RECHECK_SECONDS = 60.0
@@ -21,8 +23,7 @@ FetchAuthorization = Callable[[bool], Awaitable[str]]
 """Return the Authorization header; True requests a new token even if the old one looks valid."""
 
 
-@dataclass(frozen=True)
-class TlsFiles:
+class TlsFiles(Struct, frozen=True):
     """Paths of PEM files; ``verify`` False accepts any server certificate."""
 
     ca_file: str | None = None
@@ -43,7 +44,7 @@ class Credentials:
     """
 
     server: str
-    tls: TlsFiles = TlsFiles()
+    tls: TlsFiles = field(default_factory=TlsFiles)
     tls_server_name: str | None = None
     proxy: str | None = None
     fetch: FetchAuthorization = _anonymous

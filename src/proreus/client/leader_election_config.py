@@ -1,12 +1,12 @@
 """Parameters of ``LeaderElector``: the Lease and its durations, identity, callbacks."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class LeaseOptions:
+
+class LeaseOptions(Struct, frozen=True):
     """The Lease's namespace and name, and the durations of leaderElection in the configuration."""
 
     namespace: str = "kube-system"
@@ -29,8 +29,7 @@ def _healthy() -> None:
     """Default of the health check."""
 
 
-@dataclass(frozen=True)
-class LeaderCallbacks:
+class LeaderCallbacks(Struct, frozen=True):
     """What the elector calls (client-go's LeaderCallbacks, and its health check).
 
     ``on_started_leading()`` is called once, when this instance becomes the leader, and
@@ -56,8 +55,7 @@ class LeaseRecorder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class ResourceLockConfig:
+class ResourceLockConfig(Struct, frozen=True):
     """The holder's identity, and how Events are recorded (client-go's ResourceLockConfig).
 
     ``component`` is the source of the LeaderElection Events: the first profile's scheduler name.

@@ -13,11 +13,11 @@ import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from proreus import yaml_depth
 
@@ -47,8 +47,7 @@ _temporary_files: dict[bytes, str] = {}
 """Paths of temporary files by their content."""
 
 
-@dataclass(frozen=True)
-class PlainCredentials:
+class PlainCredentials(Struct, frozen=True):
     """What a source says. Files are absolute paths or None; ``token_file`` is read repeatedly."""
 
     server: str

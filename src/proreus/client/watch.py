@@ -11,7 +11,6 @@ does not identify its object, raises ``DecodeError``: then a relist is needed.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar, final
 
 import msgspec
@@ -107,8 +106,7 @@ class LineSplitter:
         return sum(map(len, self._parts))
 
 
-@dataclass(slots=True)
-class Batch(Generic[T]):
+class Batch(msgspec.Struct, Generic[T]):
     """The contents of one chunk: changes in order, and the stream's resourceVersion after them.
 
     ``rest``: lines that are not decoded yet, the first of which takes long. ``large``: objects of
@@ -119,8 +117,8 @@ class Batch(Generic[T]):
     resource_version: str = ""
     initial_events_end: bool = False
     error: ApiError | None = None
-    rest: list[bytes] = field(default_factory=list)
-    large: list[T] = field(default_factory=list)
+    rest: list[bytes] = []
+    large: list[T] = []
 
     def note_large(self, event: Event[T]) -> None:
         """Have the object of a long line parsed ahead, if it is new."""
@@ -335,13 +333,12 @@ class _RawList(msgspec.Struct):
 _RAW_LIST = msgspec.json.Decoder(_RawList)
 
 
-@dataclass(slots=True)
-class Page(Generic[T]):
+class Page(msgspec.Struct, Generic[T]):
     """A list or a page of it: its objects, and those that could not be decoded."""
 
     metadata: ListMeta
     items: list[T]
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[Unreadable] = []
 
     @classmethod
     def of(cls, metadata: ListMeta, objects: Iterable[T | Unreadable]) -> Self:

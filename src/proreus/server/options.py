@@ -6,7 +6,8 @@ As parsed by ``cli`` and checked by ``problems``; nothing here opens a file.
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 TLS_VERSIONS = {
     "": ssl.TLSVersion.TLSv1_2,
@@ -45,8 +46,7 @@ FORWARDED_AUTHORIZATION = "X-Proreus-Authorization"
 """Where a bearer token is read from if there is no Authorization header."""
 
 
-@dataclass(frozen=True)
-class SniCertificate:
+class SniCertificate(Struct, frozen=True):
     """``--tls-sni-cert-key cert,key:a.example,*.b.example``; no names: those of the certificate."""
 
     cert_file: str
@@ -54,8 +54,7 @@ class SniCertificate:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class RequestHeaderOptions:
+class RequestHeaderOptions(Struct, frozen=True):
     """The front proxies that may authenticate users, and the headers that they set."""
 
     ca_file: str = ""
@@ -66,8 +65,7 @@ class RequestHeaderOptions:
     extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
 
 
-@dataclass(frozen=True)
-class AuthenticationOptions:
+class AuthenticationOptions(Struct, frozen=True):
     """Authentication flags; ``kubeconfig`` is for TokenReviews and the cluster's client CA."""
 
     kubeconfig: str = ""
@@ -75,11 +73,10 @@ class AuthenticationOptions:
     tolerate_lookup_failure: bool = True
     token_cache_ttl_seconds: float = 10.0
     client_ca_file: str = ""
-    request_header: RequestHeaderOptions = field(default_factory=RequestHeaderOptions)
+    request_header: RequestHeaderOptions = RequestHeaderOptions()
 
 
-@dataclass(frozen=True)
-class AuthorizationOptions:
+class AuthorizationOptions(Struct, frozen=True):
     """Authorization flags; ``kubeconfig`` is for SubjectAccessReviews."""
 
     kubeconfig: str = ""
@@ -88,8 +85,7 @@ class AuthorizationOptions:
     unauthorized_ttl_seconds: float = 10.0
 
 
-@dataclass(frozen=True)
-class ServingOptions:
+class ServingOptions(Struct, frozen=True):
     """Secure serving flags; ``secure_port`` 0 disables the server."""
 
     bind_address: str = "0.0.0.0"
@@ -102,8 +98,8 @@ class ServingOptions:
     tls_min_version: str = ""
     permit_port_sharing: bool = False
     permit_address_sharing: bool = False
-    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
-    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
+    authentication: AuthenticationOptions = AuthenticationOptions()
+    authorization: AuthorizationOptions = AuthorizationOptions()
 
     def problems(self) -> list[str]:
         """Return a message for each invalid value, as kube-scheduler's validation does."""

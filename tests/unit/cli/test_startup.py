@@ -1,6 +1,7 @@
 """What a start of ``proreus run`` does not need, it does not do."""
 
 import inspect
+import os
 import subprocess
 import sys
 
@@ -8,10 +9,12 @@ from proreus.loading import PluginSources, load
 from proreus.source_location import class_location
 
 _LATER = (
-    "aiohttp.web",
+    "aiohttp",
     "cel_expr_python",
     "cryptography",
+    "http",
     "hypothesis",
+    "importlib.metadata",
     "jinja2",
     "kopf",
     "kubernetes",
@@ -19,10 +22,12 @@ _LATER = (
     "pydantic",
     "requests",
     "rich",
+    "urllib.request",
     "watchfiles",
     "proreus.bench",
     "proreus.controller",
     "proreus.dashboard",
+    "proreus.remote",
     "proreus.sandbox",
     "proreus.scheduler.shadow",
     "proreus.simulation",
@@ -33,7 +38,7 @@ _LATER = (
 
 def test_modules_that_are_needed_later_or_never_are_not_imported():
     code = f"""
-import sys, uvloop, proreus.cli.run, proreus.app
+import sys, uvloop, proreus.cli.run, proreus.cli.early_start, proreus.app
 print(*[name for name in {_LATER!r} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -55,7 +60,7 @@ found = {
 print(len({one for one in found if one.__module__.startswith("proreus.")}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 20 < int(done.stdout) <= 40
+    assert 10 < int(done.stdout) <= 25
 
 
 def test_add_ons_are_imported_only_when_a_configuration_names_them():
@@ -127,3 +132,38 @@ except ConfigError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]
+
+
+def test_numpy_works_without_the_docstrings_of_its_c_functions():
+    code = """
+from proreus import numpy_docstrings
+numpy_docstrings.leave_out()
+import numpy as np
+print(not np.ndarray.__doc__, np.bincount(np.array([1, 1, 2]))[1], np.linalg.det(np.eye(2)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "2", "1.0"]
+
+
+def test_the_library_for_entry_points_is_imported_only_where_a_package_has_plugins(tmp_path):
+    code = """
+import sys
+from proreus.loading import PluginSources, load
+load(PluginSources())
+print("importlib.metadata" in sys.modules)
+"""
+    info = tmp_path / "gpu_tools-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gpu-tools\nVersion: 1.2\n")
+    found = []
+    for group in ("console_scripts", "proreus.plugins"):
+        (info / "entry_points.txt").write_text(f"[{group}]\nGpu = gpu_tools:Gpu\n")
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found += done.stdout.split()
+    assert found == ["False", "True"]

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from proreus.errors import ApiError
