@@ -96,9 +96,10 @@ class Stream:
         """Keep a part of the body."""
         self._parts.append(data)
         self._unread_bytes += len(data)
-        if self.is_full and self._connection is not None:
+        if self._unread_bytes > _MOST_BYTES_UNREAD and self._connection is not None:
             self._connection.pause_reading()
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def finish(self, error: Exception | None = None) -> None:
         """End the stream: by the server, or by ``error``."""

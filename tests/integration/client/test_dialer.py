@@ -1,0 +1,263 @@
+"""How connections are opened: through proxies, with TLS, to names with one address or several."""
+
+import asyncio
+import socket
+import ssl
+import threading
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+import pytest
+import uvloop
+
+from proreus.client.credentials import Credentials, TlsFiles
+from proreus.client.responses import Unreachable
+from proreus.client.session import ApiClient
+from proreus.errors import ConfigError
+from proreus.server.certificates import self_signed
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsafe"
+
+
+class Proxy:
+    """An HTTP proxy that connects to one server, whatever name it is asked for."""
+
+    def __init__(self, server_port: int, status: bytes = b"200 Connection established") -> None:
+        self._server_port = server_port
+        self._status = status
+        self.heads: list[str] = []
+
+    async def serve(self, reader, writer) -> None:
+        self.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(b"HTTP/1.1 " + self._status + b"\r\nVia: 1.1 proxy\r\n\r\n")
+        if self._status.startswith(b"200"):
+            there, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
+            try:
+                await asyncio.gather(pipe(reader, to_server), pipe(there, writer))
+            finally:
+                to_server.close()
+
+
+async def pipe(reader, writer) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()
+
+
+async def answer(reader, writer) -> None:
+    while await reader.readuntil(b"\r\n\r\n"):
+        writer.write(OK)
+
+
+@contextmanager
+def listening(serve, tls=None):
+    """Serve on a port, which is yielded, in a thread of its own."""
+    # asyncio's loop for both clients: uvloop's own servers do not survive TLS in TLS.
+    started: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def handle(reader, writer):
+        try:
+            await serve(reader, writer)
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            writer.close()
+
+    async def main():
+        listener = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
+        done = asyncio.Event()
+        port = listener.sockets[0].getsockname()[1]
+        started.set_result((port, asyncio.get_running_loop(), done))
+        await done.wait()
+        listener.close()
+        await asyncio.sleep(0.05)  # connections that have just been closed take a few turns
+
+    thread = threading.Thread(target=asyncio.run, args=(main(),))
+    thread.start()
+    port, loop, done = started.result(10)
+    try:
+        yield port
+    finally:
+        loop.call_soon_threadsafe(done.set)
+        thread.join(10)
+
+
+async def each_request(client):
+    """Send a write and a read, and open a watch; return the bodies."""
+    written = await client.request("POST", "/x", b"")
+    read = await client.request("GET", "/x")
+    async with client.stream("/x", query="watch=true", read_timeout_seconds=5) as stream:
+        return written, read, await stream.chunk()
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """The PEM file of a server named apiserver.example, and its context."""
+    file = tmp_path / "server.pem"
+    file.write_bytes(self_signed(["apiserver.example", "localhost"]))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return file, context
+
+
+async def ask(server, ca, proxy):
+    credentials = Credentials(server, tls=TlsFiles(ca_file=str(ca)), proxy=proxy)
+    async with ApiClient(credentials) as client:
+        return await each_request(client)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_tls_goes_through_a_proxy(certificate, run, scheme):
+    file, context = certificate
+    with listening(answer, context) as port:
+        proxy = Proxy(port)
+        with listening(proxy.serve, context if scheme == "https" else None) as at:
+            url = f"{scheme}://me:s%40fe@localhost:{at}"
+            assert run(ask("https://apiserver.example:6443", file, url)) == (b"safe",) * 3
+    [head] = proxy.heads  # the connection is kept for the next request
+    assert head.startswith("CONNECT apiserver.example:6443 HTTP/1.1\r\n")
+    assert "\r\nHost: apiserver.example:6443\r\n" in head
+    assert "\r\nProxy-Authorization: Basic bWU6c0BmZQ==\r\n" in head
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_the_server_behind_a_proxy_is_verified(certificate, tmp_path, run):
+    file, context = certificate
+    other = tmp_path / "other.pem"
+    other.write_bytes(self_signed(["apiserver.example", "localhost"]))
+    with listening(answer, context) as port, listening(Proxy(port).serve) as at:
+        url = f"http://127.0.0.1:{at}"
+        with pytest.raises(Unreachable, match="certificate"):
+            run(ask("https://apiserver.example:6443", other, url))
+        with pytest.raises(Unreachable, match="certificate"):
+            run(ask("https://elsewhere.example:6443", file, url))
+
+
+async def test_a_proxy_for_plain_http_gets_the_whole_url_and_its_own_password(server):
+    server.script = lambda call: call.answer(200, b"far")
+    proxy = server.url.replace("://", "://me:secret@")
+    async with ApiClient(Credentials("http://apiserver.example/one/", proxy=proxy)) as client:
+        assert await each_request(client) == (b"far",) * 3
+    assert {call.path for call in server.calls} == {"/one/x"}
+    assert {call.headers["host"] for call in server.calls} == {"apiserver.example"}
+    assert all("proxy-authorization" in call.headers for call in server.calls)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (b"407 Proxy Authentication Required", "the proxy answered HTTP 407"),
+        (b"nonsense", "the proxy's answer is no HTTP"),
+    ],
+)
+async def test_a_proxy_that_refuses_means_that_nothing_was_sent(status, message):
+    proxy = Proxy(0, status)
+    with listening(proxy.serve) as port:
+        credentials = Credentials("https://apiserver.example", proxy=f"http://127.0.0.1:{port}")
+        async with ApiClient(credentials) as client:
+            with pytest.raises(Unreachable, match=message):
+                await client.request("POST", "/x", b"{}")
+    assert proxy.heads[0].startswith("CONNECT apiserver.example:443 ")
+
+
+async def test_a_proxy_that_closes_the_connection_means_that_nothing_was_sent():
+    async def close(_, writer):
+        writer.close()
+
+    with listening(close) as port:
+        credentials = Credentials("https://apiserver.example", proxy=f"http://127.0.0.1:{port}")
+        async with ApiClient(credentials) as client:
+            with pytest.raises(Unreachable, match="the proxy closed the connection"):
+                await client.request("POST", "/x", b"{}")
+
+
+def test_a_proxy_of_another_kind_is_a_configuration_error():
+    with pytest.raises(ConfigError, match=r"proxy socks5://far: must be a URL like http://host"):
+        ApiClient(Credentials("https://apiserver.example", proxy="socks5://me:secret@far:1080"))
+
+
+# ---- names -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def addresses(monkeypatch):
+    """What the name server knows; ``asked`` counts the questions."""
+
+    class Names(dict):
+        asked = 0
+
+    names = Names()
+
+    async def resolve(host, port, **_):
+        names.asked += 1
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if host not in names:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in names[host]
+        ]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    return names
+
+
+@pytest.fixture
+async def port(server):
+    server.script = lambda call: call.answer(200, b"here")
+    return int(server.url.rpartition(":")[2])
+
+
+async def test_a_name_is_looked_up_once_for_connections_opened_together(server, port, addresses):
+    addresses["apiserver.example"] = [port]
+    async with ApiClient(Credentials("http://apiserver.example")) as client:
+        await asyncio.gather(*(client.request("GET", "/x") for _ in range(20)))
+    assert len({call.writer for call in server.calls}) == 20
+    assert addresses.asked == 1
+
+
+@pytest.mark.looptime
+async def test_a_name_is_looked_up_again_after_a_while_and_after_a_failure(server, port, addresses):
+    async with ApiClient(Credentials("http://apiserver.example")) as client:
+        with pytest.raises(Unreachable, match="Name or service not known"):
+            await client.request("GET", "/x")
+        addresses["apiserver.example"] = [port]
+        await client.request("GET", "/x")
+        assert addresses.asked == 2
+        for call in server.calls:
+            call.writer.close()
+        await asyncio.sleep(60)
+        await client.request("GET", "/x")
+    assert addresses.asked == 3
+
+
+async def test_one_request_that_is_given_up_does_not_end_the_lookup_for_others(
+    server, port, addresses
+):
+    addresses["apiserver.example"] = [port]
+    async with ApiClient(Credentials("http://apiserver.example")) as client:
+        first, second = (asyncio.create_task(client.request("GET", "/x")) for _ in range(2))
+        for _ in range(3):  # until both wait for the name server
+            await asyncio.sleep(0)
+        first.cancel()
+        assert await second == b"here"
+    assert addresses.asked == 1
+
+
+async def test_of_several_addresses_one_that_answers_is_taken(
+    server, port, addresses, unused_tcp_port
+):
+    addresses["apiserver.example"] = [unused_tcp_port, port]
+    async with ApiClient(Credentials("http://apiserver.example")) as client:
+        assert await client.request("GET", "/x") == b"here"
+    addresses["nowhere.example"] = [unused_tcp_port, unused_tcp_port]
+    async with ApiClient(Credentials("http://nowhere.example")) as client:
+        with pytest.raises(Unreachable, match="cannot be reached"):
+            await client.request("GET", "/x")
+
+
+async def test_an_ip_address_needs_no_name_server(server, port, addresses):
+    async with ApiClient(Credentials(server.url)) as client:
+        await client.request("GET", "/x")
+    assert addresses.asked == 0
