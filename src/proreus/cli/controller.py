@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from proreus.client.leader_election_config import LeaseOptions
 from proreus.controller.options import (
     DEFAULT_STATUS_KINDS,
     STATUS_KINDS,
@@ -18,7 +17,6 @@ from proreus.controller.options import (
     RebalancingOptions,
 )
 from proreus.errors import ConfigError
-from proreus.server.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 
 
 @click.command("controller", short_help="Write statuses; colocate; rebalance.")
@@ -125,6 +123,9 @@ def command(**flags: Any) -> int:
 
 def options_of(flags: dict[str, Any]) -> ControllerOptions:
     """Return what the flags say."""
+    from proreus.client.leader_election_config import LeaseOptions
+    from proreus.server.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
+
     statuses = flags["statuses"] or DEFAULT_STATUS_KINDS
     return ControllerOptions(
         kubeconfig=flags["kubeconfig"],

@@ -40,6 +40,8 @@ class SchedulerAccess:
         return asyncio.run(self._get(path, urlencode(query)))
 
     async def _get(self, path: str, query: str) -> bytes:
+        from msgspec import structs
+
         from proreus.client import credential_loading
         from proreus.client.request_headers import user_agent
         from proreus.client.session import ApiClient
@@ -50,7 +52,7 @@ class SchedulerAccess:
         )
         forwarded_as = ""
         if self.scheduler:
-            tls = replace(
+            tls = structs.replace(
                 credentials.tls,
                 ca_file=self.certificate_authority or credentials.tls.ca_file,
                 verify=not self.insecure,

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proreus.client.leader_election_config import LeaseOptions
 from proreus.errors import ConfigError
-from proreus.server.options import ServingOptions
 
 if TYPE_CHECKING:
+    from proreus.client.leader_election_config import LeaseOptions
     from proreus.logs import Format
+    from proreus.server.options import ServingOptions
 
 STATUS_KINDS = ("podgroups", "elasticquotas", "reservations", "volcano-queues", "kai-queues")
 DEFAULT_STATUS_KINDS = STATUS_KINDS[:2]
@@ -79,8 +79,8 @@ class ControllerOptions:
 
     kubeconfig: str = ""
     server: str = ""
-    lease: LeaseOptions = field(default_factory=LeaseOptions)
-    serving: ServingOptions = field(default_factory=ServingOptions)
+    lease: LeaseOptions = field(default_factory=lambda: _default_lease())
+    serving: ServingOptions = field(default_factory=lambda: _default_serving())
     statuses: tuple[str, ...] = DEFAULT_STATUS_KINDS
     rebalancing: RebalancingOptions = field(default_factory=RebalancingOptions)
     colocation: ColocationOptions = field(default_factory=ColocationOptions)
@@ -95,3 +95,18 @@ class ControllerOptions:
             self.rebalancing.period_seconds,
             self.colocation.period_seconds,
         )
+
+
+# Imported there, since `proreus --help` imports this module, and does without msgspec.
+
+
+def _default_lease() -> LeaseOptions:
+    from proreus.client.leader_election_config import LeaseOptions
+
+    return LeaseOptions()
+
+
+def _default_serving() -> ServingOptions:
+    from proreus.server.options import ServingOptions
+
+    return ServingOptions()
