@@ -2,7 +2,7 @@
 
 A scheduler sends two writes a pod, the Binding and its Event, and reads a start's worth of lists
 and watches; with a general HTTP client either costs more than what is done about it
-(docs/adr/0003-connections-for-writes.md).
+(docs/adr/0003-connections-of-our-own.md).
 
 The meaning of a response is none of this module's concern (``responses``), nor are retries
 (``checked_writes``).
