@@ -87,6 +87,9 @@ class ConnectionPool:
         if self._closed:
             connection.close()
             raise NotConnected("the connections are closed already")
+        if connection.closing:
+            connection.close()
+            raise NotConnected("the connection was closed at once")
         return connection
 
     def close(self) -> None:

@@ -88,7 +88,10 @@ def _paths_of(kubeconfig: str) -> list[str]:
 def _checked_server(server: str) -> str:
     if "://" not in server:
         server = f"http://{server}"  # as client-go does
-    parts = urlsplit(server)
+    try:
+        parts = urlsplit(server)
+    except ValueError as error:
+        raise ConfigError(f"server: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"server: {server!r} must be a URL like https://host:6443")
     return server.rstrip("/")

@@ -11,11 +11,13 @@ import base64
 import socket
 import ssl
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
 
+from proreus.client.http_connection import MOST_HEAD_BYTES
 from proreus.errors import ConfigError
 
 _PORTS = {"http": 80, "https": 443}
@@ -38,7 +40,7 @@ class Dialer:
     """Opens connections to the server of a URL, through an HTTP proxy where ``proxy`` is its URL.
 
     ``tls`` returns the context for a new connection, None for plain text. Raises ``ConfigError``
-    for a proxy of another kind.
+    for a proxy of another kind, and for a URL that leads nowhere.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Dialer:
     ) -> None:
         self._host, self._port = host_and_port(urlsplit(server))
         self._tls = tls
-        self._server_hostname = server_hostname or self._host
+        self._server_hostname = _name_in_certificate(server_hostname or self._host)
         self._proxy = _parse_proxy(proxy) if proxy else None
         self._lookup = _Lookup(*(host_and_port(self._proxy) if self._proxy else self.address))
 
@@ -80,7 +82,9 @@ class Dialer:
             raise NotConnected(f"timed out after {timeout_seconds:g} s") from error
         except NotConnected:
             raise
-        except OSError as error:  # ssl.SSLError is one too
+        # ssl.SSLError is an OSError; a name that no server can have is a ValueError, of which
+        # UnicodeError is one.
+        except (OSError, ValueError) as error:
             raise NotConnected(str(error) or type(error).__name__) from error
 
     async def _connect(
@@ -105,16 +109,24 @@ class Dialer:
     async def _connect_through(
         self, proxy: SplitResult, new_protocol: Callable[[], ProtocolT], tls: ssl.SSLContext | None
     ) -> ProtocolT:
-        proxy_tls, proxy_name = None, host_and_port(proxy)[0]
+        proxy_tls, proxy_name = None, _name_in_certificate(host_and_port(proxy)[0])
         if proxy.scheme == "https":
             # As Go's http.Transport has it: the same CAs for both, and the same certificate.
-            proxy_tls = tls or ssl.create_default_context()
+            proxy_tls = tls or self._default_tls
         if tls is None:
             return await self._connect(new_protocol, proxy_tls, proxy_name)
         tunnel = await self._connect(_Tunnel, proxy_tls, proxy_name)
         try:
             await tunnel.open(authority(*self.address).encode(), self.proxy_authorization)
-            protocol = new_protocol()
+            return await self._begin_tls(tunnel, new_protocol(), tls)
+        except BaseException:
+            tunnel.close()
+            raise
+
+    async def _begin_tls(
+        self, tunnel: _Tunnel, protocol: ProtocolT, tls: ssl.SSLContext
+    ) -> ProtocolT:
+        try:
             # uvloop's transports do not inherit from asyncio.Transport; they are duck-typed.
             transport = await asyncio.get_running_loop().start_tls(
                 cast(asyncio.Transport, tunnel.transport),
@@ -122,12 +134,20 @@ class Dialer:
                 tls,
                 server_hostname=self._server_hostname,
             )
-        except BaseException:
-            tunnel.close()
-            raise
-        assert transport is not None
+        except (TypeError, AttributeError) as error:
+            # asyncio's own, until Python 3.12.2, where the handshake fails within a proxy's TLS.
+            failure = error.__context__ or error
+            raise NotConnected(str(failure) or type(failure).__name__) from error
+        # The tunnel ended meanwhile: asyncio returns no transport then, uvloop one that is closed.
+        if transport is None or transport.is_closing():
+            raise NotConnected("the proxy closed the connection")
         protocol.connection_made(transport)
         return protocol
+
+    @cached_property
+    def _default_tls(self) -> ssl.SSLContext:
+        """For an HTTPS proxy of a plain-text server. To read the system's CAs takes long."""
+        return ssl.create_default_context()
 
 
 class _Lookup:
@@ -171,6 +191,7 @@ class _Tunnel(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.BaseTransport | None = None
         self._parser = httptools.HttpResponseParser(self)
+        self._head_bytes = 0
         self._answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def open(self, address: bytes, authorization: bytes) -> None:
@@ -196,6 +217,9 @@ class _Tunnel(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(NotConnected(f"the proxy's answer is no HTTP/1.1: {error}"))
+        self._head_bytes += len(data)
+        if self._head_bytes > MOST_HEAD_BYTES:
+            self._fail(NotConnected("the headers of the proxy's answer are too long"))
 
     def on_headers_complete(self) -> None:
         """Take the status for the answer; what follows is the server's."""
@@ -214,11 +238,37 @@ class _Tunnel(asyncio.Protocol):
 
 
 def host_and_port(url: SplitResult) -> tuple[str, int]:
-    """Return where a URL leads to."""
-    host = url.hostname or ""
-    if not host.isascii():
-        host = host.encode("idna").decode()
-    return host, url.port or _PORTS[url.scheme]
+    """Return where a URL leads to, a name in ASCII; raises ``ConfigError``."""
+    host = _in_ascii(url.hostname or "")
+    try:
+        return host, url.port or _PORTS[url.scheme]
+    except ValueError as error:
+        raise ConfigError(
+            f"{url.scheme}://{host}: the port must be a number from 1 to 65535"
+        ) from error
+
+
+def host_header(url: SplitResult) -> str:
+    """Return host and port as the URL has them, a name in ASCII; raises ``ConfigError``."""
+    written = url.netloc.rpartition("@")[2]
+    if written.isascii():
+        return written
+    host, colon, port = written.partition(":")
+    return f"{_in_ascii(host)}{colon}{port}"
+
+
+def _in_ascii(host: str) -> str:
+    if host.isascii():
+        return host
+    try:
+        return host.encode("idna").decode()
+    except UnicodeError as error:
+        raise ConfigError(f"{host} is not the name of a server: {error}") from error
+
+
+def _name_in_certificate(host: str) -> str:
+    # A dot at the end tells the resolver not to try search domains; certificates have none.
+    return host.removesuffix(".")
 
 
 def authority(host: str, port: int) -> str:
@@ -235,7 +285,10 @@ def basic_authorization(url: SplitResult) -> str:
 
 
 def _parse_proxy(proxy: str) -> SplitResult:
-    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    try:
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    except ValueError as error:
+        raise ConfigError(f"proxy: {error}") from error
     if parts.scheme not in _PORTS or not parts.hostname:
         raise ConfigError(
             f"proxy {parts.scheme}://{parts.hostname or ''}: must be a URL like http://host:3128"

@@ -10,10 +10,12 @@ it meets.
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from typing import Any
 from urllib.parse import urlencode
 
 from proreus.client.credentials import Credentials
@@ -68,10 +70,22 @@ def _fetch_in_a_thread(
     credentials: Credentials, arriving: Mapping[str, Future[bytes | None]]
 ) -> None:
     # Nobody would see an exception of this thread; the reflector meets its cause again.
-    with suppress(Exception):
-        asyncio.run(_fetch_all(credentials, arriving))
+    with suppress(Exception), asyncio.Runner(loop_factory=_EventLoop) as runner:
+        runner.run(_fetch_all(credentials, arriving))
     for body in arriving.values():
         _set(body, None)
+
+
+class _EventLoop(asyncio.SelectorEventLoop):
+    """An event loop that looks names up in its own thread, where nothing else waits for it.
+
+    asyncio does so in threads of an executor, for which a process waits at its end: a name server
+    may not answer for a long time.
+    """
+
+    async def getaddrinfo(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what ``socket.getaddrinfo`` does."""
+        return socket.getaddrinfo(*args, **kwargs)
 
 
 async def _fetch_all(

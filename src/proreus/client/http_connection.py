@@ -21,6 +21,8 @@ from proreus.client.stream import Stream
 if TYPE_CHECKING:
     from proreus.client.connection_pool import ConnectionPool
 
+MOST_HEAD_BYTES = 1 << 20
+"""More before the body is no answer of an apiserver: its headers have a few hundred bytes."""
 _IDLE_SECONDS = 50.0
 """Less than the apiserver's 90: a connection that it closes under a request loses the response."""
 
@@ -43,6 +45,7 @@ class HttpConnection(asyncio.Protocol):
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._body: list[bytes] = []
+        self._head_bytes = 0
         self._content_type = ""
         self._retry_after: float | None = None
         self._has_length = False
@@ -77,14 +80,26 @@ class HttpConnection(asyncio.Protocol):
         assert self._waiter is None
         waiter: asyncio.Future[HttpResponse | Stream] = self._loop.create_future()
         self._waiter = waiter
+        # Of the response before, if that had no body: should the connection end now, its status
+        # would be taken for the answer to this request.
+        self._in_body = self._has_length = False
+        self._head_bytes = 0
         self._set_deadline(deadline)
         self._transport.write(request)
         try:
             return await waiter
         except asyncio.CancelledError:
-            # The response may still arrive, and the next request would take it for its own.
-            self.close()
+            # The response may still arrive, and the next request would take it for its own. If it
+            # has arrived in this tick, the connection may have the next request already.
+            if self._waiter is waiter or self._is_streaming_to(waiter):
+                self.close()
             raise
+
+    def _is_streaming_to(self, waiter: asyncio.Future[HttpResponse | Stream]) -> bool:
+        """Whether the stream in progress is what ``waiter`` was given."""
+        if self._stream is None or waiter.cancelled() or waiter.exception() is not None:
+            return False
+        return waiter.result() is self._stream
 
     def close(self, error: Exception | None = None) -> None:
         """Close at once; a request in flight, or a stream, fails with ``error``."""
@@ -112,11 +127,15 @@ class HttpConnection(asyncio.Protocol):
             self._timer.cancel()
         self._timer = self._loop.call_at(deadline, self._on_timer)
 
+    def _renew_deadline(self) -> None:
+        """Give the stream its whole time again; the timer notices when it fires."""
+        self._deadline = self._loop.time() + (self._stream_seconds or 0.0)
+
     def _on_timer(self) -> None:
         self._timer = None
         if self._stream is not None and self._stream.is_full:
-            # It is we who do not read.
-            self._set_deadline(self._loop.time() + (self._stream_seconds or 0.0))
+            self._renew_deadline()  # it is we who do not read
+            self._set_deadline(self._deadline)
         elif self._loop.time() < self._deadline:
             self._set_deadline(self._deadline)
         else:
@@ -131,6 +150,9 @@ class HttpConnection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """Read the socket again."""
+        if self._stream is not None:
+            # Nothing could arrive meanwhile, which is not the server's fault.
+            self._renew_deadline()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -145,11 +167,15 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse a part of the response."""
         if self._stream is not None:
-            self._deadline = self._loop.time() + (self._stream_seconds or 0.0)
+            self._renew_deadline()
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.close(ConnectionError(f"the answer is no HTTP/1.1: {error}"))
+        if not self._in_body:
+            self._head_bytes += len(data)
+            if self._head_bytes > MOST_HEAD_BYTES:
+                self.close(ConnectionError("the headers of the answer are too long"))
 
     def connection_lost(self, error: Exception | None) -> None:
         """Leave the pool; a response that is incomplete by now is lost."""
@@ -185,11 +211,14 @@ class HttpConnection(asyncio.Protocol):
         """Keep the headers that the client uses."""
         name = name.lower()
         if name == b"content-type":
-            self._content_type = value.decode("latin-1").partition(";")[0].strip()
+            self._content_type = value.decode("latin-1").partition(";")[0].strip().lower()
         elif name == b"retry-after" and value.isdigit():
             self._retry_after = float(value)
         elif name in (b"content-length", b"transfer-encoding"):
             self._has_length = True
+        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            # We do not ask for it, so it is a proxy's, and nobody here could read it.
+            self.close(ConnectionError(f"the answer is encoded as {value.decode('latin-1')}"))
 
     def on_headers_complete(self) -> None:
         """Return a stream, if one is wanted and the response is 2xx."""

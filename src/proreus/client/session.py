@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from proreus.client.connection_pool import ConnectionPool
 from proreus.client.credentials import Credentials
-from proreus.client.dialer import Dialer, NotConnected, basic_authorization
+from proreus.client.dialer import Dialer, NotConnected, basic_authorization, host_header
 from proreus.client.request_headers import JSON, RequestHeaders, user_agent
 from proreus.client.responses import HttpResponse, ResponseLost, Unreachable, error_from_response
 from proreus.client.stream import Stream, error_message
@@ -78,7 +78,7 @@ class ApiClient:
         self.hooks = hooks or RequestHooks()
         self.fence = fence or WriteFence()
         server = urlsplit(credentials.server)
-        self.host = server.netloc.rpartition("@")[2]
+        self.host = host_header(server)
         self._dialer = Dialer(
             credentials.server,
             tls=credentials.tls_context,

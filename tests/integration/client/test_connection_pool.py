@@ -56,6 +56,19 @@ async def test_writes_go_through_a_proxy_too(server):
     assert server.calls[0].headers["host"] == "apiserver.invalid:6443"
 
 
+async def test_a_name_in_the_host_header_is_ascii(server):
+    server.script = lambda call: call.answer(200, b"")
+    for host, sent in (
+        ("bücher.example:6443", "xn--bcher-kva.example:6443"),
+        ("bücher:80", "xn--bcher-kva:80"),
+        ("bücher", "xn--bcher-kva"),
+        ("[::1]:80", "[::1]:80"),
+    ):
+        async with ApiClient(Credentials(f"http://{host}", proxy=server.url)) as client:
+            await post(client)
+        assert server.calls[-1].headers["host"] == sent
+
+
 async def test_password_in_the_url_becomes_basic_authorization(server):
     server.script = lambda call: call.answer(200, b"")
     async with ApiClient(Credentials(server.url.replace("://", "://me:secret@"))) as client:
@@ -144,6 +157,65 @@ async def test_garbage_is_a_lost_response(server, client, garbage):
         await post(client)
 
 
+@pytest.mark.parametrize("code", [204, 304])
+async def test_a_response_without_a_body_is_not_taken_for_the_next_one(server, client, code):
+    async def script(call):
+        if call.path == "/first":
+            call.writer.write(b"HTTP/1.1 %d X\r\n\r\n" % code)
+        else:
+            call.writer.close()
+
+    server.script = script
+    assert (await client.send(Request("DELETE", "/first"))).code == code
+    with pytest.raises(ResponseLost, match="closed the connection"):
+        await client.send(Request("GET", "/next"))
+    assert (await client.send(Request("DELETE", "/first"))).code == code
+    with pytest.raises(ResponseLost, match="closed the connection"):
+        async with client.stream("/next", query="", read_timeout_seconds=5):
+            pass
+    assert server.calls[0].writer is server.calls[1].writer
+    assert server.calls[2].writer is server.calls[3].writer
+
+
+@pytest.mark.parametrize("headers", [b"X: ", b"X: y\r\n"])
+async def test_headers_without_an_end_are_no_answer(server, client, headers):
+    sent = 0
+
+    async def script(call):
+        nonlocal sent
+        call.writer.write(OK)
+        while sent < 16 * 2**20:
+            piece = headers * (2**16 // len(headers))
+            call.writer.write(piece)
+            await call.writer.drain()
+            sent += len(piece)
+
+    server.script = script
+    with pytest.raises(ResponseLost, match="headers of the answer are too long"):
+        await post(client)
+    assert sent < 16 * 2**20
+    server.script = says(OK + b"X: %b\r\nContent-Length: 2\r\n\r\nok" % (b"y" * 2**18))
+    assert await post(client) == b"ok"  # half a limit, and no other response's share of it
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"GZIP, br"])
+async def test_an_encoded_answer_is_lost(server, client, coding):
+    head = OK + b"Content-Length: 2\r\nContent-Encoding: %b\r\n\r\n"
+    server.script = says(head % coding + b"??")
+    with pytest.raises(ResponseLost, match="encoded as"):
+        await post(client)
+    with pytest.raises(ResponseLost, match="encoded as"):
+        async with client.stream("/x", query="", read_timeout_seconds=5):
+            pass
+    server.script = says(head % b"Identity" + b"ok")
+    assert await post(client) == b"ok"
+
+
+async def test_the_media_type_of_an_answer_is_in_lower_case(server, client):
+    server.script = says(OK + b"Content-Type: Text/HTML; charset=x\r\nContent-Length: 0\r\n\r\n")
+    assert (await client.send(Request("POST", "/x", b""))).content_type == "text/html"
+
+
 async def test_a_response_without_a_request_is_discarded(server, client):
     doubled = OK + b"Content-Length: 5\r\n\r\nfirst" + OK + b"Content-Length: 6\r\n\r\nsecond"
     server.script = says(doubled)
@@ -169,6 +241,55 @@ async def test_a_late_response_to_a_cancelled_request_is_discarded(server, clien
         await slow
     go_on.set()
     assert await post(client, "/next") == b"/next"
+
+
+async def test_a_request_cancelled_after_its_response_leaves_the_connection_to_the_next(
+    server, client
+):
+    arrived = asyncio.Event()
+
+    async def script(call):
+        if call.path == "/given-up":
+            arrived.set()  # the test answers
+        else:
+            await call.answer(200, call.path.encode())
+
+    server.script = script
+    await post(client, "/first")
+    [connection] = client._pool.idle
+    given_up = asyncio.create_task(post(client, "/given-up"))
+    await arrived.wait()
+    connection.data_received(OK + b"Content-Length: 0\r\n\r\n")
+    given_up.cancel()  # in the tick in which the response arrived
+    assert await post(client, "/next") == b"/next"
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    assert len({call.writer for call in server.calls}) == 1
+
+
+async def test_a_watch_cancelled_as_its_headers_arrive_is_closed(server, client):
+    arrived = asyncio.Event()
+
+    async def script(call):
+        if call.path == "/watch":
+            arrived.set()  # the test answers
+        else:
+            await call.answer(200, call.path.encode())
+
+    async def watch():
+        async with client.stream("/watch", query="", read_timeout_seconds=5):
+            pass
+
+    server.script = script
+    await post(client, "/first")
+    [connection] = client._pool.idle
+    watching = asyncio.create_task(watch())
+    await arrived.wait()
+    connection.data_received(OK + b"Transfer-Encoding: chunked\r\n\r\n")
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
+    assert connection.closing
 
 
 async def test_closing_the_client_ends_requests_in_flight(server):

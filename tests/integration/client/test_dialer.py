@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from proreus.client.credentials import Credentials, TlsFiles
+from proreus.client.http_connection import HttpConnection
 from proreus.client.responses import Unreachable
 from proreus.client.session import ApiClient
 from proreus.errors import ConfigError
@@ -122,12 +123,14 @@ def test_tls_goes_through_a_proxy(certificate, run, scheme):
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-def test_the_server_behind_a_proxy_is_verified(certificate, tmp_path, run):
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_the_server_behind_a_proxy_is_verified(certificate, tmp_path, run, scheme):
     file, context = certificate
     other = tmp_path / "other.pem"
     other.write_bytes(self_signed(["apiserver.example", "localhost"]))
-    with listening(answer, context) as port, listening(Proxy(port).serve) as at:
-        url = f"http://127.0.0.1:{at}"
+    proxy_tls = context if scheme == "https" else None
+    with listening(answer, context) as port, listening(Proxy(port).serve, proxy_tls) as at:
+        url = f"{scheme}://localhost:{at}"
         with pytest.raises(Unreachable, match="certificate"):
             run(ask("https://apiserver.example:6443", other, url))
         with pytest.raises(Unreachable, match="certificate"):
@@ -170,6 +173,96 @@ async def test_a_proxy_that_closes_the_connection_means_that_nothing_was_sent():
         async with ApiClient(credentials) as client:
             with pytest.raises(Unreachable, match="the proxy closed the connection"):
                 await client.request("POST", "/x", b"{}")
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_tunnel_that_ends_before_tls_means_that_nothing_was_sent(certificate, run, scheme):
+    file, context = certificate
+
+    async def close(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        writer.close()
+
+    async def main(proxy):
+        credentials = Credentials(
+            "https://apiserver.example", tls=TlsFiles(ca_file=str(file)), proxy=proxy
+        )
+        async with ApiClient(credentials, timeout_seconds=5) as client:
+            with pytest.raises(Unreachable, match="cannot be reached"):
+                await client.request("POST", "/x", b"{}")
+            assert not client._pool.open
+
+    with listening(close, context if scheme == "https" else None) as port:
+        run(main(f"{scheme}://localhost:{port}"))
+
+
+async def test_a_connection_that_is_closed_once_it_is_open_takes_no_request(
+    server, client, monkeypatch
+):
+    made = HttpConnection.connection_made
+
+    def made_too_late(self, transport):
+        made(self, transport)
+        transport.abort()
+
+    monkeypatch.setattr(HttpConnection, "connection_made", made_too_late)
+    with pytest.raises(Unreachable, match="closed at once"):
+        await client.request("POST", "/x", b"{}")
+    await asyncio.sleep(0)
+    assert not client._pool.open
+
+
+async def test_headers_of_a_proxy_without_an_end_mean_that_nothing_was_sent():
+    async def endless(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+        for _ in range(64):
+            writer.write(b"y" * 2**16)
+            await writer.drain()
+
+    with listening(endless) as port:
+        credentials = Credentials("https://apiserver.example", proxy=f"http://127.0.0.1:{port}")
+        async with ApiClient(credentials) as client:
+            with pytest.raises(Unreachable, match="headers of the proxy's answer are too long"):
+                await client.request("POST", "/x", b"{}")
+
+
+def test_the_default_cas_for_a_proxy_are_read_once(certificate, monkeypatch):
+    file, context = certificate
+    made = []
+
+    def create(**_):
+        made.append(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        made[-1].load_verify_locations(file)
+        return made[-1]
+
+    async def main(proxy):
+        async with ApiClient(Credentials("http://server.example", proxy=proxy)) as client:
+            await asyncio.gather(*(client.request("GET", "/x") for _ in range(3)))
+            assert len(client._pool.open) == 3
+
+    monkeypatch.setattr(ssl, "create_default_context", create)
+    with listening(answer, context) as port:
+        asyncio.run(main(f"https://localhost:{port}"))
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "proxy"),
+    [
+        ("https://far", "http://near:abc"),
+        ("https://far", "http://near:99999"),
+        ("https://far", "http://[::1:3128"),
+        ("https://far:99999", None),
+        ("https://far:abc", None),
+        ("https://bücher..example", None),
+    ],
+)
+def test_a_url_that_leads_nowhere_is_a_configuration_error(server, proxy):
+    with pytest.raises(ConfigError, match=r"port must be a number|Invalid IPv6|not the name of"):
+        ApiClient(Credentials(server, proxy=proxy))
 
 
 def test_a_proxy_of_another_kind_is_a_configuration_error():
@@ -255,6 +348,26 @@ async def test_of_several_addresses_one_that_answers_is_taken(
     async with ApiClient(Credentials("http://nowhere.example")) as client:
         with pytest.raises(Unreachable, match="cannot be reached"):
             await client.request("GET", "/x")
+
+
+@pytest.mark.parametrize("host", ["api..example", "a" * 70 + ".example"])
+async def test_a_name_that_no_server_can_have_means_that_nothing_was_sent(host):
+    async with ApiClient(Credentials(f"http://{host}")) as client:
+        with pytest.raises(Unreachable, match="cannot be reached"):
+            await client.request("POST", "/x", b"{}")
+
+
+async def test_a_dot_at_the_end_of_a_name_is_the_resolvers(certificate, addresses):
+    file, context = certificate
+    with listening(answer, context) as port:
+        addresses["apiserver.example."] = [port]
+        assert await ask("https://apiserver.example.:6443", file, None) == (b"safe",) * 3
+        proxy = Proxy(port)
+        with listening(proxy.serve, context) as at:
+            addresses["localhost."] = [at]
+            url = f"https://localhost.:{at}"
+            assert await ask("https://apiserver.example.:6443", file, url) == (b"safe",) * 3
+    assert proxy.heads[0].startswith("CONNECT apiserver.example.:6443 ")
 
 
 async def test_an_ip_address_needs_no_name_server(server, port, addresses):

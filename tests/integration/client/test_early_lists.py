@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import subprocess
+import sys
 import time
 
 import pytest
@@ -129,6 +131,24 @@ async def test_what_cannot_be_asked_at_all_is_not_waited_for(capsys):
     assert await early["Pod"].take() is None
     assert await early["Node"].take() is None
     assert capsys.readouterr().err == ""
+
+
+PROGRAM = """
+import socket, threading, time
+asked = threading.Event()
+def slow(*_, **__):
+    asked.set()
+    time.sleep(60)
+socket.getaddrinfo = slow
+from proreus.client.credentials import Credentials
+from proreus.client.early_lists import request_early_lists
+request_early_lists(Credentials("http://apiserver.invalid"))
+assert asked.wait(10)
+"""
+
+
+def test_a_process_that_ends_does_not_wait_for_the_name_server():
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=30)
 
 
 def test_the_paths_are_those_of_the_informers():

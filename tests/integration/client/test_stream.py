@@ -152,3 +152,27 @@ async def test_a_watch_lives_as_long_as_something_arrives_now_and_then(server, c
         with pytest.raises(ResponseLost, match="timed out"):
             await stream.chunk()
     assert 150 <= loop.time() - started < 152
+
+
+@pytest.mark.looptime
+async def test_a_reader_that_was_away_gives_the_server_its_whole_time_again(server, client):
+    taken = asyncio.Event()
+
+    async def script(call):
+        await call.begin_stream()
+        await call.chunk(b"x" * 700_000)
+        await taken.wait()
+        await asyncio.sleep(100)
+        await call.chunk(b"late")
+        await call.end_stream()
+
+    server.script = script
+    async with watching(client, seconds=150) as stream:
+        # At 150 s it is noticed that we do not read, and the next look is at 300 s.
+        await asyncio.sleep(295)
+        assert stream.is_full
+        found = 0
+        while found < 700_000:
+            found += len(await stream.read())
+        taken.set()
+        assert await whole(stream) == b"late"
