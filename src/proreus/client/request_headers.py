@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
 
 import proreus
 
@@ -30,33 +29,29 @@ def user_agent(component: str = "scheduler", program: str = "proreus") -> str:
 class RequestHeaders:
     """The headers for one server, by Authorization and content type.
 
-    ``fields`` returns them as aiohttp takes them, ``lines`` as they are sent. ``forwarded_as``: a
-    header that has the value of Authorization too, for a server behind the apiserver's proxy, which
-    removes that one.
+    ``forwarded_as``: a header that has the value of Authorization too, for a server behind the
+    apiserver's proxy, which removes that one.
     """
 
     def __init__(self, host: str, agent: str, forwarded_as: str = "") -> None:
         self._host = host
         self._forwarded_as = forwarded_as
         self._agent = agent
-        self._fields: dict[tuple[str, str], Mapping[str, str]] = {}
         self._lines: dict[tuple[str, str], bytes] = {}
 
-    def fields(self, authorization: str, content_type: str) -> Mapping[str, str]:
-        """Return the headers except Host and Content-Length."""
-        cached = self._fields.get((authorization, content_type))
-        if cached is not None:
-            return cached
+    def _fields(self, authorization: str, content_type: str) -> dict[str, str]:
         accept = content_type if content_type in (PROTOBUF, METADATA_LIST) else JSON
         sent = JSON if content_type == METADATA_LIST else content_type
-        headers = {"Accept": accept, "User-Agent": self._agent, "Content-Type": sent}
+        headers = {
+            "Host": self._host,
+            "Accept": accept,
+            "User-Agent": self._agent,
+            "Content-Type": sent,
+        }
         if authorization:
             headers["Authorization"] = authorization
             if self._forwarded_as:
                 headers[self._forwarded_as] = authorization
-        if len(self._fields) > _MOST_KEPT:
-            self._fields.clear()
-        self._fields[authorization, content_type] = headers
         return headers
 
     def lines(self, authorization: str, content_type: str) -> bytes:
@@ -64,8 +59,8 @@ class RequestHeaders:
         cached = self._lines.get((authorization, content_type))
         if cached is not None:
             return cached
-        headers = {"Host": self._host, **self.fields(authorization, content_type)}
-        lines = [f"{name}: {value}" for name, value in headers.items()]
+        fields = self._fields(authorization, content_type)
+        lines = [f"{name}: {value}" for name, value in fields.items()]
         # A line break in a token file would otherwise inject a header of its own.
         if not all(line.isprintable() for line in lines):
             raise ValueError("the token or User-Agent has characters that no HTTP header may have")
