@@ -25,6 +25,8 @@ MOST_HEAD_BYTES = 1 << 20
 """More before the body is no answer of an apiserver: its headers have a few hundred bytes."""
 _IDLE_SECONDS = 50.0
 """Less than the apiserver's 90: a connection that it closes under a request loses the response."""
+_LARGE_READ_BYTES = 64 * 1024
+"""TLS reads up to 256 KiB at once, into buffers for both sides of it."""
 
 
 class HttpConnection(asyncio.Protocol):
@@ -33,6 +35,9 @@ class HttpConnection(asyncio.Protocol):
     One timer serves all states. It fires at the earliest deadline it was ever set to, and compares
     the time with the deadline of then, so that most requests need no timer of their own.
     """
+
+    has_large_buffers = False
+    """Whether TLS holds most of a megabyte for it: what it reads at once, and never less again."""
 
     def __init__(self, pool: ConnectionPool, loop: asyncio.AbstractEventLoop) -> None:
         self._pool = pool
@@ -166,6 +171,8 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse a part of the response."""
+        if len(data) > _LARGE_READ_BYTES:
+            self.has_large_buffers = True
         if self._stream is not None:
             self._renew_deadline()
         try:

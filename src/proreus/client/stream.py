@@ -40,6 +40,11 @@ class Stream:
         """Whether more has arrived than should wait to be taken."""
         return self._unread_bytes > _MOST_BYTES_UNREAD
 
+    @property
+    def has_large_buffers(self) -> bool:
+        """Whether its connection holds most of a megabyte until that is closed."""
+        return self._connection is not None and self._connection.has_large_buffers
+
     async def chunk(self) -> bytes:
         """Return what has arrived since the last call, under bursts 8 ms later; see ``read``."""
         if time.monotonic() - self._last < _BURST_SECONDS:

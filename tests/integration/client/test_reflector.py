@@ -388,6 +388,34 @@ async def test_a_silent_connection_is_closed_and_the_watch_resumed(server, clien
     assert 150 <= started[1] - started[0] < 160
 
 
+async def test_a_quiet_watch_gets_a_new_connection_after_large_objects(
+    server, client, wire, recorded
+):
+    loop = asyncio.get_running_loop()
+    started = []
+
+    async def watch(call, number):
+        started.append((loop.time(), call.query["resourceVersion"], id(call.writer)))
+        await call.begin_stream()
+        if number == 1:
+            await call.events(wire.event("ADDED", wire.pod("small", 6)))
+            await asyncio.sleep(60)
+            big = wire.pod("big", 7)
+            await call.events(wire.event("ADDED", {**big, "padding": "x" * 3_000_000}))
+            await asyncio.sleep(10)
+            await call.events(wire.event("ADDED", wire.pod("small-too", 8)))
+
+    server.script = listing_then(wire, watch)
+    async with running(client, recorded, PAGES):
+        await until(lambda: len(started) == 2)
+        await asyncio.sleep(100)
+    (first, _, one), (second, version, other) = started
+    assert 90 <= second - first < 95
+    assert version == "8"
+    assert one != other
+    assert recorded.words == ["+a", "+small", "+big", "+small-too"]
+
+
 async def test_a_resource_that_is_not_served_is_empty_and_rarely_retried(
     server, client, wire, recorded
 ):
