@@ -249,8 +249,8 @@ class Reflector(Generic[T]):
 
     async def _list_and_watch(self) -> None:
         """List into the store, then watch from that version until the stream ends."""
-        if early := await self._take_early_list():
-            self._sync_with(early)
+        # No variable here may hold a list: its objects would live as long as the watch does.
+        if await self._sync_with_early_list():
             await self._watch()
             return
         if self._streams_lists:
@@ -301,17 +301,23 @@ class Reflector(Generic[T]):
         splitter = LineSplitter()
         try:
             async with self._open_watch(parameters) as stream:
-                found = await self._initial_events(stream, splitter)
-                if isinstance(found, str):
-                    return found
+                if refusal := await self._sync_with_initial_events(stream, splitter):
+                    return refusal
                 complete = True
-                self._sync_with(found)
                 await self._handle_watch(stream, splitter)
         except ApiError as error:
             # After the initial events these codes are about the watch, not about the feature.
             if complete or error.status not in _NO_WATCH_LIST:
                 raise
             return error.message
+        return ""
+
+    async def _sync_with_initial_events(self, stream: Stream, splitter: LineSplitter) -> str:
+        """Pass the initial objects to the store; return why they do not arrive, or ""."""
+        found = await self._initial_events(stream, splitter)
+        if isinstance(found, str):
+            return found
+        self._sync_with(found)
         return ""
 
     async def _initial_events(self, stream: Stream, splitter: LineSplitter) -> Page[T] | str:
@@ -339,14 +345,20 @@ class Reflector(Generic[T]):
                     version = batch.resource_version
                     return Page.of(ListMeta(resource_version=version), found.values())
 
-    async def _take_early_list(self) -> Page[T] | None:
-        """Return the list that was requested before this reflector ran, the first time only."""
+    async def _sync_with_early_list(self) -> bool:
+        """Pass the list to the store that was requested before this reflector ran, at first only.
+
+        Return whether there was one.
+        """
         early, self._early_list = self._early_list, None
         if early is None or (body := await early.take()) is None:
-            return None
+            return False
         page = await self._lists.page(body)
         # Without a limit all is one page, unless a proxy has a mind of its own.
-        return None if page.metadata.continue_ else page
+        if page.metadata.continue_:
+            return False
+        self._sync_with(page)
+        return True
 
     async def _watch(self) -> None:
         """Resume the watch from the last version; return when the server ends it."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
+from proreus.bounded_cache import register
 from proreus.clock import Clock
 from proreus.decisions.arena import ColumnArena
 from proreus.decisions.attempt_scores import keep_scores
@@ -66,6 +67,11 @@ class DecisionRecorder:
         self._configuration = 0
         self._logged: set[type[Exception]] = set()
         self._last_column: tuple[Verdicts, int, VerdictColumn] | None = None
+        register(self)
+
+    def age(self) -> None:
+        """Forget the verdicts of the last failed attempt, whose pod may be gone."""
+        self._last_column = None
 
     @classmethod
     def of(

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Protocol
 
+from proreus.bounded_cache import register
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -124,6 +125,15 @@ class NominatedPodsByPriority:
         self._nominator = nominator
         self._table: NodeTable | None = None
         self._by_priority: OrderedDict[int, NominatedPodsByRow] = OrderedDict()
+        self._used: set[int] = set()
+        """The priorities that were asked for since the last call of ``age``."""
+        register(self)
+
+    def age(self) -> None:
+        """Drop what was not asked for since the last call: its pods may be gone."""
+        for priority in self._by_priority.keys() - self._used:
+            del self._by_priority[priority]
+        self._used.clear()
 
     def of(self, pod: PodInfo, table: NodeTable) -> NominatedPodsByRow:
         """Return the nominated pods that a pod must respect; its own nomination is excluded."""
@@ -141,6 +151,7 @@ class NominatedPodsByPriority:
         else:
             nominated.refresh()
         self._by_priority.move_to_end(pod.priority)
+        self._used.add(pod.priority)
         node_name = self._nominator.nominated_node_of(pod.uid)
         row = None if node_name is None else table.rows.get(node_name)
         # A preemptor comes back to the node that it is nominated to. Counted there itself it would

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import random
+import sys
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -180,6 +181,40 @@ async def test_expired_continue_token_causes_a_full_list(server, client, wire, r
         await until(lambda: server.calls and "watch" in server.calls[-1].query)
     assert recorded.words == ["+a", "+b"]
     assert server.calls[-1].query["resourceVersion"] == "12"
+
+
+@pytest.mark.parametrize("how", ["early", "streamed", "pages"])
+async def test_an_object_that_is_gone_is_not_kept_while_the_watch_lives(
+    server, client, wire, recorded, how
+):
+    deleted = asyncio.Event()
+
+    async def script(call):
+        if "watch" not in call.query:
+            await call.answer(200, wire.pod_list(wire.pod("a"), version=5))
+            return
+        await call.begin_stream()
+        if "sendInitialEvents" in call.query:
+            await call.events(
+                wire.event("ADDED", wire.pod("a")), wire.bookmark(5, initial_end=True)
+            )
+        await deleted.wait()
+        await call.events(wire.event("DELETED", wire.pod("a", 6)))
+
+    class Arrived:
+        async def take(self):
+            return json.dumps(wire.pod_list(wire.pod("a"), version=5)).encode()
+
+    server.script = script
+    options = ReflectorOptions(watch_list=how == "streamed")
+    early_list = Arrived() if how == "early" else None
+    async with running(client, recorded, options, early_list=early_list) as informer:
+        await until(lambda: "default/a" in informer.store)
+        pod = informer.store["default/a"]
+        deleted.set()
+        await until(lambda: recorded.words == ["+a", "-a"])
+        await asyncio.sleep(1)
+        assert sys.getrefcount(pod) == 2  # the variable, and the argument of this call
 
 
 def listing_then(wire, watch):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proreus.bounded_cache import age_caches
 from proreus.config.load import default_configuration
 from proreus.decisions import DecisionRecorder, attempt_scores
 from proreus.decisions.retention import KeptRecords
@@ -188,6 +189,17 @@ def test_of_thousands_of_reasons_the_first_are_kept() -> None:
     assert record.failure.message.startswith("0/2 nodes are available: 2 Insufficient example.com/")
     assert len(record.failure.message) < 20_000
     assert record.size_bytes < 50_000
+
+
+def test_the_verdicts_of_a_failed_attempt_are_shared_for_a_while_only() -> None:
+    async def run() -> None:
+        world = World(3)
+        await world.schedule(pod("p", cpu="100"))
+        assert world.recorder._last_column is not None
+        age_caches()
+        assert world.recorder._last_column is None
+
+    asyncio.run(run())
 
 
 def test_of_few_plugins_all_scores_are_kept_a_byte_each() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from proreus.bounded_cache import BoundedCache, approximate_size
+from proreus.bounded_cache import BoundedCache, approximate_size, register
 from proreus.framework.handle import DryRunKey
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import NominatedPodsByRow
@@ -172,6 +172,12 @@ class DryRunCaches:
         self._forest_position = 0
         self._budgets: list[PodDisruptionBudget] = []
         self._by_key: BoundedCache[object, DryRunCache] = BoundedCache(_BUDGET_BYTES)
+        register(self)
+
+    def age(self) -> None:
+        """Forget the budgets, which may be gone, once no result depends on them."""
+        if not self._by_key:
+            self._budgets = []
 
     def of(
         self, dry_run_key: DryRunKey | None, pod: PodInfo, budgets: Iterable[PodDisruptionBudget]

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
+from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size, register
 from proreus.framework.many_selectors import ManySelectors
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -84,6 +84,15 @@ class PodsByPriority:
         self._lowest: IntArray = np.empty(0, dtype=np.int64)
         """By row: the lowest priority of a pod."""
         self._pods_by_row: dict[int, _NodePods] = {}
+        register(self)
+
+    def age(self) -> None:
+        """Forget the pods of rows that have changed: they may be gone."""
+        if not self._pods_by_row:
+            return
+        rows = self._nodes.changes_since(self._position)
+        for row in list(self._pods_by_row) if rows is None else rows:
+            self._pods_by_row.pop(row, None)
 
     def refresh(self) -> None:
         """Read the rows that have changed since the last call."""
