@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from types import FunctionType, ModuleType
 from typing import Any
 
-import msgspec
 import pytest
 
 from proreus import bounded_cache
 from proreus.bounded_cache import AGE_INTERVAL_SECONDS, BoundedCache, age_caches
 from proreus.config.load import load
-from proreus.decisions import DecisionRecorder
 from proreus.feature_gates import FeatureGates
 from proreus.framework.count_columns import CountColumns
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.selector_index import SelectorIndex
 from proreus.objects.codec import decoder_for
-from proreus.objects.kinds import PODS as POD_RESOURCE
-from proreus.objects.meta import ApiStruct, ObjectMeta
 from proreus.objects.pod import Pod
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
@@ -162,69 +157,6 @@ def test_nothing_is_kept_of_pods_that_are_gone(cluster: OfflineCluster) -> None:
 
     assert kept() == {}
     cluster.scheduler.cache.table.validate()
-
-
-def referenced(root: object) -> list[object]:
-    """Return what an object refers to, directly or not; not by the globals of functions."""
-    seen: dict[int, object] = {}
-    left = [root]
-    while left:
-        one = left.pop()
-        if id(one) in seen or isinstance(one, type | ModuleType):
-            continue
-        seen[id(one)] = one
-        if isinstance(one, FunctionType):
-            left += [one.__closure__, one.__defaults__, one.__kwdefaults__]
-            continue
-        left += gc.get_referents(one)
-        # What cannot be part of a cycle is no concern of the garbage collector.
-        if isinstance(one, msgspec.Struct):
-            left += [getattr(one, name) for name in one.__struct_fields__]
-    return list(seen.values())
-
-
-def names_of_objects(found: list[object]) -> set[str]:
-    """Return the names of the API objects among others."""
-    return {
-        one.metadata.name
-        for one in found
-        if isinstance(one, ApiStruct) and isinstance(getattr(one, "metadata", None), ObjectMeta)
-    }
-
-
-def test_no_object_that_is_gone_is_referenced(cluster: OfflineCluster) -> None:
-    recorder = DecisionRecorder.of(cluster.scheduler, cluster.clock)
-    many = {"podAffinityTerm": {"topologyKey": HOST, "labelSelector": {}}, "weight": 1}
-    whole_node = {"name": "c", "resources": {"requests": {"cpu": "60"}}}
-
-    async def run() -> None:
-        for number in range(20):
-            cluster.api.add(pod(f"gone-victim-{number}", priority=0, containers=[whole_node]))
-        while (await cluster.schedule_next()) is not None:
-            pass
-        budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "gone-victim-1"}}}
-        metadata = {"name": "gone-budget", "namespace": "default", "uid": "b"}
-        cluster.api.add({"kind": "PodDisruptionBudget", "metadata": metadata, "spec": budget})
-        preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [many]}
-        spec = {"priority": 10, "affinity": {"podAffinity": preferred}}
-        cluster.api.add(pod("gone-preemptor", containers=[whole_node], **spec))
-        for _ in range(4):
-            await cluster.schedule_next()
-        preemptor = cluster.api.store(POD_RESOURCE)["default/gone-preemptor"]
-        assert "preempting 1 victims" in preemptor.status.conditions[0].message
-        cluster.api.remove("PodDisruptionBudget", "default/gone-budget")
-        for key in list(cluster.api.store(POD_RESOURCE)):
-            cluster.api.remove("Pod", key)
-        await cluster.settle()
-        # By what is kept of dry runs.
-        assert "gone-budget" in names_of_objects(referenced((cluster, recorder)))
-
-    asyncio.run(run())
-    assert len(recorder.records)
-    cluster.advance(3 * AGE_INTERVAL_SECONDS + 1)
-    names = names_of_objects(referenced((cluster, recorder)))
-    assert "n0" in names
-    assert {name for name in names if name.startswith("gone")} == set()
 
 
 def test_updates_of_nodes_do_not_pay_for_keys_that_pods_asked_for(cluster: OfflineCluster) -> None:
