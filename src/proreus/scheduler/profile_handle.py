@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
+
+from msgspec import Struct
 
 from proreus.cache.cache import Cache
 from proreus.cache.pod_group_states import PodGroupStates
@@ -49,8 +50,7 @@ from proreus.scheduler.provided_pods import PodChangeFn, ProvidedPods
 T = TypeVar("T", bound=ApiObject)
 
 
-@dataclass(frozen=True)
-class Core:
+class Core(Struct, frozen=True):
     """The parts of a scheduler that outlive its profiles.
 
     ``avoided_nodes``: None if nodes are never avoided; ``provided_pods``: None if no plugin
