@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import proreus
-from proreus import gc_tuning, numpy_docstrings
+from proreus import gc_tuning, numpy_import
 from proreus.cli.go_flags import FlagError, ParsedFlags, parse_flags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
@@ -50,11 +50,11 @@ def run(values: ParsedFlags) -> int:
         return 0
     gc_tuning.collect_rarely_at_start()
     gc_tuning.use_one_heap()
-    numpy_docstrings.leave_out()
     # The order matters: the apiserver writes the lists while most of the scheduler is imported.
     from proreus.cli.early_start import request_lists
 
     early_lists = request_lists(values)
+    numpy_import.import_numpy()
     options = run_options(values)
 
     import uvloop

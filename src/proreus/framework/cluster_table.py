@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from proreus.bounded_cache import register
 from proreus.framework.columns import NO_IMAGES, ImageStates, compacted, grown, read_only
@@ -25,6 +24,9 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import Fork, NodeTableView
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.int64 import MAX_INT64
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class ClusterTable(NodeTable):
