@@ -210,16 +210,17 @@ class ClusterTable(NodeTable):
 
     def _put_node(self, row: int) -> None:
         info, most_sets = self.infos[row], self._max_sets
-        assert info.node is not None
+        node = info.node
+        assert node is not None
         self.allocatable.put(row, info.allocatable)
         self._allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
-        self._unschedulable[row] = info.unschedulable
-        self._taint_set[row] = self.taint_sets.code(info.taints)
+        self._unschedulable[row] = node.spec.unschedulable
+        self._taint_set[row] = self.taint_sets.code(node.spec.taints)
         # Taints may carry a time: cluster-autoscaler's do.
         if len(self.taint_sets) > most_sets:
             self.taint_sets = compacted(self._taint_set[: self.size], self.taint_sets)
         old = self.image_sets.values[self._image_set[row]]
-        images = self.images.replace(old, info.node)
+        images = self.images.replace(old, node)
         if images is not old:
             self._image_set[row] = self.image_sets.code(images)
         # Codes are never reused, and nodes report new sets of images for months: without compaction
