@@ -30,6 +30,8 @@ _LATER = (
     "proreus.dashboard",
     "proreus.remote",
     "proreus.sandbox",
+    "proreus.scheduler.pod_groups.cycle",
+    "proreus.scheduler.pod_groups_v1_36",
     "proreus.scheduler.shadow",
     "proreus.simulation",
     "proreus.testing",
