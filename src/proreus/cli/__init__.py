@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 
+from proreus import gc_tuning
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit with its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["run"]:
-        # Without the other commands and click, which would be a twentieth of a scheduler's start.
+        # Before the imports, which are most of a start.
+        gc_tuning.collect_rarely_at_start()
+        # Without the other commands and click, which would be a twentieth of a start.
         from proreus.cli import run
 
         code = run.main(given[1:])

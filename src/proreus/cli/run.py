@@ -48,7 +48,6 @@ def run(values: ParsedFlags) -> int:
     if values["version"] != "false":
         print(version_text(raw=values["version"] == "raw"))
         return 0
-    gc_tuning.collect_rarely_at_start()
     gc_tuning.use_one_heap()
     # The order matters: the apiserver writes the lists while most of the scheduler is imported.
     from proreus.cli.early_start import request_lists

@@ -204,3 +204,18 @@ print("importlib.metadata" in sys.modules)
         )
         found += done.stdout.split()
     assert found == ["False", "True"]
+
+
+def test_no_garbage_is_collected_while_modules_are_imported():
+    code = """
+import gc
+from proreus.cli import main
+collected = []
+gc.callbacks.append(lambda phase, info: collected.append(phase))
+try:
+    main(["run", "--version"])
+finally:
+    print(len(collected))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0"
