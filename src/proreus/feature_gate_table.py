@@ -7,18 +7,16 @@ since one list of gates often serves all components of a cluster, and are withou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from proreus.kubernetes_version import V1_36, V1_37, KubernetesVersion
 
 Stage = Literal["ALPHA", "BETA", "GA"]
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureSpec:
+class FeatureSpec(NamedTuple):
     """One gate: its default, its stage, whether it may be changed, and the gates it depends on.
 
     ``on_since``: the gate is on by default where the minimum compatibility version is at least

@@ -7,8 +7,8 @@ themselves are in ``feature_gate_table``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from proreus.errors import ConfigError
 from proreus.feature_gate_table import (
@@ -35,15 +35,14 @@ _BOOLS = {
 """What Go's ``strconv.ParseBool`` accepts."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureGates:
+class FeatureGates(NamedTuple):
     """The values of all gates; ``changed`` holds what was set, the rest is at its default.
 
     ``emulation_version``: the version of kube-scheduler that this process is.
     ``min_compatibility``: the oldest one that it may share a cluster with; None: the one before.
     """
 
-    changed: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    changed: Mapping[str, bool] = MappingProxyType({})
     emulation_version: KubernetesVersion = DEFAULT_VERSION
     min_compatibility: KubernetesVersion | None = None
 
@@ -81,7 +80,7 @@ class FeatureGates:
                 problems.append(problem)
         if problems:
             raise ConfigError(*problems)
-        gates = replace(defaults, changed=MappingProxyType(_spread(given, defaults.specs)))
+        gates = defaults._replace(changed=MappingProxyType(_spread(given, defaults.specs)))
         problems.extend(gates._unmet_dependencies())
         if problems:
             raise ConfigError(*problems)

@@ -20,7 +20,7 @@ from kubernetes import client as models
 from proreus import loading
 from proreus.cli.controller import command as controller_command
 from proreus.cli.controller import options_of
-from proreus.cli.run import command
+from proreus.cli.run_command import command
 from proreus.cli.run_flags import FLAGS
 from proreus.config import load
 from proreus.controller.evictions.eviction_record import NAME

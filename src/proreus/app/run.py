@@ -34,7 +34,6 @@ from proreus.app.remote_plugins import connect_plugins
 from proreus.app.stopping import first_error, until_set
 from proreus.app.watched_files import WatchedFiles
 from proreus.config.types import SchedulerConfiguration
-from proreus.config.write import to_yaml
 from proreus.errors import ConfigError, LeaseLost, ProreusError
 from proreus.feature_gates import FeatureGates
 from proreus.loading import load
@@ -189,6 +188,8 @@ def _set_versions(metrics: SchedulerMetrics, options: RunOptions) -> None:
 async def _write_configuration(
     path: str, config: SchedulerConfiguration, gates: FeatureGates
 ) -> None:
+    from proreus.config.write import to_yaml
+
     try:
         await asyncio.to_thread(Path(path).write_text, to_yaml(config, gates))
     except OSError as error:

@@ -1,81 +1,32 @@
-"""The ``proreus`` command: ``main`` and the group; each subcommand is a module of its own.
-
-Subcommand modules import what they run inside their functions, so that ``proreus --help`` and the
-error for a mistyped flag appear at once.
-"""
+"""The ``proreus`` command: ``main`` and ``kubectl_main``."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 
-import click
-
-import proreus
-from proreus.errors import ProreusError
-
-_COMMANDS = {
-    "run": "proreus.cli.run",
-    "explain": "proreus.cli.explain",
-    "why": "proreus.cli.explain.why",
-    "demo": "proreus.cli.demo",
-    "sandbox": "proreus.cli.sandbox",
-    "evaluate": "proreus.cli.evaluate",
-    "snapshot": "proreus.cli.snapshot",
-    "simulate": "proreus.cli.simulate",
-    "bench": "proreus.cli.bench",
-    "controller": "proreus.cli.controller",
-    "plugins": "proreus.cli.plugins",
-    "new-plugin": "proreus.cli.new_plugin",
-    "version": "proreus.cli.version",
-}
-"""Subcommand name -> the module with its ``command``, in the order of the help text."""
-
-
-class _Group(click.Group):
-    """Imports the module of a subcommand only when that is run."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = _COMMANDS.get(cmd_name)
-        if module is None:
-            return None
-        command: click.Command = importlib.import_module(module).command
-        return command
-
-
-@click.group(
-    cls=_Group,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-@click.version_option(proreus.__version__, message="proreus v%(version)s")
-def proreus_command() -> None:
-    """Schedule pods as kube-scheduler does, several times as fast, with plugins in Python."""
+from proreus import gc_tuning
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit with its exit code."""
-    _run(proreus_command, arguments, "proreus")
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["run"]:
+        # Before the imports, which are most of a start.
+        gc_tuning.collect_rarely_at_start()
+        # Without the other commands and click, which would be a twentieth of a start.
+        from proreus.cli import run
+
+        code = run.main(given[1:])
+        if code is not None:
+            sys.exit(code)
+    from proreus.cli.commands import call, proreus_command
+
+    sys.exit(call(proreus_command, given, "proreus"))
 
 
 def kubectl_main(arguments: list[str] | None = None) -> None:
     """Run ``kubectl proreus``, a plugin of kubectl."""
+    from proreus.cli.commands import call
     from proreus.cli.explain import kubectl_command
 
-    _run(kubectl_command, arguments, "kubectl proreus")
-
-
-def _run(command: click.Group, arguments: list[str] | None, name: str) -> None:
-    try:
-        code = command.main(arguments, prog_name=name, standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except click.Abort:
-        code = 130
-    except ProreusError as error:
-        click.echo(f"Error: {error}", err=True)
-        code = 1
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(call(kubectl_command, arguments, "kubectl proreus"))

@@ -1,4 +1,4 @@
-"""Flags as Kubernetes' Go programs parse them (spf13/pflag), on top of click.
+"""Flags as Kubernetes' Go programs parse them (spf13/pflag).
 
 ``--x``, ``--x=true`` and ``--x=false`` for booleans (never ``--x false``); ``-v 4``, ``-v=4``,
 ``-v4``; underscores are the same as dashes; lists are repeated or separated by commas. Error
@@ -9,12 +9,9 @@ through the same parser as a value from the command line.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-import click
-
-from proreus.errors import ConfigError
+from proreus.errors import ConfigError, ProreusError
 
 Kind = Literal["bool", "int", "float", "duration", "string", "list", "map"]
 
@@ -22,8 +19,7 @@ _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """A flag. ``has_effect`` False: accepted because kube-scheduler has it, with a warning.
 
     ``no_opt_default``: the value of the flag if it is given without one (pflag's NoOptDefVal);
@@ -45,12 +41,12 @@ class Flag:
         return "true" if self.kind == "bool" else self.no_opt_default
 
 
-@dataclass(frozen=True)
 class ParsedFlags:
-    """The parsed command line: raw values by flag name, in their order."""
+    """The parsed command line. ``given``: raw values by flag name, in their order."""
 
-    flags: Mapping[str, Flag]
-    given: Mapping[str, tuple[str, ...]]
+    def __init__(self, flags: Mapping[str, Flag], given: Mapping[str, tuple[str, ...]]) -> None:
+        self.flags = flags
+        self.given = given
 
     def __getitem__(self, name: str) -> Any:
         """Return the parsed value of a flag, or of its default."""
@@ -78,95 +74,66 @@ class ParsedFlags:
         return given[-1] if given else flag.default
 
 
-class FlagError(click.ClickException):
+class FlagError(ProreusError):
     """An invalid command line."""
 
-    exit_code = 1
+
+def parse_flags(
+    flags: Mapping[str, Flag], arguments: Sequence[str], command: str
+) -> ParsedFlags | None:
+    """Parse the arguments of a command that is called ``command``; raises ``FlagError``.
+
+    ``flags``: by name. Returns None where help is asked for.
+    """
+    shorts = {flag.short: flag for flag in flags.values() if flag.short}
+    given: dict[str, list[str]] = {}
+    rest = list(arguments)
+    while rest:
+        token = rest.pop(0)
+        if token in ("-h", "--help"):
+            return None
+        if token == "--":
+            _refuse_positional(command, rest)
+            break
+        # "--x false" is no value for a boolean: in Go "false" is then an argument, which
+        # kube-scheduler refuses.
+        if token.startswith("--"):
+            flag, value = _long(flags, token, rest)
+        elif token.startswith("-") and len(token) > 1:
+            flag, value = _short(shorts, token, rest)
+        else:
+            _refuse_positional(command, [token])
+        given.setdefault(flag.name, []).append(value)
+    values = ParsedFlags(flags, {name: tuple(texts) for name, texts in given.items()})
+    for name in given:
+        values[name]  # an invalid value must fail now, not when it is first used
+    return values
 
 
-class GoCommand(click.Command):
-    """A command whose flags are rows of a table; its function takes one ``ParsedFlags``."""
-
-    def __init__(
-        self,
-        name: str,
-        flags: Sequence[Flag],
-        callback: Callable[[ParsedFlags], Any],
-        help_text: str,
-    ) -> None:
-        super().__init__(name, callback=lambda: self._call(), help=help_text)
-        self._run = callback
-        self._flags = {flag.name: flag for flag in flags}
-        self._shorts = {flag.short: flag for flag in flags if flag.short}
-        self._values = ParsedFlags(self._flags, {})
-
-    def _call(self) -> Any:
-        return self._run(self._values)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line instead of click."""
-        given: dict[str, list[str]] = {}
-        rest = list(args)
-        while rest:
-            token = rest.pop(0)
-            if token in ("-h", "--help"):
-                click.echo(self.get_help(ctx))
-                ctx.exit(0)
-            if token == "--":
-                _refuse_positional(ctx, rest)
-                break
-            # click would take "--x false" for a boolean with a value; in Go "false" is then an
-            # argument, which kube-scheduler refuses.
-            if token.startswith("--"):
-                flag, value = self._long(token, rest)
-            elif token.startswith("-") and len(token) > 1:
-                flag, value = self._short(token, rest)
-            else:
-                _refuse_positional(ctx, [token])
-            given.setdefault(flag.name, []).append(value)
-        self._values = ParsedFlags(
-            self._flags, {name: tuple(texts) for name, texts in given.items()}
-        )
-        for name in given:
-            self._values[name]  # an invalid value must fail now, not when it is first used
-        return super().parse_args(ctx, [])
-
-    def _long(self, token: str, rest: list[str]) -> tuple[Flag, str]:
-        name, equals, value = token.removeprefix("--").partition("=")
-        flag = self._flags.get(name.replace("_", "-"))
-        if flag is None:
-            raise FlagError(f"unknown flag: --{name}")
-        if equals:
-            return flag, value
-        return flag, _next(
-            f"--{flag.name}", rest
-        ) if flag.value_when_omitted is None else flag.value_when_omitted
-
-    def _short(self, token: str, rest: list[str]) -> tuple[Flag, str]:
-        flag = self._shorts.get(token[1])
-        if flag is None:
-            raise FlagError(f"unknown shorthand flag: '{token[1]}' in {token}")
-        value = token[2:].removeprefix("=")
-        return flag, value or _next(f"'{token[1]}' in {token}", rest)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the flags by group, as kube-scheduler's help does."""
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for flag in self._flags.values():
-            dashes = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
-            left = dashes if flag.value_when_omitted else f"{dashes} {flag.kind}"
-            note = "" if flag.has_effect else " (accepted, has no effect)"
-            default = f" (default {flag.default})" if flag.default not in ("", "[]") else ""
-            groups.setdefault(flag.group, []).append((left, f"{flag.help}{default}{note}"))
-        for title, rows in groups.items():
-            with formatter.section(f"{title} flags"):
-                formatter.write_dl(rows)
+def _long(flags: Mapping[str, Flag], token: str, rest: list[str]) -> tuple[Flag, str]:
+    name, equals, value = token.removeprefix("--").partition("=")
+    flag = flags.get(name.replace("_", "-"))
+    if flag is None:
+        raise FlagError(f"unknown flag: --{name}")
+    if equals:
+        return flag, value
+    return flag, _next(
+        f"--{flag.name}", rest
+    ) if flag.value_when_omitted is None else flag.value_when_omitted
 
 
-def _refuse_positional(ctx: click.Context, tokens: Sequence[str]) -> None:
+def _short(shorts: Mapping[str, Flag], token: str, rest: list[str]) -> tuple[Flag, str]:
+    flag = shorts.get(token[1])
+    if flag is None:
+        raise FlagError(f"unknown shorthand flag: '{token[1]}' in {token}")
+    value = token[2:].removeprefix("=")
+    return flag, value or _next(f"'{token[1]}' in {token}", rest)
+
+
+def _refuse_positional(command: str, tokens: Sequence[str]) -> None:
     if tokens:
         listed = " ".join(f'"{token}"' for token in tokens)
-        raise FlagError(f'"{ctx.command_path}" does not take any arguments, got [{listed}]')
+        raise FlagError(f'"{command}" does not take any arguments, got [{listed}]')
 
 
 def _next(flag: str, rest: list[str]) -> str:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import click
-
 import proreus
-from proreus import gc_tuning, numpy_docstrings
-from proreus.cli.go_flags import FlagError, GoCommand, ParsedFlags
+from proreus import gc_tuning, numpy_import
+from proreus.cli.go_flags import FlagError, ParsedFlags, parse_flags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
-from proreus.errors import ConfigError
+from proreus.errors import ConfigError, ProreusError
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import (
     DEFAULT_VERSION,
@@ -29,17 +28,32 @@ if TYPE_CHECKING:
     from proreus.server.options import AuthenticationOptions, ServingOptions, SniCertificate
 
 
-def _run(values: ParsedFlags) -> int:
+def main(arguments: Sequence[str]) -> int | None:
+    """Run the subcommand, and return its exit code; None where its help is asked for.
+
+    ``run_command.command`` is the same for click, which has the help.
+    """
+    try:
+        values = parse_flags({flag.name: flag for flag in FLAGS}, arguments, "proreus run")
+        return None if values is None else run(values)
+    except ProreusError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def run(values: ParsedFlags) -> int:
+    """Run a scheduler until it ends, or print its version; return the exit code."""
     if values["version"] != "false":
-        click.echo(version_text(raw=values["version"] == "raw"))
+        print(version_text(raw=values["version"] == "raw"))
         return 0
-    gc_tuning.collect_rarely_at_start()
     gc_tuning.use_one_heap()
-    numpy_docstrings.leave_out()
     # The order matters: the apiserver writes the lists while most of the scheduler is imported.
     from proreus.cli.early_start import request_lists
 
     early_lists = request_lists(values)
+    numpy_import.import_numpy()
     options = run_options(values)
 
     import uvloop
@@ -337,6 +351,3 @@ def _allowed_labels(values: ParsedFlags) -> dict[str, tuple[str, ...]]:
             raise FlagError(f"{flag}: it must be a mapping of metric,label to values")
         allowed = {**{str(key): str(value) for key, value in manifest.items()}, **allowed}
     return {key: tuple(item.strip() for item in text.split(",")) for key, text in allowed.items()}
-
-
-command = GoCommand("run", FLAGS, _run, "Schedule pods on a cluster, in kube-scheduler's stead.")

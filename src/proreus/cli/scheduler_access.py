@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -43,6 +43,7 @@ class SchedulerAccess:
         from msgspec import structs
 
         from proreus.client import credential_loading
+        from proreus.client.credentials import Credentials
         from proreus.client.request_headers import user_agent
         from proreus.client.session import ApiClient
         from proreus.server.options import FORWARDED_AUTHORIZATION
@@ -57,7 +58,13 @@ class SchedulerAccess:
                 ca_file=self.certificate_authority or credentials.tls.ca_file,
                 verify=not self.insecure,
             )
-            credentials = replace(credentials, server=self.scheduler, tls=tls, tls_server_name=None)
+            credentials = Credentials(
+                self.scheduler,
+                tls,
+                proxy=credentials.proxy,
+                fetch=credentials.fetch,
+                fetch_seconds=credentials.fetch_seconds,
+            )
         else:
             namespace, _, name = self.service.partition("/")
             if not (namespace and name):

@@ -10,7 +10,6 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 
 from msgspec import Struct
 
@@ -32,28 +31,40 @@ class TlsFiles(Struct, frozen=True):
     verify: bool = True
 
 
+_SYSTEM_CAS = TlsFiles()
+
+
 async def _anonymous(_: bool) -> str:
     return ""
 
 
-@dataclass
 class Credentials:
     """An apiserver's address, how to verify it, and how to authenticate.
 
     ``fetch_seconds``: the time limit of ``fetch``.
     """
 
-    server: str
-    tls: TlsFiles = field(default_factory=TlsFiles)
-    tls_server_name: str | None = None
-    proxy: str | None = None
-    fetch: FetchAuthorization = _anonymous
-    fetch_seconds: float = 10.0
-    now: Callable[[], float] = time.monotonic
-    _authorization: str | None = field(default=None, init=False, repr=False)
-    _fetched_at: float = field(default=0.0, init=False, repr=False)
-    _context: ssl.SSLContext | None = field(default=None, init=False, repr=False)
-    _file_stamps: tuple[object, ...] = field(default=(), init=False, repr=False)
+    def __init__(
+        self,
+        server: str,
+        tls: TlsFiles = _SYSTEM_CAS,
+        tls_server_name: str | None = None,
+        proxy: str | None = None,
+        fetch: FetchAuthorization = _anonymous,
+        fetch_seconds: float = 10.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.server = server
+        self.tls = tls
+        self.tls_server_name = tls_server_name
+        self.proxy = proxy
+        self.fetch = fetch
+        self.fetch_seconds = fetch_seconds
+        self.now = now
+        self._authorization: str | None = None
+        self._fetched_at = 0.0
+        self._context: ssl.SSLContext | None = None
+        self._file_stamps: tuple[object, ...] = ()
 
     def authorization(self) -> str | None:
         """Return the Authorization header ("" for none), or None if it must be fetched first."""

@@ -8,10 +8,12 @@ about the order in which it was made should be put here.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _BLOCK_BYTES = 4 * 2**20
 """From this size on NumPy asks the kernel for large pages: a page fault a column less."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from proreus.framework.diagnosis import Diagnosis
 from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, Rows, Verdicts
 from proreus.logs import shortened
 
-Numbers = npt.NDArray[np.uint8] | CodeArray
+Numbers = np.ndarray[tuple[Any, ...], np.dtype[np.uint8]] | CodeArray
 """A number for each row, see ``VerdictColumn``."""
 
 _BYTES_A_STATUS = 200

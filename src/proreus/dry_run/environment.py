@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from proreus.cache.pod_group_states import PodGroupStates
 from proreus.dry_run.cycle import DryRunCycle
@@ -35,8 +34,7 @@ from proreus.scheduler.shadow_handle import ShadowHandle, ShadowTasks, shadow_en
 T = TypeVar("T", bound=ApiObject)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ReplicaCore(Core):
+class _ReplicaCore(Core, frozen=True, kw_only=True):
     """``cache`` is the copy; ``original``: the scheduler's own parts."""
 
     original: Core
@@ -94,7 +92,7 @@ class DryRunEnvironment:
         cache = self.replica.cache
         self._search = NodeSearch(self.nominations, cache.node_order)
         replica_core = _ReplicaCore(
-            **(vars(core) | {"cache": cache, "search": self._search}),
+            **(asdict(core) | {"cache": cache, "search": self._search}),
             original=core,
             nominations=self.nominations,
         )

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from proreus.bounded_cache import register
 from proreus.framework.columns import NO_IMAGES, ImageStates, compacted, grown, read_only
@@ -25,6 +24,9 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import Fork, NodeTableView
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.int64 import MAX_INT64
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class ClusterTable(NodeTable):
@@ -208,16 +210,17 @@ class ClusterTable(NodeTable):
 
     def _put_node(self, row: int) -> None:
         info, most_sets = self.infos[row], self._max_sets
-        assert info.node is not None
+        node = info.node
+        assert node is not None
         self.allocatable.put(row, info.allocatable)
         self._allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
-        self._unschedulable[row] = info.unschedulable
-        self._taint_set[row] = self.taint_sets.code(info.taints)
+        self._unschedulable[row] = node.spec.unschedulable
+        self._taint_set[row] = self.taint_sets.code(node.spec.taints)
         # Taints may carry a time: cluster-autoscaler's do.
         if len(self.taint_sets) > most_sets:
             self.taint_sets = compacted(self._taint_set[: self.size], self.taint_sets)
         old = self.image_sets.values[self._image_set[row]]
-        images = self.images.replace(old, info.node)
+        images = self.images.replace(old, node)
         if images is not old:
             self._image_set[row] = self.image_sets.code(images)
         # Codes are never reused, and nodes report new sets of images for months: without compaction

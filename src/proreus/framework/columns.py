@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from proreus.bounded_cache import shrunk
 from proreus.framework.interning import Interner
 from proreus.framework.verdicts import CodeArray, IntArray, Rows
 from proreus.int64 import MAX_INT64
 from proreus.objects.node import Node
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _SPARSE_SHARE = 32
 """A resource is sparse while at most one row in so many has it: a cell in a dict takes about ten
@@ -134,7 +136,8 @@ class ResourceColumns:
         """Set the cells of a row; resources that it does not name become 0."""
         # Sparse cells that ``amounts`` no longer names would stay otherwise: a node's device plugin
         # may stop reporting a resource.
-        self.forget(row)
+        if row in self._sparse_at:
+            self.forget(row)
         for resource, array in self.arrays.items():
             # Sums are Python ints; NumPy raises for one beyond int64, so absurd amounts saturate.
             amount = amounts.get(resource, 0)
@@ -161,8 +164,6 @@ class ResourceColumns:
 
     def forget(self, row: int) -> None:
         """Drop a row's sparse cells: its node is gone or is about to be written anew."""
-        if row not in self._sparse_at:
-            return
         for resource in tuple(self._sparse_at.get(row, ())):
             self._drop_sparse(row, resource)
 

@@ -2,6 +2,9 @@
 
 A column is filled from sparse counts ``{row: count}`` at its first use and updated cell by cell
 from then on. Memory is bounded: the least recently used column is evicted, and so is one that was
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 not used between two calls of ``age``.
 
 Example: the first pod with a spread constraint over ``app=web`` fills a column from the pods that
@@ -12,14 +15,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from proreus.bounded_cache import register
 from proreus.framework.columns import grown
 from proreus.framework.verdicts import CodeArray
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _MEMORY_BUDGET_BYTES = 64 * 2**20
 _BYTES_A_ROW = 4

@@ -119,6 +119,8 @@ class LabelColumns:
         # Only columns that exist are written: a label that no pod has referred to costs its key in
         # a set, however many nodes have it.
         self._keys.update(labels)
+        if not self._columns:
+            return
         for key, column in self._columns.items():
             value = labels.get(key)
             column.codes[row] = ABSENT if value is None else column.values.code(value)

@@ -7,8 +7,10 @@ in the units of ``objects.quantity``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
+from proreus.bounded_cache import cleared_with_age
 from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.read_only import ReadOnlyDict, ReadOnlySet
 from proreus.objects.node import Node
@@ -40,6 +42,21 @@ class Amounts(ReadOnlyDict[str, int]):
 
     def __missing__(self, resource: str) -> int:
         return 0
+
+
+@cleared_with_age
+@lru_cache(maxsize=4096)
+def _parse_allocatable(
+    quantities: tuple[tuple[str, str | int | float], ...],
+) -> tuple[Mapping[str, int], int]:
+    """Return the amounts that a scheduler tracks, and the number of pods."""
+    # Kept, since most nodes of a cluster are of a few sizes.
+    amounts = {
+        name: parse_amount(name, quantity)
+        for name, quantity in quantities
+        if is_tracked_resource(name)
+    }
+    return amounts, parse_amount("pods", dict(quantities).get("pods", 0))
 
 
 class NodeInfo:
@@ -109,12 +126,10 @@ class NodeInfo:
         self.node = node
         # A view, not a copy: a node has dozens of labels, and informers hold them already.
         self.labels = MappingProxyType(node.metadata.labels)
-        self.allocatable = Amounts(
-            (name, parse_amount(name, quantity))
-            for name, quantity in node.status.allocatable.items()
-            if is_tracked_resource(name)
+        amounts, self.allowed_pod_number = _parse_allocatable(
+            tuple(node.status.allocatable.items())
         )
-        self.allowed_pod_number = parse_amount("pods", node.status.allocatable.get("pods", 0))
+        self.allocatable = Amounts(amounts)
 
     def add_pod(self, pod: PodInfo) -> None:
         """Add a pod to the node and its sums."""

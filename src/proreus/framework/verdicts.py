@@ -10,19 +10,19 @@ Insufficient cpu, untolerated taint] and ``ids`` is [0, 1, 1, 2].
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from proreus.framework.status import Code, Status
 
-IntArray = npt.NDArray[np.int64]
+IntArray = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 """Amounts, counts or scores, one for each row."""
-CodeArray = npt.NDArray[np.int32]
+CodeArray = np.ndarray[tuple[Any, ...], np.dtype[np.int32]]
 """Codes of values, one for each row."""
-BoolArray = npt.NDArray[np.bool_]
+BoolArray = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 """A mask of rows."""
-Rows = npt.NDArray[np.intp]
+Rows = np.ndarray[tuple[Any, ...], np.dtype[np.intp]]
 """Numbers of rows, ascending unless said otherwise."""
 
 PASSED = 0

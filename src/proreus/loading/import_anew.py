@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 
@@ -77,7 +76,7 @@ def _hashing(package: str, hashes: dict[str, str]) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-class _HashingFinder(MetaPathFinder):
+class _HashingFinder:
     """Finds modules of a package as Python does, and has them loaded by ``_HashingLoader``."""
 
     def __init__(self, package: str, hashes: dict[str, str]) -> None:

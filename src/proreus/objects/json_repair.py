@@ -13,8 +13,8 @@ text, in fields that are kept as text or as plain data.
 from __future__ import annotations
 
 import codecs
+import os
 import re
-import secrets
 from functools import cache
 from typing import Any, TypeVar, get_args
 
@@ -111,7 +111,7 @@ def repair_json(data: bytes) -> RepairedJson:
     Text that is not JSON for Go either stays invalid. Takes time linear in the length.
     """
     # The mark is random, so that no object can contain a forged one.
-    mark = secrets.token_hex(16) + ":"
+    mark = os.urandom(16).hex() + ":"
     data = _as_go_reads(data)
     parts: list[bytes] = []
     pieces: list[bytes] = []

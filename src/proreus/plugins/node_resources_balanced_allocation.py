@@ -14,10 +14,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import reduce
 from math import sqrt
 from operator import add
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from proreus.config.field_errors import child, duplicate, invalid, item
@@ -43,7 +42,7 @@ from proreus.plugins.resource_scoring import (
 )
 from proreus.plugins.resource_scoring_args import ResourceSpec, weighted
 
-FloatArray = npt.NDArray[np.float64]
+FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
 
 
 class NodeResourcesBalancedAllocationArgs(InTreeArgs, frozen=True):

@@ -13,10 +13,10 @@ Invariant: where ``_position`` equals the table's, ``totals`` are what the plugi
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
@@ -28,8 +28,7 @@ from proreus.runtime.plugin_results import PluginResults, few_rows
 from proreus.runtime.select_host import INFEASIBLE, CachedTotals
 
 
-@dataclass(slots=True)
-class Scorer:
+class Scorer(Struct, eq=False):
     """A score plugin of a class: its weight, its cached raw scores, its weighted final scores."""
 
     plugin: ScorePlugin

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
 
@@ -99,8 +98,7 @@ class TracebackLog:
         log.error(message, err=error, **where, unlogged=more, traceback=text)
 
 
-@dataclass(slots=True)
-class PointHealth:
+class PointHealth(Struct):
     """One extension point of one plugin. ``consecutive_failures``: how often it failed in a row.
 
     ``seconds``, ``failed``: of the current attempt; unused if the point ``waits``. ``cut_off``: the
@@ -119,7 +117,6 @@ def discard_event(event_type: str, reason: str, note: str) -> None:
     """Discard the event: an ``EventSink`` where there is no cluster."""
 
 
-@dataclass(frozen=True)
 class HealthContext:
     """What the health monitors of all plugins of a process share.
 
@@ -127,17 +124,24 @@ class HealthContext:
     of the process; otherwise it is the plugin that the task runs.
     """
 
-    clock: Clock
-    metrics: SchedulerMetrics
-    rules: FailureRules = DEFAULT_RULES
-    record_event: EventSink = discard_event
-    subject: str = "Plugin"
-    running_call: RunningCall = field(default_factory=RunningCall)
-    ending: Callable[[], bool] = lambda: True
-    tracebacks: TracebackLog = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tracebacks", TracebackLog(self.clock, self.subject))
+    def __init__(
+        self,
+        clock: Clock,
+        metrics: SchedulerMetrics,
+        rules: FailureRules = DEFAULT_RULES,
+        record_event: EventSink = discard_event,
+        subject: str = "Plugin",
+        running_call: RunningCall | None = None,
+        ending: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.clock = clock
+        self.metrics = metrics
+        self.rules = rules
+        self.record_event = record_event
+        self.subject = subject
+        self.running_call = running_call or RunningCall()
+        self.ending = ending
+        self.tracebacks = TracebackLog(clock, subject)
 
 
 class PluginHealthMonitor(PluginHealth):

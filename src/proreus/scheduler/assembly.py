@@ -36,10 +36,7 @@ from proreus.scheduler.environment import Environment
 from proreus.scheduler.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.overcommit_watch import OvercommitWatch
-from proreus.scheduler.pod_groups.cycle import PodGroupCycle
-from proreus.scheduler.pod_groups.event_handlers import PodGroupHandlers
 from proreus.scheduler.pod_groups.sources import GroupedPodHandlers, PodGroupSources
-from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
 from proreus.scheduler.profile_handle import Core, ProfileHandle
 from proreus.scheduler.profile_set import ProfileSet, build_profiles
 from proreus.scheduler.provided_pods import ProvidedPods, with_provided_pods
@@ -156,11 +153,16 @@ class Assembly:
                 "failures": failures,
                 "environment": environment,
             }
+            # Imported where there are groups, which by default there are not.
             if whole_groups:
+                from proreus.scheduler.pod_groups.cycle import PodGroupCycle
+
                 self.scheduler.pod_group_cycle = PodGroupCycle(
                     **parts, provided_groups=provided_groups
                 )
             else:
+                from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
+
                 self.scheduler.pod_group_cycle_v1_36 = PodGroupCycleV136(**parts)
         handlers = DeferredResizeHandlers if deferred_resizes else PodHandlers
         self._pod_handlers = handlers(
@@ -207,6 +209,8 @@ class Assembly:
         self._apply(profile_set)
 
     def _watch_pod_groups(self, composite: bool) -> None:
+        from proreus.scheduler.pod_groups.event_handlers import PodGroupHandlers
+
         kinds: dict[str, Resource[Any]] = {POD_GROUP: POD_GROUPS}
         if composite:
             kinds[COMPOSITE_POD_GROUP] = COMPOSITE_POD_GROUPS

@@ -15,10 +15,9 @@ import asyncio
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from proreus.errors import ExtenderError
 from proreus.framework.node_table import NodeTable
@@ -40,7 +39,7 @@ from proreus.scheduler.extender_answers import ExtenderAnswers, FilterAnswer
 
 log = logger(__name__)
 
-FloatArray = npt.NDArray[np.float64]
+FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
 
 EXTENDER = "Extender"
 """The name under which all extenders are recorded as a pod's rejector."""

@@ -7,9 +7,9 @@ the switch the old set lives on until the last binding of a pod that it assumed 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
+
+from msgspec import Struct
 
 from proreus.config.types import SchedulerConfiguration
 from proreus.errors import ConfigError, ProreusError
@@ -118,8 +118,7 @@ def _registered(
         return tuple(instrument_hint(event, plugin) for event in registered)
 
 
-@dataclass(eq=False)
-class ProfileSet:
+class ProfileSet(Struct, eq=False):
     """What one configuration made. ``bindings``: how many bindings by it have not ended."""
 
     configuration: SchedulerConfiguration
@@ -129,7 +128,7 @@ class ProfileSet:
     extenders: ExtenderChain | None
     handles: tuple[ProfileHandle, ...]
     bindings: int = 0
-    on_end: Callable[[], None] | None = field(default=None, repr=False)
+    on_end: Callable[[], None] | None = None
     """Called when the set is retired and its last binding has ended."""
 
     @property
@@ -306,6 +305,8 @@ def _registered_kinds(queue_profiles: Mapping[str, QueueProfileView]) -> dict[st
         if resource is not None:
             found[name] = resource
         else:
+            from difflib import get_close_matches
+
             known = sorted({events.POD, events.NODE, *BY_KIND})
             log.error(
                 "Incorrect event registration",

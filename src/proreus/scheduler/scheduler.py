@@ -46,12 +46,12 @@ from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.cluster_events import as_assigned
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
-from proreus.scheduler.pod_groups.cycle import PodGroupCycle
-from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
 from proreus.scheduler.profile_set import ProfileSet
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 if TYPE_CHECKING:
+    from proreus.scheduler.pod_groups.cycle import PodGroupCycle
+    from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
     from proreus.scheduler.shadow import ShadowTrial
 
 log = logger(__name__)

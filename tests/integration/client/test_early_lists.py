@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -154,3 +155,28 @@ def test_a_process_that_ends_does_not_wait_for_the_name_server():
 def test_the_paths_are_those_of_the_informers():
     assert early_lists._PATHS["Node"][0] == NODES.path()
     assert early_lists._PATHS["Pod"][0] == PODS.path()
+
+
+def test_what_arrives_meanwhile_is_read_at_once(monkeypatch):
+    ours, theirs = socket.socketpair()
+    parts, received = iter([b"a", b"b", b"c", b"d"]), []
+
+    def pause(_):
+        for part in parts:
+            theirs.send(part)
+
+    class Reader(asyncio.Protocol):
+        def data_received(self, data):
+            received.append(data)
+            done.set()
+
+    async def read():
+        transport, _ = await asyncio.get_running_loop().create_connection(Reader, sock=ours)
+        await asyncio.wait_for(done.wait(), 5)
+        transport.close()
+
+    monkeypatch.setattr(early_lists.time, "sleep", pause)
+    done = asyncio.Event()
+    with ours, theirs, asyncio.Runner(loop_factory=early_lists._EventLoop) as runner:
+        runner.run(read())
+    assert received == [b"abcd"]

@@ -4,7 +4,8 @@ import sys
 import click
 import pytest
 
-from proreus.cli import main, proreus_command
+from proreus.cli import main
+from proreus.cli.commands import proreus_command
 
 
 def run(*arguments):
@@ -25,6 +26,15 @@ def test_versions(capsys):
     assert "behaves as kube-scheduler 1.36" in capsys.readouterr().out
     assert run("--version") == 0
     assert capsys.readouterr().out.startswith("proreus v")
+
+
+def test_run_has_its_help_and_its_errors_without_the_group(capsys):
+    assert run("run", "--v=2", "--help") == 0
+    assert "Usage: proreus run" in capsys.readouterr().out
+    assert run("run", "--version") == 0
+    assert capsys.readouterr().out.startswith("Kubernetes v")
+    assert run("run", "--nope") == 1
+    assert capsys.readouterr().err == "Error: unknown flag: --nope\n"
 
 
 def test_an_unknown_command_is_an_error(capsys):

@@ -6,7 +6,8 @@ from proreus.app.configuration import DEFAULT_QPS
 from proreus.app.options import ShadowOptions
 from proreus.cli import main
 from proreus.cli.go_flags import FlagError, ParsedFlags
-from proreus.cli.run import command, run_options
+from proreus.cli.run import run_options
+from proreus.cli.run_command import command
 from proreus.cli.run_flags import FLAGS
 from proreus.loading import PluginSources
 from proreus.runtime.plugin_health import FailureRules
@@ -245,7 +246,7 @@ def test_flags_without_effect_are_passed_on():
 def test_bad_values(arguments, message):
     with pytest.raises(FlagError) as caught:
         parse(*arguments)
-    assert caught.value.message == message
+    assert str(caught.value) == message
 
 
 @pytest.fixture

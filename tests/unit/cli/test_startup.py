@@ -11,6 +11,7 @@ from proreus.source_location import class_location
 _LATER = (
     "aiohttp",
     "cel_expr_python",
+    "click",
     "cryptography",
     "http",
     "hypothesis",
@@ -29,6 +30,8 @@ _LATER = (
     "proreus.dashboard",
     "proreus.remote",
     "proreus.sandbox",
+    "proreus.scheduler.pod_groups.cycle",
+    "proreus.scheduler.pod_groups_v1_36",
     "proreus.scheduler.shadow",
     "proreus.simulation",
     "proreus.testing",
@@ -60,7 +63,7 @@ found = {
 print(len({one for one in found if one.__module__.startswith("proreus.")}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 10 < int(done.stdout) <= 25
+    assert 10 < int(done.stdout) <= 14
 
 
 def test_add_ons_are_imported_only_when_a_configuration_names_them():
@@ -134,15 +137,49 @@ except ConfigError as error:
     assert done.stdout.split() == ["True", "False"]
 
 
-def test_numpy_works_without_the_docstrings_of_its_c_functions():
+def test_numpy_is_imported_without_docstrings_types_and_threads():
     code = """
-from proreus import numpy_docstrings
-numpy_docstrings.leave_out()
+import os, sys
+from proreus import numpy_import
+numpy_import.import_numpy()
+print(len(os.listdir("/proc/self/task")), "OPENBLAS_NUM_THREADS" in os.environ)
 import numpy as np
 print(not np.ndarray.__doc__, np.bincount(np.array([1, 1, 2]))[1], np.linalg.det(np.eye(2)))
+import proreus.app
+print([name for name in sys.modules if name.startswith(("numpy._typing", "numpy.typing"))])
+import numpy.typing as npt
+print(npt.NDArray[np.int64], npt.ArrayLike is not None, np.linalg.svd(np.eye(2)).S)
+numpy_import.import_numpy()
+print("numpy._typing" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "2", "1.0"]
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "1 False",
+        "True 2 1.0",
+        "[]",
+        "numpy.ndarray[tuple[typing.Any, ...], numpy.dtype[numpy.int64]] True [1. 1.]",
+        "True",
+    ]
+
+
+def test_a_number_of_threads_for_numpy_that_was_chosen_stays():
+    code = """
+import os
+from proreus import numpy_import
+numpy_import.import_numpy()
+print(os.environ["OPENBLAS_NUM_THREADS"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["2"]
 
 
 def test_the_library_for_entry_points_is_imported_only_where_a_package_has_plugins(tmp_path):
@@ -167,3 +204,18 @@ print("importlib.metadata" in sys.modules)
         )
         found += done.stdout.split()
     assert found == ["False", "True"]
+
+
+def test_no_garbage_is_collected_while_modules_are_imported():
+    code = """
+import gc
+from proreus.cli import main
+collected = []
+gc.callbacks.append(lambda phase, info: collected.append(phase))
+try:
+    main(["run", "--version"])
+finally:
+    print(len(collected))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0"

@@ -78,6 +78,20 @@ def test_bookmarks_advance_the_resource_version(type_):
     assert decoder.decode([line("BOOKMARK", **end)]).initial_events_end
 
 
+def test_no_decoder_is_made_for_a_kind_that_has_no_objects(monkeypatch):
+    bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}'
+    EventDecoder(Pod).decode([bookmark])  # which makes the decoders that all kinds share
+    made = []
+    new = msgspec.json.Decoder
+    monkeypatch.setattr(msgspec.json, "Decoder", lambda of: made.append(of) or new(of))
+    lists, events = ListDecoder(Node), EventDecoder(Node)
+    assert events.decode([bookmark]).resource_version == "7"
+    assert made == []
+    assert lists.decode(b'{"items":[]}').items == []
+    assert len(events.decode([line("ADDED", **meta("a"))]).events) == 1
+    assert len(made) == 2
+
+
 @pytest.mark.parametrize("type_", [Pod, Node, Namespace])
 def test_an_error_event_ends_the_batch_for_every_type(type_):
     gone = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}

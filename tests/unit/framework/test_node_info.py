@@ -27,6 +27,13 @@ def test_only_tracked_resources_are_kept() -> None:
     assert info.allowed_pod_number == 110
 
 
+def test_nodes_of_one_size_do_not_share_a_container() -> None:
+    one, other = node_with(), node_with()
+    dict.__setitem__(one.allocatable, "cpu", 0)
+    assert other.allocatable["cpu"] == node_with().allocatable["cpu"] == 4000
+    assert (one.difference(), other.difference()) == ("allocatable", "")
+
+
 def test_pods_are_counted_in_and_out() -> None:
     one, two = make_pod("one", "1", host_ports=[80]), make_pod("two", memory="1Gi")
     info = node_with(one, two)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from proreus.framework.interning import ABSENT
 from proreus.framework.node_info import NodeInfo
@@ -28,7 +28,7 @@ from proreus.plugins.pod_topology_spread.topology_domains import TopologyDomainC
 
 INVALID_SCORE = -1
 
-FloatArray = npt.NDArray[np.float64]
+FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
 
 
 class SpreadScores:

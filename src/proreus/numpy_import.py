@@ -1,0 +1,51 @@
+"""NumPy without what a start does not need: half the time that importing it takes.
+
+What is left out is for people and type checkers, and for products of large matrices.
+"""
+
+import os
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+_DOCSTRINGS = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
+"""They add docstrings to what is implemented in C, and do nothing else; NumPy has them apart to be
+left out likewise."""
+
+_TYPES = "numpy._typing"
+"""What is behind ``numpy.typing``. NumPy's own modules use it in annotations alone."""
+
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+
+
+def import_numpy() -> None:
+    """Import NumPy, if it is yet to be imported.
+
+    ``numpy.typing`` can be imported afterwards, and is complete.
+    """
+    if "numpy" in sys.modules:
+        return
+    for name in _DOCSTRINGS:
+        sys.modules.setdefault(name, ModuleType(name))
+    # OpenBLAS begins with a thread for each core, which turn in a loop for 50 ms before they sleep.
+    # A start has other uses for the cores, and a scheduler multiplies no large matrices.
+    chosen = os.environ.get(_BLAS_THREADS)
+    os.environ.setdefault(_BLAS_THREADS, "1")
+    sys.modules[_TYPES] = _Annotations(_TYPES)
+    try:
+        import_module("numpy")
+    finally:
+        del sys.modules[_TYPES]
+        # Not for the processes that we start.
+        if chosen is None:
+            del os.environ[_BLAS_THREADS]
+
+
+class _Annotations(ModuleType):
+    """In the place of a module of types: has every name, as something to be used in annotations."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return list
