@@ -36,8 +36,8 @@ class HttpConnection(asyncio.Protocol):
     the time with the deadline of then, so that most requests need no timer of their own.
     """
 
-    has_large_buffers = False
-    """Whether TLS holds most of a megabyte for it: what it reads at once, and never less again."""
+    large_read_at: float | None = None
+    """When it last read so much at once that TLS has held most of a megabyte for it since."""
 
     def __init__(self, pool: ConnectionPool, loop: asyncio.AbstractEventLoop) -> None:
         self._pool = pool
@@ -172,7 +172,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse a part of the response."""
         if len(data) > _LARGE_READ_BYTES:
-            self.has_large_buffers = True
+            self.large_read_at = self._loop.time()
         if self._stream is not None:
             self._renew_deadline()
         try:

@@ -89,7 +89,7 @@ class ReflectorOptions(Struct, frozen=True):
     watch_timeout_seconds: tuple[float, float] = (300.0, 600.0)
     list_timeout_seconds: float = 60.0
     short_watch_seconds: float = 1.0
-    quiet_seconds: float = 20.0
+    large_buffers_seconds: float = 120.0
     min_relist_interval_seconds: float = 10.0
     backoff_seconds: tuple[float, float] = (0.2, 30.0)
     not_served_retry_seconds: float = 300.0
@@ -387,8 +387,8 @@ class Reflector(Generic[T]):
             raise ResponseLost(f"the watch of {self._path} was cut in the middle of a line")
 
     async def _handle_chunk(self, stream: Stream, splitter: LineSplitter) -> bool:
-        """Pass the events of one chunk to the store; return whether there was any."""
-        chunk = await self._next_chunk(stream)
+        """Pass the events of one chunk to the store; return whether to read on."""
+        chunk = await stream.chunk()
         async for batch in self._events.batches(splitter.feed(chunk)):
             self._history.received(batch.resource_version)
             # Bookmarks count too: a watch that is resumed from an old event would get a 410
@@ -401,19 +401,19 @@ class Reflector(Generic[T]):
             # An ERROR event ends the batch: the events before it are valid and applied by now.
             if batch.error is not None:
                 raise batch.error
+        if not splitter.pending_bytes and self._should_reconnect(stream):
+            return False
         return bool(chunk)
 
-    async def _next_chunk(self, stream: Stream) -> bytes:
-        """Return what arrives next; empty when the watch is to be resumed."""
-        if not stream.has_large_buffers:
-            return await stream.chunk()
+    def _should_reconnect(self, stream: Stream) -> bool:
+        """Return whether a new connection would take less memory."""
         # A few large objects would cost most of a megabyte for each resource that is watched, for
-        # as long as the connection lives. While it is quiet, the watch can as well have a new one.
-        try:
-            async with asyncio.timeout(self._options.quiet_seconds):
-                return await stream.chunk()
-        except TimeoutError:
-            return b""
+        # as long as its watch lives. Not at once: more may come, and what a new connection needs
+        # would be allocated among what these objects have left behind.
+        read_at = stream.large_read_at
+        if read_at is None:
+            return False
+        return asyncio.get_running_loop().time() - read_at > self._options.large_buffers_seconds
 
     def _open_watch(self, parameters: dict[str, str]) -> AbstractAsyncContextManager[Stream]:
         return self._list_watch.watch(parameters, self._options.read_timeout_seconds)

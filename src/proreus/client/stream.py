@@ -41,9 +41,9 @@ class Stream:
         return self._unread_bytes > _MOST_BYTES_UNREAD
 
     @property
-    def has_large_buffers(self) -> bool:
-        """Whether its connection holds most of a megabyte until that is closed."""
-        return self._connection is not None and self._connection.has_large_buffers
+    def large_read_at(self) -> float | None:
+        """When its connection last read so much at once that it has large buffers since."""
+        return None if self._connection is None else self._connection.large_read_at
 
     async def chunk(self) -> bytes:
         """Return what has arrived since the last call, under bursts 8 ms later; see ``read``."""

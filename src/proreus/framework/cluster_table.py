@@ -44,6 +44,8 @@ class ClusterTable(NodeTable):
     def __init__(self) -> None:
         super().__init__()
         self._readable: dict[str, npt.NDArray[Any]] = {}
+        self._label_keys_as_of = (0, 0)
+        """Generation and number of label columns when unused label keys were last looked for."""
         self._keep_readable()
         register(self)
 
@@ -106,7 +108,12 @@ class ClusterTable(NodeTable):
                 array.flags.writeable = True
 
     def age(self) -> None:
-        """Forget sets of taints, ports and images that no node has any more, and their space."""
+        """Forget taints, ports, images and label keys that no node has any more."""
+        # A pass over all nodes, which finds nothing unless one has changed, or a column has gone.
+        keys_as_of = (self.nodes_generation, self._labels.column_count)
+        if keys_as_of != self._label_keys_as_of:
+            self._labels.forget_unused_keys(self.infos)
+            self._label_keys_as_of = keys_as_of
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.shrink()
         self.images.shrink()

@@ -109,6 +109,11 @@ class LabelColumns:
         # and each search for unused ones is a pass over all nodes.
         return len(self._keys) > max(most, self._most_keys)
 
+    @property
+    def column_count(self) -> int:
+        """The number of columns that exist."""
+        return len(self._columns)
+
     def forget_unused_keys(self, infos: Iterable[NodeInfo]) -> None:
         """Forget all keys but those that the rows have, and those that have a column."""
         self._keys = {key for key, _ in self._columns.items()}.union(*(i.labels for i in infos))

@@ -395,6 +395,17 @@ def test_large_sets_of_nodes_that_are_gone_are_forgotten_with_age() -> None:
     table.validate()
 
 
+def test_label_keys_of_nodes_that_are_gone_are_forgotten_with_age() -> None:
+    table = make_table([make_node("n0", labels={"kept": ""}), make_node("n1", labels={"gone": ""})])
+    assert table.label("gone").tolist() == [-1, 0]
+    table.remove_node(table[1])
+    for _ in range(3):
+        age_caches()
+    assert table.has_label("kept")
+    assert not table.has_label("gone")
+    table.validate()
+
+
 @pytest.mark.parametrize("count", [2, 300])
 def test_columns_refuse_writes_and_follow_the_table(count: int) -> None:
     gpu = "example.com/gpu"

@@ -214,7 +214,7 @@ class AttachedVolumes:
     def _csi_node_changed(self, old: CSINode | None, new: CSINode | None) -> None:
         one = new or old
         assert one is not None
-        self._stale_nodes.add(one.metadata.name)
+        self._note_stale(one.metadata.name)
 
     def _attachment_changed(
         self, old: VolumeAttachment | None, new: VolumeAttachment | None
@@ -225,7 +225,14 @@ class AttachedVolumes:
                 here.pop(one.metadata.name, None)
                 if one is new:
                     here[one.metadata.name] = one
-                self._stale_nodes.add(one.spec.node_name)
+                elif not here:
+                    del self._attachments[one.spec.node_name]
+                self._note_stale(one.spec.node_name)
+
+    def _note_stale(self, node_name: str) -> None:
+        # The first refresh recomputes all rows. It may never come: in a standby, say.
+        if self._position >= 0:
+            self._stale_nodes.add(node_name)
 
     def validate(self) -> None:
         """Recompute every row. Raises ``AssertionError`` for one that differs."""

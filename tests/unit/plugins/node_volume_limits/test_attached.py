@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,3 +126,21 @@ def test_any_history(steps: list[tuple[Any, ...]]) -> None:
             attached.validate()
     attached.refresh()
     attached.validate()
+
+
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_names_of_nodes_that_are_gone_are_not_kept(refreshed: bool) -> None:
+    handle = FakeHandle([make_node("n0")])
+    attached = AttachedVolumes(handle, VolumeLookup(handle))
+    if refreshed:
+        attached.refresh()
+    for number in range(100):
+        handle.add(make_csi_node(f"gone-{number}", {"d": 1}))
+        handle.add(make_attachment(f"a{number}", f"gone-{number}", "v"))
+    for number in range(100):
+        handle.remove("VolumeAttachment", f"a{number}")
+        handle.remove("CSINode", f"gone-{number}")
+    if refreshed:
+        attached.refresh()
+    assert not attached._attachments
+    assert not attached._stale_nodes
