@@ -28,6 +28,7 @@ _MOST_ERROR_BYTES = 2000
 _OUTPUT_SECONDS = 0.25
 """How long to wait for the rest of the output once the plugin has ended: what it has started may
 hold the pipe open for as long as it runs."""
+_KILLED_SECONDS = 1.0
 _EARLY = timedelta(minutes=5)
 """How long before its expiry a token is fetched anew."""
 
@@ -92,8 +93,10 @@ class ExecPlugin(Struct, frozen=True, rename="camel"):
         variables = {variable.name: variable.value for variable in self.env or ()}
         environment = {**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(info)}
         loop = asyncio.get_running_loop()
-        try:
-            transport, run = await loop.subprocess_exec(
+        # A task of its own: cancelled in the middle, it would leave children of the plugin, and in
+        # asyncio wait until they have ended.
+        starting = loop.create_task(
+            loop.subprocess_exec(
                 lambda: _Run(loop),
                 self.command,
                 *(self.args or ()),
@@ -103,15 +106,15 @@ class ExecPlugin(Struct, frozen=True, rename="camel"):
                 # own does not have.
                 start_new_session=not interactive,
             )
-        except (OSError, ValueError) as error:
-            raise _failed(f"{self.command} cannot be run: {error}") from error
+        )
         output: bytes | None = None
         try:
+            transport, run = await asyncio.shield(starting)
             output = await run.output
+        except (OSError, ValueError) as error:
+            raise _failed(f"{self.command} cannot be run: {error}") from error
         finally:
-            if output is None:
-                _kill(transport, group=not interactive)
-            transport.close()
+            await _end(starting, kill=output is None, group=not interactive)
         return self._credential(output, transport.get_returncode() or 0, run.errors)
 
     def _credential(self, output: bytes, code: int, errors: bytes) -> ExecCredential:
@@ -136,11 +139,12 @@ class ExecPlugin(Struct, frozen=True, rename="camel"):
 
 
 class _Run(asyncio.SubprocessProtocol):
-    """``output``: the standard output, once the process has ended; ``errors``: how stderr began."""
+    """The standard output as ``output``, once the process has ended, and how stderr began."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.output: asyncio.Future[bytes] = loop.create_future()
         self.errors = b""
+        self.ended: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._read = bytearray()
         self._read_all = False
@@ -170,17 +174,33 @@ class _Run(asyncio.SubprocessProtocol):
         else:
             self._loop.call_later(_OUTPUT_SECONDS, self._finish)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the process has ended, and that its pipes are closed."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
     def _finish(self) -> None:
         if not self.output.done():
             self.output.set_result(bytes(self._read))
 
 
-def _kill(transport: asyncio.SubprocessTransport, *, group: bool) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        if group:
-            os.killpg(transport.get_pid(), signal.SIGKILL)
-        else:
-            transport.kill()
+async def _end(
+    starting: asyncio.Task[tuple[asyncio.SubprocessTransport, _Run]], *, kill: bool, group: bool
+) -> None:
+    """Close the pipes of a process; ``kill``: end it, with all that it has started."""
+    await asyncio.wait((starting,))
+    if starting.cancelled() or starting.exception() is not None:
+        return
+    transport, run = starting.result()
+    if kill:
+        with suppress(ProcessLookupError, PermissionError):
+            if group:
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            else:
+                transport.kill()
+    transport.close()
+    # The end of a process is reported to the loop, which must not be closed by then.
+    await asyncio.wait((run.ended,), timeout=_KILLED_SECONDS)
 
 
 def _failed(why: str) -> ConfigError:

@@ -5,9 +5,11 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from proreus.client import exec_plugin
 from proreus.client.credential_loading import load
@@ -82,6 +84,35 @@ async def test_a_run_that_is_cancelled_leaves_no_process(plugin, tmp_path):
     with pytest.raises(asyncio.CancelledError):
         await running
     await ended(pid.read_text().strip())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_run_that_is_cancelled_while_it_starts_ends_at_once(plugin, tmp_path, run):
+    made = plugin(f"echo $$ >> {tmp_path}/pids; sleep 60; true")
+
+    async def cancelled_after(turns):
+        running = asyncio.create_task(made.run())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait((running,), timeout=10)
+        assert running.cancelled()
+        assert not await asyncio.to_thread(children_of_group, tmp_path / "pids")
+
+    for turns in range(1, 8):
+        run(cancelled_after(turns))
+
+
+def children_of_group(pids):
+    """Return the processes that are left of the groups that plugins led."""
+    groups = pids.read_text().split() if pids.exists() else []
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            state, _, group, *_ = path.read_text().rpartition(")")[2].split()
+            if group in groups and state != "Z":
+                found.append(path)
+    return found
 
 
 @pytest.mark.parametrize(
