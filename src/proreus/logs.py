@@ -21,9 +21,10 @@ import json
 import logging
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import msgspec
 
@@ -181,6 +182,48 @@ def _threshold(name: str) -> int:
     return max([_Settings.verbosity, *levels[:1]])
 
 
+_MOST_FRAMES = 40
+"""Frames of one exception: half of them where it was caught, half where it was raised."""
+_MOST_LINES = 400
+"""Lines of a traceback, with all exceptions that it consists of."""
+
+
+def traceback_text(error: BaseException) -> str:
+    """Return an exception's traceback as Python prints it, a long one without its middle."""
+    # A RecursionError has a thousand frames, of which Python leaves out only those that repeat one
+    # after another.
+    found = traceback.TracebackException.from_exception(error, lookup_lines=False)
+    pending, seen = [found], set[int]()
+    while pending:
+        one = pending.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            one.stack = _ShortStack(one.stack)
+            pending += filter(None, (one.__cause__, one.__context__, *(one.exceptions or ())))
+    lines = "".join(found.format()).splitlines(keepends=True)
+    left = len(lines) - _MOST_LINES
+    if left > 0:
+        half = _MOST_LINES // 2
+        lines[half:-half] = [f"… {left} lines left out …\n"]
+    return "".join(lines).removesuffix("\n")
+
+
+class _ShortStack(traceback.StackSummary):
+    """The frames of a traceback, of which those in the middle may be left out."""
+
+    def format(self) -> list[str]:
+        """Return the text of each frame."""
+        left = len(self) - _MOST_FRAMES
+        if left <= 0:
+            return super().format()
+        half = _MOST_FRAMES // 2
+        return [
+            *traceback.StackSummary(self[:half]).format(),
+            f"  … {left} frames left out …\n",
+            *traceback.StackSummary(self[-half:]).format(),
+        ]
+
+
 class _KlogFormatter(logging.Formatter):
     """``I1121 02:42:43.832598   29847 file.py:185] "message" key="value"``."""
 
@@ -198,7 +241,7 @@ class _KlogFormatter(logging.Formatter):
             rest = "".join(_text_pair(key, value) for key, value in pairs.items())
             line = f"{head} {_quoted(record.getMessage())}{rest}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + _exception_text(record.exc_info)
         return line
 
 
@@ -216,8 +259,14 @@ class _JsonFormatter(logging.Formatter):
             fields["v"] = getattr(record, "v", 0)
         fields.update(_pairs(record) or {})
         if record.exc_info:
-            fields["stacktrace"] = self.formatException(record.exc_info)
+            fields["stacktrace"] = _exception_text(record.exc_info)
         return msgspec.json.encode(fields, enc_hook=_json_value).decode()
+
+
+def _exception_text(exc_info: tuple[Any, ...] | bool) -> str:
+    error = exc_info[1] if isinstance(exc_info, tuple) else None
+    # As the standard library has it where there is no exception.
+    return "NoneType: None" if error is None else traceback_text(error)
 
 
 def _pairs(record: logging.LogRecord) -> Mapping[str, object] | None:

@@ -3,6 +3,7 @@ import json
 import logging
 import re
 import time
+import traceback
 
 import pytest
 
@@ -220,3 +221,51 @@ def test_an_error_of_a_megabyte_is_shortened(written, log, log_format):
     assert '"short"' in third
     assert "ns/a" in first
     assert all(len(line) < 20_000 for line in (first, second))
+
+
+def recursive(left, *more):
+    return other(left - 1) if left else [].nothing
+
+
+def other(left):
+    return recursive(left)
+
+
+def in_handlers(left):
+    try:
+        raise LookupError(left)
+    except LookupError:
+        if left:
+            in_handlers(left - 1)
+        raise
+
+
+def raised(function, *arguments):
+    try:
+        function(*arguments)
+    except Exception as error:
+        return error
+    raise AssertionError("it raises")
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_long_traceback_is_logged_without_its_middle(written, log, log_format):
+    text = written(log_format=log_format)
+    log.error("Broken", err=raised(recursive, 400), trace=True)
+    logged = text().replace("\\n", "\n")
+    assert len(logged.splitlines()) < 200
+    assert "frames left out …" in logged
+    assert "in raised" in logged
+    assert "other(left - 1) if left else [].nothing" in logged
+    assert "AttributeError: 'list' object has no attribute 'nothing'" in logged
+
+
+def test_a_traceback_is_as_python_prints_it():
+    error = raised(recursive, 10)
+    assert logs.traceback_text(error) == "".join(traceback.format_exception(error)).rstrip("\n")
+    lines = logs.traceback_text(raised(in_handlers, 200)).splitlines()
+    assert len(lines) == 401
+    assert lines[200].endswith(" lines left out …")
+    assert lines[-1] == "LookupError: 0"
+    group = ExceptionGroup("several", [raised(recursive, 400)])
+    assert "frames left out" in logs.traceback_text(group)

@@ -22,6 +22,7 @@ from typing import Any
 
 from proreus import logs
 from proreus.app.clients import Clients, call_on
+from proreus.app.loop_errors import handle_loop_error
 from proreus.client.event_bodies import ObjectReference
 from proreus.client.event_recorder import EventRecorder
 from proreus.client.leader_election import LeaderElector, new_identity
@@ -144,6 +145,7 @@ class ElectionThread:
 
     async def _elect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(handle_loop_error)
         self._task = asyncio.current_task()
         error: BaseException | None = None
         try:

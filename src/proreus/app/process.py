@@ -211,6 +211,9 @@ class Process:
             async with asyncio.timeout(_SERVER_WAITS_SECONDS):
                 await self._scheduling_began.wait()
         endpoints = await asyncio.to_thread(import_module, "proreus.app.endpoints")
+        # NumPy imports this at the first use, which would be in the middle of the work, where no
+        # file may be left to open.
+        await asyncio.to_thread(import_module, "numpy.ma")
         server: Server = endpoints.make_server(
             self._options,
             self.state,

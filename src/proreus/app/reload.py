@@ -26,7 +26,7 @@ from proreus.app.process import Process
 from proreus.app.remote_plugins import RemotePlugins
 from proreus.app.watched_files import WatchedFiles
 from proreus.config.types import SchedulerConfiguration
-from proreus.errors import ConfigError, ProreusError
+from proreus.errors import ProreusError
 from proreus.loading import LoadedPlugins, PluginFile, load
 from proreus.metrics import SchedulerMetrics
 
@@ -131,30 +131,29 @@ class Reloader:
         sources = self._options.plugins
         limit_seconds = self._options.plugin_rules.await_seconds
         loading = partial(load, sources, self._remote_plugins.classes)
+        loaded_plugins: LoadedPlugins | None = None
         try:
             loaded_plugins = await run_in_loading_thread(
                 loading, LOADING, sources.folders, limit_seconds
             )
-        except ConfigError as error:
-            self._refused(str(error))
-            return False
-        self._files.set_loaded(loaded_plugins)
-        self._process.blocked_plugins.apply(loaded_plugins)
-        report(loaded_plugins)
-        reading = partial(configuration, self._options, loaded_plugins, self._files)
-        try:
+            self._files.set_loaded(loaded_plugins)
+            self._process.blocked_plugins.apply(loaded_plugins)
+            report(loaded_plugins)
+            reading = partial(configuration, self._options, loaded_plugins, self._files)
             config = await run_in_loading_thread(reading, READING, sources.folders, limit_seconds)
             await self._put_in_force(config, loaded_plugins)
         except ProreusError as error:
             message = str(error)
-            also = [str(one) for one in loaded_plugins.refusals if str(one) not in message]
+            refusals = loaded_plugins.refusals if loaded_plugins is not None else ()
+            also = [str(one) for one in refusals if str(one) not in message]
             self._refused("; ".join([message, *also]))
             return False
         except Exception as error:
             self._failed(error)
             return False
         finally:
-            loaded_plugins.release()
+            if loaded_plugins is not None:
+                loaded_plugins.release()
         self._succeeded(loaded_plugins, "Configuration reloaded")
         return True
 

@@ -92,7 +92,12 @@ class StackDump:
 
     def take_earlier(self) -> Iterator[DumpedCall]:
         """Delete the files of processes that have ended; yield what they were doing."""
-        for path in sorted(self._record.parent.glob(f"{self._record.name}.*.stack")):
+        try:
+            paths = sorted(self._record.parent.glob(f"{self._record.name}.*.stack"))
+        except OSError as error:
+            log.error("Cannot look for what ended earlier processes", err=error)
+            return
+        for path in paths:
             try:
                 with path.open() as file:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

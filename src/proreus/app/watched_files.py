@@ -8,7 +8,9 @@ every few seconds: some file systems report no events, and none are reported bef
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from proreus import logs
@@ -26,6 +28,9 @@ _MISSING_FOLDER_SECONDS = 5.0
 
 _NOT_READ = "not read"
 """Begins what stands for the content of a file that cannot be read."""
+
+_OWN_FAULTS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+"""Errors that say nothing about the file."""
 
 
 class WatchedFiles:
@@ -65,7 +70,8 @@ class WatchedFiles:
             if file in fixed or file.parent in self._folders:
                 self._seen[file] = content
         for file in fixed - self._seen.keys():
-            self._seen[file] = _digest(file)
+            with suppress(OSError):
+                self._seen[file] = _digest(file)
 
     def set_loaded_config(self, content: bytes) -> None:
         """Remember the content of the configuration file that was loaded."""
@@ -79,8 +85,15 @@ class WatchedFiles:
 
     def has_changed(self) -> bool:
         """Read all files; return whether any content differs from the last call."""
-        before, self._seen = self._seen, {file: _digest(file) for file in self._files()}
-        return self._seen != before
+        try:
+            found = {file: _digest(file) for file in self._files()}
+        except OSError as error:
+            # Nothing is known of the files, while this process has no file descriptor left for
+            # example. That is no change, least of all one to a configuration without plugins.
+            log.v(2).info("Cannot look at the files", err=error)
+            return False
+        before, self._seen = self._seen, found
+        return found != before
 
     def _files(self) -> Iterator[Path]:
         yield from self._config
@@ -129,4 +142,6 @@ def _digest(file: Path) -> str:
         # Anything but a file may block, and is not loaded either.
         return content_hash(file.read_bytes()) if file.is_file() else _NOT_READ
     except OSError as error:
+        if error.errno in _OWN_FAULTS:
+            raise
         return f"{_NOT_READ}: {error.errno}"

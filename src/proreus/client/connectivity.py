@@ -28,24 +28,38 @@ class Connectivity:
 
     def __init__(self) -> None:
         self._lost_at: float | None = None
+        self._unreachable: set[str] = set()
+        """The paths of the watches that have marked it, and have not found it again."""
+        self.open_watches = 0
         self._found = asyncio.Event()
         self._restored_at = -math.inf
 
-    def mark_unreachable(self, error: ApiError) -> None:
-        """Record that a watch broke or could not be opened."""
+    def mark_unreachable(self, path: str, error: ApiError) -> None:
+        """Record that the watch of a path broke or could not be opened."""
+        self._unreachable.add(path)
         # Only the first watch to notice logs: the others would repeat the same line.
         if self._lost_at is None:
             self._lost_at = time.monotonic()
-            log.error("The apiserver does not answer; watches will be tried again", err=error)
+            log.error(
+                "The apiserver does not answer; watches will be tried again", err=error, path=path
+            )
 
     def mark_reachable(self) -> None:
         """Record that one of those watches works again."""
+        self._unreachable.clear()
         if self._lost_at is not None:
             seconds = round(time.monotonic() - self._lost_at, 1)
             self._lost_at = None
             log.info("The apiserver answers again", afterSeconds=seconds)
             self._found.set()
             self._found = asyncio.Event()
+
+    def withdraw(self, path: str) -> None:
+        """Record that it is only this path for which the apiserver has errors."""
+        self._unreachable.discard(path)
+        # Or the next outage, of which this is none, would not be logged.
+        if not self._unreachable:
+            self._lost_at = None
 
     async def pause(self, seconds: float) -> None:
         """Wait for ``seconds``, or until a watch finds that the apiserver is back."""

@@ -1,14 +1,12 @@
 """Loads credentials: kubeconfig, service account, ``--master``.
 
-The ``kubernetes`` package runs exec plugins, does OIDC, and reads what ``plain_credentials`` leaves
+The ``kubernetes`` package merges files, does OIDC, and reads what ``plain_credentials`` leaves
 to it; the result becomes ``Credentials``.
 """
 
 import asyncio
 import os
-import traceback
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -16,9 +14,16 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from proreus.client import plain_credentials
-from proreus.client.credentials import Credentials, FetchAuthorization, TlsFiles
-from proreus.client.plain_credentials import PlainCredentials
+from proreus.client.credentials import (
+    Credentials,
+    FetchAuthorization,
+    TlsFiles,
+    not_fetched,
+)
+from proreus.client.exec_plugin import ExecCredential, ExecPlugin
+from proreus.client.plain_credentials import PlainCredentials, temporary_file
 from proreus.errors import ConfigError
+from proreus.logs import named_error_text
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
@@ -159,7 +164,10 @@ def _fixed(header: str) -> FetchAuthorization:
 
 def _token_file(path: str) -> FetchAuthorization:
     async def fetch(_: bool) -> str:
-        token = Path(path).read_text().strip()  # noqa: ASYNC240 - a small file in memory
+        try:
+            token = Path(path).read_text("utf-8").strip()  # noqa: ASYNC240 - in memory
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"the token file {path} is no text: {error}") from error
         if not token:
             raise ConfigError(f"the token file {path} is empty")
         return f"Bearer {token}"
@@ -172,14 +180,19 @@ async def _from_kubeconfig(
 ) -> Credentials:
     if not any(map(os.path.exists, map(os.path.expanduser, _paths_of(kubeconfig)))):
         raise ConfigError(f"kubeconfig: no such file: {kubeconfig}")
-    from kubernetes.aio import config as kubernetes_config
+    from kubernetes.aio.config import ConfigException
 
     configuration = _empty_configuration()
     try:
-        loader: Any = await kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
-            kubeconfig, context, configuration, persist_config=False
-        )
-    except kubernetes_config.ConfigException as error:
+        loader, plugin = _loader_of(kubeconfig, context)
+        async with asyncio.timeout(_FIRST_FETCH_SECONDS):
+            await loader.load_and_set(configuration)
+    except TimeoutError as error:
+        text = not_fetched(_FIRST_FETCH_SECONDS)
+        raise ConfigError(f"kubeconfig {kubeconfig}: {text}") from error
+    except ConfigError as error:
+        raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
+    except ConfigException as error:
         raise ConfigError(f"kubeconfig {kubeconfig}: {_first_line(error)}") from error
     except OSError as error:
         raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
@@ -204,7 +217,7 @@ async def _from_kubeconfig(
         tls_server_name=configuration.tls_server_name or None,
         proxy=configuration.proxy or _proxy_of(server, environ),
     )
-    credentials.fetch = _fetch_of(loader, credentials)
+    credentials.fetch = _fetch_of(loader, plugin, credentials)
     return await _first_fetched(credentials, kubeconfig)
 
 
@@ -219,13 +232,15 @@ async def _first_fetched(credentials: Credentials, kubeconfig: str) -> Credentia
     return credentials
 
 
-def _fetch_of(loader: Any, credentials: Credentials) -> FetchAuthorization:
+def _fetch_of(
+    loader: Any, plugin: "_PluginOfLoader | None", credentials: Credentials
+) -> FetchAuthorization:
     """Return the function that fetches this kubeconfig user's Authorization header."""
     user = loader._user.value if loader._user is not None else {}
     if user.get("tokenFile"):
         base = loader._get_base_path(loader._user.path)
         return _token_file(os.path.join(base, user["tokenFile"]))
-    if "exec" not in user and loader.provider is None:
+    if plugin is None and loader.provider is None:
         return _fixed(str(loader.__dict__.get("token", "")))
 
     # The loader keeps the token in attributes of its own: two fetches at once would mix them.
@@ -233,62 +248,71 @@ def _fetch_of(loader: Any, credentials: Credentials) -> FetchAuthorization:
 
     async def fetch(force: bool) -> str:
         async with lock:
-            if "exec" in user:
-                token = await _from_exec_plugin(loader, force)
+            if plugin is not None:
+                await plugin.load(force)
                 files = loader.__dict__.get("cert_file"), loader.__dict__.get("key_file")
                 credentials.tls = replace(credentials.tls, cert_file=files[0], key_file=files[1])
-                return token
-            if force and loader.provider == "oidc":
-                await _forced_oidc(loader)
-            else:
-                await loader._load_authentication()
+                return str(loader.__dict__.get("token", ""))
+            try:
+                if force and loader.provider == "oidc":
+                    await _forced_oidc(loader)
+                else:
+                    await loader._load_authentication()
+            except (ConfigError, OSError):
+                raise
+            except Exception as error:
+                # It raises its own errors, aiohttp's, and those of what it does not check.
+                raise ConfigError(named_error_text(error)) from error
             return str(loader.token)
 
     return fetch
 
 
-async def _from_exec_plugin(loader: Any, force: bool) -> str:
-    """Return the token of an exec plugin, run again if it has expired or was rejected."""
-    ran = loader.__dict__.get("token") or loader.__dict__.get("cert_file")
-    expires = hasattr(loader, "exec_plugin_expiry")
-    if force and expires:
-        del loader.exec_plugin_expiry
-    # A token without expiry is used until the apiserver rejects it (client-go does the same): to
-    # run the plugin each minute could open a browser window each minute.
-    if force or not ran or expires:
-        try:
-            done = await loader.load_from_exec_plugin()
-        except asyncio.CancelledError as error:
-            _kill_processes(error)
-            raise
-        if not done:
-            raise ConfigError("exec: the credential plugin failed, see the log for its error")
-    token = str(loader.__dict__.get("token", ""))
-    if not token and not loader.__dict__.get("cert_file"):
-        raise ConfigError("exec: the credential plugin returned neither token nor certificate")
-    return token
+def _loader_of(kubeconfig: str, context: str | None) -> "tuple[Any, _PluginOfLoader | None]":
+    """Return the library's loader of a kubeconfig, and the exec plugin that it runs."""
+    from kubernetes.aio.config import kube_config
+
+    merged = kube_config.KubeConfigMerger(kubeconfig)  # type: ignore[no-untyped-call]
+    loader: Any = kube_config.KubeConfigLoader(  # type: ignore[no-untyped-call]
+        config_dict=merged.config, config_base_path=None, active_context=context
+    )
+    user = loader._user.value if loader._user is not None else {}
+    if "exec" not in user:
+        return loader, None
+    folder = loader._get_base_path(loader._user.path)
+    plugin = _PluginOfLoader(loader, ExecPlugin.of(user["exec"], folder))
+    # The library's own would wait for whatever the plugin has started, keep all that it prints, and
+    # stop reading its errors until it has ended.
+    loader.load_from_exec_plugin = plugin.load
+    return loader, plugin
 
 
-def _kill_processes(cancelled: asyncio.CancelledError) -> None:
-    """Kill an exec plugin that took too long, or one more process would be left every minute.
+class _PluginOfLoader:
+    """The exec plugin of a loader, which gets what it returns."""
 
-    The library has the process in a local variable only, which the traceback leads to.
-    """
-    for frame, _ in traceback.walk_tb(cancelled.__traceback__):
-        for value in frame.f_locals.values():
-            if isinstance(value, asyncio.subprocess.Process) and value.returncode is None:
-                with suppress(ProcessLookupError):
-                    value.kill()
+    def __init__(self, loader: Any, plugin: ExecPlugin) -> None:
+        self._loader = loader
+        self._plugin = plugin
+        self._credential: ExecCredential | None = None
+
+    async def load(self, force: bool = False) -> bool:
+        """Run the plugin if its credential is not there yet, expires, or was rejected."""
+        # One without expiry is used until the apiserver rejects it (client-go does the same): to
+        # run the plugin each minute could open a browser window each minute.
+        found = self._credential
+        if found is None or force or found.expires_soon:
+            found = self._credential = await self._plugin.run()
+            if found.token:
+                self._loader.token = f"Bearer {found.token}"
+            if found.client_certificate_data and found.client_key_data:
+                self._loader.cert_file = temporary_file(found.client_certificate_data.encode())
+                self._loader.key_file = temporary_file(found.client_key_data.encode())
+        return True
 
 
 async def _forced_oidc(loader: Any) -> None:
-    from kubernetes.aio import config as kubernetes_config
-
     provider = loader._user["auth-provider"]
-    try:
-        await loader._refresh_oidc(provider)
-    except kubernetes_config.ConfigException as error:
-        raise ConfigError(_first_line(error)) from error
+    await loader._refresh_oidc(provider)
     loader.token = f"Bearer {provider['config']['id-token']}"
 
 

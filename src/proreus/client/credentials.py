@@ -6,6 +6,7 @@ them.
 """
 
 import asyncio
+import logging
 import os
 import ssl
 import time
@@ -14,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from proreus.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 _RECHECK_SECONDS = 60.0
 _DEBOUNCE_SECONDS = 1.0
@@ -32,6 +35,11 @@ class TlsFiles(Struct, frozen=True):
 
 
 _SYSTEM_CAS = TlsFiles()
+
+
+def not_fetched(seconds: float) -> str:
+    """Return what is said of credentials that take too long."""
+    return f"the credentials could not be fetched within {seconds:g} s"
 
 
 async def _anonymous(_: bool) -> str:
@@ -65,6 +73,7 @@ class Credentials:
         self._fetched_at = 0.0
         self._context: ssl.SSLContext | None = None
         self._file_stamps: tuple[object, ...] = ()
+        self._fault = ""
 
     def authorization(self) -> str | None:
         """Return the Authorization header ("" for none), or None if it must be fetched first."""
@@ -79,9 +88,11 @@ class Credentials:
         self._fetched_at = self.now()
         try:
             self._authorization = await self._fetch(False)
-        except (ConfigError, OSError):
+            self._fault = ""
+        except (ConfigError, OSError) as error:
             if self._authorization is None:
                 raise
+            self._report(error)
         self._reload_certificates()
         return self._authorization
 
@@ -96,19 +107,29 @@ class Credentials:
         self._fetched_at = self.now()
         try:
             self._authorization = await self._fetch(True)
-        except (ConfigError, OSError):
+            self._fault = ""
+        except (ConfigError, OSError) as error:
+            self._report(error)
             return False
         return self._reload_certificates() or self._authorization != old
 
     async def _fetch(self, force: bool) -> str:
-        """Fetch the header; raises ``ConfigError`` if that takes too long."""
+        """Fetch the header; raises ``ConfigError`` if that takes too long, or if it is none."""
         try:
             async with asyncio.timeout(self.fetch_seconds):
-                return await self.fetch(force)
+                header = await self.fetch(force)
         except TimeoutError as error:
-            raise ConfigError(
-                f"the credentials could not be fetched within {self.fetch_seconds:g} s"
-            ) from error
+            raise ConfigError(not_fetched(self.fetch_seconds)) from error
+        # A line break, at the end of a decoded Secret for example, would begin another header.
+        if not header.isprintable():
+            raise ConfigError("the token has characters that no HTTP header may have")
+        return header
+
+    def _report(self, error: Exception) -> None:
+        """Log that credentials could not be fetched, once until that changes."""
+        if self._fault != str(error):
+            self._fault = str(error)
+            logger.warning("%s: the credentials are not renewed: %s", self.server, error)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Return the TLS context, or None for a plain-text server.

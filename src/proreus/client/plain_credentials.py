@@ -145,7 +145,7 @@ def _credentials(
 def _file(entry: dict[str, Any], name: str, folder: str) -> str | None:
     """Return the path of a file, or of a temporary one with the base64 data given instead."""
     if data := entry.get(f"{name}-data"):
-        return _temporary_file(base64.b64decode(data, validate=True))
+        return temporary_file(base64.b64decode(data, validate=True))
     if not (given := entry.get(name)):
         return None
     path = os.path.normpath(os.path.join(folder, given))
@@ -154,7 +154,7 @@ def _file(entry: dict[str, Any], name: str, folder: str) -> str | None:
     return path
 
 
-def _temporary_file(content: bytes) -> str:
+def temporary_file(content: bytes) -> str:
     """Write a file that is removed at the end of the process: TLS contexts read files only."""
     if content not in _temporary_files:
         if not _temporary_files:

@@ -57,6 +57,9 @@ With client-go's two minutes a watch that breaks three times a minute would soon
 time, and a standby would not see what is bound.
 """
 
+_ERRORS_OF_AN_OUTAGE = 3
+"""After so many errors in a row, while other watches are open, it is this resource's fault."""
+
 
 class ReflectorStore(Protocol[T]):
     """Receives the objects. Both methods are sync; an exception from either ends the reflector."""
@@ -134,6 +137,7 @@ class Reflector(Generic[T]):
         timeout_seconds = options.list_timeout_seconds
         self._history = HistoryCheck(list_watch, self._connectivity, timeout_seconds)
         self._marked_unreachable = False
+        self._errors_in_a_row = 0
         self._rng = rng or random.Random()
         self._backoff = Backoff(*self._options.backoff_seconds, rng=self._rng)
         self._streams_lists = self._options.watch_list
@@ -192,7 +196,7 @@ class Reflector(Generic[T]):
                 self._history.failed(error)
                 # An outage breaks every watch at once and is logged once for all of them; an error
                 # about this resource (403, say) is logged here.
-                if is_outage(error):
+                if is_outage(error) and not self._fails_alone(error):
                     self._mark_unreachable(error)
                 else:
                     self._report_error(error, "will be tried again")
@@ -235,14 +239,32 @@ class Reflector(Generic[T]):
         if self._on_error is not None:
             self._on_error(self._resource, error)
 
+    def _fails_alone(self, error: ApiError) -> bool:
+        """Return whether the apiserver answers, with errors about this resource alone.
+
+        A conversion webhook that is down, or the server of an aggregated API.
+        """
+        if not error.status:
+            self._errors_in_a_row = 0
+            return False
+        self._errors_in_a_row += 1
+        # In an outage the first answers may come while other watches are not broken yet.
+        if self._errors_in_a_row < _ERRORS_OF_AN_OUTAGE or not self._connectivity.open_watches:
+            return False
+        if self._marked_unreachable:
+            self._marked_unreachable = False
+            self._connectivity.withdraw(self._path)
+        return True
+
     def _mark_unreachable(self, error: ApiError) -> None:
         """Report an error that concerns the apiserver and not this resource alone."""
         self._marked_unreachable = True
-        self._connectivity.mark_unreachable(error)
+        self._connectivity.mark_unreachable(self._path, error)
         if self._on_error is not None:
             self._on_error(self._resource, error)
 
     def _mark_reachable(self) -> None:
+        self._errors_in_a_row = 0
         if self._marked_unreachable:
             self._marked_unreachable = False
             self._connectivity.mark_reachable()
@@ -373,9 +395,11 @@ class Reflector(Generic[T]):
         """Pass events to the store until the server ends the stream; raise if it breaks."""
         self._mark_reachable()
         self.connected.set()
+        self._connectivity.open_watches += 1
         try:
             await self._handle_events(stream, splitter)
         finally:
+            self._connectivity.open_watches -= 1
             self.connected.clear()
 
     async def _handle_events(self, stream: Stream, splitter: LineSplitter) -> None:

@@ -6,7 +6,10 @@ the window allows), the mean latency of the round is compared with its long-term
     gradient = tolerance * long-term / latest, between 0.5 and 1
     window   = window * gradient + 4, a fifth of the way
 
-So latency that rises by more than half shrinks the window, and otherwise it grows. What the
+So latency that rises by more than half shrinks the window, and otherwise it grows. But latency
+that does not come from load (a slow webhook, a slow disk) would shrink it all the same, and then
+binds a few pods a second: for latency alone it stays as large as 50 requests a second need,
+kube-scheduler's default rate, up to its initial size. What the
 apiserver rejects as too much (429, by Priority and Fairness) or cannot complete (503, 504, no
 response) halves it at once, as in TCP, but once a round: the other responses of that round belong
 to the same event.
@@ -31,6 +34,7 @@ _GROWTH = 4.0
 _SMOOTHING = 0.2
 _LONG_TERM_ROUNDS = 100
 _RECOVERY = 0.95
+_USUAL_RATE = 50.0
 _TURNS = 16
 
 Reason = Literal["latency", "rejected", "unanswered"]
@@ -58,7 +62,7 @@ class RequestWindow:
         largest: int = 256,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limit = float(initial)
+        self._limit = self._initial = float(initial)
         self._smallest, self._largest = float(smallest), float(largest)
         self.now = now
         self.in_flight = 0
@@ -152,11 +156,14 @@ class RequestWindow:
         # After a time of high latency the average is too high to notice the next one.
         if latest and long_term / latest > 2:
             self._long_term_seconds *= _RECOVERY
-        gradient = max(0.5, min(1.0, _TOLERANCE * long_term / latest)) if latest else 1.0
+        needed = min(self._initial, _USUAL_RATE * latest)
+        gradient = 1.0
+        if latest and self._limit > needed:
+            gradient = max(0.5, min(1.0, _TOLERANCE * long_term / latest))
         wanted = self._limit * gradient + _GROWTH
         limit = self._limit + (wanted - self._limit) * _SMOOTHING
         if limit < self._limit:
-            self._shrink(limit, "latency")
+            self._shrink(max(limit, needed), "latency")
         elif self._limited:
             self._limit = min(limit, self._largest)
             self._admit()

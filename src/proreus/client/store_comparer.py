@@ -29,6 +29,10 @@ OUTDATED = "is outdated"
 GONE = "does not exist any more"
 
 PAGE_SIZE = 500
+_FIRST_PAGE_SIZE = 50
+_PAGE_BYTES = 2 << 20
+"""A page is decoded in one piece, during which the event loop does nothing else: some 10 ms.
+Metadata has a few kilobytes, but pods may have annotations of 256 KiB each."""
 MAX_SUSPECTS = 1000
 """How many suspicions are followed up in one comparison: each costs a request."""
 _TIMEOUT_SECONDS = 60.0
@@ -95,9 +99,13 @@ class StoreComparer(Generic[T]):
         listed: set[str] = set()
         missing: set[str] = set()
         version = paging = ""
+        # Names decide what is in a page: small objects may be followed by large ones. So the next
+        # comparison begins with what the largest of this one need.
+        most, smallest = min(self._informer.comparison_page_size, PAGE_SIZE), PAGE_SIZE
+        limit = min(most, _FIRST_PAGE_SIZE)
         while True:
             try:
-                page = await self._page(paging)
+                page, fitting = await self._page(paging, limit)
             except NotFound:
                 # Not served: its informer takes that for empty. Nor may a proxy's 404 empty it.
                 return {}
@@ -111,9 +119,12 @@ class StoreComparer(Generic[T]):
                     missing.add(key)
                 elif _is_outdated(stored, item.metadata):
                     suspects[key] = stored
+            smallest = min(smallest, fitting)
+            limit = min(most, fitting, 2 * limit)
             paging = page.metadata.continue_
             if not paging:
                 break
+        self._informer.comparison_page_size = smallest
         for number, key in enumerate(before):
             if number % PAGE_SIZE == 0:
                 await checkpoint()
@@ -174,13 +185,16 @@ class StoreComparer(Generic[T]):
         except UNDECODABLE as error:
             raise ResponseLost(f"a list of {self.kind} cannot be read: {error}") from error
 
-    async def _page(self, continue_: str) -> _ListedPage:
-        paging = {"limit": str(PAGE_SIZE), **({"continue": continue_} if continue_ else {})}
+    async def _page(self, continue_: str, limit: int) -> tuple[_ListedPage, int]:
+        """Return a page, and how many objects of its kind should be in one."""
+        paging = {"limit": str(limit), **({"continue": continue_} if continue_ else {})}
         body = await self._informer.list_watch.list(paging, _TIMEOUT_SECONDS, METADATA_LIST)
         try:
-            return _PAGE.decode(body)
+            page = _PAGE.decode(body)
         except UNDECODABLE as error:
             raise ResponseLost(f"a list of {self.kind} cannot be read: {error}") from error
+        fitting = _PAGE_BYTES * len(page.items or ()) // len(body)
+        return page, min(max(fitting, 1), PAGE_SIZE) if page.items else PAGE_SIZE
 
 
 def _is_outdated(stored: ApiObject, listed: _Version) -> bool:

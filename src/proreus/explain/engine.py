@@ -78,8 +78,7 @@ class Engine:
             return self.rejection(pod, row)
         try:
             self._put(info, node)
-            with self.table.read_only_columns():
-                return self.rejection(pod, row)
+            return self.rejection(pod, row)
         finally:
             self._put(info, before)
 

@@ -183,8 +183,7 @@ class Explainer:
         if engine is None:
             return
         names = [victim.pod for victim in attempt.victims if victim.state != "gone"]
-        with self._scheduler.cache.table.read_only_columns():
-            found = rejections_beside(engine, queued.info, attempt.nominated_node, names)
+        found = rejections_beside(engine, queued.info, attempt.nominated_node, names)
         for victim in attempt.victims:
             if victim.pod in found:
                 victim.reason += f"; beside it the preemptor would not fit: {found[victim.pod]}"

@@ -51,8 +51,7 @@ def help_for(engine: Engine, pod: PodInfo, nodes: int = NODES) -> WhatWouldHelp:
     """Return what would make a pod fit, as of now."""
     on_nodes: list[VerifiedNode] = []
     try:
-        with engine.table.read_only_columns():
-            found, new_node, fitting = look_for_help(engine, pod, nodes)
+        found, new_node, fitting = look_for_help(engine, pod, nodes)
         if not fitting:
             on_nodes = look_for_node_help(engine, pod, nodes)
     except PluginError as error:

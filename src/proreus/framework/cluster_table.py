@@ -10,80 +10,28 @@ as changed, since it holds another node now, and row 3 is beyond the size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from proreus.bounded_cache import register
-from proreus.framework.columns import NO_IMAGES, ImageStates, compacted, grown, read_only
+from proreus.framework.columns import NO_IMAGES, ImageStates, compacted
 from proreus.framework.interning import Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import Fork, NodeTableView
-from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
+from proreus.framework.verdicts import Rows
 from proreus.int64 import MAX_INT64
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class ClusterTable(NodeTable):
     """All nodes of the cluster; one is kept by the cache, which alone changes it."""
 
-    _ARRAYS = (
-        "_pod_count",
-        "_allowed_pods",
-        "_unschedulable",
-        "_taint_set",
-        "_port_set",
-        "_image_set",
-    )
-
     def __init__(self) -> None:
         super().__init__()
-        self._readable: dict[str, npt.NDArray[Any]] = {}
         self._label_keys_as_of = (0, 0)
         """Generation and number of label columns when unused label keys were last looked for."""
-        self._keep_readable()
         register(self)
-
-    def _keep_readable(self) -> None:
-        for name in self._ARRAYS:
-            self._readable[name] = read_only(getattr(self, name)[:])
-
-    # ---- columns, read-only for plugins: to make each cut so would take as long as the cut -------
-
-    @property
-    def pod_count(self) -> IntArray:
-        """Number of pods on each node, shape ``(len(table),)``."""
-        return self._readable["_pod_count"][: self.size]
-
-    @property
-    def allowed_pods(self) -> IntArray:
-        """Allocatable ``pods`` of each node."""
-        return self._readable["_allowed_pods"][: self.size]
-
-    @property
-    def unschedulable(self) -> BoolArray:
-        """Whether a node is cordoned."""
-        return self._readable["_unschedulable"][: self.size]
-
-    @property
-    def taint_set(self) -> CodeArray:
-        """Code of a node's taints in ``taint_sets``; 0 = none."""
-        return self._readable["_taint_set"][: self.size]
-
-    @property
-    def port_set(self) -> CodeArray:
-        """Code of the host ports in use in ``port_sets``; 0 = none."""
-        return self._readable["_port_set"][: self.size]
-
-    @property
-    def image_set(self) -> CodeArray:
-        """Code of a node's images, with their sizes, in ``image_sets``; 0 = none."""
-        return self._readable["_image_set"][: self.size]
 
     def take(self, rows: Rows) -> NodeTable:
         """Return some rows as a read-only table."""
@@ -92,20 +40,6 @@ class ClusterTable(NodeTable):
     def fork(self, rows: Rows) -> NodeTable:
         """Return a copy of some rows to add pods to and remove pods from."""
         return Fork(self, rows)
-
-    @contextmanager
-    def read_only_columns(self) -> Iterator[None]:
-        """Have NumPy refuse writes to the columns; for plugins that must not change them."""
-        arrays = [getattr(self, name) for name in self._ARRAYS]
-        for columns in (self.allocatable, self.requested, self.nonzero_requested):
-            arrays.extend(columns.arrays.values())
-        for array in arrays:
-            array.flags.writeable = False
-        try:
-            yield
-        finally:
-            for array in arrays:
-                array.flags.writeable = True
 
     def age(self) -> None:
         """Forget taints, ports, images and label keys that no node has any more."""
@@ -119,9 +53,9 @@ class ClusterTable(NodeTable):
         self.images.shrink()
         # One set may take megabytes, whatever their number.
         for name, codes in (
-            ("taint_sets", self._taint_set),
-            ("port_sets", self._port_set),
-            ("image_sets", self._image_set),
+            ("taint_sets", self._node_cells.taint_set),
+            ("port_sets", self._node_cells.port_set),
+            ("image_sets", self._node_cells.image_set),
         ):
             interner: Interner[Any] = getattr(self, name)
             codes = codes[: self.size]
@@ -131,7 +65,6 @@ class ClusterTable(NodeTable):
     def clear(self) -> None:
         """Forget all nodes at once."""
         super().__init__()
-        self._keep_readable()
 
     def add_node(self, info: NodeInfo) -> int:
         """Give a node a row and return it."""
@@ -160,7 +93,7 @@ class ClusterTable(NodeTable):
         row, last = info.row, self.size - 1
         if self._pod_index is not None:
             self._pod_index.remove_row(info)
-        old = self.image_sets.values[self._image_set[row]]
+        old = self.image_sets.values[self._node_cells.image_set[row]]
         self.images.replace(old, None)
         if row != last:
             self._move(last, row)
@@ -194,7 +127,9 @@ class ClusterTable(NodeTable):
         """Count the images of all nodes anew: a wrong cell says nothing about what was counted."""
         images = ImageStates()
         for row, info in enumerate(self.infos):
-            self._image_set[row] = self.image_sets.code(images.replace(NO_IMAGES, info.node))
+            self._node_cells.image_set[row] = self.image_sets.code(
+                images.replace(NO_IMAGES, info.node)
+            )
         self.images.num_nodes = images.num_nodes
         self.images.version += 1
 
@@ -212,28 +147,27 @@ class ClusterTable(NodeTable):
         # also take the code of an image set for images that it had before, and subtract them.
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.clear(row)
-        for name in self._ARRAYS:
-            getattr(self, name)[row] = 0
+        self._node_cells.clear(row)
 
     def _put_node(self, row: int) -> None:
         info, most_sets = self.infos[row], self._max_sets
         node = info.node
         assert node is not None
         self.allocatable.put(row, info.allocatable)
-        self._allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
-        self._unschedulable[row] = node.spec.unschedulable
-        self._taint_set[row] = self.taint_sets.code(node.spec.taints)
+        self._node_cells.allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
+        self._node_cells.unschedulable[row] = node.spec.unschedulable
+        self._node_cells.taint_set[row] = self.taint_sets.code(node.spec.taints)
         # Taints may carry a time: cluster-autoscaler's do.
         if len(self.taint_sets) > most_sets:
-            self.taint_sets = compacted(self._taint_set[: self.size], self.taint_sets)
-        old = self.image_sets.values[self._image_set[row]]
+            self.taint_sets = compacted(self._node_cells.taint_set[: self.size], self.taint_sets)
+        old = self.image_sets.values[self._node_cells.image_set[row]]
         images = self.images.replace(old, node)
         if images is not old:
-            self._image_set[row] = self.image_sets.code(images)
+            self._node_cells.image_set[row] = self.image_sets.code(images)
         # Codes are never reused, and nodes report new sets of images for months: without compaction
         # the interner would grow without bound.
         if len(self.image_sets) > most_sets:
-            self.image_sets = compacted(self._image_set[: self.size], self.image_sets)
+            self.image_sets = compacted(self._node_cells.image_set[: self.size], self.image_sets)
         self._labels.put(row, info.labels, self.size, most_sets)
         if self._labels.has_many_keys(most_sets):
             self._labels.forget_unused_keys(self.infos)
@@ -248,9 +182,8 @@ class ClusterTable(NodeTable):
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.grow(capacity)
         # Arrays are replaced, not resized: a reader that still holds one keeps what it was reading.
-        for name in self._ARRAYS:
-            setattr(self, name, grown(getattr(self, name), capacity))
-        self._keep_readable()
+        self._node_cells.grow(capacity)
+        self._readable = self._node_cells.read_only()
         self._labels.grow(capacity)
         if self._pod_index is not None:
             self._pod_index.grow(capacity)
@@ -258,9 +191,7 @@ class ClusterTable(NodeTable):
     def _move(self, source: int, target: int) -> None:
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.move(source, target)
-        for name in self._ARRAYS:
-            array = getattr(self, name)
-            array[target] = array[source]
+        self._node_cells.move(source, target)
         self._labels.move(source, target)
         info = self.infos[source]
         # The index finds pods by ``info.row``: out at the old number, in at the new one.

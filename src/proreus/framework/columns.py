@@ -17,7 +17,7 @@ import numpy as np
 
 from proreus.bounded_cache import shrunk
 from proreus.framework.interning import Interner
-from proreus.framework.verdicts import CodeArray, IntArray, Rows
+from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.int64 import MAX_INT64
 from proreus.objects.node import Node
 
@@ -32,7 +32,7 @@ _ALWAYS_DENSE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """Never sparse, also in an empty cluster: nearly every plugin reads these."""
 
 H = TypeVar("H", bound=Hashable)
-T = TypeVar("T", bound=np.generic)
+A = TypeVar("A", bound="npt.NDArray[Any]")
 
 
 class TableShape(Protocol):
@@ -248,7 +248,51 @@ class ResourceColumns:
         return column
 
 
-def read_only(view: npt.NDArray[T]) -> npt.NDArray[T]:
+class NodeCells:
+    """The columns of a table that are neither of resources nor of labels, with spare capacity."""
+
+    __slots__ = (
+        "allowed_pods",
+        "image_set",
+        "pod_count",
+        "port_set",
+        "taint_set",
+        "unschedulable",
+    )
+
+    def __init__(self, capacity: int) -> None:
+        self.pod_count: IntArray = np.zeros(capacity, dtype=np.int64)
+        self.allowed_pods: IntArray = np.zeros(capacity, dtype=np.int64)
+        self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.taint_set: CodeArray = np.zeros(capacity, dtype=np.int32)
+        self.port_set: CodeArray = np.zeros(capacity, dtype=np.int32)
+        self.image_set: CodeArray = np.zeros(capacity, dtype=np.int32)
+
+    def read_only(self) -> NodeCells:
+        """Return the same columns as what may only be read: NumPy refuses writes."""
+        readable = NodeCells(0)
+        for name in self.__slots__:
+            setattr(readable, name, read_only(getattr(self, name)[:]))
+        return readable
+
+    def grow(self, capacity: int) -> None:
+        """Extend the columns to ``capacity`` rows."""
+        for name in self.__slots__:
+            setattr(self, name, grown(getattr(self, name), capacity))
+
+    def move(self, source: int, target: int) -> None:
+        """Copy the cells of a row over those of another."""
+        for name in self.__slots__:
+            column = getattr(self, name)
+            column[target] = column[source]
+
+    def clear(self, row: int) -> None:
+        """Set all cells of a row to 0."""
+        for name in self.__slots__:
+            getattr(self, name)[row] = 0
+
+
+def read_only(view: A) -> A:
     """Have NumPy refuse writes to a view of an array, and return it."""
     view.flags.writeable = False
     return view

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from proreus.bounded_cache import BoundedCache
-from proreus.framework.columns import grown
+from proreus.framework.columns import grown, read_only
 from proreus.framework.interning import ABSENT, Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray
@@ -32,13 +32,22 @@ _BYTES_A_COLUMN = 32 * 2**10
 
 
 class LabelColumn:
-    """The values of one label as codes; -1 where the node does not have it."""
+    """The values of one label as codes; -1 where the node does not have it.
 
-    __slots__ = ("codes", "values")
+    ``readable``: the codes as what may only be read: NumPy refuses writes.
+    """
+
+    __slots__ = ("codes", "readable", "values")
 
     def __init__(self, capacity: int, values: Interner[str] | None = None) -> None:
         self.codes: CodeArray = np.full(capacity, ABSENT, dtype=np.int32)
+        self.readable: CodeArray = read_only(self.codes[:])
         self.values: Interner[str] = Interner() if values is None else values
+
+    def grow(self, capacity: int) -> None:
+        """Extend the column to ``capacity`` rows."""
+        self.codes = grown(self.codes, capacity)
+        self.readable = read_only(self.codes[:])
 
     def forget_unused(self, size: int) -> None:
         """Assign new codes to the values of the first ``size`` rows and forget all others."""
@@ -95,7 +104,6 @@ class LabelColumns:
     def _absent_column(self, capacity: int) -> LabelColumn:
         if len(self._absent.codes) != capacity:
             self._absent = LabelColumn(capacity)
-            self._absent.codes.flags.writeable = False
         return self._absent
 
     @property
@@ -138,7 +146,7 @@ class LabelColumns:
         columns = self._columns.items()
         self._columns.clear()
         for key, column in columns:
-            column.codes = grown(column.codes, capacity)
+            column.grow(capacity)
             self._columns.put(key, column, _size_bytes(capacity))
 
     def move(self, source: int, target: int) -> None:

@@ -23,8 +23,10 @@ from proreus.framework.columns import (
     NO_IMAGES,
     ImageSet,
     ImageStates,
+    NodeCells,
     ResourceColumns,
     compacted,
+    read_only,
 )
 from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import Interner
@@ -69,12 +71,9 @@ class NodeTable:
         """``requested[resource]``: the sum of the pods on each node."""
         self.nonzero_requested: ResourceColumns = ResourceColumns(self, read_only=True)
         """``nonzero_requested["cpu"]`` and ``["memory"]``: with defaults for pods without any."""
-        self._pod_count = np.zeros(self.capacity, dtype=np.int64)
-        self._allowed_pods = np.zeros(self.capacity, dtype=np.int64)
-        self._unschedulable = np.zeros(self.capacity, dtype=np.bool_)
-        self._taint_set = np.zeros(self.capacity, dtype=np.int32)
-        self._port_set = np.zeros(self.capacity, dtype=np.int32)
-        self._image_set = np.zeros(self.capacity, dtype=np.int32)
+        self._node_cells = NodeCells(self.capacity)
+        # To make each cut read-only when it is read would take as long as the cut.
+        self._readable = self._node_cells.read_only()
         self.taint_sets: Interner[tuple[Taint, ...]] = Interner(())
         """``taint_sets.values[code]``: the taints behind a code of ``taint_set``."""
         self.port_sets: Interner[frozenset[HostPort]] = Interner(frozenset())
@@ -101,37 +100,37 @@ class NodeTable:
     def __contains__(self, name: str) -> bool:
         return name in self.rows
 
-    # ---- columns -------------------------------------------------------------------------------
+    # ---- columns, read-only for plugins: what they write would count for all pods to come -------
 
     @property
     def pod_count(self) -> IntArray:
         """Number of pods on each node, shape ``(len(table),)``."""
-        return self._pod_count[: self.size]
+        return self._readable.pod_count[: self.size]
 
     @property
     def allowed_pods(self) -> IntArray:
         """Allocatable ``pods`` of each node."""
-        return self._allowed_pods[: self.size]
+        return self._readable.allowed_pods[: self.size]
 
     @property
     def unschedulable(self) -> BoolArray:
         """Whether a node is cordoned."""
-        return self._unschedulable[: self.size]
+        return self._readable.unschedulable[: self.size]
 
     @property
     def taint_set(self) -> CodeArray:
         """Code of a node's taints in ``taint_sets``; 0 = none."""
-        return self._taint_set[: self.size]
+        return self._readable.taint_set[: self.size]
 
     @property
     def port_set(self) -> CodeArray:
         """Code of the host ports in use in ``port_sets``; 0 = none."""
-        return self._port_set[: self.size]
+        return self._readable.port_set[: self.size]
 
     @property
     def image_set(self) -> CodeArray:
         """Code of a node's images, with their sizes, in ``image_sets``; 0 = none."""
-        return self._image_set[: self.size]
+        return self._readable.image_set[: self.size]
 
     def has_label(self, key: str) -> bool:
         """Return whether a node may have a label; False is certain."""
@@ -139,7 +138,7 @@ class NodeTable:
 
     def label(self, key: str) -> CodeArray:
         """Return each node's code of a label; -1 where it is absent."""
-        return self._labels.column(key, self.infos, self.capacity).codes[: self.size]
+        return self._labels.column(key, self.infos, self.capacity).readable[: self.size]
 
     def label_values(self, key: str) -> Interner[str]:
         """Return what is behind the codes of a label: ``label_values(key).values[code]``."""
@@ -158,11 +157,11 @@ class NodeTable:
 
     def count_pods(self, query: PodQuery) -> CodeArray:
         """Return how many pods on each node match a query."""
-        return self.pod_index.count(query)[: self.size]
+        return read_only(self.pod_index.count(query)[: self.size])
 
     def count_pods_of_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
         """Return the sum of ``count_pods`` over at least one query."""
-        return self.pod_index.count_all(queries)[: self.size]
+        return read_only(self.pod_index.count_all(queries)[: self.size])
 
     def count_selected(
         self, terms: TermsInNamespaces, check: Callable[[], None]
@@ -179,7 +178,7 @@ class NodeTable:
 
     def count_terms(self, terms: Sequence[ExistingTerm]) -> CodeArray | IntArray:
         """Return the sum of the counts (see ``ExistingTerm``) of at least one term on each node."""
-        return self.pod_index.count_terms(terms)[: self.size]
+        return read_only(self.pod_index.count_terms(terms)[: self.size])
 
     def rows_of(self, names: Iterable[str]) -> Rows:
         """Return the rows of the named nodes, ascending; unknown names are ignored."""
@@ -246,22 +245,22 @@ class NodeTable:
         info = self.infos[row]
         self.requested.put_some(row, tuple(pod.accounted_requests.amounts), info.requested)
         self.nonzero_requested.put_some(row, ("cpu", "memory"), info.nonzero_requested)
-        self._pod_count[row] = len(info.pods)
+        self._node_cells.pod_count[row] = len(info.pods)
         # Interning the set of ports costs a frozenset; most pods have none.
         if pod.host_ports:
-            self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
+            self._node_cells.port_set[row] = self.port_sets.code(frozenset(info.used_ports))
             # A pod may have 30,000 ports: a set of megabytes, for each pod with a port that comes.
             most_ports = max(len(pod.host_ports), len(info.used_ports))
             if len(self.port_sets) > self._max_sets or most_ports > _MANY_PORTS:
-                self.port_sets = compacted(self._port_set[: self.size], self.port_sets)
+                self.port_sets = compacted(self._node_cells.port_set[: self.size], self.port_sets)
         self.changes.record(row)
 
     def _put_pods(self, row: int) -> None:
         info = self.infos[row]
         self.requested.put(row, info.requested)
         self.nonzero_requested.put(row, info.nonzero_requested)
-        self._pod_count[row] = len(info.pods)
-        self._port_set[row] = self.port_sets.code(frozenset(info.used_ports))
+        self._node_cells.pod_count[row] = len(info.pods)
+        self._node_cells.port_set[row] = self.port_sets.code(frozenset(info.used_ports))
         self.changes.record(row)
 
     @property
@@ -286,11 +285,19 @@ class NodeTable:
         info = self.infos[row]
         cells = (
             ("row", info.row, row),
-            ("pod_count", self._pod_count[row], len(info.pods)),
-            ("allowed_pods", self._allowed_pods[row], min(info.allowed_pod_number, MAX_INT64)),
-            ("unschedulable", self._unschedulable[row], info.unschedulable),
-            ("taint_set", _value_of(self.taint_sets, self._taint_set[row]), info.taints),
-            ("port_set", _value_of(self.port_sets, self._port_set[row]), info.used_ports),
+            ("pod_count", self._node_cells.pod_count[row], len(info.pods)),
+            (
+                "allowed_pods",
+                self._node_cells.allowed_pods[row],
+                min(info.allowed_pod_number, MAX_INT64),
+            ),
+            ("unschedulable", self._node_cells.unschedulable[row], info.unschedulable),
+            ("taint_set", _value_of(self.taint_sets, self._node_cells.taint_set[row]), info.taints),
+            (
+                "port_set",
+                _value_of(self.port_sets, self._node_cells.port_set[row]),
+                info.used_ports,
+            ),
         )
         for name, cell, expected in cells:
             if cell != expected:
@@ -309,7 +316,7 @@ class NodeTable:
         return info.difference() or self._pod_index_difference(info)
 
     def _image_set_differs(self, row: int) -> bool:
-        images = _value_of(self.image_sets, self._image_set[row])
+        images = _value_of(self.image_sets, self._node_cells.image_set[row])
         return images != ImageStates().replace(NO_IMAGES, self.infos[row].node)
 
     def _pod_index_difference(self, info: NodeInfo) -> str:

@@ -20,3 +20,9 @@ class PluginHealth:
 
     def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
         """Record a failure at an extension point; ``error`` is the exception, if any."""
+
+    def make_repr(self, point: str, value: object) -> None:
+        """Make the ``repr`` of what a plugin has returned, where the plugin can be held to it.
+
+        Raises ``CallBlocked`` if that never ends. Out-of-tree plugins only.
+        """

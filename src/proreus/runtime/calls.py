@@ -214,6 +214,10 @@ def as_status(
 
 def invalid_result_error(plugin: Plugin, point: str, wanted: str, result: object) -> PluginError:
     """Return the error for a result of the wrong type, and count it in the plugin's health."""
+    try:
+        plugin.health.make_repr(point, result)
+    except CallBlocked as error:
+        return plugin_error(plugin, point, error)
     return recorded_error(
         plugin, point, "invalid_answer", f"{point} must return {wanted}, not {short_repr(result)}"
     )

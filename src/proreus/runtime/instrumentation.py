@@ -33,16 +33,15 @@ from proreus.framework.extension_points import POINTS, UNNAMED_POINTS
 from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin, Plugin
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
-from proreus.logs import short_repr
 from proreus.runtime.await_deadline import with_deadline
-from proreus.runtime.calls import POINT_OF_METHOD, plugin_error
+from proreus.runtime.calls import POINT_OF_METHOD, invalid_result_error, plugin_error
 from proreus.runtime.compared_results import Comparisons, Signature, SortKey, is_plain
 from proreus.runtime.disabled_plugin import DISABLED_RESULTS
 from proreus.runtime.own_cancellation import without_own_cancellations
 from proreus.runtime.plugin_health import PluginHealthMonitor, PointHealth
 from proreus.runtime.running_call import (
-    CallInterrupted,
     PluginCall,
+    blocked_by,
     call_site,
     interruptible,
     interruptible_steps,
@@ -142,8 +141,10 @@ def _timed(wrapping: _Wrapping, method: Method) -> Method:
         running_call.current = this_call
         try:
             return method(*args)
-        except CallInterrupted as interrupted:
-            raise interrupted.error from interrupted
+        except BaseException as error:
+            if (blocked := blocked_by(error)) is not None:
+                raise blocked from blocked.__cause__ or error
+            raise
         finally:  # also a call that raises has used its time
             running_call.current = outer
             point_health.seconds += perf_counter() - started
@@ -277,8 +278,8 @@ def _pre_enqueue(wrapping: _Wrapping, method: Method) -> Method:
         if isinstance(status, Status):
             health.note(point, "error")
             return status
-        health.note(point, "invalid_answer")
-        return Status.error(f"PreEnqueue must return a Status or None, not {short_repr(status)}")
+        invalid = invalid_result_error(wrapping.plugin, point, "a Status or None", status)
+        return Status.error(str(invalid))
 
     return call
 

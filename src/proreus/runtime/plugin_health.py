@@ -24,9 +24,9 @@ from msgspec import Struct
 
 from proreus.clock import Clock
 from proreus.framework.plugin_health import PluginHealth, Reason
-from proreus.logs import logger
+from proreus.logs import logger, traceback_text
 from proreus.metrics import SchedulerMetrics
-from proreus.runtime.running_call import RunningCall
+from proreus.runtime.running_call import PluginCall, RunningCall, interruptible_repr
 
 log = logger(__name__)
 
@@ -94,7 +94,7 @@ class TracebackLog:
             self._seen[key] = (at, more + 1)
             return
         self._seen[key] = (now, 0)
-        text = "".join(traceback.format_exception(error))
+        text = traceback_text(error)
         log.error(message, err=error, **where, unlogged=more, traceback=text)
 
 
@@ -215,6 +215,11 @@ class PluginHealthMonitor(PluginHealth):
         # of failures is enough. Half-open, a single failure disables it again.
         if point_health.consecutive_failures == health_context.rules.failures or self._half_open:
             self._on_failure_limit(point_health, reason)
+
+    def make_repr(self, point: str, value: object) -> None:
+        """Make the ``repr`` of a result; raises ``CallBlocked`` if that never ends."""
+        if self.out_of_tree:
+            interruptible_repr(PluginCall(self.plugin, point), self.running_call, value)
 
     def succeeded(self, point_health: PointHealth) -> None:
         """End the point's series of failures; resume the plugin if that point had disabled it."""

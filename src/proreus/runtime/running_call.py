@@ -105,6 +105,63 @@ def call_site(function: F) -> F:
     return function
 
 
+def blocked_by(error: BaseException) -> CallBlocked | None:
+    """Return the error of a call that was interrupted, None for any other exception.
+
+    To be called in the call that raised: the texts of the exception are made here, so that one that
+    never ends is interrupted. Later, in the log, nobody would know whose it is.
+    """
+    if isinstance(error, CallInterrupted):
+        return error.error
+    try:
+        _make_texts(error)
+    except CallInterrupted as interrupted:
+        # The exception must not be in the traceback: that would make the text again.
+        interrupted.__context__ = None
+        interrupted.error.__cause__ = interrupted
+        return interrupted.error
+    return None
+
+
+_MOST_CHAINED = 100
+
+
+@call_site
+def _make_texts(error: BaseException) -> None:
+    """Make the texts of an exception, and of those that a traceback shows with it."""
+    found: list[Any] = [error]
+    # The list grows meanwhile. A chain may be a circle.
+    for number, one in enumerate(found):
+        if number == _MOST_CHAINED:
+            break
+        try:
+            str(one)
+        except CallInterrupted:
+            raise
+        except BaseException:  # whose text raises: that is found out again, and said
+            pass
+        if isinstance(one, BaseException):
+            found += filter(None, (one.__cause__, one.__context__))
+            found += getattr(one, "__notes__", ())
+        if isinstance(one, BaseExceptionGroup):
+            found += one.exceptions
+
+
+def interruptible_repr(call: PluginCall, running: RunningCall, value: object) -> None:
+    """Make the ``repr`` of what a call returned, which may be interrupted: ``CallBlocked``."""
+
+    @call_site
+    def make() -> None:
+        try:
+            repr(value)
+        except CallInterrupted:
+            raise
+        except BaseException:
+            pass
+
+    interruptible(call, running, make)()
+
+
 def interruptible(
     call: PluginCall, running: RunningCall, method: Callable[..., T]
 ) -> Callable[..., T]:
@@ -117,8 +174,10 @@ def interruptible(
         running.current = call
         try:
             return method(*args)
-        except CallInterrupted as interrupted:
-            raise interrupted.error from interrupted
+        except BaseException as error:
+            if (blocked := blocked_by(error)) is not None:
+                raise blocked from blocked.__cause__ or error
+            raise
         finally:
             running.current = outer
 
@@ -162,8 +221,10 @@ class _Steps(Awaitable[T]):
                 awaited = work.send(None) if error is None else work.throw(error)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            except CallInterrupted as interrupted:
-                raise interrupted.error from interrupted
+            except BaseException as raised:
+                if (blocked := blocked_by(raised)) is not None:
+                    raise blocked from blocked.__cause__ or raised
+                raise
             finally:
                 running.current = outer
             try:

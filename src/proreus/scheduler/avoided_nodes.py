@@ -25,13 +25,22 @@ from proreus.framework.plugin import FilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
-from proreus.objects.meta import controller_of
+from proreus.objects.meta import ObjectMeta, controller_of
 
 FIRST_SECONDS = 30.0
 MAX_PAIRS = 10_000
 REASON = "node(s) recently rejected pods of the same controller"
 
 _NONE: frozenset[str] = frozenset()
+
+
+def controller_name(meta: ObjectMeta) -> str | None:
+    """Return what identifies the controller of a pod, None if it has none."""
+    # Nobody checks that an owner exists. Without the namespace a pod that claims another tenant's
+    # ReplicaSet as its owner, and a node that it does not fit on, could keep that tenant's pods
+    # from any node.
+    owner = controller_of(meta)
+    return None if owner is None else f"{meta.namespace}/{owner.uid}"
 
 
 class AvoidanceRules(Struct, frozen=True):
@@ -62,13 +71,13 @@ class _Rejections(Struct):
 
 
 class AvoidedNodes:
-    """The nodes to avoid, by UID of the controller.
+    """The nodes to avoid, by controller, as ``controller_name`` names it.
 
     ``active``: whether any node is avoided.
     """
 
-    # Invariants: _avoided[uid] has the nodes whose pair is in _ends, and is not empty; _pairs is in
-    # order of the last rejections, and has every pair of _ends.
+    # Invariants: _avoided[controller] has the nodes whose pair is in _ends, and is not empty;
+    # _pairs is in order of the last rejections, and has every pair of _ends.
 
     def __init__(self, rules: AvoidanceRules, clock: Clock) -> None:
         self._rules = rules
@@ -87,20 +96,20 @@ class AvoidedNodes:
         """How many pairs of controller and node there are whose node is avoided."""
         return len(self._ends)
 
-    def of(self, uid: str) -> frozenset[str]:
+    def of(self, controller: str) -> frozenset[str]:
         """Return the names of the nodes that a controller's pods avoid."""
-        return self._avoided.get(uid, _NONE)
+        return self._avoided.get(controller, _NONE)
 
-    def is_avoided(self, uid: str, node_name: str) -> bool:
+    def is_avoided(self, controller: str, node_name: str) -> bool:
         """Return whether a controller's pods avoid a node."""
-        return (uid, node_name) in self._ends
+        return (controller, node_name) in self._ends
 
-    def record(self, uid: str, node_name: str) -> float:
+    def record(self, controller: str, node_name: str) -> float:
         """Count a rejection; return for how many seconds the node is avoided from now on.
 
         0: the threshold is not reached, or the node is avoided already.
         """
-        pair, now = (uid, node_name), self._clock.monotonic()
+        pair, now = (controller, node_name), self._clock.monotonic()
         known = self._pairs.pop(pair, None)
         # After a long quiet time it is another fault. The time that a node was avoided is no quiet
         # time: no pod was there to be rejected.
@@ -117,25 +126,38 @@ class AvoidedNodes:
             return 0.0
         known.seconds = min(2 * known.seconds or FIRST_SECONDS, self._rules.max_seconds)
         known.until = self._ends[pair] = now + known.seconds
-        self._avoided[uid] = self.of(uid) | {node_name}
+        self._avoided[controller] = self.of(controller) | {node_name}
         return known.seconds
 
     def expire(self) -> list[str]:
-        """End what is over; return the UIDs of the controllers whose pods may go there again."""
+        """End what is over; return the controllers whose pods may go there again."""
         now = self._clock.monotonic()
         over = [pair for pair, end in self._ends.items() if end <= now]
         for pair in over:
             self._end(pair)
-        return list(dict.fromkeys(uid for uid, _ in over))
+        return list(dict.fromkeys(controller for controller, _ in over))
+
+    def forget_node(self, node_name: str) -> list[str]:
+        """Forget the rejections of a node that is gone: the next of its name is another machine.
+
+        Returns the controllers whose pods avoided it.
+        """
+        found = [pair for pair in self._pairs if pair[1] == node_name]
+        avoiding = [pair for pair in found if pair in self._ends]
+        for pair in avoiding:
+            self._end(pair)
+        for pair in found:
+            del self._pairs[pair]
+        return [controller for controller, _ in avoiding]
 
     def _end(self, pair: tuple[str, str]) -> None:
-        uid, node_name = pair
+        controller, node_name = pair
         del self._ends[pair]
-        left = self._avoided[uid] - {node_name}
+        left = self._avoided[controller] - {node_name}
         if left:
-            self._avoided[uid] = left
+            self._avoided[controller] = left
         else:
-            del self._avoided[uid]
+            del self._avoided[controller]
 
     def _trim(self) -> None:
         while len(self._pairs) > MAX_PAIRS:
@@ -145,7 +167,7 @@ class AvoidedNodes:
 
     def validate(self) -> None:
         """Assert the invariants; for tests."""
-        pairs = {(uid, name) for uid, names in self._avoided.items() for name in names}
+        pairs = {(one, name) for one, names in self._avoided.items() for name in names}
         assert pairs == self._ends.keys() <= self._pairs.keys()
         assert all(self._avoided.values())
         assert len(self._pairs) <= MAX_PAIRS
@@ -186,14 +208,13 @@ class KubeletRejections(FilterPlugin):
             verdicts.reject_with(nodes.rows_of(names), _REJECTED)
 
     def _nodes_of(self, pod: PodInfo) -> frozenset[str]:
-        owner = controller_of(pod.pod.metadata)
-        return _NONE if owner is None else self._avoided.of(owner.uid)
+        controller = controller_name(pod.pod.metadata)
+        return _NONE if controller is None else self._avoided.of(controller)
 
 
 # Evicting pods would not change the kubelet's mind: no preemption there.
 _REJECTED = Status.unresolvable(REASON).with_plugin(KubeletRejections.name)
 
 
-def _concerns(pod: PodInfo, _: object, uid: str) -> bool:
-    owner = controller_of(pod.pod.metadata)
-    return owner is not None and owner.uid == uid
+def _concerns(pod: PodInfo, _: object, controller: str) -> bool:
+    return controller_name(pod.pod.metadata) == controller

@@ -2,6 +2,7 @@
 
     pod gone before it started ─► GET ─► Failed, by the kubelet's admission ─► AvoidedNodes.record
     tick ─► AvoidedNodes.expire ─► the queue moves the pods of those controllers
+    node gone ─► AvoidedNodes.forget_node ─► likewise
 
 The scheduler's watch leaves finished pods out, and what it delivers for a pod that has just failed
 is the state before. So a pod that goes away unstarted, and not by a deletion, is read once more.
@@ -23,9 +24,14 @@ from proreus.objects.meta import (
     controller_of,
     key_of,
 )
+from proreus.objects.node import Node
 from proreus.objects.pod import Pod, is_unstarted
 from proreus.queue.scheduling_queue import SchedulingQueue
-from proreus.scheduler.avoided_nodes import AvoidedNodes, KubeletRejections
+from proreus.scheduler.avoided_nodes import (
+    AvoidedNodes,
+    KubeletRejections,
+    controller_name,
+)
 from proreus.scheduler.environment import Environment
 
 log = logger(__name__)
@@ -57,7 +63,7 @@ _REASONS = frozenset(
 )
 """The kubelet's reasons that have a label value of their own in the metric."""
 _OUT_OF = "OutOf"
-_EXPIRED = plugin_event(KubeletRejections.name)
+_ENDED = plugin_event(KubeletRejections.name)
 
 
 class _FailedStatus(ApiStruct, frozen=True):
@@ -124,11 +130,17 @@ class RejectionWatch:
             return
         if not self._responsible_for_pod(pod) or not self._leads():
             return
-        if self._reading < MAX_READS and not self._avoided.is_avoided(owner.uid, node_name):
+        controller = controller_name(pod.metadata)
+        assert controller is not None
+        if self._reading < MAX_READS and not self._avoided.is_avoided(controller, node_name):
             self._reading += 1
-            self._spawn(self._read(pod, owner))
+            self._spawn(self._read(pod, owner, controller))
 
-    async def _read(self, pod: Pod, owner: OwnerReference) -> None:
+    def node_removed(self, node_name: str) -> None:
+        """A node is gone: what it rejected says nothing about one that takes its name."""
+        self._end(self._avoided.forget_node(node_name))
+
+    async def _read(self, pod: Pod, owner: OwnerReference, controller: str) -> None:
         meta = pod.metadata
         try:
             found = await self._api.get(_FAILED_PODS, meta.namespace, meta.name)
@@ -140,18 +152,20 @@ class RejectionWatch:
         finally:
             self._reading -= 1
         if found.metadata.uid == meta.uid and _rejected_by_kubelet(found.status):
-            self._record(pod, owner, found.status)
+            self._record(pod, owner, controller, found.status)
 
-    def _record(self, pod: Pod, owner: OwnerReference, status: _FailedStatus) -> None:
+    def _record(
+        self, pod: Pod, owner: OwnerReference, controller: str, status: _FailedStatus
+    ) -> None:
         node_name = pod.spec.node_name
         self._metrics.kubelet_rejections_total.labels(_label(status.reason)).inc()
         active = self._avoided.active
-        seconds = self._avoided.record(owner.uid, node_name)
+        seconds = self._avoided.record(controller, node_name)
         if not seconds:
             return
-        controller = f"{owner.kind} {pod.metadata.namespace}/{owner.name}"
+        named = f"{owner.kind} {pod.metadata.namespace}/{owner.name}"
         note = (
-            f"node {node_name} rejected pods of {controller} repeatedly, last with "
+            f"node {node_name} rejected pods of {named} repeatedly, last with "
             f"{status.reason}: they avoid it for {seconds:g}s"
         )
         self._metrics.node_avoidances_total.inc()
@@ -161,7 +175,7 @@ class RejectionWatch:
         log.warning(
             "A kubelet keeps rejecting pods; their controller avoids the node",
             node=node_name,
-            controller=controller,
+            controller=named,
             reason=status.reason,
             seconds=seconds,
         )
@@ -170,11 +184,31 @@ class RejectionWatch:
 
     def tick(self) -> None:
         """End what is over, and wake the pods that may fit now; to be called once a second."""
-        controllers = self._avoided.expire()
-        for uid in controllers:
-            self._queue.move_all_to_active_or_backoff(_EXPIRED, None, uid)
+        self._end(self._avoided.expire())
+
+    def _end(self, controllers: list[str]) -> None:
+        """Wake the pods of controllers that avoid a node less."""
+        for controller in controllers:
+            self._queue.move_all_to_active_or_backoff(_ENDED, None, controller)
         if controllers and not self._avoided.active:
             self._on_change()
+
+
+class RemovedNodes:
+    """Tells a ``RejectionWatch`` which nodes are gone. A handler of the node informer."""
+
+    def __init__(self, watch: RejectionWatch) -> None:
+        self._watch = watch
+
+    def on_add(self, node: Node) -> None:
+        """A node joined."""
+
+    def on_update(self, old: Node, new: Node) -> None:
+        """A node changed."""
+
+    def on_delete(self, node: Node, final_state_unknown: bool = False) -> None:
+        """A node left, or was replaced by another one of its name."""
+        self._watch.node_removed(node.metadata.name)
 
 
 def _rejected_by_kubelet(status: _FailedStatus) -> bool:

@@ -169,9 +169,7 @@ class ShadowTrial:
         self._search.next_start_node_index = in_force.next_start_node_index
         self._best.rows = None
         profile = self.profile_set.profiles.get(queued.pod.spec.scheduler_name)
-        # What plugins could change of the table by mistake belongs to all pods to come.
-        with self._table.read_only_columns():
-            found = self._decide(QueuedPodInfo(copied, queued.timestamp), profile)
+        found = self._decide(QueuedPodInfo(copied, queued.timestamp), profile)
         seconds = self._stopwatch() - began
         self._credit -= seconds
         self.report.seconds += seconds

@@ -30,6 +30,9 @@ IDLE_TIMEOUT_SECONDS = 30.0
 The apiserver library of kube-scheduler allows 32 and 90 seconds; aiohttp has one timer for both. A
 scraper whose interval is longer opens a new connection.
 """
+_LEFTOVERS_SECONDS = 0.5
+"""For what a client still sends when its request is answered, or refused: after that the connection
+is closed although it goes on. As long as in Go's net/http."""
 _LOG_INTERVAL_SECONDS = 60.0
 _ACCEPT_RETRY_SECONDS = 0.5
 
@@ -62,6 +65,7 @@ class _HttpServer(web.Server):
             logger=HTTP_SERVER_LOGGER,
             access_log=None,
             keepalive_timeout=IDLE_TIMEOUT_SECONDS,
+            lingering_time=_LEFTOVERS_SECONDS,
         )
         self.closed: dict[RequestHandler, asyncio.Event] = {}
 
@@ -135,6 +139,8 @@ class ConnectionServer:
                 connection,
                 ssl=self._context,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT_SECONDS,
+                # Until the client confirms the end, all that it sends is decrypted.
+                ssl_shutdown_timeout=_LEFTOVERS_SECONDS,
             )
             await closed.wait()
         except (OSError, ssl.SSLError) as error:

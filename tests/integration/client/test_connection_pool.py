@@ -9,6 +9,7 @@ import uvloop
 from proreus.client.credentials import Credentials, TlsFiles
 from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient, Request
+from proreus.errors import ConfigError
 from proreus.server.certificates import self_signed
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -370,7 +371,7 @@ async def test_token_must_fit_a_header(server):
         return "Bearer two\r\nX-Injected: lines"
 
     async with ApiClient(Credentials(server.url, fetch=fetch)) as client:
-        with pytest.raises(ValueError, match="no HTTP header"):
+        with pytest.raises(ConfigError, match="no HTTP header"):
             await post(client)
     assert not server.calls
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 import uvloop
 
+from proreus.app.loop_errors import handle_loop_error
 from proreus.client.credentials import Credentials, TlsFiles
 from proreus.client.http_connection import HttpConnection
 from proreus.client.responses import Unreachable
@@ -173,6 +174,26 @@ async def test_a_proxy_that_closes_the_connection_means_that_nothing_was_sent():
         async with ApiClient(credentials) as client:
             with pytest.raises(Unreachable, match="the proxy closed the connection"):
                 await client.request("POST", "/x", b"{}")
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_handshake_that_fails_within_a_proxys_tls_leaves_no_traceback(
+    certificate, run, caplog, tmp_path
+):
+    """It is the error of the connection, and of nobody else."""
+    file, context = certificate
+    (tmp_path / "other.pem").write_bytes(self_signed(["another.example"]))
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "other.pem")
+
+    async def refused(url):
+        asyncio.get_running_loop().set_exception_handler(handle_loop_error)
+        with pytest.raises(Unreachable, match="certificate verify failed"):
+            await ask("https://apiserver.example", file, url)
+
+    with listening(answer, server) as port, listening(Proxy(port).serve, context) as at:
+        run(refused(f"https://localhost:{at}"))
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])

@@ -598,6 +598,42 @@ async def test_all_watches_are_resumed_as_soon_as_one_finds_the_apiserver(server
         await running
 
 
+async def test_one_resource_with_errors_is_named_and_hides_no_outage(server, client, wire, caplog):
+    """Its conversion webhook is down; everything else is answered, until the apiserver is gone."""
+    down = asyncio.Event()
+
+    async def script(call):
+        if down.is_set():
+            call.cut()
+        elif call.path.endswith("/nodes"):
+            await call.refuse(500, "InternalError", "conversion webhook failed")
+        elif "watch" not in call.query:
+            await call.answer(200, wire.pod_list(version=5))
+        else:
+            await call.begin_stream()
+            await down.wait()
+            call.cut()
+
+    server.script = script
+    group, connectivity = InformerGroup(), Connectivity()
+    for resource in (PODS, NODES):
+        group.add(Informer(client, resource, options=PAGES, connectivity=connectivity))
+    with caplog.at_level(logging.INFO):
+        task = asyncio.create_task(group.run())
+        await asyncio.sleep(140)  # shorter than the read timeout
+        before = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        down.set()
+        await asyncio.sleep(60)
+        after = [record.getMessage() for record in caplog.records]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    named = [one for one in before if "/api/v1/nodes: conversion webhook failed" in one]
+    assert len(named) == 1
+    assert len(before) == 2
+    assert [one for one in after if "The apiserver does not answer" in one]
+
+
 async def test_an_outage_is_logged_once_for_all_watches(server, client, wire, caplog):
     down = asyncio.Event()
 

@@ -13,6 +13,7 @@ import pytest
 
 from proreus.app import election_thread
 from proreus.app.election_thread import ElectionThread
+from proreus.app.loop_errors import handle_loop_error
 from proreus.client.write_fence import WriteFence
 from proreus.errors import ConfigError, LeaseLost
 
@@ -51,6 +52,18 @@ async def test_it_works_while_the_loop_stands_still() -> None:
     await asyncio.sleep(0)
     assert renewed.wait(CONNECT_TIMEOUT_SECONDS)  # which keeps the loop
     await running
+    thread.process_ended()
+
+
+async def test_what_its_loop_reports_is_handled_as_elsewhere() -> None:
+    handlers = []
+
+    async def work() -> None:
+        handlers.append(asyncio.get_running_loop().get_exception_handler())
+
+    thread = election(work)
+    await thread.run()
+    assert handlers == [handle_loop_error]
     thread.process_ended()
 
 

@@ -119,3 +119,11 @@ def test_the_file_of_a_process_that_runs_is_left_alone(tmp_path):
     finally:
         running.close()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_read_is_no_error(tmp_path, monkeypatch) -> None:
+    def exhausted(_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "scandir", exhausted)
+    assert list(StackDump(tmp_path / "blocked.json").take_earlier()) == []

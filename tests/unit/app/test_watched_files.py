@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,22 @@ def test_what_cannot_be_read_is_loaded_once(folder) -> None:
     for _ in range(3):
         files.set_loaded(load(sources))
         assert not files.has_changed()
+
+
+@pytest.mark.parametrize("failing", ["open", "scandir"])
+async def test_files_that_nobody_can_open_now_have_not_changed(
+    config, tmp_path, monkeypatch, failing
+) -> None:
+    """The process has no file descriptor left: nothing is known of the files."""
+    (tmp_path / "own.py").write_text(PLUGIN)
+    files = WatchedFiles(str(config), PluginSources(folders=(str(tmp_path),)))
+
+    def exhausted(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as context:
+        context.setattr("io.open" if failing == "open" else "os.scandir", exhausted)
+        assert not files.has_changed()
+    assert not files.has_changed()
+    config.write_text("second")
+    assert files.has_changed()

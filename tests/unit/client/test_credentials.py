@@ -434,3 +434,44 @@ async def test_a_kubeconfig_is_parsed_once_until_it_changes(tmp_path, monkeypatc
     path.write_text(yaml.safe_dump(written("http://127.0.0.1:18001")))
     assert (await load(str(path))).server == "http://127.0.0.1:18001"
     assert len(parsed) == 2
+
+
+@pytest.mark.parametrize("token", ["a\n", "a\r\nX-Injected: b"])
+async def test_a_token_that_is_no_header_is_an_error(kubeconfig, token):
+    with pytest.raises(ConfigError, match="characters that no HTTP header may have"):
+        await load(kubeconfig({"token": token}), environ={})
+
+
+async def test_a_token_file_that_is_no_text_keeps_the_old_token(kubeconfig, tmp_path, caplog):
+    (tmp_path / "token").write_text("first")
+    found = await load(kubeconfig({"tokenFile": "token"}), environ={})
+    for content, why in ((b"\xff\xfe", "is no text"), (b"a\nb", "no HTTP header")):
+        (tmp_path / "token").write_bytes(content)
+        caplog.clear()
+        for _ in range(3):
+            assert await found.fetch_authorization() == "Bearer first"
+            found._fetched_at -= 10
+            assert not await found.refresh()
+        (record,) = caplog.records
+        assert why in record.getMessage()
+
+
+async def test_a_failure_of_oidc_is_no_end(kubeconfig, monkeypatch):
+    """The library raises whatever it meets."""
+    from kubernetes.aio.config.kube_config import KubeConfigLoader
+
+    async def load_token(loader, provider=None):
+        if error is not None:
+            raise error
+        loader.token = "Bearer a"
+        return loader.token
+
+    error = None
+    monkeypatch.setattr(KubeConfigLoader, "_load_oid_token", load_token)
+    monkeypatch.setattr(KubeConfigLoader, "_refresh_oidc", load_token)
+    provider = {"name": "oidc", "config": {"id-token": "a"}}
+    found = await load(kubeconfig({"auth-provider": provider}), environ={})
+    error = KeyError("id_token")
+    assert await found.fetch_authorization() == "Bearer a"
+    found._fetched_at -= 10
+    assert not await found.refresh()

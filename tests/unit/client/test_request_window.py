@@ -176,3 +176,26 @@ async def test_a_place_is_free_for_others_for_a_while():
     task.cancel()
     await asyncio.wait((task,))
     assert window.in_flight == 0
+
+
+async def test_latency_alone_leaves_room_for_kube_schedulers_rate():
+    """Binding takes five seconds because of a webhook, however few requests there are."""
+    time = Time()
+    window = RequestWindow(64, now=time)
+    await load(window, 20, 0.005)
+    await load(window, 100, 5.0)
+    assert window.limit >= 63
+    for second in range(2, 9):
+        time.now = float(second)
+        window.overloaded("rejected", sent_at=time.now)
+    assert window.limit == 4
+    await load(window, 100, 5.0)
+    assert window.limit >= 63
+
+
+@pytest.mark.parametrize(("seconds", "needed"), [(0.02, 8), (0.2, 10), (0.6, 30)])
+async def test_high_latency_shrinks_it_to_what_that_rate_needs(seconds, needed):
+    window = RequestWindow(64)
+    await load(window, 5, 0.001)
+    await load(window, 40, seconds)
+    assert needed <= window.limit <= needed + 8

@@ -117,7 +117,7 @@ async def test_equal_stores_are_no_difference(bench) -> None:
     assert await bench.suspects() == {}
     (path, asked, content_type), *rest = bench.apiserver.requests
     assert (path, content_type, rest) == ("/api/v1/pods", METADATA_LIST, [])
-    assert asked == {"fieldSelector": "status.phase!=Failed", "limit": "500"}
+    assert asked == {"fieldSelector": "status.phase!=Failed", "limit": "50"}
 
 
 async def test_a_lost_event_is_made_up_for(bench) -> None:
@@ -222,3 +222,27 @@ async def test_a_list_that_is_no_list_is_an_error_of_the_api(bench) -> None:
     bench.apiserver._body = lambda items, more: b"<html>"
     with pytest.raises(ApiError):
         await bench.suspects()
+
+
+async def test_pages_of_large_objects_are_small(bench) -> None:
+    """A page is decoded in one piece: a tenant's annotations decide how large it is."""
+    small = {f"a{number:03}": pod(f"a{number:03}", number + 1) for number in range(750)}
+    large = {}
+    for number in range(700):
+        metadata = {"name": f"b{number:03}", "namespace": "d", "uid": "u", "resourceVersion": "1"}
+        large[metadata["name"]] = {"metadata": {**metadata, "annotations": {"a": "x" * 20_000}}}
+    bench.start(*small.values())
+    bench.apiserver.pods.update(large)
+
+    async def limits() -> list[int]:
+        bench.apiserver.requests.clear()
+        await bench.suspects()
+        return [int(asked["limit"]) for _, asked, _ in bench.apiserver.requests]
+
+    first = await limits()
+    assert first[:4] == [50, 100, 200, 400]
+    assert first[-1] <= 105
+    assert max(await limits()) <= 105  # also while only small ones have been listed
+    bench.apiserver.pods = dict(small)
+    await limits()
+    assert (await limits())[:4] == [50, 100, 200, 400]

@@ -14,9 +14,10 @@ from proreus.bounded_cache import age_caches
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.codec import decoder_for
-from proreus.objects.node import Node
-from proreus.objects.selectors import Requirement, Selector
+from proreus.objects.node import LABEL_HOSTNAME, Node
+from proreus.objects.selectors import EVERYTHING, Requirement, Selector
 from proreus.testing import make_node, make_pod, make_table
 from proreus.testing.clusters import KEYS, VALUES
 
@@ -411,13 +412,16 @@ def test_columns_refuse_writes_and_follow_the_table(count: int) -> None:
     gpu = "example.com/gpu"
     nodes = [make_node(f"n{i}", cpu="4", resources={gpu: 1}) for i in range(count)]
     table = make_table(nodes, [make_pod("p", "1", node_name="n1")])
+    assert table.label("nobody/has-it").tolist() == [-1] * count
     columns = [
+        *(table.label(key) for key in (LABEL_HOSTNAME, "nobody/has-it")),
         *(
             getattr(table, name)["cpu"]
             for name in ("allocatable", "requested", "nonzero_requested")
         ),
         *(table.pod_count, table.allowed_pods, table.unschedulable, table.taint_set),
         *(table.port_set, table.image_set),
+        table.count_pods(PodQuery((PodMatch(frozenset({"default"}), EVERYTHING),))),
     ]
     if count > 256:
         columns.append(table.allocatable[gpu])
@@ -427,6 +431,12 @@ def test_columns_refuse_writes_and_follow_the_table(count: int) -> None:
     put(table, make_node("n0", cpu="2", resources={gpu: 3}))
     assert table.allocatable["cpu"][:2].tolist() == [2000, 4000]
     assert table.allocatable[gpu][:2].tolist() == [3, 1]
+    for number in range(100):  # the columns grow
+        put(table, make_node(f"more-{number}"))
+        with pytest.raises(ValueError, match="read-only"):
+            table.label(LABEL_HOSTNAME)[0] = 7
+    hostnames = table.label_values(LABEL_HOSTNAME).values
+    assert [hostnames[code] for code in table.label(LABEL_HOSTNAME)] == [one.name for one in table]
     table.validate()
     table.clear()
     put(table, make_node("n0", cpu="1"))

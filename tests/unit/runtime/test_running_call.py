@@ -29,7 +29,7 @@ from proreus.framework.plugin import (
 )
 from proreus.framework.status import Code
 from proreus.metrics import SchedulerMetrics
-from proreus.runtime.calls import await_plugin, call_plugin
+from proreus.runtime.calls import await_plugin, call_plugin, invalid_result_error
 from proreus.runtime.instrumentation import SortKey, instrument, instrument_hint
 from proreus.runtime.out_of_tree import (
     config_errors_from,
@@ -308,3 +308,95 @@ def test_nothing_of_it_leaves_a_call(context, running):
     with pytest.raises(CallBlocked) as raised:
         call()
     assert isinstance(raised.value.__cause__, CallInterrupted)
+
+
+class Endless(Exception):
+    """An exception whose text never ends, unless it is interrupted."""
+
+    running: RunningCall
+
+    def __str__(self) -> str:
+        interrupt(self.running)
+        return "it was not interrupted"
+
+
+def plainly(error: BaseException) -> BaseException:
+    return error
+
+
+def as_argument(error: BaseException) -> BaseException:
+    return ValueError(error)
+
+
+def as_cause(error: BaseException) -> BaseException:
+    outer = ValueError("outer")
+    outer.__cause__ = error
+    return outer
+
+
+def as_context(error: BaseException) -> BaseException:
+    outer = ValueError("outer")
+    outer.__context__ = as_cause(error)
+    return outer
+
+
+def in_a_group(error: BaseException) -> BaseException:
+    return BaseExceptionGroup("several", [ValueError("a"), error])
+
+
+@pytest.mark.parametrize("how", [plainly, as_argument, as_cause, as_context, in_a_group])
+@pytest.mark.parametrize("waits", [False, True])
+async def test_the_text_of_an_exception_is_made_in_the_call(context, running, how, waits, caplog):
+    """Elsewhere it would block the event loop, and nobody could tell whose it is."""
+    Endless.running = running
+
+    def permit(*_: Any) -> None:
+        raise how(Endless())
+
+    async def pre_bind(*_: Any) -> None:
+        raise how(Endless())
+
+    plugin = make(context, PermitPlugin, PreBindPlugin, permit=permit, pre_bind=pre_bind)
+
+    async def call() -> None:
+        if waits:
+            await await_plugin(plugin, "PreBind", STATE, plugin.pre_bind, STATE, None, "n")
+        else:
+            call_plugin(plugin, "Permit", STATE, plugin.permit, STATE, None, "n")
+
+    with pytest.raises(PluginError) as raised:
+        await call()
+    assert 'plugin "Blocks" has blocked the event loop' in str(raised.value)
+    (record,) = caplog.records
+    assert "__str__" in record.pairs["traceback"]
+    assert "it was not interrupted" not in record.pairs["traceback"]
+    assert running.current is None
+
+
+@pytest.mark.parametrize("base", [PermitPlugin, PreEnqueuePlugin])
+def test_the_repr_of_a_result_is_made_in_a_call_too(context, running, base):
+    class Result:
+        def __repr__(self) -> str:
+            interrupt(running)
+            return "it was not interrupted"
+
+    if base is PreEnqueuePlugin:
+        plugin = make(context, base, pre_enqueue=lambda *_: Result())
+        message = plugin.pre_enqueue(None).message
+    else:
+        plugin = make(context, base, permit=lambda *_: Result())
+        message = str(invalid_result_error(plugin, "Permit", "a Status", plugin.permit()))
+    assert 'plugin "Blocks" has blocked the event loop' in message
+    assert running.current is None
+
+
+def test_a_chain_of_exceptions_may_be_a_circle(context):
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+
+    def permit(*_: Any) -> None:
+        raise one
+
+    plugin = make(context, PermitPlugin, permit=permit)
+    with pytest.raises(ValueError, match="one"):
+        plugin.permit(STATE, None, "n")

@@ -9,6 +9,7 @@ import pytest
 from proreus.errors import NotFound
 from proreus.framework.plugin import ScorePlugin
 from proreus.objects.codec import decoder_for
+from proreus.objects.kinds import PODS
 from proreus.offline.cluster import OfflineOptions
 from proreus.scheduler.avoided_nodes import AvoidanceRules
 
@@ -204,7 +205,7 @@ async def test_what_is_avoided_is_not_read_again(world) -> None:
     for number in range(5):
         await fail(world, f"r{number}")
     assert len(world.reads) == 3
-    assert world.scheduler.avoided_nodes.of("uid-of-web") == {"n0"}
+    assert world.scheduler.avoided_nodes.of("default/uid-of-web") == {"n0"}
 
 
 async def test_the_nominated_node_is_avoided_too(world) -> None:
@@ -215,3 +216,30 @@ async def test_the_nominated_node_is_avoided_too(world) -> None:
 async def test_by_default_nothing_is_watched(kit) -> None:
     world = kit.World()
     assert world.scheduler.avoided_nodes is None
+
+
+async def test_a_node_that_is_replaced_is_not_avoided(world) -> None:
+    """The machine was the fault, and another one has its name now."""
+    world.api.remove("Node", "n1")
+    await reject(world, 3)
+    assert await place(world, "waiting") == ""
+    world.api.remove("Node", "n0")
+    assert not world.scheduler.avoided_nodes.active
+    world.add_node("n0")
+    world.advance(10)
+    assert await world.attempt() == "n0"
+
+
+async def test_pods_of_another_namespace_do_not_count(world) -> None:
+    """Their owner reference is forged: it has the UID of the ReplicaSet of namespace default."""
+    for number in range(3):
+        name = f"forged-{number}"
+        world.add_pod(name, metadata={**owner(), "namespace": "tenant"})
+        assert await world.attempt() == "n0"
+        pod = world.api.store(PODS)[f"tenant/{name}"]
+        metadata = {"name": name, "namespace": "tenant", "uid": pod.metadata.uid}
+        world.failed[name] = {"metadata": metadata, "status": OUT_OF_CPU}
+        world.api.remove("Pod", f"tenant/{name}")
+        await world.settle()
+    assert world.scheduler.avoided_nodes.active
+    assert await place(world, "p") == "n0"

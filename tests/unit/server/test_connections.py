@@ -105,6 +105,34 @@ async def test_a_connection_without_a_request_is_closed(served, monkeypatch, sen
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize(
+    ("head", "rest"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\n", b"X-Long: %b\r\n" % (b"x" * 9000)),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n", b"X: y\r\n" * 1000),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"8000\r\n%b\r\n" % (b"x" * 0x8000),
+        ),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999999\r\n\r\n", b"x" * 9000),
+    ],
+    ids=["long headers", "many headers", "chunks", "a long body"],
+)
+async def test_a_request_without_end_is_cut_off(served, head, rest):
+    """The client does not read, and goes on."""
+    _, writer = await served().connect()
+    writer.write(head)
+
+    async def go_on():
+        while True:
+            writer.write(rest)
+            await writer.drain()
+            await asyncio.sleep(0.001)
+
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(go_on(), 5)
+
+
 async def test_a_handshake_that_does_not_begin_is_ended(served, monkeypatch):
     monkeypatch.setattr(connections, "HANDSHAKE_TIMEOUT_SECONDS", 0.2)
     server = served()
