@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import sys
+from time import perf_counter
 
 
 def collect_rarely_at_start() -> None:
@@ -33,6 +35,44 @@ def collect_between_cycles() -> None:
 
 _MANY_FIRST_GENERATIONS = 4
 """So rarely that objects of one attempt are not taken for old ones."""
+
+
+class CollectionAfterPeak:
+    """A collection of everything, once memory has fallen from a peak."""
+
+    # It is less for the garbage than for what Python keeps of freed tuples for the next ones, two
+    # thousand of each length: after large objects they lie among what is free otherwise, and each
+    # keeps a page. Only a full collection gives them back.
+
+    def __init__(self) -> None:
+        self._peak_bytes = 0
+        self._not_before = 0.0
+
+    def collect_if_over(self) -> None:
+        """Collect if memory is less than at its peak since the last time; call between cycles."""
+        resident = resident_bytes()
+        self._peak_bytes = max(self._peak_bytes, resident)
+        started = perf_counter()
+        if resident > _FALLEN * self._peak_bytes or started < self._not_before:
+            return
+        gc.collect()
+        ended = perf_counter()
+        self._not_before = ended + (ended - started) * _TIMES_APART
+        self._peak_bytes = resident_bytes()
+
+
+_FALLEN = 0.95
+_TIMES_APART = 1_000
+"""A collection takes a thousandth of the time, at most."""
+
+
+def resident_bytes() -> int:
+    """Return how much memory this process has; 0 where that is not known."""
+    try:
+        with open("/proc/self/statm", "rb") as sizes:
+            return int(sizes.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def use_one_heap() -> None:

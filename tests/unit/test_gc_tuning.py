@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proreus.gc_tuning import _mallopt, collect_between_cycles
+from proreus import gc_tuning
+from proreus.gc_tuning import CollectionAfterPeak, _mallopt, collect_between_cycles
 
 
 @pytest.fixture
@@ -42,6 +43,41 @@ def test_many_young_objects_are_collected_between_cycles(collections: list[int])
     assert collections == [0, 0, 0, 0, 1]
     collect_between_cycles()
     assert collections == [0, 0, 0, 0, 1]
+
+
+def test_everything_is_collected_once_memory_has_fallen_from_a_peak(
+    collections: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident, now = 0, 1_000.0
+    monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
+    monkeypatch.setattr(gc_tuning, "perf_counter", lambda: now)
+    collection = CollectionAfterPeak()
+    made = []
+    for resident in (100, 300, 310, 290, 200, 195, 150, 150, 151):
+        before = len(collections)
+        collection.collect_if_over()
+        made += [resident] * (len(collections) - before)
+    assert made == [290, 200, 150]
+    assert set(collections) == {2}
+
+
+def test_full_collections_that_take_long_are_rare(
+    collections: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident, times = 100, iter((1_000.0, 1_000.0, 1_000.2, 1_060.0, 1_199.0, 1_201.0, 1_201.1))
+    monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
+    monkeypatch.setattr(gc_tuning, "perf_counter", lambda: next(times))
+    collection = CollectionAfterPeak()
+    made = []
+    for resident in (100, 80, 60, 50, 40):
+        before = len(collections)
+        collection.collect_if_over()
+        made += [resident] * (len(collections) - before)
+    assert made == [80, 40]
+
+
+def test_resident_memory_is_read() -> None:
+    assert sys.platform != "linux" or gc_tuning.resident_bytes() > 2**20
 
 
 _ALLOCATE_IN_A_THREAD = """

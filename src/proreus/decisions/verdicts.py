@@ -18,7 +18,7 @@ Numbers = np.ndarray[tuple[Any, ...], np.dtype[np.uint8]] | CodeArray
 
 _BYTES_A_STATUS = 200
 _BYTES_A_REASON = 100
-_MOST_REASONS = 100
+_MOST_REASONS = 20
 """Of a status: one node may lack thousands of resources that a pod requests."""
 
 

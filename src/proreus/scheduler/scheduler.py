@@ -25,7 +25,11 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
-from proreus.gc_tuning import collect_between_cycles, return_free_memory
+from proreus.gc_tuning import (
+    CollectionAfterPeak,
+    collect_between_cycles,
+    return_free_memory,
+)
 from proreus.logs import logger
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.runtime.background import BackgroundWork
@@ -123,6 +127,7 @@ class Scheduler:
         self._changes: list[Callable[[], None]] = []
         """Calls to make between this cycle and the next."""
         self._ticks = 0
+        self._collection_after_peak = CollectionAfterPeak()
         queue.on_ready = self._ready.set
         self._take(profile_set)
 
@@ -370,6 +375,7 @@ class Scheduler:
         collect_between_cycles()
         age_caches(self._ticks % AGE_INTERVAL_SECONDS, AGE_INTERVAL_SECONDS)
         if self._ticks % AGE_INTERVAL_SECONDS == 0:
+            self._collection_after_peak.collect_if_over()
             return_free_memory()
 
     def _watch_gates(self) -> None:
