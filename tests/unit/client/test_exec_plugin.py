@@ -124,6 +124,7 @@ def children_of_group(pids):
         (printed(token=None), "neither token nor certificate"),
         (printed(token=5), "Expected `str | null`, got `int`"),
         (printed(token="a", expirationTimestamp="tomorrow"), "RFC3339"),
+        (printed(token="a", expirationTimestamp="2030-01-01T00:00:00"), "timezone"),
         (printed(clientCertificateData="a"), "without the other"),
         (json.dumps({"kind": "ExecCredential", "apiVersion": "v0"}), "ExecCredential of v0, not"),
         (json.dumps({"kind": "ExecCredential", "apiVersion": VERSION}), "neither token"),
