@@ -48,9 +48,11 @@ class CollectionAfterPeak:
         self._peak_bytes = 0
         self._not_before = 0.0
 
-    def collect_if_over(self) -> None:
+    def collect_if_fallen(self) -> None:
         """Collect if memory is less than at its peak since the last time; call between cycles."""
         resident = resident_bytes()
+        if not resident:
+            return
         self._peak_bytes = max(self._peak_bytes, resident)
         started = perf_counter()
         if resident > _FALLEN * self._peak_bytes or started < self._not_before:
@@ -58,7 +60,8 @@ class CollectionAfterPeak:
         gc.collect()
         ended = perf_counter()
         self._not_before = ended + (ended - started) * _TIMES_APART
-        self._peak_bytes = resident_bytes()
+        # Freed memory is returned from now on: that is no fall from another peak.
+        self._peak_bytes = 0
 
 
 _FALLEN = 0.95

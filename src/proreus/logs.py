@@ -211,16 +211,16 @@ def traceback_text(error: BaseException) -> str:
 class _ShortStack(traceback.StackSummary):
     """The frames of a traceback, of which those in the middle may be left out."""
 
-    def format(self) -> list[str]:
-        """Return the text of each frame."""
+    def format(self, **options: Any) -> list[str]:
+        """Return the text of each frame; ``options``: of later versions of Python."""
         left = len(self) - _MOST_FRAMES
         if left <= 0:
-            return super().format()
+            return super().format(**options)
         half = _MOST_FRAMES // 2
         return [
-            *traceback.StackSummary(self[:half]).format(),
+            *traceback.StackSummary(self[:half]).format(**options),
             f"  … {left} frames left out …\n",
-            *traceback.StackSummary(self[-half:]).format(),
+            *traceback.StackSummary(self[-half:]).format(**options),
         ]
 
 

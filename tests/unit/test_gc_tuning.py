@@ -53,11 +53,11 @@ def test_everything_is_collected_once_memory_has_fallen_from_a_peak(
     monkeypatch.setattr(gc_tuning, "perf_counter", lambda: now)
     collection = CollectionAfterPeak()
     made = []
-    for resident in (100, 300, 310, 290, 200, 195, 150, 150, 151):
+    for resident in (100, 300, 310, 290, 200, 195, 185, 185, 0, 185):
         before = len(collections)
-        collection.collect_if_over()
+        collection.collect_if_fallen()
         made += [resident] * (len(collections) - before)
-    assert made == [290, 200, 150]
+    assert made == [290, 185]
     assert set(collections) == {2}
 
 
@@ -69,11 +69,11 @@ def test_full_collections_that_take_long_are_rare(
     monkeypatch.setattr(gc_tuning, "perf_counter", lambda: next(times))
     collection = CollectionAfterPeak()
     made = []
-    for resident in (100, 80, 60, 50, 40):
+    for resident in (100, 80, 70, 60, 50):
         before = len(collections)
-        collection.collect_if_over()
+        collection.collect_if_fallen()
         made += [resident] * (len(collections) - before)
-    assert made == [80, 40]
+    assert made == [80, 50]
 
 
 def test_resident_memory_is_read() -> None:

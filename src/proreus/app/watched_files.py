@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -99,8 +100,11 @@ class WatchedFiles:
         yield from self._config
         yield from self._modules
         for folder in self._folders:
-            # Files that begin with a dot belong to editors, and are not loaded either.
-            yield from sorted(folder.glob("[!.]*.py"))
+            # Files that begin with a dot belong to editors, and are not loaded either. Not by
+            # ``glob``: to that a folder that cannot be read is an empty one.
+            with suppress(FileNotFoundError, NotADirectoryError):
+                names = sorted(os.listdir(folder))
+                yield from (folder / n for n in names if n.endswith(".py") and n[0] != ".")
 
     async def changes(self) -> AsyncIterator[None]:
         """Yield after each event in a watched folder, and every few seconds."""

@@ -20,8 +20,12 @@ from proreus.client.credentials import (
     TlsFiles,
     not_fetched,
 )
-from proreus.client.exec_plugin import ExecCredential, ExecPlugin
-from proreus.client.plain_credentials import PlainCredentials, temporary_file
+from proreus.client.exec_plugin import ExecCredentialStatus, ExecPlugin
+from proreus.client.plain_credentials import (
+    PlainCredentials,
+    remove_temporary_file,
+    temporary_file,
+)
 from proreus.errors import ConfigError
 from proreus.logs import named_error_text
 
@@ -293,7 +297,9 @@ class _PluginOfLoader:
     def __init__(self, loader: Any, plugin: ExecPlugin) -> None:
         self._loader = loader
         self._plugin = plugin
-        self._credential: ExecCredential | None = None
+        self._credential: ExecCredentialStatus | None = None
+        self._files: list[str] = []
+        self._files_before: list[str] = []
 
     async def load(self, force: bool = False) -> bool:
         """Run the plugin if its credential is not there yet, expires, or was rejected."""
@@ -305,9 +311,17 @@ class _PluginOfLoader:
             if found.token:
                 self._loader.token = f"Bearer {found.token}"
             if found.client_certificate_data and found.client_key_data:
-                self._loader.cert_file = temporary_file(found.client_certificate_data.encode())
-                self._loader.key_file = temporary_file(found.client_key_data.encode())
+                self._write(found.client_certificate_data, found.client_key_data)
         return True
+
+    def _write(self, certificate: str, key: str) -> None:
+        """Write a certificate and its key; remove those before the last ones, read long since."""
+        files = [temporary_file(text.encode()) for text in (certificate, key)]
+        for path in self._files_before:
+            if path not in (*self._files, *files):
+                remove_temporary_file(path)
+        self._files_before, self._files = self._files, files
+        self._loader.cert_file, self._loader.key_file = files
 
 
 async def _forced_oidc(loader: Any) -> None:

@@ -1,7 +1,8 @@
 """Runs an exec credential plugin: a program that prints an ExecCredential (client-go's ``exec``).
 
 It is anybody's program. What it prints is read up to a limit, whatever it leaves behind is not
-waited for, and one that is not done in time is killed with all that it has started.
+waited for, and one that is not done in time is killed; so is its process group, unless it has the
+terminal.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -33,7 +34,7 @@ _EARLY = timedelta(minutes=5)
 """How long before its expiry a token is fetched anew."""
 
 
-class ExecCredential(Struct, frozen=True, rename="camel"):
+class ExecCredentialStatus(Struct, frozen=True, rename="camel"):
     """What a plugin returns: a token, or a client certificate with its key, or both."""
 
     token: str | None = None
@@ -45,13 +46,13 @@ class ExecCredential(Struct, frozen=True, rename="camel"):
     def expires_soon(self) -> bool:
         """Whether it has an expiry that is at most five minutes away."""
         expiry = self.expiration_timestamp
-        return expiry is not None and expiry - _EARLY <= datetime.now(UTC)
+        return expiry is not None and expiry <= datetime.now(UTC) + _EARLY
 
 
-class _Answer(Struct, frozen=True, rename="camel"):
+class _ExecCredential(Struct, frozen=True, rename="camel"):
     api_version: str = ""
     kind: str = ""
-    status: ExecCredential | None = None
+    status: ExecCredentialStatus | None = None
 
 
 class _EnvironmentVariable(Struct, frozen=True):
@@ -66,6 +67,7 @@ class ExecPlugin(Struct, frozen=True, rename="camel"):
     api_version: str
     args: list[str] | None = None
     env: list[_EnvironmentVariable] | None = None
+    interactive_mode: Literal["Never", "IfAvailable", "Always"] = "IfAvailable"
 
     @classmethod
     def of(cls, config: Mapping[str, Any], folder: str) -> ExecPlugin:
@@ -79,12 +81,15 @@ class ExecPlugin(Struct, frozen=True, rename="camel"):
             return msgspec.structs.replace(plugin, command=os.path.join(folder, plugin.command))
         return plugin
 
-    async def run(self) -> ExecCredential:
+    async def run(self) -> ExecCredentialStatus:
         """Run the plugin; raises ``ConfigError`` if it returns no credential.
 
-        A cancelled run kills it, and the processes that it has started.
+        A cancelled run kills it, and its process group unless it has the terminal.
         """
-        interactive = sys.stdin is not None and sys.stdin.isatty()
+        has_terminal = sys.stdin is not None and sys.stdin.isatty()
+        if self.interactive_mode == "Always" and not has_terminal:
+            raise _failed(f"{self.command} must be interactive, and standard input is no terminal")
+        interactive = has_terminal and self.interactive_mode != "Never"
         info = {
             "apiVersion": self.api_version,
             "kind": "ExecCredential",
@@ -101,7 +106,7 @@ class ExecPlugin(Struct, frozen=True, rename="camel"):
                 self.command,
                 *(self.args or ()),
                 env=environment,
-                stdin=None,
+                stdin=None if interactive else asyncio.subprocess.DEVNULL,
                 # A person who is asked for a password needs the terminal, which a session of its
                 # own does not have.
                 start_new_session=not interactive,
@@ -117,12 +122,12 @@ class ExecPlugin(Struct, frozen=True, rename="camel"):
             await _end(starting, kill=output is None, group=not interactive)
         return self._credential(output, transport.get_returncode() or 0, run.errors)
 
-    def _credential(self, output: bytes, code: int, errors: bytes) -> ExecCredential:
+    def _credential(self, output: bytes, code: int, errors: bytes) -> ExecCredentialStatus:
         if code:
             said = errors.decode("utf-8", "replace").strip()
             raise _failed(f"{self.command} ended with {code}" + (f": {said}" if said else ""))
         try:
-            answer = msgspec.json.decode(output, type=_Answer)
+            answer = msgspec.json.decode(output, type=_ExecCredential)
         except UNDECODABLE as error:
             raise _failed(f"what {self.command} printed cannot be read: {error}") from error
         if answer.kind != "ExecCredential" or answer.api_version != self.api_version:

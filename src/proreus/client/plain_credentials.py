@@ -166,6 +166,14 @@ def temporary_file(content: bytes) -> str:
     return _temporary_files[content]
 
 
+def remove_temporary_file(path: str) -> None:
+    """Remove such a file at once: nobody reads it any more."""
+    for content in [one for one, known in _temporary_files.items() if known == path]:
+        del _temporary_files[content]
+        with suppress(OSError):
+            os.unlink(path)
+
+
 def _remove_temporary_files() -> None:
     for path in _temporary_files.values():
         with suppress(OSError):

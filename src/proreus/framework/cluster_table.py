@@ -53,9 +53,9 @@ class ClusterTable(NodeTable):
         self.images.shrink()
         # One set may take megabytes, whatever their number.
         for name, codes in (
-            ("taint_sets", self._node_cells.taint_set),
-            ("port_sets", self._node_cells.port_set),
-            ("image_sets", self._node_cells.image_set),
+            ("taint_sets", self._node_state.taint_set),
+            ("port_sets", self._node_state.port_set),
+            ("image_sets", self._node_state.image_set),
         ):
             interner: Interner[Any] = getattr(self, name)
             codes = codes[: self.size]
@@ -93,7 +93,7 @@ class ClusterTable(NodeTable):
         row, last = info.row, self.size - 1
         if self._pod_index is not None:
             self._pod_index.remove_row(info)
-        old = self.image_sets.values[self._node_cells.image_set[row]]
+        old = self.image_sets.values[self._node_state.image_set[row]]
         self.images.replace(old, None)
         if row != last:
             self._move(last, row)
@@ -127,7 +127,7 @@ class ClusterTable(NodeTable):
         """Count the images of all nodes anew: a wrong cell says nothing about what was counted."""
         images = ImageStates()
         for row, info in enumerate(self.infos):
-            self._node_cells.image_set[row] = self.image_sets.code(
+            self._node_state.image_set[row] = self.image_sets.code(
                 images.replace(NO_IMAGES, info.node)
             )
         self.images.num_nodes = images.num_nodes
@@ -147,27 +147,27 @@ class ClusterTable(NodeTable):
         # also take the code of an image set for images that it had before, and subtract them.
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.clear(row)
-        self._node_cells.clear(row)
+        self._node_state.clear(row)
 
     def _put_node(self, row: int) -> None:
         info, most_sets = self.infos[row], self._max_sets
         node = info.node
         assert node is not None
         self.allocatable.put(row, info.allocatable)
-        self._node_cells.allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
-        self._node_cells.unschedulable[row] = node.spec.unschedulable
-        self._node_cells.taint_set[row] = self.taint_sets.code(node.spec.taints)
+        self._node_state.allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
+        self._node_state.unschedulable[row] = node.spec.unschedulable
+        self._node_state.taint_set[row] = self.taint_sets.code(node.spec.taints)
         # Taints may carry a time: cluster-autoscaler's do.
         if len(self.taint_sets) > most_sets:
-            self.taint_sets = compacted(self._node_cells.taint_set[: self.size], self.taint_sets)
-        old = self.image_sets.values[self._node_cells.image_set[row]]
+            self.taint_sets = compacted(self._node_state.taint_set[: self.size], self.taint_sets)
+        old = self.image_sets.values[self._node_state.image_set[row]]
         images = self.images.replace(old, node)
         if images is not old:
-            self._node_cells.image_set[row] = self.image_sets.code(images)
+            self._node_state.image_set[row] = self.image_sets.code(images)
         # Codes are never reused, and nodes report new sets of images for months: without compaction
         # the interner would grow without bound.
         if len(self.image_sets) > most_sets:
-            self.image_sets = compacted(self._node_cells.image_set[: self.size], self.image_sets)
+            self.image_sets = compacted(self._node_state.image_set[: self.size], self.image_sets)
         self._labels.put(row, info.labels, self.size, most_sets)
         if self._labels.has_many_keys(most_sets):
             self._labels.forget_unused_keys(self.infos)
@@ -182,8 +182,8 @@ class ClusterTable(NodeTable):
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.grow(capacity)
         # Arrays are replaced, not resized: a reader that still holds one keeps what it was reading.
-        self._node_cells.grow(capacity)
-        self._readable = self._node_cells.read_only()
+        self._node_state.grow(capacity)
+        self._readable = self._node_state.read_only()
         self._labels.grow(capacity)
         if self._pod_index is not None:
             self._pod_index.grow(capacity)
@@ -191,7 +191,7 @@ class ClusterTable(NodeTable):
     def _move(self, source: int, target: int) -> None:
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.move(source, target)
-        self._node_cells.move(source, target)
+        self._node_state.move(source, target)
         self._labels.move(source, target)
         info = self.infos[source]
         # The index finds pods by ``info.row``: out at the old number, in at the new one.

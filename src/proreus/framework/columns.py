@@ -248,7 +248,7 @@ class ResourceColumns:
         return column
 
 
-class NodeCells:
+class NodeStateColumns:
     """The columns of a table that are neither of resources nor of labels, with spare capacity."""
 
     __slots__ = (
@@ -268,9 +268,9 @@ class NodeCells:
         self.port_set: CodeArray = np.zeros(capacity, dtype=np.int32)
         self.image_set: CodeArray = np.zeros(capacity, dtype=np.int32)
 
-    def read_only(self) -> NodeCells:
-        """Return the same columns as what may only be read: NumPy refuses writes."""
-        readable = NodeCells(0)
+    def read_only(self) -> NodeStateColumns:
+        """Return views of the columns to which NumPy refuses writes."""
+        readable = NodeStateColumns(0)
         for name in self.__slots__:
             setattr(readable, name, read_only(getattr(self, name)[:]))
         return readable

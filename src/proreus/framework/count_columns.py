@@ -2,9 +2,6 @@
 
 A column is filled from sparse counts ``{row: count}`` at its first use and updated cell by cell
 from then on. Memory is bounded: the least recently used column is evicted, and so is one that was
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 not used between two calls of ``age``.
 
 Example: the first pod with a spread constraint over ``app=web`` fills a column from the pods that

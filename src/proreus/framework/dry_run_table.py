@@ -51,7 +51,7 @@ class DryRunTable(Fork):
         self._inexact = set(np.flatnonzero((self._cells > _MAX_EXACT).any(axis=0)).tolist())
         # Sets of ports are no sums: removing one pod's ports needs those of the pods that stay.
         self._with_ports: set[int] = set()
-        if self._node_cells.port_set.any():
+        if self._node_state.port_set.any():
             self._with_ports.update(
                 n for n, pod in enumerate(self.potential_victims) if pod.host_ports
             )
@@ -69,11 +69,11 @@ class DryRunTable(Fork):
         for columns in sums:
             columns.densify()
         arrays = [array for columns in sums for array in columns.arrays.values()]
-        cells: IntArray = np.vstack([*arrays, self._node_cells.pod_count])
+        cells: IntArray = np.vstack([*arrays, self._node_state.pod_count])
         lines = iter(cells)
         for columns in sums:
             columns.arrays.update(zip(columns.arrays, lines, strict=False))
-        self._node_cells.pod_count = cells[-1]
+        self._node_state.pod_count = cells[-1]
         return cells
 
     def _amounts_of(self, pods: Sequence[PodInfo]) -> IntArray:
@@ -127,7 +127,7 @@ class DryRunTable(Fork):
         if self._with_ports:
             for number in self._with_ports.intersection(numbers.tolist()):
                 row = int(self.row_of[number])
-                self._node_cells.port_set[row] = self.port_sets.code(
+                self._node_state.port_set[row] = self.port_sets.code(
                     frozenset(self.infos[row].used_ports)
                 )
         if self._inexact:

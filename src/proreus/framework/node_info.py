@@ -44,19 +44,22 @@ class Amounts(ReadOnlyDict[str, int]):
         return 0
 
 
-@cleared_with_age
-@lru_cache(maxsize=4096)
 def _parse_allocatable(
     quantities: tuple[tuple[str, str | int | float], ...],
 ) -> tuple[Mapping[str, int], int]:
     """Return the amounts that a scheduler tracks, and the number of pods."""
-    # Kept, since most nodes of a cluster are of a few sizes.
     amounts = {
         name: parse_amount(name, quantity)
         for name, quantity in quantities
         if is_tracked_resource(name)
     }
     return amounts, parse_amount("pods", dict(quantities).get("pods", 0))
+
+
+# Most nodes of a cluster are of a few sizes. One may have thousands of resources, and other ones at
+# each update: those would be kept by the gigabyte.
+_parse_usual_allocatable = cleared_with_age(lru_cache(maxsize=4096)(_parse_allocatable))
+_MOST_USUAL_RESOURCES = 32
 
 
 class NodeInfo:
@@ -126,9 +129,10 @@ class NodeInfo:
         self.node = node
         # A view, not a copy: a node has dozens of labels, and informers hold them already.
         self.labels = MappingProxyType(node.metadata.labels)
-        amounts, self.allowed_pod_number = _parse_allocatable(
-            tuple(node.status.allocatable.items())
-        )
+        quantities = tuple(node.status.allocatable.items())
+        usual = len(quantities) <= _MOST_USUAL_RESOURCES
+        parse = _parse_usual_allocatable if usual else _parse_allocatable
+        amounts, self.allowed_pod_number = parse(quantities)
         self.allocatable = Amounts(amounts)
 
     def add_pod(self, pod: PodInfo) -> None:

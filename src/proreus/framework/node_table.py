@@ -23,7 +23,7 @@ from proreus.framework.columns import (
     NO_IMAGES,
     ImageSet,
     ImageStates,
-    NodeCells,
+    NodeStateColumns,
     ResourceColumns,
     compacted,
     read_only,
@@ -71,9 +71,9 @@ class NodeTable:
         """``requested[resource]``: the sum of the pods on each node."""
         self.nonzero_requested: ResourceColumns = ResourceColumns(self, read_only=True)
         """``nonzero_requested["cpu"]`` and ``["memory"]``: with defaults for pods without any."""
-        self._node_cells = NodeCells(self.capacity)
+        self._node_state = NodeStateColumns(self.capacity)
         # To make each cut read-only when it is read would take as long as the cut.
-        self._readable = self._node_cells.read_only()
+        self._readable = self._node_state.read_only()
         self.taint_sets: Interner[tuple[Taint, ...]] = Interner(())
         """``taint_sets.values[code]``: the taints behind a code of ``taint_set``."""
         self.port_sets: Interner[frozenset[HostPort]] = Interner(frozenset())
@@ -245,22 +245,22 @@ class NodeTable:
         info = self.infos[row]
         self.requested.put_some(row, tuple(pod.accounted_requests.amounts), info.requested)
         self.nonzero_requested.put_some(row, ("cpu", "memory"), info.nonzero_requested)
-        self._node_cells.pod_count[row] = len(info.pods)
+        self._node_state.pod_count[row] = len(info.pods)
         # Interning the set of ports costs a frozenset; most pods have none.
         if pod.host_ports:
-            self._node_cells.port_set[row] = self.port_sets.code(frozenset(info.used_ports))
+            self._node_state.port_set[row] = self.port_sets.code(frozenset(info.used_ports))
             # A pod may have 30,000 ports: a set of megabytes, for each pod with a port that comes.
             most_ports = max(len(pod.host_ports), len(info.used_ports))
             if len(self.port_sets) > self._max_sets or most_ports > _MANY_PORTS:
-                self.port_sets = compacted(self._node_cells.port_set[: self.size], self.port_sets)
+                self.port_sets = compacted(self._node_state.port_set[: self.size], self.port_sets)
         self.changes.record(row)
 
     def _put_pods(self, row: int) -> None:
         info = self.infos[row]
         self.requested.put(row, info.requested)
         self.nonzero_requested.put(row, info.nonzero_requested)
-        self._node_cells.pod_count[row] = len(info.pods)
-        self._node_cells.port_set[row] = self.port_sets.code(frozenset(info.used_ports))
+        self._node_state.pod_count[row] = len(info.pods)
+        self._node_state.port_set[row] = self.port_sets.code(frozenset(info.used_ports))
         self.changes.record(row)
 
     @property
@@ -285,17 +285,17 @@ class NodeTable:
         info = self.infos[row]
         cells = (
             ("row", info.row, row),
-            ("pod_count", self._node_cells.pod_count[row], len(info.pods)),
+            ("pod_count", self._node_state.pod_count[row], len(info.pods)),
             (
                 "allowed_pods",
-                self._node_cells.allowed_pods[row],
+                self._node_state.allowed_pods[row],
                 min(info.allowed_pod_number, MAX_INT64),
             ),
-            ("unschedulable", self._node_cells.unschedulable[row], info.unschedulable),
-            ("taint_set", _value_of(self.taint_sets, self._node_cells.taint_set[row]), info.taints),
+            ("unschedulable", self._node_state.unschedulable[row], info.unschedulable),
+            ("taint_set", _value_of(self.taint_sets, self._node_state.taint_set[row]), info.taints),
             (
                 "port_set",
-                _value_of(self.port_sets, self._node_cells.port_set[row]),
+                _value_of(self.port_sets, self._node_state.port_set[row]),
                 info.used_ports,
             ),
         )
@@ -316,7 +316,7 @@ class NodeTable:
         return info.difference() or self._pod_index_difference(info)
 
     def _image_set_differs(self, row: int) -> bool:
-        images = _value_of(self.image_sets, self._node_cells.image_set[row])
+        images = _value_of(self.image_sets, self._node_state.image_set[row])
         return images != ImageStates().replace(NO_IMAGES, self.infos[row].node)
 
     def _pod_index_difference(self, info: NodeInfo) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from proreus.framework.change_log import ChangeLog
-from proreus.framework.columns import NodeCells, ResourceColumns, TableShape
+from proreus.framework.columns import NodeStateColumns, ResourceColumns, TableShape
 from proreus.framework.existing_terms import ExistingTerm
 from proreus.framework.interning import Interner
 from proreus.framework.many_terms import Column, TermsInNamespaces
@@ -203,9 +203,9 @@ class Fork(NodeTable):
         for name in ("allocatable", "requested", "nonzero_requested"):
             setattr(self, name, getattr(parent, name).gather(self, rows))
         # Indexing by an array of rows copies: writes to the fork do not reach the parent.
-        self._node_cells = self._readable = NodeCells(0)
-        for name in NodeCells.__slots__:
-            setattr(self._node_cells, name, getattr(parent, name)[rows])
+        self._node_state = self._readable = NodeStateColumns(0)
+        for name in NodeStateColumns.__slots__:
+            setattr(self._node_state, name, getattr(parent, name)[rows])
         self._parent = parent
         self._parent_rows = rows
         # An index of its own, built if a plugin reads it: the parent's counts know nothing of the

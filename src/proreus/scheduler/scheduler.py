@@ -375,7 +375,7 @@ class Scheduler:
         collect_between_cycles()
         age_caches(self._ticks % AGE_INTERVAL_SECONDS, AGE_INTERVAL_SECONDS)
         if self._ticks % AGE_INTERVAL_SECONDS == 0:
-            self._collection_after_peak.collect_if_over()
+            self._collection_after_peak.collect_if_fallen()
             return_free_memory()
 
     def _watch_gates(self) -> None:

@@ -33,6 +33,7 @@ scraper whose interval is longer opens a new connection.
 _LEFTOVERS_SECONDS = 0.5
 """For what a client still sends when its request is answered, or refused: after that the connection
 is closed although it goes on. As long as in Go's net/http."""
+_SHUTDOWN_SECONDS = 10.0
 _LOG_INTERVAL_SECONDS = 60.0
 _ACCEPT_RETRY_SECONDS = 0.5
 
@@ -139,8 +140,9 @@ class ConnectionServer:
                 connection,
                 ssl=self._context,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT_SECONDS,
-                # Until the client confirms the end, all that it sends is decrypted.
-                ssl_shutdown_timeout=_LEFTOVERS_SECONDS,
+                # A slow client reads what was sent until then. Whatever it sends itself meanwhile,
+                # without confirming the end, is decrypted.
+                ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
             )
             await closed.wait()
         except (OSError, ssl.SSLError) as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from msgspec.structs import replace
 
 from proreus.client import exec_plugin
 from proreus.client.credential_loading import load
@@ -55,6 +56,23 @@ async def test_endless_output_is_not_kept(plugin, tmp_path):
         await plugin(f"echo $$ > {tmp_path}/pid; exec yes").run()
     assert time.monotonic() - started < 10
     await ended((tmp_path / "pid").read_text().strip())
+
+
+async def test_a_plugin_without_a_terminal_reads_nothing(plugin):
+    nobody_writes, kept = os.pipe()
+    standard_input = os.dup(0)
+    os.dup2(nobody_writes, 0)
+    try:
+        async with asyncio.timeout(20):
+            found = await plugin(f"cat; echo '{printed(token='a')}'").run()
+        assert found.token == "a"
+        always = replace(plugin("exit 0"), interactive_mode="Always")
+        with pytest.raises(ConfigError, match="standard input is no terminal"):
+            await always.run()
+    finally:
+        os.dup2(standard_input, 0)
+        for descriptor in (nobody_writes, kept, standard_input):
+            os.close(descriptor)
 
 
 async def test_what_a_plugin_leaves_behind_is_not_waited_for(plugin, tmp_path):
@@ -173,7 +191,11 @@ async def test_the_first_run_has_a_time_limit(plugin, tmp_path, monkeypatch):
 
 def test_a_credential_is_renewed_before_it_expires():
     decode = exec_plugin.msgspec.convert
-    for expiry, soon in (("2020-01-01T00:00:00Z", True), ("2999-01-01T00:00:00Z", False)):
-        found = decode({"expirationTimestamp": expiry}, exec_plugin.ExecCredential)
+    for expiry, soon in (
+        ("0001-01-01T00:00:00Z", True),
+        ("2020-01-01T00:00:00Z", True),
+        ("2999-01-01T00:00:00Z", False),
+    ):
+        found = decode({"expirationTimestamp": expiry}, exec_plugin.ExecCredentialStatus)
         assert found.expires_soon is soon
-    assert not exec_plugin.ExecCredential().expires_soon
+    assert not exec_plugin.ExecCredentialStatus().expires_soon

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proreus.framework import node_info
 from proreus.framework.node_info import NodeInfo
 from proreus.testing import make_node, make_pod
 
@@ -25,6 +26,14 @@ def test_only_tracked_resources_are_kept() -> None:
 
     assert info.allocatable == {"cpu": 4000, "memory": 8 * 2**30, "example.com/gpu": 2}
     assert info.allowed_pod_number == 110
+
+
+def test_what_a_node_with_very_many_resources_has_is_kept_by_nobody_else() -> None:
+    info = NodeInfo("n1")
+    before = node_info._parse_usual_allocatable.cache_info().currsize
+    info.set_node(make_node("n1", resources={f"example.com/{n}": 1 for n in range(1_000)}))
+    assert len(info.allocatable) == 1_002
+    assert node_info._parse_usual_allocatable.cache_info().currsize == before
 
 
 def test_nodes_of_one_size_do_not_share_a_container() -> None:

@@ -109,13 +109,13 @@ async def test_a_pod_that_is_being_deleted_may_be_nowhere(world) -> None:
 # ---- the columns ---------------------------------------------------------------------------------
 
 COLUMNS: dict[str, Callable[..., object]] = {
-    "pod_count": lambda t, row: t._node_cells.pod_count.__setitem__(row, 7),
-    "allowed_pods": lambda t, row: t._node_cells.allowed_pods.__setitem__(row, 7),
-    "unschedulable": lambda t, row: t._node_cells.unschedulable.__setitem__(row, True),
-    "taint_set": lambda t, row: t._node_cells.taint_set.__setitem__(row, 99),
-    "port_set": lambda t, row: t._node_cells.port_set.__setitem__(row, 99),
-    "image_set": lambda t, row: t._node_cells.image_set.__setitem__(
-        row, t._node_cells.image_set[row] ^ 1
+    "pod_count": lambda t, row: t._node_state.pod_count.__setitem__(row, 7),
+    "allowed_pods": lambda t, row: t._node_state.allowed_pods.__setitem__(row, 7),
+    "unschedulable": lambda t, row: t._node_state.unschedulable.__setitem__(row, True),
+    "taint_set": lambda t, row: t._node_state.taint_set.__setitem__(row, 99),
+    "port_set": lambda t, row: t._node_state.port_set.__setitem__(row, 99),
+    "image_set": lambda t, row: t._node_state.image_set.__setitem__(
+        row, t._node_state.image_set[row] ^ 1
     ),
     "allocatable": lambda t, row: t.allocatable._put_sparse(row, "example.com/gpu", 9),
     "requested": lambda t, row: t.requested.arrays["cpu"].__setitem__(row, 1),
@@ -178,7 +178,7 @@ async def test_rows_that_are_mixed_up_are_healed(world) -> None:
 async def test_a_healed_column_wakes_pods_that_it_may_have_kept_waiting(world) -> None:
     await world.attempt()
     assert "unschedulable" in world.places()
-    world.cache.table._node_cells.pod_count[0] = 110
+    world.cache.table._node_state.pod_count[0] = 110
     world.advance(20)
     await heal(world)
     assert "unschedulable" not in world.places()
