@@ -50,6 +50,7 @@ logger = logging.getLogger(__name__)
 
 _NO_WATCH_LIST = frozenset((400, 405, 406, 415, 422))
 """HTTP status codes with which a server rejects ``sendInitialEvents``."""
+_TOO_MANY_REQUESTS = 429
 _BACKOFF_RESET_SECONDS = 5.0
 """A watch that lasted so long before it failed starts the back-off anew.
 
@@ -95,6 +96,7 @@ class ReflectorOptions(Struct, frozen=True):
     large_buffers_seconds: float = 120.0
     min_relist_interval_seconds: float = 10.0
     backoff_seconds: tuple[float, float] = (0.2, 30.0)
+    max_refused_watch_pause_seconds: float = 4.0
     not_served_retry_seconds: float = 300.0
 
 
@@ -158,7 +160,7 @@ class Reflector(Generic[T]):
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
-            broken = True
+            broken, refused = True, False
             try:
                 if self.resource_version:
                     await self._history.verify()
@@ -194,6 +196,9 @@ class Reflector(Generic[T]):
                 if "Too large resource version" in error.message:
                     self.resource_version = ""
                 self._history.failed(error)
+                refused = error.status not in (0, _TOO_MANY_REQUESTS) and bool(
+                    self.resource_version
+                )
                 # An outage breaks every watch at once and is logged once for all of them; an error
                 # about this resource (403, say) is logged here.
                 if is_outage(error) and not self._fails_alone(error):
@@ -224,11 +229,16 @@ class Reflector(Generic[T]):
             # the delay that an outage of hours ago had grown to.
             if lived_seconds >= _BACKOFF_RESET_SECONDS:
                 self._backoff.reset()
+            pause = self._backoff.next()
+            # A list may be large, and an apiserver with errors is best left alone. But to refuse a
+            # watch costs it little, and until one is resumed we decide by what we knew before.
+            if refused:
+                pause = min(pause, self._options.max_refused_watch_pause_seconds)
             if self._marked_unreachable:
                 # All watches wait for the same apiserver: the first to find it back tells the rest.
-                await self._connectivity.pause(self._backoff.next())
+                await self._connectivity.pause(pause)
             else:
-                await asyncio.sleep(self._backoff.next())
+                await asyncio.sleep(pause)
 
     def _report_error(self, error: ApiError, consequence: str) -> None:
         """Call ``on_error`` each time, but log an error only if it differs from the last one."""

@@ -564,6 +564,32 @@ async def test_a_watch_that_breaks_again_and_again_is_resumed_at_once(
     assert max(pauses) < 1
 
 
+@pytest.mark.parametrize("code", [403, 500])
+async def test_a_watch_that_was_refused_for_long_is_resumed_soon_after(
+    server, client, wire, recorded, code
+):
+    loop, refusals = asyncio.get_running_loop(), []
+
+    async def watch(call, number):
+        if number == 1:
+            await call.begin_stream()
+            await asyncio.sleep(10)
+            call.cut()
+        elif loop.time() < 300:
+            refusals.append(loop.time())
+            await call.refuse(code, "Refused")
+        else:
+            assert call.query["resourceVersion"] == "5"
+            await call.begin_stream()
+            await call.events(wire.event("ADDED", wire.pod("b", 9)))
+
+    server.script = listing_then(wire, watch)
+    async with running(client, recorded, PAGES):
+        await until(lambda: recorded.words == ["+a", "+b"])
+        assert loop.time() < 305
+    assert 60 < len(refusals) < 150
+
+
 async def test_all_watches_are_resumed_as_soon_as_one_finds_the_apiserver(server, client, wire):
     down, loop = True, asyncio.get_running_loop()
 
