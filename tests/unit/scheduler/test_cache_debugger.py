@@ -85,7 +85,7 @@ class Bench:
         return self.metrics.cache_differences_total.labels(structure).value
 
     def corrupt(self) -> None:
-        self.world.cache.table._node_columns.pod_count[0] = 9
+        self.world.cache.table._node_state.pod_count[0] = 9
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ async def test_what_passes_does_not_count(bench, caplog) -> None:
     bench.store.lost = ["default/late"]
     round_ = asyncio.create_task(bench.debugger.compare())
     await asyncio.sleep(SETTLE_SECONDS / 2)
-    bench.world.cache.table._node_columns.pod_count[0] = 1
+    bench.world.cache.table._node_state.pod_count[0] = 1
     bench.store.lost = []
     assert await round_ == []
     assert said(caplog) == []
@@ -135,7 +135,7 @@ async def test_nothing_is_healed_during_a_cycle(bench) -> None:
     bench.delayed = []
     round_ = asyncio.create_task(bench.debugger.compare())
     await asyncio.sleep(2 * SETTLE_SECONDS)
-    assert bench.world.cache.table._node_columns.pod_count[0] == 9
+    assert bench.world.cache.table._node_state.pod_count[0] == 9
     bench.delayed.pop()()
     assert await round_ == ["Node n0 has a wrong pod_count"]
     bench.world.validate()
