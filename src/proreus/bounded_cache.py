@@ -204,7 +204,8 @@ def shrunk(mapping: dict[K, V]) -> dict[K, V]:
 
 # ---- all caches of the process -----------------------------------------------------------------
 
-_registered: dict[int, ref[Ageing]] = {}
+_registered: tuple[dict[int, ref[Ageing]], ...] = tuple({} for _ in range(AGE_INTERVAL_SECONDS))
+"""In equal shares, of which one is aged each second."""
 _numbers = count()
 _lru_caches: list[Any] = []
 
@@ -213,7 +214,8 @@ def register(cache: Ageing) -> None:
     """Have a cache aged from now on, for as long as it is referenced."""
     # Tables for dry runs have such caches too, and come and go by the thousand.
     number = next(_numbers)
-    _registered[number] = ref(cache, partial(_registered.pop, number))
+    share = _registered[number % len(_registered)]
+    share[number] = ref(cache, partial(share.pop, number))
 
 
 def cleared_with_age(function: F) -> F:
@@ -225,18 +227,24 @@ def cleared_with_age(function: F) -> F:
     return function
 
 
-def age_caches(share: int = 0, shares: int = 1) -> None:
-    """Age all caches, or one of several equal shares of them.
+def age_caches() -> None:
+    """Age all caches."""
+    for share in range(len(_registered)):
+        age_share(share)
+
+
+def age_share(share: int) -> None:
+    """Age one of ``AGE_INTERVAL_SECONDS`` equal shares of all caches.
 
     Freeing what a large cache drops takes milliseconds, so that it is better done share by share.
     """
+    caches = _registered[share]
     # The numbers alone: pairs are objects that garbage collection tracks, so that it may run while
     # they are made, and caches that it frees would change the dictionary.
-    for number in list(_registered):
-        referenced = _registered.get(number) if number % shares == share else None
+    for number in list(caches):
+        referenced = caches.get(number)
         cache = None if referenced is None else referenced()
         if cache is not None:
             cache.age()
-    for number, function in enumerate(_lru_caches):
-        if number % shares == share:
-            function.cache_clear()
+    for function in _lru_caches[share :: len(_registered)]:
+        function.cache_clear()

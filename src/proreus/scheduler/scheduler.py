@@ -18,7 +18,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from proreus.bounded_cache import AGE_INTERVAL_SECONDS, age_caches
+from proreus.bounded_cache import AGE_INTERVAL_SECONDS, age_share
 from proreus.cache.cache import Cache
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
@@ -373,7 +373,7 @@ class Scheduler:
         """Give back what is not used any more; once a second, also while this is a standby."""
         self._ticks += 1
         collect_between_cycles()
-        age_caches(self._ticks % AGE_INTERVAL_SECONDS, AGE_INTERVAL_SECONDS)
+        age_share(self._ticks % AGE_INTERVAL_SECONDS)
         if self._ticks % AGE_INTERVAL_SECONDS == 0:
             self._collection_after_peak.collect_if_fallen()
             return_free_memory()

@@ -125,7 +125,7 @@ def pod_with_many_label_keys() -> Json:
 def kept() -> dict[str, int]:
     """Return the number of entries of all caches in this process, by type."""
     found: dict[str, int] = {}
-    for referenced in tuple(bounded_cache._registered.values()):
+    for referenced in [one for share in bounded_cache._registered for one in share.values()]:
         cache = referenced()
         if isinstance(cache, BoundedCache | CountColumns | SelectorIndex) and len(cache):
             name = type(cache).__name__
