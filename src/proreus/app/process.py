@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Coroutine
+from functools import cache
 from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -164,9 +165,11 @@ class Process:
         self._stuck_cycle = StuckCycle(
             self._scheduler, self._watchdog, options.cycle_stuck_threshold_seconds
         )
+        # Kept: a comparison learns from the one before how large its pages may be.
+        comparer_of = cache(StoreComparer)
         self.debugger = CacheDebugger(
             comparer=self._assembly.comparer,
-            stores=lambda: map(StoreComparer, self._stores.group.by_kind.values()),
+            stores=lambda: map(comparer_of, self._stores.group.by_kind.values()),
             dumper=CacheDumper(self._scheduler.cache, self._scheduler.queue),
             cycles=self._scheduler,
             metrics=metrics,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from proreus import logs
 from proreus.loading import LoadedPlugins, PluginSources, content_hash
+from proreus.loading.folder import module_files
 
 log = logs.logger(__name__)
 
@@ -100,11 +100,8 @@ class WatchedFiles:
         yield from self._config
         yield from self._modules
         for folder in self._folders:
-            # Files that begin with a dot belong to editors, and are not loaded either. Not by
-            # ``glob``: to that a folder that cannot be read is an empty one.
             with suppress(FileNotFoundError, NotADirectoryError):
-                names = sorted(os.listdir(folder))
-                yield from (folder / n for n in names if n.endswith(".py") and n[0] != ".")
+                yield from module_files(folder)
 
     async def changes(self) -> AsyncIterator[None]:
         """Yield after each event in a watched folder, and every few seconds."""

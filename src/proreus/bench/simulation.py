@@ -15,7 +15,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
-from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -111,9 +110,9 @@ class _Simulation:
         )
         config = default_configuration(registry, gates)
         self._cluster = OfflineCluster(config, registry, gates, options)
-        empty = _resident_bytes()
+        empty = gc_tuning.resident_bytes()
         seconds = self._load(NODES, map(_node, range(scale.nodes)))
-        with_nodes = _resident_bytes()
+        with_nodes = gc_tuning.resident_bytes()
         seconds += self._load(PODS, self._placed())
         self._load(PODS, self._pending())
         gc_tuning.freeze_startup_heap()
@@ -124,7 +123,7 @@ class _Simulation:
             rate,
             seconds,
             (with_nodes - empty) / scale.nodes,
-            (_resident_bytes() - with_nodes) / pods,
+            (gc_tuning.resident_bytes() - with_nodes) / pods,
             _peak_bytes(),
             self._cpu_spread(),
         )
@@ -257,12 +256,6 @@ def _pod(number: int, prefix: str, alike: bool) -> Json:
 
 def _placed_on(pod: Json, node_name: str) -> Json:
     return {**pod, "spec": {**pod["spec"], "nodeName": node_name}, "status": {"phase": "Running"}}
-
-
-def _resident_bytes() -> int:
-    """Return the resident memory of this process, in bytes (Linux)."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
 
 
 def _peak_bytes() -> int:

@@ -87,8 +87,6 @@ class Informer(Generic[T]):
         self.resource = resource
         self.store: dict[str, T] = {}
         self.synced = asyncio.Event()
-        self.comparison_page_size = 500
-        """How many objects ``store_comparer`` may request at a time."""
         self._handlers: list[ResourceEventHandler[T]] = []
         self._batch_hooks: list[Callable[[], None]] = []
         # Those of aggregated APIs need not (KEP-5504).

@@ -40,7 +40,7 @@ from proreus.client.watch import (
     ParseAhead,
     Unreadable,
 )
-from proreus.errors import ApiError, Forbidden, Gone, NotFound
+from proreus.errors import ApiError, Forbidden, Gone, NotFound, TooManyRequests
 from proreus.objects.codec import DecodeError
 from proreus.objects.meta import ApiObject, ListMeta, Resource, key_of
 
@@ -50,7 +50,6 @@ logger = logging.getLogger(__name__)
 
 _NO_WATCH_LIST = frozenset((400, 405, 406, 415, 422))
 """HTTP status codes with which a server rejects ``sendInitialEvents``."""
-_TOO_MANY_REQUESTS = 429
 _BACKOFF_RESET_SECONDS = 5.0
 """A watch that lasted so long before it failed starts the back-off anew.
 
@@ -196,9 +195,8 @@ class Reflector(Generic[T]):
                 if "Too large resource version" in error.message:
                     self.resource_version = ""
                 self._history.failed(error)
-                refused = error.status not in (0, _TOO_MANY_REQUESTS) and bool(
-                    self.resource_version
-                )
+                answered = error.status != 0 and not isinstance(error, TooManyRequests)
+                refused = answered and bool(self.resource_version)
                 # An outage breaks every watch at once and is logged once for all of them; an error
                 # about this resource (403, say) is logged here.
                 if is_outage(error) and not self._fails_alone(error):

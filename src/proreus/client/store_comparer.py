@@ -75,10 +75,11 @@ class Correction(Struct, Generic[T], frozen=True):
 
 
 class StoreComparer(Generic[T]):
-    """Compares one informer's store with the apiserver."""
+    """Compares one informer's store with the apiserver, again and again."""
 
     def __init__(self, informer: Informer[T]) -> None:
         self._informer = informer
+        self._most_a_page = PAGE_SIZE
         self._lists = ListDecoder(informer.resource.type, informer.faults)
 
     @property
@@ -101,7 +102,7 @@ class StoreComparer(Generic[T]):
         version = paging = ""
         # Names decide what is in a page: small objects may be followed by large ones. So the next
         # comparison begins with what the largest of this one need.
-        most, smallest = min(self._informer.comparison_page_size, PAGE_SIZE), PAGE_SIZE
+        most, smallest = min(self._most_a_page, PAGE_SIZE), PAGE_SIZE
         limit = min(most, _FIRST_PAGE_SIZE)
         while True:
             try:
@@ -124,7 +125,7 @@ class StoreComparer(Generic[T]):
             paging = page.metadata.continue_
             if not paging:
                 break
-        self._informer.comparison_page_size = smallest
+        self._most_a_page = smallest
         for number, key in enumerate(before):
             if number % PAGE_SIZE == 0:
                 await checkpoint()

@@ -16,12 +16,15 @@ import numpy as np
 
 from proreus.framework.status import Code, Status
 
+# ``NDArray`` written out: to import ``numpy.typing`` would be part of every start.
 IntArray = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 """Amounts, counts or scores, one for each row."""
 CodeArray = np.ndarray[tuple[Any, ...], np.dtype[np.int32]]
 """Codes of values, one for each row."""
 BoolArray = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 """A mask of rows."""
+FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
+"""Fractions or points, one for each row."""
 Rows = np.ndarray[tuple[Any, ...], np.dtype[np.intp]]
 """Numbers of rows, ascending unless said otherwise."""
 

@@ -108,6 +108,15 @@ class PluginFolder:
         return builtins.__import__(name, globals, locals, fromlist, level)
 
 
+def module_files(folder: Path) -> list[Path]:
+    """Return the paths of a folder that may be modules, by name; raises ``OSError``."""
+    # Names that begin with a dot belong to editors. Not by ``glob``, for which a folder that cannot
+    # be read is an empty one.
+    return sorted(
+        path for path in folder.iterdir() if path.suffix == ".py" and not path.name.startswith(".")
+    )
+
+
 def _read(folder: Path) -> tuple[dict[str, bytes], dict[str, OSError]]:
     """Return the contents of readable files, and the errors of the others, by module name.
 
@@ -117,9 +126,7 @@ def _read(folder: Path) -> tuple[dict[str, bytes], dict[str, OSError]]:
         version = _version(folder)
         sources: dict[str, bytes] = {}
         unreadable: dict[str, OSError] = {}
-        for path in sorted(folder.iterdir()):
-            if path.suffix != ".py" or path.name.startswith("."):
-                continue
+        for path in module_files(folder):
             try:
                 if path.is_file():
                     sources[path.stem] = path.read_bytes()

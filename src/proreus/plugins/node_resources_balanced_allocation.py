@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import reduce
 from math import sqrt
 from operator import add
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, PreScorePlugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo, PodRequests
 from proreus.framework.status import Status
-from proreus.framework.verdicts import IntArray
+from proreus.framework.verdicts import FloatArray, IntArray
 from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.resource_scoring import (
     ColumnLoad,
@@ -41,8 +41,6 @@ from proreus.plugins.resource_scoring import (
     taken_of,
 )
 from proreus.plugins.resource_scoring_args import ResourceSpec, weighted
-
-FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
 
 
 class NodeResourcesBalancedAllocationArgs(InTreeArgs, frozen=True):

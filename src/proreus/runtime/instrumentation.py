@@ -41,10 +41,10 @@ from proreus.runtime.own_cancellation import without_own_cancellations
 from proreus.runtime.plugin_health import PluginHealthMonitor, PointHealth
 from proreus.runtime.running_call import (
     PluginCall,
-    blocked_by,
     call_site,
     interruptible,
     interruptible_steps,
+    raise_if_blocked,
 )
 
 Method = Callable[..., Any]
@@ -142,8 +142,7 @@ def _timed(wrapping: _Wrapping, method: Method) -> Method:
         try:
             return method(*args)
         except BaseException as error:
-            if (blocked := blocked_by(error)) is not None:
-                raise blocked from blocked.__cause__ or error
+            raise_if_blocked(error)
             raise
         finally:  # also a call that raises has used its time
             running_call.current = outer

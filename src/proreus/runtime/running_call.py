@@ -105,22 +105,20 @@ def call_site(function: F) -> F:
     return function
 
 
-def blocked_by(error: BaseException) -> CallBlocked | None:
-    """Return the error of a call that was interrupted, None for any other exception.
+def raise_if_blocked(error: BaseException) -> None:
+    """Raise the ``CallBlocked`` of a call that was interrupted; return for any other exception.
 
     To be called in the call that raised: the texts of the exception are made here, so that one that
     never ends is interrupted. Later, in the log, nobody would know whose it is.
     """
     if isinstance(error, CallInterrupted):
-        return error.error
+        raise error.error from error
     try:
         _make_texts(error)
     except CallInterrupted as interrupted:
         # The exception must not be in the traceback: that would make the text again.
         interrupted.__context__ = None
-        interrupted.error.__cause__ = interrupted
-        return interrupted.error
-    return None
+        raise interrupted.error from interrupted
 
 
 _MOST_CHAINED = 100
@@ -175,8 +173,7 @@ def interruptible(
         try:
             return method(*args)
         except BaseException as error:
-            if (blocked := blocked_by(error)) is not None:
-                raise blocked from blocked.__cause__ or error
+            raise_if_blocked(error)
             raise
         finally:
             running.current = outer
@@ -222,8 +219,7 @@ class _Steps(Awaitable[T]):
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
             except BaseException as raised:
-                if (blocked := blocked_by(raised)) is not None:
-                    raise blocked from blocked.__cause__ or raised
+                raise_if_blocked(raised)
                 raise
             finally:
                 running.current = outer

@@ -141,7 +141,7 @@ def _cells(served: ServedResource, obj: JsonObject, now: float) -> Row:
         case "pods":
             return _pod_cells(obj, name, age)
         case "nodes":
-            return _node_columns(obj, name, age)
+            return _node_cells(obj, name, age)
         case "events":
             return _event_cells(obj, now)
         case "namespaces":
@@ -185,7 +185,7 @@ def _pod_status(pod: JsonObject) -> str:
     return "Terminating" if "deletionTimestamp" in pod["metadata"] else text
 
 
-def _node_columns(node: JsonObject, name: str, age: str) -> Row:
+def _node_cells(node: JsonObject, name: str, age: str) -> Row:
     status = node.get("status", {})
     ready = next((c for c in status.get("conditions") or () if c["type"] == "Ready"), None)
     texts = {"True": "Ready", "False": "NotReady"}

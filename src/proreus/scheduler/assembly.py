@@ -40,7 +40,7 @@ from proreus.scheduler.pod_groups.sources import GroupedPodHandlers, PodGroupSou
 from proreus.scheduler.profile_handle import Core, ProfileHandle
 from proreus.scheduler.profile_set import ProfileSet, build_profiles
 from proreus.scheduler.provided_pods import ProvidedPods, with_provided_pods
-from proreus.scheduler.rejection_watch import RejectionWatch, RemovedNodes
+from proreus.scheduler.rejection_watch import RejectionWatch
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
@@ -231,7 +231,7 @@ class Assembly:
             scheduler.use_optional_filters,
         )
         environment.stores.add_handler(PODS, rejection_watch)
-        environment.stores.add_handler(NODES, RemovedNodes(rejection_watch))
+        environment.stores.on_change(NODES, rejection_watch.node_changed)
         scheduler.on_tick.append(rejection_watch.tick)
 
     def _watch_overcommits(self) -> None:

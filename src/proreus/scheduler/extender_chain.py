@@ -15,7 +15,7 @@ import asyncio
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import Victims
 from proreus.framework.status import Status
-from proreus.framework.verdicts import IntArray, Rows
+from proreus.framework.verdicts import FloatArray, IntArray, Rows
 from proreus.int64 import wrap
 from proreus.logs import logger
 from proreus.metrics import SchedulerMetrics
@@ -38,8 +38,6 @@ from proreus.scheduler.extender import HTTPExtender
 from proreus.scheduler.extender_answers import ExtenderAnswers, FilterAnswer
 
 log = logger(__name__)
-
-FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
 
 EXTENDER = "Extender"
 """The name under which all extenders are recorded as a pod's rejector."""

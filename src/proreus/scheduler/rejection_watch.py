@@ -136,9 +136,10 @@ class RejectionWatch:
             self._reading += 1
             self._spawn(self._read(pod, owner, controller))
 
-    def node_removed(self, node_name: str) -> None:
-        """A node is gone: what it rejected says nothing about one that takes its name."""
-        self._end(self._avoided.forget_node(node_name))
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Forget a node that is gone: it says nothing about another one that takes its name."""
+        if old is not None and new is None:
+            self._end(self._avoided.forget_node(old.metadata.name))
 
     async def _read(self, pod: Pod, owner: OwnerReference, controller: str) -> None:
         meta = pod.metadata
@@ -192,23 +193,6 @@ class RejectionWatch:
             self._queue.move_all_to_active_or_backoff(_ENDED, None, controller)
         if controllers and not self._avoided.active:
             self._on_change()
-
-
-class RemovedNodes:
-    """Tells a ``RejectionWatch`` which nodes are gone. A handler of the node informer."""
-
-    def __init__(self, watch: RejectionWatch) -> None:
-        self._watch = watch
-
-    def on_add(self, node: Node) -> None:
-        """A node joined."""
-
-    def on_update(self, old: Node, new: Node) -> None:
-        """A node changed."""
-
-    def on_delete(self, node: Node, final_state_unknown: bool = False) -> None:
-        """A node left, or was replaced by another one of its name."""
-        self._watch.node_removed(node.metadata.name)
 
 
 def _rejected_by_kubelet(status: _FailedStatus) -> bool:

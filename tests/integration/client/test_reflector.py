@@ -624,21 +624,36 @@ async def test_all_watches_are_resumed_as_soon_as_one_finds_the_apiserver(server
         await running
 
 
-async def test_one_resource_with_errors_is_named_and_hides_no_outage(server, client, wire, caplog):
-    """Its conversion webhook is down; everything else is answered, until the apiserver is gone."""
-    down = asyncio.Event()
+def serving_until(down, wire, outage):
+    """Script: an empty list, and watches that are cut once ``down``; then ``outage(call)``."""
 
     async def script(call):
         if down.is_set():
-            call.cut()
-        elif call.path.endswith("/nodes"):
-            await call.refuse(500, "InternalError", "conversion webhook failed")
+            await outage(call)
         elif "watch" not in call.query:
             await call.answer(200, wire.pod_list(version=5))
         else:
             await call.begin_stream()
             await down.wait()
             call.cut()
+
+    return script
+
+
+async def test_one_resource_with_errors_is_named_and_hides_no_outage(server, client, wire, caplog):
+    """Its conversion webhook is down; everything else is answered, until the apiserver is gone."""
+    down = asyncio.Event()
+
+    async def gone(call):
+        call.cut()
+
+    others = serving_until(down, wire, gone)
+
+    async def script(call):
+        if not down.is_set() and call.path.endswith("/nodes"):
+            await call.refuse(500, "InternalError", "conversion webhook failed")
+        else:
+            await others(call)
 
     server.script = script
     group, connectivity = InformerGroup(), Connectivity()
@@ -663,17 +678,10 @@ async def test_one_resource_with_errors_is_named_and_hides_no_outage(server, cli
 async def test_an_outage_is_logged_once_for_all_watches(server, client, wire, caplog):
     down = asyncio.Event()
 
-    async def script(call):
-        if down.is_set():
-            await call.refuse(503, "ServiceUnavailable", "the server is shutting down")
-        elif "watch" not in call.query:
-            await call.answer(200, wire.pod_list(version=5))
-        else:
-            await call.begin_stream()
-            await down.wait()
-            call.cut()
+    async def shutting_down(call):
+        await call.refuse(503, "ServiceUnavailable", "the server is shutting down")
 
-    server.script = script
+    server.script = serving_until(down, wire, shutting_down)
     connectivity = Connectivity()
     async with running(client, RecordingHandler(), PAGES, connectivity=connectivity) as one:  # noqa: SIM117
         async with running(client, RecordingHandler(), PAGES, connectivity=connectivity) as other:

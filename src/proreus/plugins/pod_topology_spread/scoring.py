@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log
-from typing import Any
 
 import numpy as np
 
@@ -21,14 +20,12 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.verdicts import BoolArray, IntArray
+from proreus.framework.verdicts import BoolArray, FloatArray, IntArray
 from proreus.objects.node import LABEL_HOSTNAME
 from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
 from proreus.plugins.pod_topology_spread.topology_domains import TopologyDomainCache
 
 INVALID_SCORE = -1
-
-FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
 
 
 class SpreadScores:
