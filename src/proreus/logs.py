@@ -28,6 +28,8 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
+from proreus.utf8 import to_valid_utf8
+
 Format = Literal["text", "json"]
 
 _SEVERITY = {
@@ -242,7 +244,7 @@ class _KlogFormatter(logging.Formatter):
             line = f"{head} {_quoted(record.getMessage())}{rest}"
         if record.exc_info:
             line += "\n" + _exception_text(record.exc_info)
-        return line
+        return to_valid_utf8(line)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -260,7 +262,7 @@ class _JsonFormatter(logging.Formatter):
         fields.update(_pairs(record) or {})
         if record.exc_info:
             fields["stacktrace"] = _exception_text(record.exc_info)
-        return msgspec.json.encode(fields, enc_hook=_json_value).decode()
+        return _json_text(fields)
 
 
 def _exception_text(exc_info: tuple[Any, ...] | bool) -> str:
@@ -296,6 +298,13 @@ def shortened(text: str) -> str:
     return f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)"
 
 
+def _json_text(value: object) -> str:
+    try:
+        return msgspec.json.encode(value, enc_hook=_json_value).decode()
+    except UnicodeEncodeError:
+        return to_valid_utf8(json.dumps(value, default=_json_value, ensure_ascii=False))
+
+
 def _text_pair(key: str, value: object) -> str:
     match value:
         case str() if "\n" in value:
@@ -308,7 +317,7 @@ def _text_pair(key: str, value: object) -> str:
         case None:
             return f' {key}="<nil>"'
         case dict() | list() | tuple():
-            return f" {key}={msgspec.json.encode(value, enc_hook=_json_value).decode()}"
+            return f" {key}={_json_text(value)}"
         case BaseException():
             return f" {key}={_quoted(error_text(value))}"
         case _:
@@ -341,7 +350,7 @@ def short_repr(value: object) -> str:
 def _text(value: object, convert: Callable[[object], str]) -> str:
     # A plugin's exceptions and results have methods of its own, with bugs of its own.
     try:
-        return convert(value)
+        return to_valid_utf8(str.__str__(convert(value)))
     except BaseException as failure:
         return f"<{type(value).__name__}, whose text raises {type(failure).__name__}>"
 

@@ -269,3 +269,15 @@ def test_a_traceback_is_as_python_prints_it():
     assert lines[-1] == "LookupError: 0"
     group = ExceptionGroup("several", [raised(recursive, 400)])
     assert "frames left out" in logs.traceback_text(group)
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_lone_surrogates_are_replaced(written, log, log_format):
+    text = written(log_format=log_format)
+    try:
+        raise ValueError("\ud801")
+    except ValueError as error:
+        log.error("Odd\ud800", trace=True, err=error, pod="\ud802", pairs={"a": "\ud803"})
+    lines = text()
+    assert lines.encode()
+    assert lines.count("\ufffd") >= 5

@@ -8,13 +8,14 @@ intervals are those of client-go's ``tools/events``.
 """
 
 import asyncio
+import hashlib
 import logging
 import random
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,6 +39,7 @@ from proreus.objects.kinds import EVENTS, EVENTS_V1
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import CompositePodGroup, PodGroup
+from proreus.utf8 import to_valid_utf8
 
 logger = logging.getLogger(__name__)
 
@@ -52,43 +54,68 @@ _IMPATIENT_SECONDS = 0.05
 _MAX_CACHED_EVENTS = 16_384
 
 _encode = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
 
 
-_Key = tuple[EventKey, bool, str]
-"""The identity of an Event: its key, whether it is core/v1, and its note if that counts."""
+class _WrittenOnce(NamedTuple):
+    """What is kept of an Event that was seen once, and written: nearly all of those in the cache.
+
+    ``nanoseconds``: when it was recorded, as in its name; ``seen_at``: on the monotonic clock.
+    """
+
+    nanoseconds: int
+    seen_at: float
 
 
 class _Entry:
     """An Event, how often it was seen, and how much of that has been written.
 
-    ``last``: when it was last seen, on the wall clock; ``seen_at``: on the monotonic one.
+    ``key``: see ``_identity``. ``last``: when it was last seen, on the wall clock; ``seen_at``: on
+    the monotonic one.
     """
 
     __slots__ = (
-        "at",
         "core",
         "count",
         "event_key",
         "key",
         "last",
-        "name",
+        "nanoseconds",
         "note",
         "seen_at",
         "under_way",
         "written",
     )
 
-    def __init__(self, key: _Key, note: str, name: str, at: float, seen_at: float) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        event_key: EventKey,
+        core: bool,
+        note: str,
+        nanoseconds: int,
+        seen_at: float,
+    ) -> None:
         self.key = key
-        self.event_key, self.core, _ = key
+        self.event_key = event_key
+        self.core = core
         self.note = note
-        self.name = name
-        self.at = at
+        self.nanoseconds = nanoseconds
         self.count = 1
-        self.last = at
+        self.last = self.at
         self.seen_at = seen_at
         self.written = 0  # the count that the apiserver has; 0: not created yet
         self.under_way = False  # queued or being written, by one worker at a time
+
+    @property
+    def name(self) -> str:
+        """Its name in the API: unique, since no two are recorded in the same nanosecond."""
+        return f"{self.event_key.regarding.name}.{self.nanoseconds:x}"
+
+    @property
+    def at(self) -> float:
+        """When it was recorded, in seconds since the epoch."""
+        return self.nanoseconds / 1e9
 
 
 class EventRecorder:
@@ -133,7 +160,7 @@ class EventRecorder:
         self._under_way = 0  # entries queued or being written
         self._all_written = asyncio.Event()
         self._all_written.set()
-        self._event_cache: dict[_Key, _Entry] = {}
+        self._event_cache: dict[bytes, _Entry | _WrittenOnce] = {}
         self._last_nanoseconds = 0
         self._core_only = False
         self.dropped = 0
@@ -174,22 +201,28 @@ class EventRecorder:
         ``distinct_by_note``: an Event with another note is another Event, instead of one more of a
         series that keeps showing the first note.
         """
+        # Plugins write Events too.
+        event_type, reason, action, note = map(to_valid_utf8, (event_type, reason, action, note))
         event_key = EventKey(event_type, reason, action, controller, regarding, related)
-        key = (event_key, core, note if distinct_by_note else "")
+        key = _identity(event_key, core, note if distinct_by_note else "")
         now, seen_at = self._clock.now(), self._clock.monotonic()
         cached = self._event_cache.get(key)
-        if cached is not None:
-            cached.count += 1
-            cached.last, cached.seen_at = now, seen_at
-            # The second one turns the Event into a series, which is written at once. The others are
-            # counted and written by ``refresh_series``: a pod that fails each second would
-            # otherwise cost a PATCH each second.
-            if cached.count == 2:
-                self._enqueue(cached)
+        if cached is None:
+            entry = _Entry(key, event_key, core, note, self._nanoseconds(now), seen_at)
+            if self._enqueue(entry):
+                self._cache_event(entry)
             return
-        entry = _Entry(key, note, f"{regarding.name}.{self._nanoseconds(now):x}", now, seen_at)
-        if self._enqueue(entry):
-            self._cache_event(entry)
+        if isinstance(cached, _WrittenOnce):
+            entry = _Entry(key, event_key, core, note, cached.nanoseconds, seen_at)
+            entry.written = 1
+            self._event_cache[key] = cached = entry
+        cached.count += 1
+        cached.last, cached.seen_at = now, seen_at
+        # The second one turns the Event into a series, which is written at once. The others are
+        # counted and written by ``refresh_series``: a pod that fails each second would otherwise
+        # cost a PATCH each second.
+        if cached.count == 2:
+            self._enqueue(cached)
 
     def _cache_event(self, entry: _Entry) -> None:
         # Entries expire after minutes, which at thousands a second would be too many: the oldest
@@ -223,7 +256,7 @@ class EventRecorder:
     def refresh_series(self) -> None:
         """Queue the current count of every series (every 30 minutes)."""
         for entry in self._event_cache.values():
-            if entry.count > 1:
+            if isinstance(entry, _Entry) and entry.count > 1:
                 self._enqueue(entry)
 
     def finish_series(self) -> None:
@@ -232,7 +265,7 @@ class EventRecorder:
         for key, entry in list(self._event_cache.items()):
             if entry.seen_at < silent_since:
                 del self._event_cache[key]
-                if entry.count > 1:
+                if isinstance(entry, _Entry) and entry.count > 1:
                     self._enqueue(entry)
 
     # -- writing -------------------------------------------------------------------------------
@@ -283,6 +316,9 @@ class EventRecorder:
             # It was repeated while it was being created: then ``_enqueue`` did not queue it.
             if entry.written == 1 and entry.count > 1:
                 self._enqueue(entry)
+            elif entry.count == 1 and self._event_cache.get(entry.key) is entry:
+                # Its repetition brings all the rest with it.
+                self._event_cache[entry.key] = _WrittenOnce(entry.nanoseconds, entry.seen_at)
             if not self._under_way:
                 self._all_written.set()
 
@@ -333,6 +369,14 @@ class EventRecorder:
                 Write("POST", resource.path(namespace), _encode(body), _always_retry, JSON)
             )
         entry.written = count if entry.written else 1
+
+
+def _identity(event_key: EventKey, core: bool, note: str) -> bytes:
+    """Return what tells an Event from all others, in 16 bytes.
+
+    ``core``: it is core/v1. ``note``: its note if that counts.
+    """
+    return hashlib.blake2b(_pack((event_key, core, note)), digest_size=16).digest()
 
 
 async def _always_retry() -> bytes | None:

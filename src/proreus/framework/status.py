@@ -11,6 +11,8 @@ from enum import IntEnum
 from functools import cache
 from numbers import Real
 
+from proreus.utf8 import to_valid_utf8
+
 
 class Code(IntEnum):
     """kube-scheduler's status codes with its numbers; ``label`` is its name for each."""
@@ -71,15 +73,19 @@ class Status:
             raise TypeError(f"code must be a Code, not {self.code!r}")
         if not isinstance(self.reasons, tuple):
             raise TypeError(f"reasons must be a tuple of texts, not {self.reasons!r}")
-        subclasses = False
+        plain = True
         for reason in self.reasons:
             if type(reason) is not str:
                 if not isinstance(reason, str):
                     raise TypeError(f"reasons must be texts, not {reason!r}")
-                subclasses = True
-        if subclasses:
-            # They may have methods of their own, which the scheduler would call.
-            object.__setattr__(self, "reasons", tuple(map(str.__str__, self.reasons)))
+                plain = False
+            elif not reason.isascii():
+                plain = False
+        if not plain:
+            # Subclasses may have methods of their own, which the scheduler would call, and a lone
+            # surrogate would fail later, in the condition, the Event and the log.
+            texts = map(str.__str__, self.reasons)
+            object.__setattr__(self, "reasons", tuple(map(to_valid_utf8, texts)))
         seconds: object = self.timeout_seconds
         if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
             raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")

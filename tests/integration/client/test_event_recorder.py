@@ -1,7 +1,9 @@
 """Events as the apiserver receives them (virtual time, real sockets)."""
 
 import asyncio
+import gc
 import re
+import tracemalloc
 from contextlib import asynccontextmanager
 
 import pytest
@@ -50,6 +52,10 @@ def failed(recorder, note="0/5 nodes are available: 5 Insufficient cpu.", pod=PO
     recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", note, "my-scheduler")
 
 
+def pod_named(name):
+    return Pod(metadata=ObjectMeta(name=name, namespace="default", uid=name, resource_version="7"))
+
+
 async def accept(call):
     await call.answer(200 if call.method == "GET" else 201, {})
 
@@ -89,6 +95,47 @@ async def test_event_has_the_fields_of_kube_scheduler(server, client):
             "resourceVersion": "7",
         },
     }
+
+
+async def test_lone_surrogates_of_plugins_are_replaced(server, client):
+    server.script = accept
+    async with recording(client) as recorder:
+        recorder.event(POD, "Normal\ud800", "Odd\ud801", "Odd\udc00", "caf\ud800e", "my-scheduler")
+        failed(recorder)
+        await recorder.flush(5)
+    odd, plain = writes(server)
+    assert odd.json["note"] == "caf\ufffde"
+    assert odd.json["type"] == "Normal\ufffd"
+    assert plain.json["reason"] == "FailedScheduling"
+
+
+async def test_a_written_event_is_kept_in_few_bytes(server, client):
+    server.script = accept
+    count = 1_000
+    async with recording(client) as recorder:
+        failed(recorder, pod=pod_named("warm-up"))
+        await recorder.flush(5)
+        server.calls.clear()
+        tracemalloc.start()
+        try:
+            for number in range(count):
+                failed(recorder, pod=pod_named(f"a-pod-of-the-replica-set-{number:05}"))
+            await recorder.flush(60)
+            assert len(writes(server)) == count
+            server.calls.clear()
+            gc.collect()
+            kept = [tracemalloc.Filter(True, "*/event_*.py")]
+            snapshot = tracemalloc.take_snapshot().filter_traces(kept)
+        finally:
+            tracemalloc.stop()
+        # a dictionary's spare slots are in this
+        assert sum(one.size for one in snapshot.statistics("filename")) / count < 250
+        failed(recorder, pod=pod_named("a-pod-of-the-replica-set-00007"))
+        await recorder.flush(5)
+    (patch,) = writes(server)
+    assert patch.method == "PATCH"
+    assert patch.path.startswith(f"{EVENTS}/a-pod-of-the-replica-set-00007.")
+    assert patch.json["series"]["count"] == 2
 
 
 async def test_repeats_become_a_series_that_is_patched_once_then_counted(server, client):

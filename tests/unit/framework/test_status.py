@@ -72,3 +72,8 @@ def test_reasons_are_texts_without_methods_of_their_own() -> None:
     [reason] = Status.unschedulable(Why("no")).reasons
     assert type(reason) is str
     assert reason == "no"
+
+
+def test_lone_surrogates_in_reasons_are_replaced() -> None:
+    assert Status.unschedulable("caf\ud800e", "f\u00fcr").reasons == ("caf\ufffde", "f\u00fcr")
+    assert Status.error("\udc00").message.encode()
