@@ -8,7 +8,7 @@ gives it.
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from proreus.addons.device_share.annotations import allocation_of
 from proreus.addons.device_share.devices import DEVICES, DeviceObject, Inventory, inventory_of
@@ -38,9 +38,11 @@ class DeviceAccounts:
     def of(handle: Handle) -> DeviceAccounts:
         """Return the accounts that belong to a handle's nodes, creating them if there are none."""
         # By table of nodes: profiles, and the plugins of the next configuration, have the same one.
-        accounts = _accounts.get(handle.nodes)
+        known = _accounts.get(handle.nodes)
+        accounts = None if known is None else known()
         if accounts is None:
-            accounts = _accounts[handle.nodes] = DeviceAccounts(handle.shared)
+            accounts = DeviceAccounts(handle.shared)
+            _accounts[handle.nodes] = ref(accounts)
         return accounts
 
     def _object_changed(self, old: DeviceObject | None, new: DeviceObject | None) -> None:
@@ -120,4 +122,5 @@ def valid_request(pod: PodInfo) -> PodDeviceRequest | None:
         return None
 
 
-_accounts: WeakKeyDictionary[NodeTable, DeviceAccounts] = WeakKeyDictionary()
+# They refer to the handle, and so to the table: what holds them is the plugins, and the handlers.
+_accounts: WeakKeyDictionary[NodeTable, ref[DeviceAccounts]] = WeakKeyDictionary()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from proreus.addons.reservation.held import POD_PREFIX, HeldReservation, Owner
 from proreus.addons.reservation.matching import ReservationDemand
@@ -21,7 +21,8 @@ from proreus.framework import Handle, NodeTable, PodInfo, PodSourcePlugin
 from proreus.objects import PODS, PRIORITY_CLASSES, Pod, PodStatus, PriorityClass
 from proreus.objects.codec import UNDECODABLE
 
-_books: WeakKeyDictionary[NodeTable, ReservationBook] = WeakKeyDictionary()
+# They refer to the handle, and so to the table: what holds them is the plugins, and the handlers.
+_books: WeakKeyDictionary[NodeTable, ref[ReservationBook]] = WeakKeyDictionary()
 
 
 class ReservationBook:
@@ -42,11 +43,13 @@ class ReservationBook:
     @staticmethod
     def of(handle: Handle, source: PodSourcePlugin) -> ReservationBook:
         """Return the book that belongs to a handle's nodes; ``source`` provides its pods."""
-        book = _books.get(handle.nodes)
+        known = _books.get(handle.nodes)
+        book = None if known is None else known()
         if book is not None:
             book._use(source)
             return book
-        book = _books[handle.nodes] = ReservationBook(handle.shared)
+        book = ReservationBook(handle.shared)
+        _books[handle.nodes] = ref(book)
         book._use(source)
         handle.shared.on_change(PODS, book._pod_changed)
         handle.shared.on_change(RESERVATIONS, book._reservation_changed)
