@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 
 from proreus.client.dialer import Dialer, NotConnected
-from proreus.client.http_connection import HttpConnection
+from proreus.client.http_connection import REPLACEMENT_SECONDS, HttpConnection
 from proreus.client.responses import HttpResponse
 from proreus.client.stream import Stream
 
@@ -38,6 +38,7 @@ class ConnectionPool:
         self.idle: list[HttpConnection] = []
         self.open: set[HttpConnection] = set()
         self._closed = False
+        self._replaced_at = float("-inf")
 
     async def round_trip(
         self, request: bytes, timeout_seconds: float, *, reads: bool = False
@@ -91,6 +92,14 @@ class ConnectionPool:
             connection.close()
             raise NotConnected("the connection was closed at once")
         return connection
+
+    def may_replace_connection(self) -> bool:
+        """Return whether a connection may end for its memory alone; the next may seconds later."""
+        now = self._loop.time()
+        if now - self._replaced_at < REPLACEMENT_SECONDS:
+            return False
+        self._replaced_at = now
+        return True
 
     def close(self) -> None:
         """Close every connection; responses that are still awaited are lost."""

@@ -27,6 +27,11 @@ _IDLE_SECONDS = 50.0
 """Less than the apiserver's 90: a connection that it closes under a request loses the response."""
 _LARGE_READ_BYTES = 64 * 1024
 """TLS reads up to 256 KiB at once, into buffers for both sides of it."""
+_LARGE_BUFFERS_SECONDS = 120.0
+REPLACEMENT_SECONDS = 3.0
+"""How long after one connection was replaced the next may be: until then, the buffers of the first
+are freed (``_KEEP_BUFFERS_SECONDS``), and their memory is back at the system."""
+_KEEP_BUFFERS_SECONDS = 1.0
 
 
 class HttpConnection(asyncio.Protocol):
@@ -35,9 +40,6 @@ class HttpConnection(asyncio.Protocol):
     One timer serves all states. It fires at the earliest deadline it was ever set to, and compares
     the time with the deadline of then, so that most requests need no timer of their own.
     """
-
-    large_read_at: float | None = None
-    """When it last read so much at once that TLS has held most of a megabyte for it since."""
 
     def __init__(self, pool: ConnectionPool, loop: asyncio.AbstractEventLoop) -> None:
         self._pool = pool
@@ -49,6 +51,8 @@ class HttpConnection(asyncio.Protocol):
         self._stream_seconds: float | None = None  # not None: a stream is wanted
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._large_read_at: float | None = None
+        self._replacement: asyncio.TimerHandle | None = None
         self._body: list[bytes] = []
         self._head_bytes = 0
         self._content_type = ""
@@ -116,9 +120,10 @@ class HttpConnection(asyncio.Protocol):
         if self._stream is not None:
             stream, self._stream = self._stream, None
             stream.finish(error)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._replacement):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._replacement = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -146,6 +151,30 @@ class HttpConnection(asyncio.Protocol):
         else:
             self.close(TimeoutError("the server took too long"))
 
+    # -- memory --------------------------------------------------------------------------------
+
+    # TLS keeps most of a megabyte for a connection from the first large objects that it reads until
+    # it is closed, and a watch lives for days: so its stream is ended once no more such objects
+    # come, and its reader opens the next watch on a connection that takes less.
+
+    def _end_when_quiet(self) -> None:
+        self._replacement = None
+        assert self._large_read_at is not None
+        left = self._large_read_at + _LARGE_BUFFERS_SECONDS - self._loop.time()
+        if left > 0:
+            self._replacement = self._loop.call_later(left, self._end_when_quiet)
+        elif not self._is_quiet() or not self._pool.may_replace_connection():
+            self._replacement = self._loop.call_later(REPLACEMENT_SECONDS, self._end_when_quiet)
+        else:
+            if self._stream is not None:
+                stream, self._stream = self._stream, None
+                stream.finish()
+            self.close()
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing is lost if the connection ends now."""
+        return self._waiter is None if self._stream is None else self._stream.is_between_lines
+
     # -- the stream's calls ----------------------------------------------------------------------
 
     def pause_reading(self) -> None:
@@ -172,7 +201,11 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse a part of the response."""
         if len(data) > _LARGE_READ_BYTES:
-            self.large_read_at = self._loop.time()
+            self._large_read_at = self._loop.time()
+            if self._replacement is None:
+                self._replacement = self._loop.call_later(
+                    _LARGE_BUFFERS_SECONDS, self._end_when_quiet
+                )
         if self._stream is not None:
             self._renew_deadline()
         try:
@@ -192,6 +225,10 @@ class HttpConnection(asyncio.Protocol):
         if error is None and self._ends_with_connection():
             self._end_response()
         self.close(error or ConnectionError("the server closed the connection"))
+        if self._large_read_at is not None:
+            # Its buffers are freed with it. Those of the connection that replaces it would be given
+            # just this memory, of which every page is in use by now.
+            self._loop.call_later(_KEEP_BUFFERS_SECONDS, _forget, self._transport)
         self._transport = None
 
     def _ends_with_connection(self) -> bool:
@@ -277,3 +314,7 @@ class HttpConnection(asyncio.Protocol):
         retry_after = self._retry_after if code >= 400 else None
         waiter.set_result(HttpResponse(code, body, self._content_type, retry_after))
         return True
+
+
+def _forget(transport: asyncio.Transport | None) -> None:
+    """Refer to a transport until now."""

@@ -92,7 +92,6 @@ class ReflectorOptions(Struct, frozen=True):
     watch_timeout_seconds: tuple[float, float] = (300.0, 600.0)
     list_timeout_seconds: float = 60.0
     short_watch_seconds: float = 1.0
-    large_buffers_seconds: float = 120.0
     min_relist_interval_seconds: float = 10.0
     backoff_seconds: tuple[float, float] = (0.2, 30.0)
     max_refused_watch_pause_seconds: float = 4.0
@@ -433,19 +432,7 @@ class Reflector(Generic[T]):
             # An ERROR event ends the batch: the events before it are valid and applied by now.
             if batch.error is not None:
                 raise batch.error
-        if not splitter.pending_bytes and self._should_reconnect(stream):
-            return False
         return bool(chunk)
-
-    def _should_reconnect(self, stream: Stream) -> bool:
-        """Return whether a new connection would take less memory."""
-        # A few large objects would cost most of a megabyte for each resource that is watched, for
-        # as long as its watch lives. Not at once: more may come, and what a new connection needs
-        # would be allocated among what these objects have left behind.
-        read_at = stream.large_read_at
-        if read_at is None:
-            return False
-        return asyncio.get_running_loop().time() - read_at > self._options.large_buffers_seconds
 
     def _open_watch(self, parameters: dict[str, str]) -> AbstractAsyncContextManager[Stream]:
         return self._list_watch.watch(parameters, self._options.read_timeout_seconds)

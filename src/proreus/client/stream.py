@@ -31,6 +31,7 @@ class Stream:
         self._connection: HttpConnection | None = connection
         self._parts: list[bytes] = []
         self._unread_bytes = 0
+        self._ends_line = True
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self._last = 0.0
@@ -41,9 +42,9 @@ class Stream:
         return self._unread_bytes > _MOST_BYTES_UNREAD
 
     @property
-    def large_read_at(self) -> float | None:
-        """When its connection last read so much at once that it has large buffers since."""
-        return None if self._connection is None else self._connection.large_read_at
+    def is_between_lines(self) -> bool:
+        """Whether all that has arrived was taken, and ended with a whole line."""
+        return not self._parts and self._ends_line
 
     async def chunk(self) -> bytes:
         """Return what has arrived since the last call, under bursts 8 ms later; see ``read``."""
@@ -101,6 +102,7 @@ class Stream:
         """Keep a part of the body."""
         self._parts.append(data)
         self._unread_bytes += len(data)
+        self._ends_line = data.endswith(b"\n")
         if self._unread_bytes > _MOST_BYTES_UNREAD and self._connection is not None:
             self._connection.pause_reading()
         if self._waiter is not None:

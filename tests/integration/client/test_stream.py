@@ -1,6 +1,9 @@
 """Watches as streams of bytes: their end, their breaking, and who reads how fast."""
 
 import asyncio
+import gc
+from itertools import pairwise
+from weakref import ref
 
 import pytest
 
@@ -176,3 +179,67 @@ async def test_a_reader_that_was_away_gives_the_server_its_whole_time_again(serv
             found += len(await stream.read())
         taken.set()
         assert await whole(stream) == b"late"
+
+
+LARGE = b"x" * 300_000
+
+
+async def ends_at(client):
+    """Return when a watch ended without an error, and the last bytes of it."""
+    async with watching(client, seconds=1_000) as stream:
+        last = b""
+        while part := await stream.chunk():
+            last = (last + part)[-5:]
+    return asyncio.get_running_loop().time(), last
+
+
+@pytest.mark.looptime
+async def test_watches_with_large_buffers_end_one_after_the_other_once_they_are_quiet(
+    server, client
+):
+    async def script(call):
+        await call.begin_stream()
+        await call.chunk(LARGE + b"\n")
+
+    server.script = script
+    started = asyncio.get_running_loop().time()
+    found = await asyncio.gather(*(ends_at(client) for _ in range(4)))
+    ended = sorted(at - started for at, _ in found)
+    assert 120 <= ended[0] < 125
+    assert all(after - before >= 3 for before, after in pairwise(ended))
+    assert ended[-1] < 140
+
+
+@pytest.mark.looptime
+async def test_a_watch_with_large_buffers_ends_after_a_whole_line_only(server, client):
+    async def script(call):
+        await call.begin_stream()
+        await call.chunk(LARGE)
+        await asyncio.sleep(200)
+        await call.chunk(b"end\n")
+
+    server.script = script
+    started = asyncio.get_running_loop().time()
+    ended, last = await ends_at(client)
+    assert 200 <= ended - started < 205
+    assert last == b"xend\n"
+
+
+@pytest.mark.looptime
+async def test_large_buffers_are_kept_until_the_next_connection_has_its_own(server, client):
+    async def script(call):
+        await call.begin_stream()
+        await call.chunk(LARGE + b"\n")
+
+    server.script = script
+    async with watching(client, seconds=1_000) as stream:
+        await stream.chunk()
+        [connection] = client._pool.open
+        transport = ref(connection._transport)
+    await asyncio.sleep(0.5)
+    gc.collect()
+    assert not client._pool.open
+    assert transport() is not None
+    await asyncio.sleep(1)
+    gc.collect()
+    assert transport() is None
