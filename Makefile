@@ -28,7 +28,7 @@ demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster, 
 # Those of the first line share nothing, so that two processes halve their time; the others measure
 # time, or start processes of their own.
 test: $(INSTALLED) ## all tests that need no cluster
-	$(BIN)/pytest --numprocesses 2 tests/unit tests/conformance
+	$(BIN)/pytest --numprocesses 2 --dist worksteal tests/unit tests/conformance
 	$(BIN)/pytest tests/integration tests/browser examples
 
 lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes, licences

@@ -48,20 +48,24 @@ class CollectionAfterPeak:
         self._peak_bytes = 0
         self._not_before = 0.0
 
-    def collect_if_fallen(self) -> None:
-        """Collect if memory is less than at its peak since the last time; call between cycles."""
+    def collect_if_fallen(self) -> bool:
+        """Collect if memory is less than at its peak since the last time; call between cycles.
+
+        Returns whether it did.
+        """
         resident = resident_bytes()
         if not resident:
-            return
+            return False
         self._peak_bytes = max(self._peak_bytes, resident)
         started = perf_counter()
         if resident > _FALLEN * self._peak_bytes or started < self._not_before:
-            return
+            return False
         gc.collect()
         ended = perf_counter()
         self._not_before = ended + (ended - started) * _TIMES_APART
         # Freed memory is returned from now on: that is no fall from another peak.
         self._peak_bytes = 0
+        return True
 
 
 _FALLEN = 0.95

@@ -13,12 +13,13 @@ import logging
 import random
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
+from proreus import reallocation
 from proreus.client.checked_writes import CheckedWriter, Write
 from proreus.client.event_bodies import (
     EventKey,
@@ -52,6 +53,7 @@ _PATIENCE_SECONDS = 0.5
 _IMPATIENT_SECONDS = 0.05
 """How long an Event waits for bindings in flight; less once the queue is a tenth full."""
 _MAX_CACHED_EVENTS = 16_384
+_REALLOCATED_A_STEP = 1_000
 
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
@@ -164,6 +166,7 @@ class EventRecorder:
         self._last_nanoseconds = 0
         self._core_only = False
         self.dropped = 0
+        reallocation.register(self)
 
     # -- recording -----------------------------------------------------------------------------
 
@@ -267,6 +270,21 @@ class EventRecorder:
                 del self._event_cache[key]
                 if isinstance(entry, _Entry) and entry.count > 1:
                     self._enqueue(entry)
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def reallocate(self) -> Iterator[None]:
+        """Replace what is kept of written Events by copies, some at each step."""
+        cache = self._event_cache
+        keys = [key for key, entry in cache.items() if isinstance(entry, _WrittenOnce)]
+        for start in range(0, len(keys), _REALLOCATED_A_STEP):
+            found = [(key, cache.get(key)) for key in keys[start : start + _REALLOCATED_A_STEP]]
+            found = [(key, entry) for key, entry in found if isinstance(entry, _WrittenOnce)]
+            for key, entry in reallocation.reallocated(found):
+                if entry is not None:
+                    del cache[key]
+                    cache[key] = entry
+            yield
 
     # -- writing -------------------------------------------------------------------------------
 

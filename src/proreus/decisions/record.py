@@ -85,6 +85,11 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
     verdicts: VerdictColumn | None = None
     scores: KeptScores | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the attempt has ended."""
+        return self.failure is not None or self.bound_at is not None
+
     def row_of(self, node: str) -> int | None:
         """Return a node's row at that time; None: it was not there."""
         return self.names.row_of(node)

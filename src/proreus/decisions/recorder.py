@@ -12,10 +12,11 @@ kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
+from proreus import reallocation
 from proreus.bounded_cache import register
 from proreus.clock import Clock
 from proreus.decisions.arena import ColumnArena
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from proreus.scheduler.scheduler import Scheduler
 
 log = logger(__name__)
+
+_COMPLETE_AFTER_SECONDS = 60.0
 
 _SEEN = object()
 """The history of scores of which one attempt has been recorded."""
@@ -68,10 +71,17 @@ class DecisionRecorder:
         self._logged: set[type[Exception]] = set()
         self._last_column: tuple[Verdicts, int, VerdictColumn] | None = None
         register(self)
+        reallocation.register(self)
 
     def age(self) -> None:
         """Forget the verdicts of the last failed attempt, whose pod may be gone."""
         self._last_column = None
+
+    def reallocate(self) -> Iterator[None]:
+        """Replace records by copies, some at each step; see ``reallocation``."""
+        # The copies have columns of their own, which leave the block to a few records.
+        self._arena.leave_block()
+        yield from self.records.reallocate(self._now() - _COMPLETE_AFTER_SECONDS)
 
     @classmethod
     def of(

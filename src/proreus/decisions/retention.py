@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from proreus.decisions.node_names import NodeNames
 from proreus.decisions.record import DecisionRecord
+from proreus.decisions.shared_results import SharedResults
+from proreus.reallocation import reallocated
 
 DEFAULT_BUDGET_BYTES = 64 * 2**20
 
+_MOST_REALLOCATED, _REALLOCATED_A_STEP = 2_000, 50
 _BYTES_A_COUNT = 100
 _BYTES_REDUCED = 700
 
@@ -34,6 +38,8 @@ class KeptRecords:
         """How many attempts have been recorded."""
         self._waits = waits
         self._recent: deque[DecisionRecord] = deque()
+        self._left_recent = 0
+        """How many records have left ``_recent``."""
         self._latest: dict[str, DecisionRecord] = {}
         self._waiting: dict[str, DecisionRecord] = {}
         """Records older than the recent ones whose pods wait, by ``namespace/name``."""
@@ -85,10 +91,32 @@ class KeptRecords:
         before.at, before.seconds = record.at, record.seconds
         before.configuration = record.configuration
 
+    def reallocate(self, before: float) -> Iterator[None]:
+        """Replace the latest records by copies, some at each step; see ``reallocation``.
+
+        Only those that are complete, from ``before`` that time.
+        """
+        end = self._left_recent + len(self._recent)
+        first = max(self._left_recent, end - _MOST_REALLOCATED)
+        for start in range(first, end, _REALLOCATED_A_STEP):
+            start = max(start, self._left_recent)
+            stop = min(start + _REALLOCATED_A_STEP, end)
+            found = [(n, self._recent[n - self._left_recent]) for n in range(start, stop)]
+            found = [(n, one) for n, one in found if one.at < before and one.is_complete]
+            copies = reallocated([one for _, one in found], (NodeNames, SharedResults))
+            for (number, record), copy in zip(found, copies, strict=True):
+                self._recent[number - self._left_recent] = copy
+                if self._latest.get(record.key) is record:
+                    # by deletion, for the key is a part of the record
+                    del self._latest[record.key]
+                    self._latest[copy.key] = copy
+            yield
+
     def _evict(self) -> None:
         while self.size_bytes > self.budget_bytes and len(self):
             if self._recent:
                 record = self._recent.popleft()
+                self._left_recent += 1
                 kept = self._still_waits(record)
                 if kept:
                     self._waiting[record.key] = record

@@ -13,7 +13,7 @@ many pods are decided in a row, at a small part of the cost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from proreus.gc_tuning import (
 )
 from proreus.logs import logger
 from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.reallocation import reallocate_all
 from proreus.runtime.background import BackgroundWork
 from proreus.runtime.calls import PluginTimer
 from proreus.runtime.plugin_health import DEFAULT_RULES
@@ -128,6 +129,7 @@ class Scheduler:
         """Calls to make between this cycle and the next."""
         self._ticks = 0
         self._collection_after_peak = CollectionAfterPeak()
+        self._reallocation: Iterator[None] = iter(())
         queue.on_ready = self._ready.set
         self._take(profile_set)
 
@@ -374,8 +376,10 @@ class Scheduler:
         self._ticks += 1
         collect_between_cycles()
         age_share(self._ticks % AGE_INTERVAL_SECONDS)
+        next(self._reallocation, None)
         if self._ticks % AGE_INTERVAL_SECONDS == 0:
-            self._collection_after_peak.collect_if_fallen()
+            if self._collection_after_peak.collect_if_fallen():
+                self._reallocation = reallocate_all()
             return_free_memory()
 
     def _watch_gates(self) -> None:

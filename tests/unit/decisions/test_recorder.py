@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import sys
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from proreus.bounded_cache import age_caches
 from proreus.config.load import default_configuration
 from proreus.decisions import DecisionRecorder, attempt_scores
+from proreus.decisions.record import DecisionRecord
 from proreus.decisions.retention import KeptRecords
 from proreus.decisions.scores import BEST_NODES
 from proreus.feature_gates import FeatureGates
@@ -233,6 +235,66 @@ def test_a_record_that_is_kept_for_long_keeps_no_block_of_others_alive() -> None
     assert all(column.base is None for column in columns)
     _, after = record.results()
     assert after.totals.tolist() == before.totals.tolist()
+
+
+def said(record: DecisionRecord) -> Any:
+    """Return all that a record says, but which objects it consists of."""
+    verdicts, table = record.results()
+    size = len(record.names)
+    rejections = [] if verdicts is None else verdicts.rejections(size)
+    skipped = {"verdicts", "scores", "names", "shared"}
+    fields = [name for name in DecisionRecord.__struct_fields__ if name not in skipped]
+    return (
+        [getattr(record, name) for name in fields],
+        [(status, rows.tolist()) for status, rows in rejections],
+        None if table is None else (table.rows.tolist(), table.totals.tolist()),
+        id(record.names),
+        id(record.shared),
+    )
+
+
+async def many_attempts(world: World, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        cpu = "99" if number % 4 == 0 else "50m"
+        await world.schedule(spread(f"p{number}"), pod(f"q{number}", cpu=cpu))
+
+
+def test_reallocated_records_say_the_same() -> None:
+    world = World(20)
+    asyncio.run(many_attempts(world, 0, 80))
+    before = list(world.records)
+    expected = [said(record) for record in before]
+    steps = 0
+    for _ in world.records.reallocate(math.inf):
+        steps += 1
+        world.records.validate()
+    assert steps > 2
+    after = list(world.records)
+    assert [said(record) for record in after] == expected
+    assert all(new is not old for new, old in zip(after, before, strict=True))
+    assert all(world.records.latest(record.key) is record for record in after)
+
+
+def test_records_may_come_and_go_while_others_are_reallocated() -> None:
+    world = World(20, budget_bytes=80_000)
+    asyncio.run(many_attempts(world, 0, 100))
+    for round_ in range(1, 30):
+        for _ in world.records.reallocate(math.inf):
+            asyncio.run(many_attempts(world, 100 * round_, 5))
+            world.records.validate()
+            assert world.records.size_bytes <= 80_000
+
+
+def test_records_of_attempts_that_have_not_ended_stay_as_they_are() -> None:
+    world = World(20)
+    asyncio.run(many_attempts(world, 0, 5))
+    before = list(world.records)
+    list(world.records.reallocate(before[0].at))
+    assert list(map(id, world.records)) == list(map(id, before))
+    before[0].bound_at = before[0].failure = None
+    list(world.records.reallocate(math.inf))
+    same = [new is old for new, old in zip(world.records, before, strict=True)]
+    assert same == [True] + [False] * (len(before) - 1)
 
 
 @pytest.fixture

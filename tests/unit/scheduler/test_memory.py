@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from proreus import bounded_cache
+from proreus import bounded_cache, gc_tuning, reallocation
 from proreus.bounded_cache import AGE_INTERVAL_SECONDS, BoundedCache, age_caches
 from proreus.config.load import load
 from proreus.feature_gates import FeatureGates
@@ -216,3 +217,38 @@ def test_shared_requests_do_not_keep_the_pod() -> None:
     assert info.requests.pod is not info.pod
     assert not info.requests.pod.metadata.annotations
     assert info.requests.scoring == {"cpu": 1000, "memory": 2**30}
+
+
+class KeptLong:
+    """Takes a thousand steps to reallocate."""
+
+    steps = 0
+
+    def __init__(self) -> None:
+        reallocation.register(self)
+
+    def reallocate(self) -> Iterator[None]:
+        for _ in range(1_000):
+            self.steps += 1
+            yield
+
+
+def test_what_is_kept_is_reallocated_a_step_each_second_after_a_peak(
+    cluster: OfflineCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident = 200
+    monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
+    kept = KeptLong()
+    for _ in range(2 * AGE_INTERVAL_SECONDS):
+        cluster.scheduler.release_memory()
+    assert not kept.steps
+    resident = 100
+    for _ in range(AGE_INTERVAL_SECONDS):
+        cluster.scheduler.release_memory()
+    assert not kept.steps
+    for _ in range(10_000):
+        cluster.scheduler.release_memory()
+        if kept.steps:
+            break
+    cluster.scheduler.release_memory()
+    assert kept.steps == 2

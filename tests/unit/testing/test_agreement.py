@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
@@ -99,16 +97,6 @@ class Floats(ScorePlugin):
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         return nodes.pod_count * 1.0
-
-
-@pytest.fixture(autouse=True)
-def without_shrinking() -> Iterator[None]:
-    """Most of these tests find a failing cluster; making it the smallest takes a minute each."""
-    before = settings.get_current_profile_name()
-    settings.register_profile("without shrinking", settings(), phases=[Phase.generate])
-    settings.load_profile("without shrinking")
-    yield
-    settings.load_profile(before)
 
 
 NODES = [make_node("n0", unschedulable=True), make_node("n1")]

@@ -1,0 +1,81 @@
+"""Moves what lives long out of the memory that short-lived objects have left behind.
+
+An allocator gives memory back by the page, and a page is in use as long as one object on it. While
+a large pod is tried, small objects that are kept, such as the record of a decision, are allocated
+between millions that are not: a few hundred of them then hold megabytes. A copy made afterwards
+fills the gaps on pages that are in use anyway.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
+
+from proreus.logs import logger
+
+log = logger(__name__)
+
+T = TypeVar("T")
+
+
+class Reallocating(Protocol):
+    """Something that keeps small objects for long."""
+
+    def reallocate(self) -> Iterator[None]:
+        """Replace these objects by copies, for at most some milliseconds a step."""
+        ...
+
+
+_registered: WeakSet[Reallocating] = WeakSet()
+
+
+def register(owner: Reallocating) -> None:
+    """Have an object reallocate after each peak of memory, for as long as it is referenced."""
+    _registered.add(owner)
+
+
+def reallocate_all() -> Iterator[None]:
+    """Have all registered objects reallocate; each step takes at most some milliseconds."""
+    for owner in list(_registered):
+        try:
+            yield from owner.reallocate()
+        except Exception as error:
+            # Parts of what is kept may be a plugin's, with types of its own.
+            log.warning("Cannot move what is kept", err=error, owner=type(owner).__name__)
+
+
+def reallocated(value: T, shared: tuple[type, ...] = ()) -> T:
+    """Return a copy of a value, of which everything is allocated anew.
+
+    Objects of the types ``shared`` are not copied.
+    """
+    out = io.BytesIO()
+    pickler = _Pickler(out, shared)
+    pickler.dump(value)
+    copy: T = _Unpickler(io.BytesIO(out.getvalue()), pickler.kept).load()
+    return copy
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, out: io.BytesIO, shared: tuple[type, ...]) -> None:
+        super().__init__(out, pickle.HIGHEST_PROTOCOL)
+        self._shared = shared
+        self.kept: list[Any] = []
+
+    def persistent_id(self, obj: Any) -> int | None:
+        if type(obj) not in self._shared:
+            return None
+        self.kept.append(obj)
+        return len(self.kept) - 1
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: io.BytesIO, kept: list[Any]) -> None:
+        super().__init__(data)
+        self._kept = kept
+
+    def persistent_load(self, pid: int) -> Any:
+        return self._kept[pid]

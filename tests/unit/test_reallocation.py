@@ -1,0 +1,52 @@
+"""Copies of what is kept for long, made when large objects are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from proreus import reallocation
+from proreus.reallocation import reallocate_all, reallocated
+
+
+class Shared:
+    """Stays as it is."""
+
+
+def test_everything_but_shared_objects_is_copied() -> None:
+    shared = Shared()
+    text, numbers = "a text", [1.5, 2**70]
+    copy = reallocated((text, numbers, text, shared), (Shared,))
+    assert copy == (text, numbers, text, shared)
+    assert copy[0] is not text
+    assert copy[2] is copy[0], "what was one object is one"
+    assert copy[1] is not numbers
+    assert copy[3] is shared
+
+
+class Owner:
+    """Counts its steps."""
+
+    def __init__(self, steps: int, fails: bool = False) -> None:
+        self.steps, self.left, self.fails = steps, steps, fails
+        reallocation.register(self)
+
+    def reallocate(self) -> Iterator[None]:
+        for _ in range(self.steps):
+            self.left -= 1
+            yield
+        if self.fails:
+            raise TypeError("a plugin's object")
+
+
+def test_each_owner_takes_its_steps_whatever_others_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reallocation, "_registered", type(reallocation._registered)())
+    owners = [Owner(2), Owner(1, fails=True), Owner(3)]
+    assert len(list(reallocate_all())) == 6
+    assert [one.left for one in owners] == [0, 0, 0]
+    assert caplog.text.count("a plugin's object") <= 1
+    del owners[0]
+    assert len(list(reallocate_all())) == 4
