@@ -162,12 +162,9 @@ class DecisionRecorder:
             else:
                 if history is _SEEN:
                     history = scores.history = SharedResultsOf()
-                results: SharedResults | None = history.results
-                size_bytes = -1 if results is None else results.advance(shared, table)
-                if size_bytes < 0:
-                    results = history.begin(shared, table)
-                    size_bytes = 0 if results is None else results.all_bytes
-                if results is not None:
+                advanced = history.advance(shared, table)
+                if advanced is not None:
+                    results, size_bytes = advanced
                     results.users += 1
                     self.records.add(self._begin(attempt, node, results, results.end, size_bytes))
                     return

@@ -9,16 +9,20 @@ import asyncio
 import logging
 from typing import Any
 
+import numpy as np
 import pytest
 
 from proreus.bounded_cache import AGE_INTERVAL_SECONDS
 from proreus.config.load import default_configuration
 from proreus.decisions import DecisionRecorder
 from proreus.feature_gates import FeatureGates
+from proreus.framework.verdicts import Verdicts
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
+from proreus.runtime.plugin_results import PluginResults
 from proreus.runtime.registry import Registry
+from proreus.runtime.select_host import CachedTotals
 from proreus.testing import make_node
 
 from .cluster import HostileCluster
@@ -98,6 +102,27 @@ def test_nothing_of_a_preemption_is_referenced_once_it_is_gone() -> None:
     names = names_of_objects(referenced((cluster, recorder)))
     assert "n0" in names
     assert {name for name in names if name.startswith("gone")} == set()
+
+
+def test_records_refer_to_no_columns_of_equivalence_classes() -> None:
+    gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
+    cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
+    for number in range(20):
+        cluster.api.put(NODES, make_node(f"n{number}", cpu="64"))
+    recorder = DecisionRecorder.of(cluster.scheduler, cluster.clock)
+
+    async def run() -> None:
+        for number in range(20):
+            cluster.api.add(pod(f"p{number}", containers=[{"name": "c"}]))
+        while (await cluster.schedule_next()) is not None:
+            pass
+
+    asyncio.run(run())
+    assert [record for record in recorder.records if record.shared is not None]
+    kept = referenced(list(recorder.records))
+    assert not [one for one in kept if isinstance(one, CachedTotals | Verdicts | PluginResults)]
+    arrays = [one for one in kept if isinstance(one, np.ndarray)]
+    assert {one.dtype.itemsize for one in arrays} <= {1, 2}
 
 
 def pod(name: str, **spec: Any) -> Json:
