@@ -53,7 +53,7 @@ _PATIENCE_SECONDS = 0.5
 _IMPATIENT_SECONDS = 0.05
 """How long an Event waits for bindings in flight; less once the queue is a tenth full."""
 _MAX_CACHED_EVENTS = 16_384
-_REALLOCATED_A_STEP = 1_000
+_REALLOCATED_A_STEP = 500
 
 _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
@@ -276,14 +276,18 @@ class EventRecorder:
     def reallocate(self) -> Iterator[None]:
         """Replace what is kept of written Events by copies, some at each step."""
         cache = self._event_cache
-        keys = [key for key, entry in cache.items() if isinstance(entry, _WrittenOnce)]
+        keys = list(cache)
         for start in range(0, len(keys), _REALLOCATED_A_STEP):
-            found = [(key, cache.get(key)) for key in keys[start : start + _REALLOCATED_A_STEP]]
-            found = [(key, entry) for key, entry in found if isinstance(entry, _WrittenOnce)]
+            found = [
+                (key, entry)
+                for key in keys[start : start + _REALLOCATED_A_STEP]
+                if (entry := cache.get(key)) is not None
+                and (isinstance(entry, _WrittenOnce) or not entry.under_way)
+            ]
             for key, entry in reallocation.reallocated(found):
-                if entry is not None:
-                    del cache[key]
-                    cache[key] = entry
+                # by deletion, for the key is copied too
+                del cache[key]
+                cache[key] = entry
             yield
 
     # -- writing -------------------------------------------------------------------------------
