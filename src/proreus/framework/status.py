@@ -65,6 +65,10 @@ class Status:
     plugin: str = ""
     timeout_seconds: float = 0.0
 
+    def __init_subclass__(cls) -> None:
+        """Raise ``TypeError``: a status is a value, whose methods are the scheduler's."""
+        raise TypeError(f"{cls.__name__}: Status cannot be subclassed")
+
     def __post_init__(self) -> None:
         """Raise ``TypeError`` for fields of the wrong type."""
         # Here the traceback ends in the plugin's line. A reason that is no text would fail later,
@@ -86,6 +90,10 @@ class Status:
             # surrogate would fail later, in the condition, the Event and the log.
             texts = map(str.__str__, self.reasons)
             object.__setattr__(self, "reasons", tuple(map(to_valid_utf8, texts)))
+        if type(self.plugin) is not str or not self.plugin.isascii():
+            if not isinstance(self.plugin, str):
+                raise TypeError(f"plugin must be a text, not {self.plugin!r}")
+            object.__setattr__(self, "plugin", to_valid_utf8(str.__str__(self.plugin)))
         seconds: object = self.timeout_seconds
         if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
             raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")
