@@ -182,7 +182,8 @@ async def run_post_filter(
                 raise invalid_result_error(plugin, "PostFilter", "a PostFilterResult", result)
             status = as_status(plugin, "PostFilter", result.status)
         except PluginError as error:
-            return PostFilterOutcome(Code.ERROR, str(error))
+            # By way of a status, which cuts texts of megabytes.
+            return PostFilterOutcome(Code.ERROR, Status.error(str(error)).message)
         if status is None:
             text = "" if result.status is None else result.status.message
             return PostFilterOutcome(SUCCESS, text, result.nominating, result.victims)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
-from proreus.framework.status import Code, Status, code_of
+from proreus.framework.status import MOST_CHARACTERS, Code, Status, code_of
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,10 @@ def test_a_nominated_node_is_a_plain_text_that_can_be_encoded() -> None:
     assert type(name) is str
     assert name == "n1"
     assert NominatingInfo("caf\ud800e").node_name == "caf\ufffde"
+
+
+def test_reasons_of_megabytes_are_cut() -> None:
+    longest = "x" * MOST_CHARACTERS
+    assert Status.unschedulable(longest).reasons == (longest,)
+    cut = f"{longest}\u2026 ({MOST_CHARACTERS + 1} characters)"
+    assert Status.error(longest + "x").reasons == (cut,)

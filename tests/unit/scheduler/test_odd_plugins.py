@@ -46,6 +46,7 @@ from proreus.offline.cluster import OfflineOptions
 from proreus.runtime.plugin_health import FailureRules
 
 SURROGATE = "caf\ud800e"
+LONG = "x" * 2_000_000
 NO = Status.unschedulable("no")
 
 
@@ -187,6 +188,7 @@ VALUES: tuple[Callable[[], Any], ...] = (
     lambda: Status.unschedulable(SURROGATE),
     lambda: Status.unschedulable("a\0b\nc\u2028\u202e"),
     lambda: Status.unschedulable(Text(SURROGATE)),
+    lambda: Status.unschedulable(LONG),
     Status.unschedulable,
     lambda: Status.error(SURROGATE),
     lambda: Status.pending(SURROGATE),
@@ -214,6 +216,7 @@ VALUES: tuple[Callable[[], Any], ...] = (
 )
 EXCEPTIONS: tuple[Callable[[], BaseException], ...] = (
     lambda: ValueError(SURROGATE),
+    lambda: ValueError(LONG),
     lambda: BaseExceptionGroup("group", [SystemExit(1), KeyboardInterrupt()]),
     lambda: StopIteration(3),
     lambda: StopAsyncIteration(3),
@@ -352,7 +355,8 @@ def check(world: Any, odd: Iterable[str], plain: Iterable[str]) -> None:
         waits = world.queue.get(f"default/{name}") is not None
         assert waits or world.cache.get_pod(uid) is not None, f"{name} is lost"
         msgspec.json.encode(explainer.pod("default", name, changes=False))
-    msgspec.json.encode((world.patches, world.events.events, explainer.queue()))
+    msgspec.json.encode((world.events.events, explainer.queue()))
+    assert max(map(len, map(msgspec.json.encode, world.patches)), default=0) < 1_000_000
 
 
 @pytest.fixture(autouse=True)
