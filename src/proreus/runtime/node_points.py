@@ -86,6 +86,8 @@ def run_filter_plugin(
                 verdicts.statuses[number] = Status.error(text).with_plugin(plugin.name)
             else:
                 check_verdict(plugin, one)
+                # Whatever the plugin has written there: the pod waits for this plugin's events.
+                verdicts.statuses[number] = one.with_plugin(plugin.name)
 
 
 def raise_filter_error(verdicts: Verdicts) -> None:

@@ -501,6 +501,18 @@ async def test_data_that_cannot_be_cloned_fail_the_attempt(kit: Any, clone: Any)
     assert 'cloning the data of "Odd"' in world.condition("odd-0").message
 
 
+@pytest.mark.parametrize("shared", [{}, SHARED])
+async def test_a_rejection_is_of_the_plugin_that_returned_it(kit: Any, shared: Methods) -> None:
+    def filter_all(self: Plugin, state: Any, pod: Any, nodes: Any, verdicts: Any) -> None:
+        status = Status(Code.UNSCHEDULABLE, ("no",), "NodeResourcesFit")
+        verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), status)
+
+    world = new_world(kit, kit.plugin("Odd", FilterPlugin, filter_all=filter_all, **shared))
+    world.add_pod("p")
+    await world.attempt()
+    assert world.queued("p").unschedulable_plugins == {"Odd"}
+
+
 async def test_only_events_can_be_announced(kit: Any) -> None:
     def permit(self: Plugin, state: Any, pod: Any, node_name: str) -> None:
         if is_odd(pod):
