@@ -303,7 +303,7 @@ def check_range(plugin: ScorePlugin, scores: IntArray) -> None:
         )
 
 
-def check_verdict(plugin: FilterPlugin, status: Status) -> None:
-    """Raise ``PluginError`` for a status that Filter does not allow."""
+def check_verdict(plugin: Plugin, status: Status, point: str = "Filter") -> None:
+    """Raise ``PluginError`` for a status that is no rejection of a node."""
     if status.code not in _VERDICT_CODES:
-        raise_status(plugin, "Filter", status)
+        raise_status(plugin, point, status)

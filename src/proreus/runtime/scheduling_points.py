@@ -19,6 +19,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from proreus.errors import PluginError
+from proreus.framework.columns import read_only
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS, FetchingPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
@@ -273,11 +274,14 @@ async def fetch_filter(
     profile: Profile, state: CycleState, pod: PodInfo, rows: Rows | None
 ) -> None:
     """Await ``fetch_filter`` of all plugins for some rows, None = all; raises ``PluginError``."""
+    # The rows are those that are filtered next.
+    rows = None if rows is None else read_only(rows[:])
     await _fetch(profile, "Filter", state, lambda plugin: plugin.fetch_filter(state, pod, rows))
 
 
 async def fetch_score(profile: Profile, state: CycleState, pod: PodInfo, rows: Rows) -> None:
     """Await ``fetch_score`` of all plugins for the feasible rows; raises ``PluginError``."""
+    rows = read_only(rows[:])
     await _fetch(profile, "Score", state, lambda plugin: plugin.fetch_score(state, pod, rows))
 
 

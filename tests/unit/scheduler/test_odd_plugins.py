@@ -273,7 +273,7 @@ POINTS: dict[str, tuple[tuple[type[Plugin], ...], Methods]] = {
     "filter, shared": ((FilterPlugin,), SHARED),
     "filter_all": ((FilterPlugin,), {}),
     "sign": ((FilterPlugin, ScorePlugin), {"row_local": True, "filter": lambda *_: None, **SCORES}),
-    "filter_feasible": ((FeasibleFilterPlugin,), {}),
+    "filter_feasible": ((FeasibleFilterPlugin, PreFilterPlugin), {"pre_filter": lambda *_: None}),
     "post_filter": ((PostFilterPlugin, FilterPlugin), REJECTS),
     "pre_score": ((PreScorePlugin,), {}),
     "score": ((ScorePlugin,), {}),
