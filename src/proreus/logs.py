@@ -325,7 +325,15 @@ def _text_pair(key: str, value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    quoted = json.dumps(to_valid_utf8(text), ensure_ascii=False)
+    if quoted.isprintable():
+        return quoted
+    # As Go quotes it: a line separator ends a line for some readers, and a change of direction has
+    # a terminal show another order than the text has.
+    return "".join(
+        one if one.isprintable() else json.dumps(one)[1:-1].replace("\x7f", "\\u007f")
+        for one in quoted
+    )
 
 
 def error_text(err: BaseException | str) -> str:

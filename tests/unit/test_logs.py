@@ -281,3 +281,12 @@ def test_lone_surrogates_are_replaced(written, log, log_format):
     lines = text()
     assert lines.encode()
     assert lines.count("\ufffd") >= 5
+
+
+def test_what_cannot_be_printed_is_quoted_as_go_does(written, log):
+    text = written()
+    log.info("a\u2028b", err="c\u202ed\x9be\x7ff\x00g", pod="f\u00fcr \U0001f600")
+    line = text()
+    assert r'"a\u2028b"' in line
+    assert r'err="c\u202ed\u009be\u007ff\u0000g"' in line
+    assert 'pod="f\u00fcr \U0001f600"' in line

@@ -20,6 +20,7 @@ from proreus.framework.interning import Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import Fork, NodeTableView
+from proreus.framework.read_only import ReadOnlyDict
 from proreus.framework.verdicts import Rows
 from proreus.int64 import MAX_INT64
 
@@ -75,7 +76,7 @@ class ClusterTable(NodeTable):
         self.size += 1
         info.row = row
         self.infos.append(info)
-        self.rows[info.name] = row
+        dict.__setitem__(self.rows, info.name, row)
         self._put_node(row)
         if info.pods:
             self._put_pods(row)
@@ -100,7 +101,7 @@ class ClusterTable(NodeTable):
         self._clear_row(last)
         self.infos.pop()
         self.size = last
-        del self.rows[info.name]
+        dict.__delitem__(self.rows, info.name)
         info.row = -1
         self.nodes_generation += 1
         # If a node is added before a cache looks again, the size is the same as before; then only
@@ -135,7 +136,7 @@ class ClusterTable(NodeTable):
 
     def rebuild_rows(self) -> None:
         """Derive the rows of all names from ``infos``."""
-        self.rows = {info.name: row for row, info in enumerate(self.infos)}
+        self.rows = ReadOnlyDict({info.name: row for row, info in enumerate(self.infos)})
         for row, info in enumerate(self.infos):
             if info.row != row:
                 info.row = row
@@ -199,6 +200,6 @@ class ClusterTable(NodeTable):
             self._pod_index.remove_row(info)
         info.row = target
         self.infos[target] = info
-        self.rows[info.name] = target
+        dict.__setitem__(self.rows, info.name, target)
         if self._pod_index is not None:
             self._pod_index.add_row(info)

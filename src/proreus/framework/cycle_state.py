@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from proreus.errors import PluginError
+from proreus.framework.pod_info import PodInfo
+from proreus.logs import error_text
+
 if TYPE_CHECKING:
     from proreus.framework.attempt_budget import AttemptBudget
-    from proreus.framework.pod_info import PodInfo
 
 _NO_PODS: Mapping[str, Sequence[PodInfo]] = MappingProxyType({})
 
@@ -30,10 +33,10 @@ class CycleState:
 
     __slots__ = (
         "_data",
+        "_pods_to_activate",
+        "_replaceable_pods",
         "binding_plugins",
         "budget",
-        "pods_to_activate",
-        "replaceable_pods",
         "skip_filter",
         "skip_score",
         "timer",
@@ -49,15 +52,44 @@ class CycleState:
         """Set in one cycle out of ten: times every plugin call."""
         self.budget: AttemptBudget | None = None
         """The computing time that the attempt may use; None: no limit."""
-        self.pods_to_activate: list[str] = []
+        self._pods_to_activate: list[str] = []
+        self._replaceable_pods: Mapping[str, Sequence[PodInfo]] = _NO_PODS
+        self.binding_plugins: tuple[str, ...] = ()
+        """The plugins whose PreBind or Bind is running."""
+
+    @property
+    def pods_to_activate(self) -> list[str]:
         """Keys of pods to be moved to the active queue once this pod has succeeded."""
-        self.replaceable_pods: Mapping[str, Sequence[PodInfo]] = _NO_PODS
+        return self._pods_to_activate
+
+    @pods_to_activate.setter
+    def pods_to_activate(self, keys: Iterable[str]) -> None:
+        self._pods_to_activate = list(keys)
+
+    def take_pods_to_activate(self) -> list[str]:
+        """Return the keys in ``pods_to_activate``, and remove them."""
+        keys, self._pods_to_activate = self._pods_to_activate, []
+        # What is no text is no key: plugins may have put anything into the list.
+        return [key for key in keys if issubclass(type(key), str)]
+
+    @property
+    def replaceable_pods(self) -> Mapping[str, Sequence[PodInfo]]:
         """Pods whose place this pod may take, by the name of their node; PreFilter may set it.
 
         Filter looks at these nodes without them. Who sets it removes from the node in Reserve what
-        the pod takes the place of (``Handle.remove_pod``), and puts it back in Unreserve."""
-        self.binding_plugins: tuple[str, ...] = ()
-        """The plugins whose PreBind or Bind is running."""
+        the pod takes the place of (``Handle.remove_pod``), and puts it back in Unreserve.
+        """
+        return self._replaceable_pods
+
+    @replaceable_pods.setter
+    def replaceable_pods(self, pods_by_node: Mapping[str, Iterable[PodInfo]]) -> None:
+        # Here the traceback of what is no such mapping ends in the plugin's line.
+        pods_by_name = {str(name): tuple(pods) for name, pods in pods_by_node.items()}
+        for pods in pods_by_name.values():
+            for pod in pods:
+                if not isinstance(pod, PodInfo):
+                    raise TypeError(f"replaceable_pods must be PodInfos by node, not {pod!r}")
+        self._replaceable_pods = pods_by_name
 
     def write(self, key: str, data: Any) -> None:
         """Store data under a key."""
@@ -84,13 +116,15 @@ class CycleState:
         # As in kube-scheduler, the data decides: counts that AddPod changes define ``clone``, and
         # what is fixed after PreFilter does not, so that a dry run on many nodes copies little.
         other = CycleState()
-        other._data = {
-            key: data.clone() if hasattr(data, "clone") else data
-            for key, data in self._data.items()
-        }
+        for key, data in self._data.items():
+            try:
+                other._data[key] = data.clone() if hasattr(data, "clone") else data
+            except (Exception, SystemExit) as error:
+                text = f'cloning the data of "{key}" in the cycle state: {error_text(error)}'
+                raise PluginError(key, "PreFilter", text) from error
         other.skip_filter = self.skip_filter
         other.skip_score = self.skip_score
-        other.replaceable_pods = self.replaceable_pods
+        other._replaceable_pods = self._replaceable_pods
         other.timer = self.timer
         other.budget = self.budget
         return other

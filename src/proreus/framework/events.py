@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from proreus.utf8 import to_valid_utf8
+
 if TYPE_CHECKING:
     from proreus.framework.pod_info import PodInfo
 
@@ -181,7 +183,19 @@ class ClusterEvent:
     pre_queueing_hint: PreQueueingHintFn | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Derive the label from resource and action, where none is given."""
+        """Derive the label from resource and action, where none is given.
+
+        Raises ``TypeError`` for fields of the wrong type.
+        """
+        # As in ``Status``. They are keys of the queue, and the label is one of a metric.
+        for name in ("resource", "label"):
+            text: object = getattr(self, name)
+            if type(text) is not str or not text.isascii():
+                if not isinstance(text, str):
+                    raise TypeError(f"{name} must be a text, not {text!r}")
+                object.__setattr__(self, name, to_valid_utf8(str.__str__(text)))
+        if type(self.action) is not int:
+            raise TypeError(f"action must be a whole number, not {self.action!r}")
         if not self.label:
             name = _ACTION_NAMES.get(self.action) or "|".join(
                 text for bit, text in _ACTION_NAMES.items() if bit & self.action and bit < UPDATE

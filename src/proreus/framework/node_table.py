@@ -36,6 +36,7 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_index import PodIndex
 from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.pod_label_groups import PodQuery
+from proreus.framework.read_only import ReadOnlyDict
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.int64 import MAX_INT64
 from proreus.objects.selectors import Selector
@@ -62,7 +63,7 @@ class NodeTable:
         self.size = 0
         self.capacity = _FIRST_CAPACITY
         self.infos: list[NodeInfo] = []
-        self.rows: dict[str, int] = {}
+        self.rows: ReadOnlyDict[str, int] = ReadOnlyDict()
         """The row of each node, by name."""
         self.images = ImageStates()
         self.allocatable: ResourceColumns = ResourceColumns(self, read_only=True)

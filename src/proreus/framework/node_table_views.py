@@ -20,6 +20,7 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_index import PodIndex
 from proreus.framework.pod_label_groups import PodQuery
+from proreus.framework.read_only import ReadOnlyDict
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 
 
@@ -191,10 +192,10 @@ class Fork(NodeTable):
     def __init__(self, parent: NodeTable, rows: Rows) -> None:
         self.size = self.capacity = len(rows)
         self.infos = self._copy_infos(parent, rows)
-        self.rows = {}
+        self.rows = ReadOnlyDict()
         for row, info in enumerate(self.infos):
             info.row = row
-            self.rows[info.name] = row
+            dict.__setitem__(self.rows, info.name, row)
         self.images = parent.images
         self.taint_sets = parent.taint_sets
         self.port_sets = parent.port_sets

@@ -193,3 +193,14 @@ class PodGroupPostFilterResult:
     status: Status
     nominating: Mapping[str, NominatingInfo] = field(default_factory=dict)
     victims: Victims | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ``TypeError`` for fields of the wrong type."""
+        # As in ``PostFilterResult``.
+        if not isinstance(self.status, Status):
+            raise TypeError(f"status must be a Status, not {self.status!r}")
+        if not isinstance(self.nominating, Mapping):
+            raise TypeError(f"nominating must be a mapping, not {self.nominating!r}")
+        for info in self.nominating.values():
+            if not isinstance(info, NominatingInfo):
+                raise TypeError(f"nominating must have NominatingInfos, not {info!r}")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
+from proreus.utf8 import to_valid_utf8
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,12 @@ class NominatingInfo:
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` for a name that is no text."""
-        if not isinstance(self.node_name, str):
-            raise TypeError(f"node_name must be a text, not {self.node_name!r}")
+        name: object = self.node_name
+        if type(name) is not str or not name.isascii():
+            if not isinstance(name, str):
+                raise TypeError(f"node_name must be a text, not {name!r}")
+            # As in ``Status``: no methods of the plugin's, and nothing that cannot be encoded.
+            object.__setattr__(self, "node_name", to_valid_utf8(str.__str__(name)))
 
 
 CLEAR_NOMINATION = NominatingInfo("")

@@ -50,6 +50,9 @@ _LABELS = (
     "Skip",
     "Pending",
 )
+MOST_CHARACTERS = 65_536
+"""Of a reason; a longer one is cut."""
+
 _REJECTED = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 
@@ -65,6 +68,10 @@ class Status:
     plugin: str = ""
     timeout_seconds: float = 0.0
 
+    def __init_subclass__(cls) -> None:
+        """Raise ``TypeError``: a status is a value, whose methods are the scheduler's."""
+        raise TypeError(f"{cls.__name__}: Status cannot be subclassed")
+
     def __post_init__(self) -> None:
         """Raise ``TypeError`` for fields of the wrong type."""
         # Here the traceback ends in the plugin's line. A reason that is no text would fail later,
@@ -79,13 +86,16 @@ class Status:
                 if not isinstance(reason, str):
                     raise TypeError(f"reasons must be texts, not {reason!r}")
                 plain = False
-            elif not reason.isascii():
+            elif not reason.isascii() or len(reason) > MOST_CHARACTERS:
                 plain = False
         if not plain:
             # Subclasses may have methods of their own, which the scheduler would call, and a lone
             # surrogate would fail later, in the condition, the Event and the log.
-            texts = map(str.__str__, self.reasons)
-            object.__setattr__(self, "reasons", tuple(map(to_valid_utf8, texts)))
+            object.__setattr__(self, "reasons", tuple(map(_valid_reason, self.reasons)))
+        if type(self.plugin) is not str or not self.plugin.isascii():
+            if not isinstance(self.plugin, str):
+                raise TypeError(f"plugin must be a text, not {self.plugin!r}")
+            object.__setattr__(self, "plugin", to_valid_utf8(str.__str__(self.plugin)))
         seconds: object = self.timeout_seconds
         if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
             raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")
@@ -141,6 +151,14 @@ class Status:
         if self.plugin == plugin:
             return self
         return Status(self.code, self.reasons, plugin, self.timeout_seconds)
+
+
+def _valid_reason(reason: str) -> str:
+    text = to_valid_utf8(str.__str__(reason))
+    # The apiserver takes no condition of megabytes, and nobody would learn why the pod waits.
+    if len(text) > MOST_CHARACTERS:
+        return f"{text[:MOST_CHARACTERS]}\u2026 ({len(text)} characters)"
+    return text
 
 
 def code_of(status: Status | None) -> Code:

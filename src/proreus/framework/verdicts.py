@@ -90,6 +90,8 @@ class Verdicts:
         # By value: a per-node plugin creates an equal status for every node that it rejects.
         number = self._id_by_status.get(status)
         if number is None:
+            if type(status) is not Status:
+                raise TypeError(f"a rejection must be a Status, not {status!r}")
             number = self._id_by_status[status] = len(self.statuses)
             self.statuses.append(status)
         return number

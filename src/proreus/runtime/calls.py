@@ -74,6 +74,9 @@ _ERROR_FORMATS = {
     "PreFilterExtensionAddPod": 'running AddPod on PreFilter plugin "{name}": {error}',
     "PreFilterExtensionRemovePod": 'running RemovePod on PreFilter plugin "{name}": {error}',
     "Filter": 'running "{name}" filter plugin: {error}',
+    "FilterFeasible": 'running FilterFeasible plugin "{name}": {error}',
+    "Sign": 'running Sign on plugin "{name}": {error}',
+    "InvalidationKey": 'running InvalidationKey on plugin "{name}": {error}',
     "PreScore": 'running PreScore plugin "{name}": {error}',
     "Score": 'running Score plugins: plugin "{name}" failed with: {error}',
     "ScoreExtensionNormalize": (
@@ -107,7 +110,7 @@ class PluginTimer:
 
     def observe(self, plugin: Plugin, point: str, result: object, started: float) -> None:
         """Record one call that began at ``started`` (of ``perf_counter``)."""
-        code = result.code if isinstance(result, Status) else SUCCESS
+        code = result.code if type(result) is Status else SUCCESS
         self._seconds.labels(plugin.name, point, code.label).observe(perf_counter() - started)
 
 
@@ -207,7 +210,8 @@ def as_status(
     """
     if result is None:
         return None
-    if isinstance(result, Status):
+    # Not isinstance: it asks the result for its class, which may be code of the plugin's.
+    if type(result) is Status:
         return None if result.code == SUCCESS else result
     raise invalid_result_error(plugin, point, wanted, result)
 

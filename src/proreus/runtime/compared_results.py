@@ -45,18 +45,30 @@ class Comparisons:
 
     def less(self, one: Any, other: Any) -> bool | None:
         """Return whether one is less than the other; None: that cannot be told."""
-        return self._result(operator.lt if is_plain(one) else self._less, one, other)
+        return self._result(operator.lt, self._less, one, other)
 
     def equal(self, one: Any, other: Any) -> bool | None:
         """Return whether both are equal; None: that cannot be told."""
-        return self._result(operator.eq if is_plain(one) else self._equal, one, other)
+        return self._result(operator.eq, self._equal, one, other)
 
-    def _result(self, compare: Compare, one: Any, other: Any) -> bool | None:
+    def size_bytes(self, value: Any) -> int:
+        """Return about how many bytes a value takes, as far as that can be told."""
         try:
-            return bool(compare(one, other))
+            return approximate_size(value)
         except BaseException as error:
-            self._health.note(self._point, failure_reason(error), error)
+            self._note(error)
+            return sys.getsizeof(value, 0)
+
+    def _result(self, plain: Compare, own: Compare, one: Any, other: Any) -> bool | None:
+        try:
+            # Values in values may be too many levels for Python.
+            return bool((plain if is_plain(one) else own)(one, other))
+        except BaseException as error:
+            self._note(error)
             return None
+
+    def _note(self, error: BaseException) -> None:
+        self._health.note(self._point, failure_reason(error), error)
 
 
 class SortKey:
@@ -103,7 +115,7 @@ class Signature:
     @property
     def size_bytes(self) -> int:
         """About how many bytes it takes, see ``bounded_cache.approximate_size``."""
-        return sys.getsizeof(self) + approximate_size(self._own)
+        return sys.getsizeof(self) + self._comparisons.size_bytes(self._own)
 
     def __hash__(self) -> int:
         return self._hash

@@ -45,6 +45,7 @@ DISABLED_RESULTS: dict[str, Callable[..., Any]] = {
     "score_placement": lambda *_: 0,
     "normalize_placements": lambda state, group, scores: scores,
     "hint": lambda *_: True,
+    "pre_queueing_hint": lambda *_: None,
     "sign": lambda *_: DISABLED_SIGNATURE,
     "invalidation_key": lambda *_: None,
 }

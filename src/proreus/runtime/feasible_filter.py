@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from time import perf_counter
 
+from proreus.framework.columns import read_only
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import SUCCESS, Code
 from proreus.runtime.calls import call_plugin
 from proreus.runtime.find_nodes import FeasibleNodes
+from proreus.runtime.node_points import check_verdict
 from proreus.runtime.profile import Profile
 
 POINT = "FilterFeasible"
@@ -29,7 +31,13 @@ def run_feasible_filter(
         # A copy: what Filter found belongs to all pods of the equivalence class.
         verdicts = found.verdicts.copy()
         verdicts.plugin = plugin.name
-        call_plugin(plugin, POINT, state, plugin.filter_feasible, state, pod, found.rows, verdicts)
+        known = len(verdicts.statuses)
+        # These very rows are scored: one that a plugin wrote there would not have been filtered.
+        feasible = read_only(found.rows[:])
+        call_plugin(plugin, POINT, state, plugin.filter_feasible, state, pod, feasible, verdicts)
+        for status in verdicts.statuses[known:]:
+            if status is not None:
+                check_verdict(plugin, status, POINT)
         found = found.after_feasible_filter(verdicts)
         if not len(found.rows):
             found.held_back_by = (plugin.name,)

@@ -220,7 +220,7 @@ def _binding_call(wrapping: _Wrapping, method: Method) -> Method:
 
 def _is_success(result: object) -> bool:
     """Return whether a result is None or a status other than Error."""
-    return result is None or (isinstance(result, Status) and result.code != Code.ERROR)
+    return result is None or (type(result) is Status and result.code != Code.ERROR)
 
 
 # ---- calls of the queue and of the equivalence cache --------------------------------------------
@@ -274,7 +274,7 @@ def _pre_enqueue(wrapping: _Wrapping, method: Method) -> Method:
         if _is_success(status):
             health.succeeded(point_health)
             return status
-        if isinstance(status, Status):
+        if type(status) is Status:
             health.note(point, "error")
             return status
         invalid = invalid_result_error(wrapping.plugin, point, "a Status or None", status)
@@ -295,37 +295,60 @@ def _sort_key(wrapping: _Wrapping, method: Method) -> Method:
 
 def _sign(wrapping: _Wrapping, method: Method) -> Method:
     """Watch ``sign``, and the methods of a signature that is not made of plain values."""
+    return _single_call(lambda signature, _: signature)(
+        wrapping, _with_comparable(wrapping, method)
+    )
+
+
+def _invalidation_key(wrapping: _Wrapping, method: Method) -> Method:
+    """Watch ``invalidation_key``, and the comparisons of its results."""
+    return _single_call(lambda key, _: key, _raise)(wrapping, _with_comparable(wrapping, method))
+
+
+def _with_comparable(wrapping: _Wrapping, method: Method) -> Method:
+    """Return a method whose results are plain, or have methods that are watched."""
     comparisons = wrapping.comparisons()
 
     @call_site
-    def signed(pod: Any) -> Any:
-        own = method(pod)
+    def call(argument: Any) -> Any:
+        own = method(argument)
+        # What has no hash raises here, where it can be attributed to the plugin.
         return own if is_plain(own) else Signature(own, hash(own), comparisons)
 
-    return _single_call(lambda signature, _: signature)(wrapping, signed)
+    return call
 
 
 def instrument_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
-    """Return a registration whose hint, if it raises, lets the event move the pod."""
-    hint, health = event.hint, plugin.health
-    if hint is None or not isinstance(health, PluginHealthMonitor) or not health.out_of_tree:
+    """Return a registration whose hint, if it raises, lets the event move the pod.
+
+    What its other functions raise becomes ``PluginError``, which the queue logs.
+    """
+    health = plugin.health
+    if not isinstance(health, PluginHealthMonitor) or not health.out_of_tree:
         return event
-    wrapping = _Wrapping(plugin, "hint", "QueueingHint", health)
-    return replace(event, hint=_hint(wrapping, hint))
+    functions: dict[str, Any] = {}
+    for name, (point, wrap) in _HINTS.items():
+        function = getattr(event, name)
+        if function is not None:
+            functions[name] = wrap(_Wrapping(plugin, name, point, health), function)
+    return replace(event, **functions) if functions else event
 
 
 def _raise(error: Exception, *_: Any) -> Any:
     raise error
 
 
-def _hashable(key: Any, *_: Any) -> Any:
-    hash(key)  # later, as a cache key, its exception could not be attributed to the plugin
-    return key
-
-
 # Queue in both cases, as kube-scheduler does on a hint's error: a needless attempt costs little, a
 # missed event leaves the pod unschedulable until the periodic flush.
 _hint = _single_call(lambda helps, *_: bool(helps), lambda *_: True)
+_named_pods = _single_call(lambda keys, *_: None if keys is None else frozenset(keys), _raise)
+
+_HINTS = {
+    "hint": ("QueueingHint", _hint),
+    "pre_queueing_hint": ("PreQueueingHint", _named_pods),
+    "ungated_pods": ("UngatedPods", _named_pods),
+}
+"""The functions of a registered event: the point in metrics and logs, and the wrapper."""
 
 _WRAPPERS: dict[str, Callable[[_Wrapping, Method], Method]] = {
     "unreserve": _binding_call,
@@ -334,7 +357,7 @@ _WRAPPERS: dict[str, Callable[[_Wrapping, Method], Method]] = {
     "pre_enqueue": _pre_enqueue,
     "sort_key": _sort_key,
     "sign": _sign,
-    "invalidation_key": _single_call(_hashable, _raise),
+    "invalidation_key": _invalidation_key,
 }
 """The wrappers of methods that do not wait; ``_timed`` is that of all others."""
 

@@ -86,6 +86,8 @@ def run_filter_plugin(
                 verdicts.statuses[number] = Status.error(text).with_plugin(plugin.name)
             else:
                 check_verdict(plugin, one)
+                # Whatever the plugin has written there: the pod waits for this plugin's events.
+                verdicts.statuses[number] = one.with_plugin(plugin.name)
 
 
 def raise_filter_error(verdicts: Verdicts) -> None:
@@ -214,7 +216,7 @@ def run_score_plugin(
     plugin.evaluations.score.value += len(nodes)
     if plugin.columnar_score and (len(nodes) > _HANDFUL or not plugin.per_node_score):
         scores = call_plugin(plugin, "Score", state, plugin.score_all, state, pod, nodes)
-        if isinstance(scores, (int, np.integer)):
+        if issubclass(type(scores), (int, np.integer)):
             return _as_score(plugin, scores)
         return as_scores(plugin, "Score", scores, len(nodes))
     each = call_plugin_for_nodes(plugin, "Score", state, plugin.score, pod, nodes)
@@ -232,6 +234,9 @@ def as_scores(
         given = np.asarray(result)
     except ValueError as error:
         raise invalid_result_error(plugin, point, f"an integer a {of_each}", result) from error
+    except BaseException as error:
+        # Arrays of other libraries convert themselves, and some refuse to: a tensor on a GPU, say.
+        raise plugin_error(plugin, point, error) from error
     if given.dtype.kind not in "iu" and given.size:
         raise invalid_result_error(plugin, point, f"an integer a {of_each}", result)
     scores: IntArray = given.astype(np.int64, copy=False)
@@ -245,7 +250,7 @@ def as_scores(
 def _as_score(plugin: ScorePlugin, result: Any) -> int:
     """Return a result as one int64; raises ``PluginError`` if it is none."""
     # ``True`` is an int to Python; as a score it is far more likely a mistake than a 1.
-    if isinstance(result, (int, np.integer)) and not isinstance(result, bool):
+    if issubclass(type(result), (int, np.integer)) and type(result) is not bool:
         score = int(result)
         if abs(score) <= MAX_INT64:
             return score
@@ -298,7 +303,7 @@ def check_range(plugin: ScorePlugin, scores: IntArray) -> None:
         )
 
 
-def check_verdict(plugin: FilterPlugin, status: Status) -> None:
-    """Raise ``PluginError`` for a status that Filter does not allow."""
+def check_verdict(plugin: Plugin, status: Status, point: str = "Filter") -> None:
+    """Raise ``PluginError`` for a status that is no rejection of a node."""
     if status.code not in _VERDICT_CODES:
-        raise_status(plugin, "Filter", status)
+        raise_status(plugin, point, status)

@@ -14,12 +14,12 @@ import numpy as np
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
-from proreus.framework.plugin import MAX_SCORE, MIN_SCORE
+from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, Plugin
 from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
 from proreus.framework.pod_group_plugin import PlacementScorePlugin
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray
-from proreus.runtime.calls import call_plugin, raise_status
+from proreus.runtime.calls import call_plugin, invalid_result_error, raise_status
 from proreus.runtime.node_points import as_scores
 from proreus.runtime.profile import Profile
 
@@ -44,17 +44,24 @@ def run_placement_generate(
             result = call_plugin(
                 plugin, point, state, plugin.generate_placements, state, group, nodes
             )
-            if isinstance(result, Status):
+            if type(result) is Status:
                 if not result.rejected:
                     raise_status(plugin, point, result)
                 code = result.code
                 return result.with_plugin(plugin.name)
-            placements = result
+            placements = _as_placements(plugin, point, result)
         code = Code.SUCCESS if placements else Code.UNSCHEDULABLE
         # A status of its own for each group: kube-scheduler appends reasons to it.
         return placements or NO_PLACEMENTS.with_plugin(plugin.name)
     finally:
         profile.observe_point(point, code, perf_counter() - started)
+
+
+def _as_placements(plugin: Plugin, point: str, result: object) -> Sequence[Placement]:
+    # Their number is told before the first is tried, and ``OrderedPlacements`` is a tuple too.
+    if isinstance(result, (tuple, list)) and set(map(type, result)) <= {Placement}:
+        return result
+    raise invalid_result_error(plugin, point, "Placements or a Status", result)
 
 
 def run_placement_score(
@@ -93,13 +100,13 @@ def _score(
     raw: list[Any] = []
     for candidate, own in zip(candidates, states, strict=True):
         result = call_plugin(plugin, point, own, plugin.score_placement, own, group, candidate)
-        if isinstance(result, Status):
+        if type(result) is Status:
             raise_status(plugin, point, result)
         raw.append(result)
     scores = as_scores(plugin, point, raw, len(raw), "placement")
     point = "PlacementScoreExtensionNormalize"
     normal = call_plugin(plugin, point, state, plugin.normalize_placements, state, group, scores)
-    if isinstance(normal, Status):
+    if type(normal) is Status:
         raise_status(plugin, point, normal)
     scores = as_scores(plugin, point, normal, len(raw), "placement")
     for score in scores.tolist():

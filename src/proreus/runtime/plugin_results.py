@@ -171,11 +171,9 @@ class PluginResults:
         rows = few_rows(changes, self._score_position, size, table.size)
         if rows is None:
             raw_scores = run_score_plugin(plugin, state, pod, table)
-            # A plugin may return a column of the table itself, which changes with the next pod: a
-            # changed score would then look as if it had been known.
-            if not isinstance(raw_scores, int) and raw_scores.base is not None:
-                raw_scores = raw_scores.copy()
-            self.raw_scores = raw_scores
+            # Scores of changed rows are written to it later. A plugin may return a column of the
+            # table, which changes with the next pod, or an array that it keeps, or a read-only one.
+            self.raw_scores = raw_scores if isinstance(raw_scores, int) else raw_scores.copy()
             self.raw_version += 1
         else:
             for row, score in run_score_plugin_on_rows(plugin, state, pod, table, rows):

@@ -17,7 +17,7 @@ from proreus.framework.pod_group import (
     SchedulePodGroup,
 )
 from proreus.framework.status import Code, Status, code_of
-from proreus.runtime.calls import await_plugin, call_plugin
+from proreus.runtime.calls import as_status, await_plugin, call_plugin, invalid_result_error
 from proreus.runtime.profile import Profile
 
 
@@ -38,7 +38,8 @@ def _placement_feasible(
     for plugin in profile.placement_feasible:
         point, method = "PlacementFeasible", plugin.placement_feasible
         try:
-            status = call_plugin(plugin, point, state, method, state, group, progress)
+            result = call_plugin(plugin, point, state, method, state, group, progress)
+            status = as_status(plugin, point, result)
         except PluginError as error:
             return Status.error(f"running PlacementFeasible plugin: {error}")
         match code_of(status):
@@ -76,6 +77,8 @@ async def _pod_group_post_filter(
         point, method = "PodGroupPostFilter", plugin.pod_group_post_filter
         try:
             result = await await_plugin(plugin, point, state, method, state, group, schedule)
+            if type(result) is not PodGroupPostFilterResult:
+                raise invalid_result_error(plugin, point, "a PodGroupPostFilterResult", result)
         except PluginError as error:
             return _failed(plugin.name, str(error))
         if result.status.code in (Code.SUCCESS, Code.UNRESOLVABLE):

@@ -63,7 +63,7 @@ def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: Feas
                 result = plugin.pre_score(state, pod, nodes)
             except BaseException as error:
                 raise plugin_error(plugin, point, error) from error
-        if isinstance(result, Status) and result.code is SKIP:
+        if type(result) is Status and result.code is SKIP:
             skipped.append(plugin.name)
             continue
         if result is not None and (status := as_status(plugin, point, result)) is not None:

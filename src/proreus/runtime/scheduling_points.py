@@ -19,8 +19,9 @@ from typing import Any
 from msgspec import Struct, field
 
 from proreus.errors import PluginError
+from proreus.framework.columns import read_only
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS, FetchingPlugin
+from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS, FetchingPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult, Victims
 from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
@@ -96,7 +97,7 @@ def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilt
                 result = plugin.pre_filter(state, pod, nodes)
             except BaseException as error:
                 raise plugin_error(plugin, point, error) from error
-        if isinstance(result, Status) and result.code is SKIP:
+        if type(result) is Status and result.code is SKIP:
             skipped.append(plugin.name)
             continue
         plugin.evaluations.pre_filter.value += 1
@@ -104,7 +105,8 @@ def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilt
             budget.check(plugin.name, point)
         if result is None:
             continue
-        if not isinstance(result, Set):
+        names = _as_node_names(plugin, point, result)
+        if names is None:
             status = as_status(plugin, point, result, "a Status, a set of node names or None")
             if status is None:
                 continue
@@ -119,7 +121,6 @@ def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilt
                 raise_status(plugin, point, status)
             continue
         plugins_with_names.append(plugin.name)
-        names = frozenset(result)
         outcome.names = names if outcome.names is None else outcome.names & names
         if not outcome.names:
             # No node is in all plugins' sets. Preemption cannot change that, so it ends here.
@@ -129,6 +130,22 @@ def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilt
     outcome.status = rejection
     outcome.plugins_with_names = tuple(plugins_with_names)
     return outcome
+
+
+def _as_node_names(plugin: PreFilterPlugin, point: str, result: object) -> frozenset[str] | None:
+    """Return the names in a set, None for what is no set; raises ``PluginError``."""
+    # A set may have methods of the plugin's that make its names only now, and so may its names.
+    try:
+        if not isinstance(result, Set):
+            return None
+        names = frozenset(result)
+        if set(map(type, names)) <= {str}:
+            return names
+        if all(issubclass(type(name), str) for name in names):
+            return frozenset(map(str.__str__, names))
+    except BaseException as error:
+        raise plugin_error(plugin, point, error) from error
+    raise invalid_result_error(plugin, point, "a set of texts, where it returns a set,", result)
 
 
 def _nothing_left(plugins_with_names: Sequence[str]) -> str:
@@ -162,11 +179,12 @@ async def run_post_filter(
             result = await await_plugin(
                 plugin, "PostFilter", state, plugin.post_filter, state, pod, verdicts
             )
-            if not isinstance(result, PostFilterResult):
+            if type(result) is not PostFilterResult:
                 raise invalid_result_error(plugin, "PostFilter", "a PostFilterResult", result)
             status = as_status(plugin, "PostFilter", result.status)
         except PluginError as error:
-            return PostFilterOutcome(Code.ERROR, str(error))
+            # By way of a status, which cuts texts of megabytes.
+            return PostFilterOutcome(Code.ERROR, Status.error(str(error)).message)
         if status is None:
             text = "" if result.status is None else result.status.message
             return PostFilterOutcome(SUCCESS, text, result.nominating, result.victims)
@@ -234,7 +252,7 @@ def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str
             outcome.status, outcome.timeouts = status.with_plugin(plugin.name), {}
             return outcome
         if status.code == Code.WAIT:
-            seconds = min(status.timeout_seconds, MAX_PERMIT_WAIT_SECONDS)
+            seconds = float(min(max(status.timeout_seconds, 0), MAX_PERMIT_WAIT_SECONDS))
             outcome.timeouts[plugin.name] = seconds
             outcome.reasons += status.reasons
         else:
@@ -256,11 +274,14 @@ async def fetch_filter(
     profile: Profile, state: CycleState, pod: PodInfo, rows: Rows | None
 ) -> None:
     """Await ``fetch_filter`` of all plugins for some rows, None = all; raises ``PluginError``."""
+    # The rows are those that are filtered next.
+    rows = None if rows is None else read_only(rows[:])
     await _fetch(profile, "Filter", state, lambda plugin: plugin.fetch_filter(state, pod, rows))
 
 
 async def fetch_score(profile: Profile, state: CycleState, pod: PodInfo, rows: Rows) -> None:
     """Await ``fetch_score`` of all plugins for the feasible rows; raises ``PluginError``."""
+    rows = read_only(rows[:])
     await _fetch(profile, "Score", state, lambda plugin: plugin.fetch_score(state, pod, rows))
 
 
@@ -295,6 +316,6 @@ async def _fetch(profile: Profile, point: str, state: CycleState, fetch: Fetch) 
 
 
 async def _fetch_one(plugin: FetchingPlugin, point: str, state: CycleState, fetch: Fetch) -> None:
-    status = await await_plugin(plugin, point, state, fetch, plugin)
-    if status is not None:
+    result = await await_plugin(plugin, point, state, fetch, plugin)
+    if (status := as_status(plugin, point, result)) is not None:
         raise_status(plugin, point, status)

@@ -280,7 +280,7 @@ class BindingCycle:
         self._count(schedule_result)
         run_post_bind(attempt.profile, attempt.state, pod, schedule_result.node_name)
         if attempt.state.pods_to_activate:
-            self._queue.activate(attempt.state.pods_to_activate)
+            self._queue.activate(attempt.state.take_pods_to_activate())
 
     def _count(self, schedule_result: ScheduleResult) -> None:
         attempt, metrics = schedule_result.attempt, self._metrics

@@ -110,22 +110,20 @@ class ExtenderChain:
                     raise
                 log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
                 continue
-            for name, message in filtered.failed.items():
+            failed = self._of_known(filtered.failed)
+            unresolvable = self._of_known(filtered.unresolvable)
+            for name, message in failed.items():
                 statuses[name] = Status.unschedulable(message)
             # After the failed ones: a node in both is unresolvable, and preemption skips it.
-            for name, message in filtered.unresolvable.items():
+            for name, message in unresolvable.items():
                 statuses[name] = Status.unresolvable(message)
             left = {name: rows[name] for name in filtered.names}
             if answers is not None:
-                answers.filters.append(
-                    FilterAnswer(extender.url, len(left), filtered.failed, filtered.unresolvable)
-                )
+                answers.filters.append(FilterAnswer(extender.url, len(left), failed, unresolvable))
             without_pods = without_pods or filtered.as_objects
-        # An extender may name nodes that do not exist, or reject some that a later one lists.
+        # An extender may reject nodes that a later one lists.
         by_row = {
-            row: status
-            for name, status in statuses.items()
-            if name not in left and (row := self._table.rows.get(name)) is not None
+            self._table.rows[name]: status for name, status in statuses.items() if name not in left
         }
         return found.after_extenders(sorted(left.values()), by_row, without_pods)
 
@@ -248,6 +246,10 @@ class ExtenderChain:
                 continue
             return True
         return False
+
+    def _of_known(self, messages: Mapping[str, str]) -> dict[str, str]:
+        """Return the messages about nodes that exist; an extender may name many others."""
+        return {name: text for name, text in messages.items() if name in self._table.rows}
 
     def _nodes(self, rows: Iterable[int]) -> list[Node]:
         nodes = [self._table[row].node for row in rows]

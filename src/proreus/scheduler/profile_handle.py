@@ -275,6 +275,9 @@ class ProfileHandle:
 
     def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
         """Report an event to the queue that no informer reports."""
+        # What is no event would be recorded for pods in flight, and fail them later.
+        if not isinstance(event, ClusterEvent):
+            raise TypeError(f"event must be a ClusterEvent, not {event!r}")
         self._core.queue.move_all_to_active_or_backoff(event, old, new)
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:

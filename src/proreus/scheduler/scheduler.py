@@ -323,9 +323,8 @@ class Scheduler:
         """Start the binding cycle of an assumed pod, as a task."""
         state = schedule_result.attempt.state
         if state.pods_to_activate:
-            self.queue.activate(state.pods_to_activate)
             # Plugins of the binding cycle may add pods again; those are activated at its end.
-            state.pods_to_activate.clear()
+            self.queue.activate(state.take_pods_to_activate())
         self.profile_set.bindings += 1
         self._spawn(self._bind(schedule_result, self.profile_set))
 

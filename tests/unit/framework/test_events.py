@@ -23,6 +23,7 @@ from proreus.framework.events import (
     UPDATE_NODE_LABEL,
     UPDATE_POD_LABEL,
     ClusterEvent,
+    plugin_event,
 )
 
 
@@ -74,3 +75,24 @@ def test_labels(event: ClusterEvent, label: str) -> None:
 
 def test_hints_do_not_make_events_differ() -> None:
     assert ClusterEvent(NODE, ADD, lambda pod, old, new: True) == NODE_ADD
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ((5, ADD), "resource must be a text, not 5"),
+        ((["Node"], ADD), "resource must be a text"),
+        ((NODE, "Add"), "action must be a whole number, not 'Add'"),
+        ((NODE, True), "action must be a whole number, not True"),
+        ((NODE, ADD, None, 5), "label must be a text, not 5"),
+    ],
+)
+def test_fields_of_the_wrong_type_are_refused(fields, text):
+    with pytest.raises(TypeError, match=text):
+        ClusterEvent(*fields)
+
+
+def test_names_are_plain_texts_that_can_be_encoded():
+    event = plugin_event("caf\ud800e")
+    assert event.resource == "plugin/caf\ufffde"
+    assert event.label == "caf\ufffde"

@@ -15,6 +15,7 @@ from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
+from proreus.framework.read_only import ReadOnlyError
 from proreus.objects.codec import decoder_for
 from proreus.objects.node import LABEL_HOSTNAME, Node
 from proreus.objects.selectors import EVERYTHING, Requirement, Selector
@@ -442,3 +443,13 @@ def test_columns_refuse_writes_and_follow_the_table(count: int) -> None:
     put(table, make_node("n0", cpu="1"))
     assert table.allowed_pods.tolist() == [110]
     assert table.allocatable["cpu"].tolist() == [1000]
+
+
+def test_rows_by_name_are_read_only() -> None:
+    table = make_table([make_node(name) for name in "abc"], [])
+    for nodes in (table, table.fork(np.array([1]))):
+        with pytest.raises(ReadOnlyError):
+            nodes.rows.pop("b")
+        with pytest.raises(ReadOnlyError):
+            nodes.rows["x"] = 5
+        assert "b" in nodes

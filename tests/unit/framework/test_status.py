@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
-from proreus.framework.status import Code, Status, code_of
+from proreus.framework.status import MOST_CHARACTERS, Code, Status, code_of
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,31 @@ def test_reasons_are_texts_without_methods_of_their_own() -> None:
 def test_lone_surrogates_in_reasons_are_replaced() -> None:
     assert Status.unschedulable("caf\ud800e", "f\u00fcr").reasons == ("caf\ufffde", "f\u00fcr")
     assert Status.error("\udc00").message.encode()
+
+
+def test_the_plugins_name_is_a_text_that_can_be_encoded() -> None:
+    assert Status(Code.UNSCHEDULABLE, ("no",), "caf\ud800e").plugin == "caf\ufffde"
+    with pytest.raises(TypeError, match="plugin must be a text, not 5"):
+        Status(Code.UNSCHEDULABLE, ("no",), 5)  # type: ignore[arg-type]
+
+
+def test_a_status_has_no_methods_but_its_own() -> None:
+    with pytest.raises(TypeError, match="Own: Status cannot be subclassed"):
+        type("Own", (Status,), {})
+
+
+def test_a_nominated_node_is_a_plain_text_that_can_be_encoded() -> None:
+    class Name(str):
+        __hash__ = None  # type: ignore[assignment]
+
+    name = NominatingInfo(Name("n1")).node_name
+    assert type(name) is str
+    assert name == "n1"
+    assert NominatingInfo("caf\ud800e").node_name == "caf\ufffde"
+
+
+def test_reasons_of_megabytes_are_cut() -> None:
+    longest = "x" * MOST_CHARACTERS
+    assert Status.unschedulable(longest).reasons == (longest,)
+    cut = f"{longest}\u2026 ({MOST_CHARACTERS + 1} characters)"
+    assert Status.error(longest + "x").reasons == (cut,)

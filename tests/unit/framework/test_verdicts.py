@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
@@ -103,3 +104,8 @@ def test_take_and_copy() -> None:
     assert messages(verdicts) == ["no", None, "no"]
     assert messages(copy) == ["no", "new", "no"]
     assert len(verdicts.statuses) == 2
+
+
+def test_only_a_status_rejects() -> None:
+    with pytest.raises(TypeError, match="a rejection must be a Status"):
+        Verdicts(1).reject_row(0, Status)  # type: ignore[arg-type]

@@ -112,3 +112,34 @@ def test_an_exception_fails_the_attempt() -> None:
     options = HarnessOptions(raise_errors=False)
     outcome = Harness([Broken], [make_node("a")], options=options).schedule(make_pod("p"))
     assert "no idea" in outcome.message
+
+
+def message_of(filter_feasible) -> str:
+    plugin = type("Odd", (Recorded,), {"filter_feasible": filter_feasible})
+    options = HarnessOptions(raise_errors=False)
+    nodes = [make_node("full", "0"), make_node("a")]
+    outcome = Harness([plugin], nodes, options=options).schedule(make_pod("p", "1"))
+    assert not outcome.bound
+    return outcome.message
+
+
+def test_the_rows_are_read_only() -> None:
+    def move(self, state, pod, feasible, verdicts) -> None:
+        feasible[:] = 0
+
+    assert "read-only" in message_of(move)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (Status.error("broken"), 'running FilterFeasible plugin "Odd": broken'),
+        (Status.skip(), "FilterFeasible does not allow the status Skip"),
+        (Status.success("yes"), "FilterFeasible does not allow the status Success: yes"),
+    ],
+)
+def test_what_is_no_rejection_fails_the_attempt(status, text) -> None:
+    def reject(self, state, pod, feasible, verdicts) -> None:
+        verdicts.reject_with(feasible, status)
+
+    assert text in message_of(reject)

@@ -10,8 +10,19 @@ import pytest
 from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import Plugin
-from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroupInfo
-from proreus.framework.pod_group_plugin import PlacementGeneratePlugin, PlacementScorePlugin
+from proreus.framework.pod_group import (
+    Placement,
+    PlacementProgress,
+    PodGroupAssignments,
+    PodGroupInfo,
+    PodGroupPostFilterResult,
+)
+from proreus.framework.pod_group_plugin import (
+    PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+)
 from proreus.framework.status import Code, Status
 from proreus.metrics import SchedulerMetrics
 from proreus.plugins.priority_sort import PrioritySort
@@ -20,6 +31,7 @@ from proreus.runtime.placement_points import (
     run_placement_generate,
     run_placement_score,
 )
+from proreus.runtime.pod_group_points import run_placement_feasible, run_pod_group_post_filter
 from proreus.runtime.profile import Profile
 from proreus.testing import FakeHandle, make_node
 
@@ -52,6 +64,7 @@ def profile(*plugins: Plugin, **weights: int) -> Profile:
         "queueSort": (PrioritySort(None, handle),),
         "placementGenerate": generators,
         "placementScore": scorers,
+        "podGroupPostFilter": tuple(p for p in plugins if isinstance(p, GroupPlugin)),
     }
     metrics = SchedulerMetrics()
     return Profile("p", points, {}, table=handle.nodes, metrics=metrics, placement_weights=weights)
@@ -79,6 +92,41 @@ def test_placements_and_rejections_are_handed_on() -> None:
 def test_errors_are_errors(result: Any) -> None:
     with pytest.raises(PluginError, match=r"^broken$"):
         generate(result)
+
+
+@pytest.mark.parametrize("result", [None, True, "a", ["a"], iter([Placement("x", {"a"})])])
+def test_what_is_no_placement_is_an_error(result: Any) -> None:
+    with pytest.raises(PluginError, match="must return Placements or a Status, not"):
+        generate(result)
+
+
+class GroupPlugin(PlacementFeasiblePlugin, PodGroupPostFilterPlugin):
+    def placement_feasible(self, state: Any, group: Any, progress: Any) -> Any:
+        return True
+
+    async def pod_group_post_filter(self, state: Any, group: Any, schedule: Any) -> Any:
+        return True
+
+
+async def test_what_is_no_status_is_an_error() -> None:
+    handle = FakeHandle()
+    status = run_placement_feasible(
+        profile(GroupPlugin(None, handle)), CycleState(), GROUP, PlacementProgress(1)
+    )
+    assert status is not None
+    assert "must return a Status or None, not True" in status.message
+    result = await run_pod_group_post_filter(
+        profile(GroupPlugin(None, handle)), CycleState(), GROUP, never_called
+    )
+    assert "must return a PodGroupPostFilterResult, not True" in result.status.message
+    with pytest.raises(TypeError, match="status must be a Status, not None"):
+        PodGroupPostFilterResult(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="nominating must have NominatingInfos, not 'n1'"):
+        PodGroupPostFilterResult(Status.success(), {"ns/a": "n1"})  # type: ignore[dict-item]
+
+
+async def never_called(*_: Any) -> Any:
+    raise AssertionError
 
 
 def score(*plugins: Plugin, **weights: int) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import FilterPlugin, ScorePlugin
 from proreus.framework.status import Status
@@ -38,6 +40,31 @@ def test_a_column_that_a_plugin_returns_is_not_kept_itself() -> None:
     assert not isinstance(results.raw_scores, int)
     assert results.raw_scores.tolist() == [0] * 7 + [1] + [0] * 32
     assert results.raw_version > version
+
+
+class OwnArray(PodCount):
+    """Returns an array that it keeps, and that nobody may write to."""
+
+    kept: Any = None
+
+    def score_all(self, state: Any, pod: Any, nodes: Any) -> Any:
+        self.kept = np.array(nodes.pod_count)
+        self.kept.setflags(write=False)
+        return self.kept
+
+
+def test_an_array_that_a_plugin_keeps_is_not_written_to() -> None:
+    handle = FakeHandle([make_node(f"n{number}") for number in range(40)])
+    plugin = make_plugin(OwnArray, handle)
+    results = PluginResults(plugin)
+    results.refresh_score(CycleState(), POD, handle.nodes)
+    handle.nodes.add_pod(7, make_pod("p", node_name="n7"))
+
+    results.refresh_score(CycleState(), POD, handle.nodes)
+
+    assert not isinstance(results.raw_scores, int)
+    assert results.raw_scores.tolist() == [0] * 7 + [1] + [0] * 32
+    assert not plugin.kept.any()
 
 
 class NoPods(FilterPlugin):

@@ -41,6 +41,7 @@ class World(OfflineCluster):
         self,
         *plugins: type[Plugin],
         binder: str = "DefaultBinder",
+        sort_by: str = "PrioritySort",
         profiles: Mapping[str, list[str]] | None = None,
         features: tuple[str, ...] = (),
         emulate: KubernetesVersion = DEFAULT_VERSION,
@@ -55,7 +56,7 @@ class World(OfflineCluster):
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "profiles": [
-                {"schedulerName": name, "plugins": _only(["PrioritySort", *names], binder)}
+                {"schedulerName": name, "plugins": _only([sort_by, *names], binder)}
                 for name, names in profiles.items()
             ],
             **config,

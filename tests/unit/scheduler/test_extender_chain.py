@@ -7,9 +7,14 @@ import numpy as np
 import pytest
 
 from proreus.errors import ExtenderError
+from proreus.framework.verdicts import Verdicts
 from proreus.metrics import SchedulerMetrics
+from proreus.runtime.find_nodes import FeasibleNodes
+from proreus.runtime.plugin_results import PodSignatures
 from proreus.runtime.select_host import CachedTotals, at_random, root_of_heap
+from proreus.scheduler.extender_answers import ExtenderAnswers
 from proreus.scheduler.extender_chain import ExtenderChain
+from proreus.scheduler.extender_wire import ExtenderFilterResult
 from proreus.testing.builders import make_node, make_pod, make_table
 
 POD = make_pod()
@@ -75,6 +80,27 @@ async def test_the_ranking_given_is_not_touched(prioritize):
 async def test_an_extender_that_fails_changes_nothing(prioritize):
     ranking = await prioritize([10, 20, 20, 5], ExtenderError("no"))
     assert ranking.tolist() == [1, 2, 2, 0]
+
+
+async def test_failures_of_nodes_that_do_not_exist_are_dropped():
+    class Filter(Fixed):
+        ignorable = False
+
+        async def filter(self, pod, nodes):
+            ghosts = {f"ghost-{number}": "full" for number in range(1_000)}
+            return ExtenderFilterResult(
+                ["a"], False, {"b": "full", **ghosts}, {"c": "old", **ghosts}
+            )
+
+    chain = ExtenderChain((), TABLE, SchedulerMetrics(), random.Random(0))
+    found = FeasibleNodes(Verdicts(4), None, None, PodSignatures(POD))
+    answers = ExtenderAnswers()
+    found = await chain.filter([Filter(None)], POD.pod, found, answers)
+    assert found.rows.tolist() == [0]
+    [answer] = answers.filters
+    assert (answer.failed, answer.unresolvable) == ({"b": "full"}, {"c": "old"})
+    reasons = [status and status.message for status in map(found.verdicts.status, range(4))]
+    assert reasons[:3] == [None, "full", "old"]
 
 
 async def test_equal_nodes_are_ordered_at_random_if_they_were_scored(prioritize):

@@ -95,11 +95,11 @@ def _show(body: bytes, output: str, of: type[Explanation]) -> None:
         echo_document(body, output)
         return
     import msgspec
-    from rich.console import Console
 
+    from proreus.cli.console import new_console
     from proreus.cli.explain.tables import tables_of
 
     explained = msgspec.json.decode(body, type=of)
-    console = Console()
+    console = new_console()
     for part in tables_of(explained):
         console.print(part)

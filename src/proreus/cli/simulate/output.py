@@ -14,6 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from proreus.cli.console import new_console
 from proreus.cli.documents import echo_document
 from proreus.cli.simulate import tables
 from proreus.simulation.capacity import PodCapacity
@@ -39,8 +40,8 @@ class Output:
     def __init__(self, form: str, timings: bool) -> None:
         self._form = form
         self._timings = timings
-        console = Console()
-        self._console = console if console.is_terminal else Console(width=_WIDTH)
+        console = new_console()
+        self._console = console if console.is_terminal else new_console(width=_WIDTH)
         self._aside = Console(stderr=True, highlight=False)
         self._progress = Progress(
             TextColumn("{task.description}"),
