@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from proreus.config.field_errors import child, item
 from proreus.errors import ConfigError
@@ -21,7 +22,7 @@ from proreus.errors import ConfigError
 _TOO_DEEP = "nested too deep"
 
 
-class Document(NamedTuple):
+class Document(Struct, frozen=True):
     """Parsed data; ``strict_errors`` report duplicate keys, of which the last one counts."""
 
     data: Any
