@@ -15,9 +15,10 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from proreus import reallocation
 from proreus.client.checked_writes import CheckedWriter, Write
@@ -59,7 +60,7 @@ _encode = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
 
 
-class _WrittenOnce(NamedTuple):
+class _WrittenOnce(Struct, frozen=True):
     """What is kept of an Event that was seen once, and written: nearly all of those in the cache.
 
     ``nanoseconds``: when it was recorded, as in its name; ``seen_at``: on the monotonic clock.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from proreus.client.connectivity import Connectivity
 from proreus.client.early_lists import EarlyList
@@ -58,6 +58,19 @@ class ResourceEventHandler(Protocol[S]):
 
         ``obj`` is its final state or, if ``final_state_unknown`` (the DELETED event was missed),
         the last state seen.
+        """
+        ...
+
+
+@runtime_checkable
+class BulkHandler(Protocol[S]):
+    """A ``ResourceEventHandler`` to which the many objects of a first list can be added at once."""
+
+    def on_add_all(self, objects: Sequence[S]) -> None:
+        """Do what ``on_add`` does for each object.
+
+        If it raises, ``on_add`` is called for each after all, so that only those that it fails for
+        are affected: what has been added by then may be added again.
         """
         ...
 
@@ -115,6 +128,9 @@ class Informer(Generic[T]):
         ``first``: call it before the handlers that were added already.
         """
         self._handlers.insert(0 if first else len(self._handlers), handler)
+        self._add_each(handler)
+
+    def _add_each(self, handler: ResourceEventHandler[T]) -> None:
         for obj in self.store.values():
             try:
                 handler.on_add(obj)
@@ -178,8 +194,11 @@ class Informer(Generic[T]):
         if restored:
             for key in [key for key, old in self.store.items() if old != fresh.get(key, old)]:
                 self._remove(key, None)
-        for key, obj in fresh.items():
-            self._put(key, obj)
+        if not self.store and any(isinstance(one, BulkHandler) for one in self._handlers):
+            self._fill(fresh)
+        else:
+            for key, obj in fresh.items():
+                self._put(key, obj)
         self.synced.set()
         self._end_batch()
         self._observe(1, started)
@@ -244,6 +263,20 @@ class Informer(Generic[T]):
         # Another uid: the object that we hold was deleted, and another took its name.
         if old is not None and obj.metadata.uid and old.metadata.uid != obj.metadata.uid:
             self._remove(key, None)
+
+    def _fill(self, objects: dict[str, T]) -> None:
+        """Put objects into the store, which is empty, and notify one handler after another."""
+        self.store.update(objects)
+        for handler in self._handlers:
+            if isinstance(handler, BulkHandler):
+                try:
+                    handler.on_add_all([*objects.values()])
+                    continue
+                except FATAL:
+                    raise
+                except Exception:  # which object it is about, on_add tells
+                    pass
+            self._add_each(handler)
 
     def _put(self, key: str, obj: T) -> None:
         old = self.store.get(key)

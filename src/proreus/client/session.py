@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
@@ -44,7 +43,7 @@ class RequestHooks(Struct, frozen=True):
     on_throttle: Callable[[str, str, float], None] = _nothing
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True):
     """A request; ``path`` and ``query`` ("a=b&c=d") must be percent-encoded."""
 
     method: str

@@ -7,14 +7,15 @@ This is the first of two steps; the second, which expands MultiPoint to extensio
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from proreus.config.types import PluginRef, Plugins, PluginSet
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import Change
 
 
-class _DefaultPlugin(NamedTuple):
+class _DefaultPlugin(Struct, frozen=True):
     """``weight`` 0 is unset; a plugin with a ``gate`` is a default only while that is enabled."""
 
     name: str

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from proreus.config.field_errors import child, item
 from proreus.errors import ConfigError
@@ -21,7 +22,7 @@ from proreus.errors import ConfigError
 _TOO_DEEP = "nested too deep"
 
 
-class Document(NamedTuple):
+class Document(Struct, frozen=True):
     """Parsed data; ``strict_errors`` report duplicate keys, of which the last one counts."""
 
     data: Any
@@ -94,6 +95,12 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self.repeated: list[str] = []
 
+    def check_printable(self, data: str) -> None:
+        """Raise ``yaml.YAMLError`` for a character that YAML forbids."""
+        # PyYAML's pattern takes longer to compile than the rest of the file takes to be read.
+        if _NOT_PLAIN.search(data):
+            super().check_printable(data)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
             self._record_repeated(node)
@@ -134,6 +141,9 @@ def _key(key: object) -> str:
             return str(key)
     raise ConfigError("yaml: a mapping key must be a text or a number")
 
+
+_NOT_PLAIN = re.compile("[^\t\n\r -~]")
+"""What is neither printable ASCII nor white space of a text."""
 
 _BOOLEAN = re.compile(
     "(?:[yYnN]|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$"

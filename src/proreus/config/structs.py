@@ -11,7 +11,7 @@ import base64
 import re
 from collections.abc import Callable, Iterator
 from types import NoneType
-from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -39,7 +39,7 @@ class WrongType(Exception):
         self.wanted = wanted
 
 
-class Scalar(NamedTuple):
+class Scalar(Struct, frozen=True):
     """How a field without parts is read from a file and written to one.
 
     ``read`` returns the value in Python; raises ``WrongType``, or ``ConfigError`` with a whole
@@ -51,7 +51,7 @@ class Scalar(NamedTuple):
     keeps_null: bool = False
 
 
-class Field(NamedTuple):
+class Field(Struct, frozen=True):
     """A field: its name in Python and in files, its type with annotations.
 
     ``default``: ``msgspec.NODEFAULT`` for a required one.

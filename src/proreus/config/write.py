@@ -85,9 +85,9 @@ def _fields(part: ConfigPart) -> dict[str, Any]:
 
 
 def _of_struct(struct: ConfigStruct) -> Iterator[_Field]:
-    for name, alias, annotation, _ in fields_of(type(struct)):
-        value = getattr(struct, name)
-        yield _Field(name, alias, value, _dumped(annotation, value))
+    for field in fields_of(type(struct)):
+        value = getattr(struct, field.name)
+        yield _Field(field.name, field.alias, value, _dumped(field.type, value))
 
 
 def _dumped(annotation: Any, value: Any) -> Any:

@@ -10,6 +10,7 @@ as changed, since it holds another node now, and row 3 is beyond the size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,26 @@ class ClusterTable(NodeTable):
         if self._pod_index is not None:
             self._pod_index.add_row(info)
         return row
+
+    def add_nodes(self, infos: Sequence[NodeInfo]) -> None:
+        """Give many nodes rows, column by column: several times as fast as one by one."""
+        first, size = self.size, self.size + len(infos)
+        capacity = self.capacity
+        while capacity < size:
+            capacity *= 2
+        if capacity > self.capacity:
+            self._grow(capacity)
+        self.size = size
+        self.infos.extend(infos)
+        for row, info in enumerate(infos, first):
+            info.row = row
+            dict.__setitem__(self.rows, info.name, row)
+        self._put_nodes(first, infos)
+        for row, info in enumerate(infos, first):
+            if info.pods:
+                self._put_pods(row)
+            if self._pod_index is not None:
+                self._pod_index.add_row(info)
 
     def update_node(self, info: NodeInfo) -> None:
         """Update the columns after ``info.set_node``."""
@@ -158,23 +179,46 @@ class ClusterTable(NodeTable):
         self._node_state.allowed_pods[row] = min(info.allowed_pod_number, MAX_INT64)
         self._node_state.unschedulable[row] = node.spec.unschedulable
         self._node_state.taint_set[row] = self.taint_sets.code(node.spec.taints)
-        # Taints may carry a time: cluster-autoscaler's do.
-        if len(self.taint_sets) > most_sets:
-            self.taint_sets = compacted(self._node_state.taint_set[: self.size], self.taint_sets)
         old = self.image_sets.values[self._node_state.image_set[row]]
         images = self.images.replace(old, node)
         if images is not old:
             self._node_state.image_set[row] = self.image_sets.code(images)
-        # Codes are never reused, and nodes report new sets of images for months: without compaction
-        # the interner would grow without bound.
-        if len(self.image_sets) > most_sets:
-            self.image_sets = compacted(self._node_state.image_set[: self.size], self.image_sets)
         self._labels.put(row, info.labels, self.size, most_sets)
-        if self._labels.has_many_keys(most_sets):
-            self._labels.forget_unused_keys(self.infos)
+        self._forget_unused(most_sets)
         self.nodes_generation += 1
         self.changes.record(row)
         self.node_changes.record(row)
+
+    def _put_nodes(self, first: int, infos: Sequence[NodeInfo]) -> None:
+        """Do what ``_put_node`` does for each of the last rows, which are new."""
+        rows, most_sets = slice(first, self.size), self._max_sets
+        nodes = [info.node for info in infos if info.node is not None]
+        state, images = self._node_state, self.images
+        self.allocatable.put_rows(first, [info.allocatable for info in infos])
+        state.allowed_pods[rows] = [min(info.allowed_pod_number, MAX_INT64) for info in infos]
+        state.unschedulable[rows] = [node.spec.unschedulable for node in nodes]
+        state.taint_set[rows] = [self.taint_sets.code(node.spec.taints) for node in nodes]
+        state.image_set[rows] = [
+            self.image_sets.code(images.replace(NO_IMAGES, node)) if node.status.images else 0
+            for node in nodes
+        ]
+        self._labels.put_rows(first, [info.labels for info in infos], self.size, most_sets)
+        self._forget_unused(most_sets)
+        self.nodes_generation += len(infos)
+        self.changes.record_all(range(first, self.size))
+        self.node_changes.record_all(range(first, self.size))
+
+    def _forget_unused(self, most_sets: int) -> None:
+        """Forget taints, images and label keys that no node has, once there are many."""
+        # Codes are never reused. Taints may carry a time, as cluster-autoscaler's do, and nodes
+        # report new sets of images for months: without compaction the interners would grow without
+        # bound.
+        if len(self.taint_sets) > most_sets:
+            self.taint_sets = compacted(self._node_state.taint_set[: self.size], self.taint_sets)
+        if len(self.image_sets) > most_sets:
+            self.image_sets = compacted(self._node_state.image_set[: self.size], self.image_sets)
+        if self._labels.has_many_keys(most_sets):
+            self._labels.forget_unused_keys(self.infos)
 
     def _grow(self, capacity: int) -> None:
         self.capacity = capacity

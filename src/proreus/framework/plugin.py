@@ -15,9 +15,10 @@ derives the other. The runtime calls the columnar form for many rows, the per-no
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from proreus.config.types import BasePluginArgs
 from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
@@ -41,7 +42,7 @@ MAX_PERMIT_WAIT_SECONDS = 15 * 60.0
 """The longest that a Permit plugin may hold a pod."""
 
 
-class Evaluations(NamedTuple):
+class Evaluations(Struct, frozen=True):
     """How often a plugin ran, at the points where kube-scheduler counts it."""
 
     pre_filter: Counter = Counter()

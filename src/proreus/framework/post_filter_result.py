@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.utf8 import to_valid_utf8
 
 
-@dataclass(frozen=True, slots=True)
-class NominatingInfo:
+class NominatingInfo(Struct, frozen=True):
     """Sets the pod's nominated node to ``node_name``; the empty name clears it.
 
     No info at all (None) leaves ``status.nominatedNodeName`` as it is.
@@ -26,7 +27,7 @@ class NominatingInfo:
             if not isinstance(name, str):
                 raise TypeError(f"node_name must be a text, not {name!r}")
             # As in ``Status``: no methods of the plugin's, and nothing that cannot be encoded.
-            object.__setattr__(self, "node_name", to_valid_utf8(str.__str__(name)))
+            force_setattr(self, "node_name", to_valid_utf8(str.__str__(name)))
 
 
 CLEAR_NOMINATION = NominatingInfo("")
@@ -42,8 +43,7 @@ class Victims(NamedTuple):
     pdb_violations: int
 
 
-@dataclass(frozen=True, slots=True)
-class PostFilterResult:
+class PostFilterResult(Struct, frozen=True):
     """``status`` None is success; ``nominating`` None leaves the nomination alone.
 
     The reasons of a ``Status.success`` are told with the failed attempt. ``victims``: the pods that

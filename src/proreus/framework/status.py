@@ -6,10 +6,12 @@ a plugin is an exception, not a status.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from numbers import Real
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from proreus.utf8 import to_valid_utf8
 
@@ -56,8 +58,7 @@ MOST_CHARACTERS = 65_536
 _REJECTED = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """A ``code``, its ``reasons``, and the plugin that returned it.
 
     ``timeout_seconds`` belongs to Wait. The runtime fills in ``plugin``.
@@ -91,11 +92,11 @@ class Status:
         if not plain:
             # Subclasses may have methods of their own, which the scheduler would call, and a lone
             # surrogate would fail later, in the condition, the Event and the log.
-            object.__setattr__(self, "reasons", tuple(map(_valid_reason, self.reasons)))
+            force_setattr(self, "reasons", tuple(map(_valid_reason, self.reasons)))
         if type(self.plugin) is not str or not self.plugin.isascii():
             if not isinstance(self.plugin, str):
                 raise TypeError(f"plugin must be a text, not {self.plugin!r}")
-            object.__setattr__(self, "plugin", to_valid_utf8(str.__str__(self.plugin)))
+            force_setattr(self, "plugin", to_valid_utf8(str.__str__(self.plugin)))
         seconds: object = self.timeout_seconds
         if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
             raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")

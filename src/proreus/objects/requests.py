@@ -7,7 +7,8 @@ Source: KEP-753 (sidecars), KEP-1287 (in-place resize), KEP-2837 (pod-level reso
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from proreus.int64 import MAX_INT64
 from proreus.objects.pod import Container, ContainerStatus, Pod, ResourceList, condition_of
@@ -31,7 +32,7 @@ Nano = dict[str, int]
 RequestsOf = Callable[[Container], Nano]
 
 
-class _Parts(NamedTuple):
+class _Parts(Struct, frozen=True):
     """What counts, as in ``pod_requests``."""
 
     use_status: bool

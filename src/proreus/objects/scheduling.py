@@ -6,7 +6,7 @@ which differs in ``disruptionMode``, from Kubernetes 1.36.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from proreus.kubernetes_version import V1_36
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
@@ -25,7 +25,7 @@ _DISRUPTED_AS_GROUP = "PodGroup"
 """The disruption mode in v1alpha2 of a group whose pods may only be evicted together."""
 
 
-class EntityKey(NamedTuple):
+class EntityKey(Struct, frozen=True):
     """A PodGroup or CompositePodGroup by its ``type``, ``namespace`` and ``name``."""
 
     type: str

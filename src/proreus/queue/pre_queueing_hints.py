@@ -10,7 +10,9 @@ at, also for plugins that name none and registered the same event.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from proreus import logs
 from proreus.framework.events import ClusterEvent, PreQueueingHintFn
@@ -19,7 +21,7 @@ from proreus.queue.queue_recorder import QueueRecorder
 log = logs.logger(__name__)
 
 
-class NamedPods(NamedTuple):
+class NamedPods(Struct, frozen=True):
     """The pods (``namespace/name``) that plugins named: all together, and by plugin."""
 
     candidates: frozenset[str]

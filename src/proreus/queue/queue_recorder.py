@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from proreus.bounded_cache import register
 from proreus.clock import Clock
@@ -32,7 +32,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Move]).decode
 
 
-class _Incoming(NamedTuple):
+class _Incoming(Struct, frozen=True):
     """What counts the entries of one kind: pods, and entities where the version counts them."""
 
     pods: Counter

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from proreus import logs
 from proreus.framework.event_registrations import EventRegistration, QueueProfile
@@ -47,14 +49,14 @@ class QueueingStrategy(IntEnum):
     """Try the pod again at once: the event that its plugin held it pending for has occurred."""
 
 
-class ProfileMatches(NamedTuple):
+class ProfileMatches(Struct, frozen=True):
     """Which plugins of a profile registered a kind of event, and the hint of each registration."""
 
     plugins: frozenset[str]
     hints: tuple[tuple[str, QueueingHintFn | None], ...]
 
 
-class EventMatches(NamedTuple):
+class EventMatches(Struct, frozen=True):
     """The registrations that match a kind of event, by schedulerName, and the rejectors concerned.
 
     ``gated_lookups``: gating plugins that name the pods which an event ungates, with their

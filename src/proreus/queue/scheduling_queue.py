@@ -216,6 +216,11 @@ class SchedulingQueue(PendingPods):
             )
         self._recorder.note(key, "deleted")
 
+    @property
+    def awaits_events(self) -> bool:
+        """Whether an event may matter: a pod has been rejected, or is being tried."""
+        return bool(len(self._unschedulable) or len(self._in_flight))
+
     def move_all_to_active_or_backoff(
         self,
         event: ClusterEvent,

@@ -16,13 +16,14 @@ rejected its pods.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 
 
-class RejectorKey(NamedTuple):
+class RejectorKey(Struct, frozen=True):
     """Pods of one ``spec.schedulerName`` that a plugin rejected, or (``gated``) keeps out.
 
     The plugin "" is for pods without a rejector.

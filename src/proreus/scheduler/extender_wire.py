@@ -8,9 +8,10 @@ without regard to case, and unknown keys are ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from proreus.errors import ExtenderError
 from proreus.framework.pod_info import PodInfo
@@ -89,7 +90,7 @@ def _victim(pod: PodInfo, node_name: str, by_name: bool) -> object:
 # ---- responses -----------------------------------------------------------------------------------
 
 
-class ExtenderFilterResult(NamedTuple):
+class ExtenderFilterResult(Struct, frozen=True):
     """A response to Filter.
 
     ``names``: the nodes that are left. ``as_objects``: they came as objects, not as names.
@@ -102,7 +103,7 @@ class ExtenderFilterResult(NamedTuple):
     unresolvable: dict[str, str]
 
 
-class MetaVictims(NamedTuple):
+class MetaVictims(Struct, frozen=True):
     """Victims as extenders name them."""
 
     uids: list[str]

@@ -28,6 +28,9 @@ _LATER = (
     "proreus.bench",
     "proreus.controller",
     "proreus.dashboard",
+    "proreus.plugins.dynamic_resources.allocator",
+    "proreus.plugins.dynamic_resources.filtering",
+    "proreus.plugins.dynamic_resources.node_allocatable",
     "proreus.remote",
     "proreus.sandbox",
     "proreus.scheduler.pod_groups.cycle",
@@ -48,10 +51,26 @@ print(*[name for name in {_LATER!r} if name in sys.modules])
     assert done.stdout.split() == []
 
 
+def test_what_plugins_import_later_is_there_for_the_first_pod_that_needs_it():
+    code = """
+import importlib, pkgutil, sys, proreus.cli.run, proreus.app
+import proreus.plugins.dynamic_resources as package
+from proreus.plugins import imported_later
+imported_later.import_all()
+before = set(sys.modules)
+for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+    # CEL is evaluated in a process of its own, which imports what that takes.
+    if not module.name.split(".")[-1].startswith("cel_"):
+        importlib.import_module(module.name)
+print(sorted(set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]"]
+
+
 def test_few_dataclasses_are_made():
-    # Each takes half a millisecond to make, a Struct fifteen microseconds. Those that are left are
-    # public (dataclasses.replace works with them), have fields that a Struct cannot have, or are
-    # imported for `proreus --help` as well, which does without msgspec.
+    # Each takes half a millisecond to make, a Struct fifteen microseconds. Those that are left have
+    # fields that a Struct cannot have.
     code = """
 import sys, proreus.cli.run, proreus.app
 found = {
@@ -63,7 +82,7 @@ found = {
 print(len({one for one in found if one.__module__.startswith("proreus.")}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 10 < int(done.stdout) <= 14
+    assert 0 < int(done.stdout) <= 2
 
 
 def test_add_ons_are_imported_only_when_a_configuration_names_them():
@@ -180,6 +199,32 @@ print(os.environ["OPENBLAS_NUM_THREADS"])
         check=True,
     )
     assert done.stdout.split() == ["2"]
+
+
+def test_regular_expressions_of_yaml_are_compiled_at_their_first_use():
+    code = """
+import re
+compile_now, compiled = re.compile, []
+re.compile = lambda *args: compiled.append(args) or compile_now(*args)
+from proreus import yaml_import
+yaml_import.import_yaml()
+from proreus import yaml_depth
+print(len(compiled), re.compile is not yaml_import._Pattern)
+import yaml
+text = "{a: 2020-01-02, b: [1, 0x10, 1.5, yes, ~], c: '1'}"
+print(yaml_depth.load(text.encode()) == yaml.safe_load(text), yaml.safe_load(text))
+try:
+    yaml.safe_load("a\\7")
+except yaml.YAMLError as error:
+    print(error.reason, error.position)
+yaml_import.import_yaml()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "1 True",
+        "True {'a': datetime.date(2020, 1, 2), 'b': [1, 16, 1.5, True, None], 'c': '1'}",
+        "special characters are not allowed 1",
+    ]
 
 
 def test_the_library_for_entry_points_is_imported_only_where_a_package_has_plugins(tmp_path):

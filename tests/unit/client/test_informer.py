@@ -134,6 +134,39 @@ async def test_handlers_are_called_in_order_and_the_batch_hook_after_them(inform
     assert ends == [(1, 1), (4, 4)]
 
 
+class BulkRecordingHandler(RecordingHandler):
+    def on_add_all(self, objects):
+        names = [obj.metadata.name for obj in objects]
+        assert len(self.informer.store) == len(names)
+        self.words.append("+" + "".join(names))
+        if "x" in names:
+            raise ValueError
+
+
+async def test_a_first_list_may_be_taken_at_once(informer, recorded):
+    bulk = BulkRecordingHandler(informer)
+    informer.add_handler(bulk)
+    informer.replace([pod("a"), pod("b")])
+    informer.replace([pod("a"), pod("c")])
+    assert bulk.words == ["+ab", "-b@1?", "+c"]
+    assert recorded.words == ["+a", "+b", "-b@1?", "+c"]
+
+
+async def test_an_object_that_cannot_be_taken_with_others_is_one_that_cannot_be_taken(informer):
+    class Failing(BulkRecordingHandler):
+        def on_add(self, obj):
+            if obj.metadata.name == "x":
+                raise ValueError
+            super().on_add(obj)
+
+    failing, other = Failing(informer), RecordingHandler(informer)
+    informer.add_handler(failing)
+    informer.add_handler(other)
+    informer.replace([pod("a"), pod("x"), pod("b")])
+    assert failing.words == ["+axb", "+a", "+b"]
+    assert other.words == ["+a", "+x", "+b"]
+
+
 async def test_nothing_changes_while_paused(informer, recorded):
     informer.replace([pod("a")])
     informer.pause()

@@ -167,8 +167,8 @@ async def test_wrong_counts_of_pods_are_healed(world, what) -> None:
 
 async def test_rows_that_are_mixed_up_are_healed(world) -> None:
     rows = world.cache.table.rows
-    rows["n0"], rows["n1"] = rows["n1"], rows["n0"]
-    del rows["n1"]
+    dict.update(rows, n0=rows["n1"])
+    dict.pop(rows, "n1")
     assert [one for one in await heal(world) if "Node" in one] == [
         "columns: Node n0 has a wrong row number",
         "columns: Node n1 has a wrong row number",

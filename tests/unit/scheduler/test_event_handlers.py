@@ -17,7 +17,9 @@ from proreus.framework.events import (
 from proreus.framework.plugin import FilterPlugin, PermitPlugin
 from proreus.framework.status import Status
 from proreus.kubernetes_version import V1_36, V1_37
+from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import PODS
+from proreus.scheduler.event_handlers import NodeHandlers
 
 NO = Status.unschedulable("no")
 
@@ -273,6 +275,23 @@ def test_an_uncordoned_node_counts_as_one_without_a_taint(world) -> None:
     world.api.merge("Node", "n0", {"spec": {"unschedulable": False}})
     assert labels(world) == ["NodeUpdateNodeTaint"]
     assert not world.cache.table.unschedulable[0]
+
+
+async def test_a_first_list_of_nodes_moves_what_waits(kit) -> None:
+    world = kit.World(kit.rejecting("A", NO))
+    moved = []
+    world.queue.move_all_to_active_or_backoff = lambda event, old, new: moved.append(new)
+    metrics = SchedulerMetrics()
+    handlers = NodeHandlers(cache=world.cache, queue=world.queue, metrics=metrics)
+    nodes = [kit.make_node("n0"), kit.make_node("n1")]
+    handlers.on_add_all(nodes)
+    assert (world.cache.node_count, moved) == (2, [])
+    world.add_pod()
+    await world.attempt()
+    moved.clear()
+    handlers.on_add_all(nodes)
+    assert (world.cache.node_count, moved) == (2, nodes)
+    assert metrics.event_handling_duration_seconds.labels("NodeAdd").count == 4
 
 
 # ---- other kinds ---------------------------------------------------------------------------------

@@ -360,6 +360,15 @@ def check(world: Any, odd: Iterable[str], plain: Iterable[str]) -> None:
 
 
 @pytest.fixture(autouse=True)
+def without_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log nothing: pytest keeps texts as they are, and its workers cannot encode all of them."""
+    monkeypatch.setattr(logging.getLogger("proreus"), "disabled", True)
+    for name, found in logging.root.manager.loggerDict.items():
+        if name.startswith("proreus.") and isinstance(found, logging.Logger):
+            monkeypatch.setattr(found, "disabled", True)
+
+
+@pytest.fixture(autouse=True)
 def as_in_a_process() -> Iterator[None]:
     """Write logs as a process does, and handle SIGINT as it does."""
     raises, logging.raiseExceptions = logging.raiseExceptions, True

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from cel_expr_python import cel
+from msgspec import Struct
 
 from proreus.plugins.dynamic_resources import cel_addresses as addresses
 from proreus.plugins.dynamic_resources import cel_formats as formats
@@ -46,7 +47,7 @@ _MOST_VALUES = 48
 """The most values of a list attribute; ``includes`` fails for longer lists, as in Kubernetes."""
 
 
-class Function(NamedTuple):
+class Function(Struct, frozen=True):
     """One overload; ``member`` functions are called on their first argument."""
 
     name: str

@@ -8,10 +8,11 @@ a device counts is in ``node_allocatable_resources``, of 1.36 in ``node_allocata
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from proreus.errors import ProreusError
 from proreus.framework.node_table import NodeTable
@@ -39,7 +40,7 @@ class MappingError(ProreusError):
     """How much of the node a device consumes cannot be computed; ends the attempt."""
 
 
-class ClaimDevice(NamedTuple):
+class ClaimDevice(Struct, frozen=True):
     """A device that a claim has, or would get.
 
     ``consumed``: amounts by capacity, of a device that allows multiple allocations.
@@ -60,7 +61,7 @@ class ClaimDevice(NamedTuple):
 ClaimDevices = tuple[ResourceClaim, Sequence[ClaimDevice]]
 
 
-class EffectiveRequest(NamedTuple):
+class EffectiveRequest(Struct, frozen=True):
     """What a pod with its devices requests of a node; ``statuses``: the devices' part, by claim."""
 
     amounts: Mapping[str, int]
