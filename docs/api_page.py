@@ -257,7 +257,7 @@ def _entry(name: str, found: griffe.Object) -> Iterator[str]:
         yield from (_item(one.name, one) for one in own)
         yield ""
     elif isinstance(found, griffe.Class):
-        bases = ", ".join(f"`{base}`" for base in found.bases)
+        bases = ", ".join(f"`{base}`" for base in found.bases if not _is_struct_type(base))
         first = f"`{_constructor(found)}`" + (f", inherits from {bases}" if bases else "")
         yield from (f"### `{name}`", "", first, "", _text(found), "")
         members = list(public_members(found))
@@ -285,8 +285,24 @@ def public_members(owner: griffe.Class) -> Iterator[griffe.Object]:
             yield _resolved(member)
 
 
+def _is_struct_type(base: object) -> bool:
+    return str(base) in ("Struct", "msgspec.Struct")
+
+
+def _is_field(member: griffe.Object | griffe.Alias) -> bool:
+    """Whether a member of a Struct is a field, which its constructor takes."""
+    found = _resolved(member)
+    if not isinstance(found, griffe.Attribute) or found.annotation is None:
+        return False
+    return "property" not in found.labels
+
+
 def _constructor(found: griffe.Class) -> str:
     init = found.members.get("__init__")
+    if init is None and any(map(_is_struct_type, found.bases)):
+        fields = [one for one in found.members.values() if _is_field(one)]
+        texts = [_head(one.name, _resolved(one)) for one in fields]
+        return f"{found.name}({', '.join(texts)})" if fields else f"class {found.name}"
     if init is None or "__init__" in NOT_PUBLIC.get(found.name, "").split():
         return f"class {found.name}"
     return _signature(found.name, _resolved(init), returns=False)
@@ -335,7 +351,7 @@ def _value(member: griffe.Attribute) -> str:
         return str(found.value) if isinstance(found, griffe.Attribute) else match[0]
 
     value = " ".join(str(member.value).split())
-    value = re.sub(r"^field\(default_factory=(\w+)\)$", r"\1()", value)
+    value = re.sub(r"^(?:msgspec\.)?field\(default_factory=(\w+)\)$", r"\1()", value)
     return re.sub(r"\b[A-Z_]*_GROUP\b", constant, value)
 
 
