@@ -16,7 +16,9 @@ from proreus.reallocation import reallocated
 
 DEFAULT_BUDGET_BYTES = 64 * 2**20
 
-_MOST_REALLOCATED, _REALLOCATED_A_STEP = 2_000, 50
+_MOST_REALLOCATED = 2_000
+_REALLOCATED_BYTES = 2**18
+"""Of one step, which takes some milliseconds."""
 _BYTES_A_COUNT = 100
 _BYTES_REDUCED = 700
 
@@ -97,15 +99,22 @@ class KeptRecords:
         Only those that are complete, from ``before`` that time.
         """
         end = self._left_recent + len(self._recent)
-        first = max(self._left_recent, end - _MOST_REALLOCATED)
-        for start in range(first, end, _REALLOCATED_A_STEP):
-            start = max(start, self._left_recent)
-            stop = min(start + _REALLOCATED_A_STEP, end)
-            found = [(n, self._recent[n - self._left_recent]) for n in range(start, stop)]
-            found = [(n, one) for n, one in found if one.at < before and one.is_complete]
+        number = max(self._left_recent, end - _MOST_REALLOCATED)
+        while number < end:
+            found: list[tuple[int, DecisionRecord]] = []
+            size_bytes = 0
+            number = max(number, self._left_recent)
+            while number < end and size_bytes < _REALLOCATED_BYTES:
+                record = self._recent[number - self._left_recent]
+                if record.at < before and record.is_complete:
+                    size_bytes += record.size_bytes
+                    # One that takes tens of milliseconds has pages of its own.
+                    if record.size_bytes < _REALLOCATED_BYTES:
+                        found.append((number, record))
+                number += 1
             copies = reallocated([one for _, one in found], (NodeNames, SharedResults))
-            for (number, record), copy in zip(found, copies, strict=True):
-                self._recent[number - self._left_recent] = copy
+            for (place, record), copy in zip(found, copies, strict=True):
+                self._recent[place - self._left_recent] = copy
                 if self._latest.get(record.key) is record:
                     # by deletion, for the key is a part of the record
                     del self._latest[record.key]

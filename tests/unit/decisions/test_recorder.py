@@ -13,7 +13,7 @@ import pytest
 
 from proreus.bounded_cache import age_caches
 from proreus.config.load import default_configuration
-from proreus.decisions import DecisionRecorder, attempt_scores
+from proreus.decisions import DecisionRecorder, attempt_scores, retention
 from proreus.decisions.record import DecisionRecord
 from proreus.decisions.retention import KeptRecords
 from proreus.decisions.scores import BEST_NODES
@@ -259,6 +259,13 @@ async def many_attempts(world: World, first: int, count: int) -> None:
         await world.schedule(spread(f"p{number}"), pod(f"q{number}", cpu=cpu))
 
 
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have few records reallocated at each step."""
+    monkeypatch.setattr(retention, "_REALLOCATED_BYTES", 20_000)
+
+
+@pytest.mark.usefixtures("small_steps")
 def test_reallocated_records_say_the_same() -> None:
     world = World(20)
     asyncio.run(many_attempts(world, 0, 80))
@@ -275,6 +282,7 @@ def test_reallocated_records_say_the_same() -> None:
     assert all(world.records.latest(record.key) is record for record in after)
 
 
+@pytest.mark.usefixtures("small_steps")
 def test_records_may_come_and_go_while_others_are_reallocated() -> None:
     world = World(20, budget_bytes=80_000)
     asyncio.run(many_attempts(world, 0, 100))
