@@ -6,6 +6,7 @@ import asyncio
 import math
 import random
 import sys
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -286,9 +287,10 @@ def test_reallocated_records_say_the_same() -> None:
 def test_records_may_come_and_go_while_others_are_reallocated() -> None:
     world = World(20, budget_bytes=80_000)
     asyncio.run(many_attempts(world, 0, 100))
-    for round_ in range(1, 30):
+    numbers = count(100, 5)
+    for _ in range(10):
         for _ in world.records.reallocate(math.inf):
-            asyncio.run(many_attempts(world, 100 * round_, 5))
+            asyncio.run(many_attempts(world, next(numbers), 5))
             world.records.validate()
             assert world.records.size_bytes <= 80_000
 
