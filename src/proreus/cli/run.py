@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import proreus
-from proreus import gc_tuning, numpy_import
+from proreus import gc_tuning, numpy_import, yaml_import
 from proreus.cli.go_flags import FlagError, ParsedFlags, parse_flags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
@@ -49,6 +49,7 @@ def run(values: ParsedFlags) -> int:
         print(version_text(raw=values["version"] == "raw"))
         return 0
     gc_tuning.use_one_heap()
+    yaml_import.import_yaml()
     # The order matters: the apiserver writes the lists while most of the scheduler is imported.
     from proreus.cli.early_start import request_lists
 

@@ -182,6 +182,32 @@ print(os.environ["OPENBLAS_NUM_THREADS"])
     assert done.stdout.split() == ["2"]
 
 
+def test_regular_expressions_of_yaml_are_compiled_at_their_first_use():
+    code = """
+import re
+compile_now, compiled = re.compile, []
+re.compile = lambda *args: compiled.append(args) or compile_now(*args)
+from proreus import yaml_import
+yaml_import.import_yaml()
+from proreus import yaml_depth
+print(len(compiled), re.compile is not yaml_import._Pattern)
+import yaml
+text = "{a: 2020-01-02, b: [1, 0x10, 1.5, yes, ~], c: '1'}"
+print(yaml_depth.load(text.encode()) == yaml.safe_load(text), yaml.safe_load(text))
+try:
+    yaml.safe_load("a\\7")
+except yaml.YAMLError as error:
+    print(error.reason, error.position)
+yaml_import.import_yaml()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "1 True",
+        "True {'a': datetime.date(2020, 1, 2), 'b': [1, 16, 1.5, True, None], 'c': '1'}",
+        "special characters are not allowed 1",
+    ]
+
+
 def test_the_library_for_entry_points_is_imported_only_where_a_package_has_plugins(tmp_path):
     code = """
 import sys

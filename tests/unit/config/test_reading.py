@@ -39,6 +39,13 @@ def test_keys_become_texts_and_are_sorted():
     assert list(read("b: 1\ny: 2\n5: 3\n").data) == ["5", "b", "true"]
 
 
+def test_characters_that_yaml_forbids_are_refused():
+    assert read("a: é \U0001f600").data == {"a": "é \U0001f600"}
+    for text in ("a: \x07", "a: \x7f", "a: \ufffe"):
+        with pytest.raises(ConfigError, match="special characters are not allowed"):
+            read(text)
+
+
 def test_only_the_first_yaml_document_counts():
     assert read("a: 1\n---\nb: [").data == {"a": 1}
 
