@@ -5,9 +5,10 @@ while the scheduler is assembled, and started together later (client-go: SharedI
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from proreus.client.connectivity import Connectivity
 from proreus.client.early_lists import NON_TERMINAL_PODS, EarlyList

@@ -7,8 +7,10 @@ of a whole group. Unrelated to ``pod_label_groups``, which groups pods by labels
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+import msgspec
+from msgspec import Struct
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
@@ -24,8 +26,7 @@ FILTER_VERDICTS = "proreus/filter-verdicts"
 """``CycleState`` key of the ``Verdicts`` of a pod that did not fit in a dry run of its group."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupSchedulingCycle:
+class PodGroupSchedulingCycle(Struct, frozen=True):
     """The scheduling cycle of a whole group, which the cycles of its pods refer to.
 
     ``scheduled_before``: how many pods of the group had a node before it began. ``state``: data of
@@ -33,7 +34,7 @@ class PodGroupSchedulingCycle:
     """
 
     scheduled_before: int = 0
-    state: CycleState = field(default_factory=CycleState)
+    state: CycleState = msgspec.field(default_factory=CycleState)
 
 
 class PlacedPod(NamedTuple):
@@ -88,8 +89,7 @@ class PodGroupStates(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupInfo:
+class PodGroupInfo(Struct, frozen=True):
     """A group, ``namespace`` and ``name``: ``pods`` are to be placed now, in their order.
 
     ``group``: the API object. A CompositePodGroup has no pods but ``children``, the oldest first.
@@ -130,8 +130,7 @@ class PodGroupInfo:
         return tuple(leaf for child in self.children for leaf in child.leaves)
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Nodes on which a whole group may be scheduled: ``node_names``, None for all.
 
     ``name``: for logs.
@@ -168,8 +167,7 @@ class ProposedAssignment(NamedTuple):
     state: CycleState
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupAssignments:
+class PodGroupAssignments(Struct, frozen=True):
     """The result of a dry run in one ``placement``: the ``pods`` that fit, with their nodes."""
 
     placement: Placement
@@ -181,8 +179,7 @@ SchedulePodGroup = Callable[[], Awaitable[Sequence[ProposedAssignment] | Status]
 not fit."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroupPostFilterResult:
+class PodGroupPostFilterResult(Struct, frozen=True):
     """What a PodGroupPostFilter plugin returns.
 
     ``status``: Success, with or without a reason, if the group may fit once victims are gone; then
@@ -191,5 +188,5 @@ class PodGroupPostFilterResult:
     """
 
     status: Status
-    nominating: Mapping[str, NominatingInfo] = field(default_factory=dict)
+    nominating: Mapping[str, NominatingInfo] = msgspec.field(default_factory=dict)
     victims: Victims | None = None

@@ -10,7 +10,6 @@ Example: a container requests cpu 500m and no memory. ``requests.amounts`` is {"
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -303,8 +302,7 @@ def _computed_requests(_key: Hashable, spec: PodSpec) -> tuple[PodRequests, int]
 _shared_requests = LoadingCache(16 * 2**20, _key_of_requests, _computed_requests)
 
 
-@dataclass(slots=True, eq=False)
-class QueuedPodInfo(QueueingParams):
+class QueuedPodInfo(QueueingParams, eq=False):
     """A pod in the scheduling queue, with the history of its attempts.
 
     ``info``: the pod. ``timestamp``: when it last entered the queue, in seconds of

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 
 
-@dataclass(frozen=True, slots=True)
-class NominatingInfo:
+class NominatingInfo(Struct, frozen=True):
     """Sets the pod's nominated node to ``node_name``; the empty name clears it.
 
     No info at all (None) leaves ``status.nominatedNodeName`` as it is.
@@ -37,8 +37,7 @@ class Victims(NamedTuple):
     pdb_violations: int
 
 
-@dataclass(frozen=True, slots=True)
-class PostFilterResult:
+class PostFilterResult(Struct, frozen=True):
     """``status`` None is success; ``nominating`` None leaves the nomination alone.
 
     The reasons of a ``Status.success`` are told with the failed attempt. ``victims``: the pods that

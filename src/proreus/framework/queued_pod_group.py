@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import ClassVar
+
+import msgspec
+from msgspec.structs import replace
 
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.queueing_params import QueueingParams
@@ -17,8 +19,7 @@ from proreus.objects.pod import Pod
 from proreus.objects.scheduling import POD_GROUP_TYPE, EntityKey, pod_group_entity_key
 
 
-@dataclass(slots=True, eq=False)
-class QueuedPodGroupInfo(QueueingParams):
+class QueuedPodGroupInfo(QueueingParams, eq=False):
     """A root PodGroup or CompositePodGroup (``root``) and those of its pods that wait.
 
     ``priority``: of the root group. ``timestamp``: when it last entered the queue. The rest: see
@@ -31,7 +32,7 @@ class QueuedPodGroupInfo(QueueingParams):
     root: EntityKey
     priority: int
     timestamp: float
-    pods_by_group: dict[EntityKey, list[QueuedPodInfo]] = field(default_factory=dict)
+    pods_by_group: dict[EntityKey, list[QueuedPodInfo]] = msgspec.field(default_factory=dict)
     """By PodGroup, in the order in which they are tried; no list is empty."""
     reported: float | None = None
     """When the pods of a group that a plugin provides were last told why it does not fit."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
+from msgspec import Struct
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class QueueingParams:
+class QueueingParams(Struct, eq=False, kw_only=True):
     """What the queue knows about an entity, besides what it is (kube-scheduler's type of the name).
 
     ``attempts``: how often it was tried; ``unschedulable_count``, how often it was rejected;
@@ -23,8 +23,8 @@ class QueueingParams:
     consecutive_errors_count: int = 0
     backoff_expiration: float | None = None
     initial_attempt_timestamp: float | None = None
-    unschedulable_plugins: set[str] = field(default_factory=set)
-    pending_plugins: set[str] = field(default_factory=set)
+    unschedulable_plugins: set[str] = msgspec.field(default_factory=set)
+    pending_plugins: set[str] = msgspec.field(default_factory=set)
     gating_plugin: str = ""
     was_flushed_from_unschedulable: bool = False
     flush_timestamp: float = 0.0

@@ -6,10 +6,12 @@ a plugin is an exception, not a status.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from numbers import Real
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from proreus.utf8 import to_valid_utf8
 
@@ -53,8 +55,7 @@ _LABELS = (
 _REJECTED = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """A ``code``, its ``reasons``, and the plugin that returned it.
 
     ``timeout_seconds`` belongs to Wait. The runtime fills in ``plugin``.
@@ -85,7 +86,7 @@ class Status:
             # Subclasses may have methods of their own, which the scheduler would call, and a lone
             # surrogate would fail later, in the condition, the Event and the log.
             texts = map(str.__str__, self.reasons)
-            object.__setattr__(self, "reasons", tuple(map(to_valid_utf8, texts)))
+            force_setattr(self, "reasons", tuple(map(to_valid_utf8, texts)))
         seconds: object = self.timeout_seconds
         if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
             raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")

@@ -4,11 +4,11 @@ Structs are frozen, since informers share their objects with all readers. They a
 the cyclic garbage collector (``gc=False``): they are trees and cannot be part of a cycle.
 """
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from proreus.kubernetes_version import KubernetesVersion
 
@@ -86,8 +86,7 @@ def controller_of(meta: ObjectMeta) -> OwnerReference | None:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Resource(Generic[T]):
+class Resource(msgspec.Struct, Generic[T], frozen=True):
     """An API resource: its path, and the Struct of its objects.
 
     ``group`` ("" for the core), ``version``, ``plural`` (in URLs), ``kind``, ``namespaced``;

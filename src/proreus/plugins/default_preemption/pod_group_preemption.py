@@ -11,10 +11,10 @@ kube-scheduler's ``PodGroupEvaluator``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from time import perf_counter
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proreus.errors import ApiError, PluginError
 from proreus.framework.handle import Handle

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from time import perf_counter
 
 from msgspec import Struct, structs
@@ -216,7 +215,7 @@ class PodGroupAlgorithm:
         if rejected is not None and code_of(result.status) == Code.UNSCHEDULABLE:
             assert result.status is not None
             reasons = (*result.status.reasons, *rejected.reasons[1:])
-            result.status = replace(result.status, reasons=reasons)
+            result.status = structs.replace(result.status, reasons=reasons)
         self._conclude(result, before)
         return results | {group.entity_key: result}
 

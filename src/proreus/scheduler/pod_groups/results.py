@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from msgspec import Struct, field, structs
 
@@ -131,7 +130,7 @@ def naming_rejected_pod(status: Status, pods: Sequence[PodResult]) -> Status:
     pod = next((pod for pod in reversed(pods) if pod.failure is not None), None)
     if pod is None or pod.failure is None or not status.rejected:
         return status
-    return replace(
+    return structs.replace(
         status, reasons=(*status.reasons, f"pod {pod.queued.key}: {pod.failure.message}")
     )
 
@@ -182,7 +181,7 @@ def append_reason(results: Iterable[PodGroupResult], reason: str) -> None:
         assert status is not None
         reasons = (*status.reasons, *[reason] * len(sharing))
         for result in sharing:
-            result.status = replace(status, reasons=reasons)
+            result.status = structs.replace(status, reasons=reasons)
 
 
 def failures_of_untried(

@@ -12,8 +12,9 @@ Either enough pods fit and are bound, or all go back to the queue. kube-schedule
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from proreus.cache.cache import Cache
 from proreus.errors import PluginError
