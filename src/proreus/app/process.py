@@ -48,6 +48,7 @@ from proreus.decisions import DecisionRecorder
 from proreus.framework.attempt_budget import CpuTime
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import LEASES
+from proreus.plugins import imported_later
 from proreus.plugins.parse_ahead import parsers
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.registry import Registry
@@ -217,6 +218,7 @@ class Process:
         # NumPy imports this at the first use, which would be in the middle of the work, where no
         # file may be left to open.
         await asyncio.to_thread(import_module, "numpy.ma")
+        await asyncio.to_thread(imported_later.import_all)
         server: Server = endpoints.make_server(
             self._options,
             self.state,

@@ -192,12 +192,19 @@ class _EmulatedCatalog:
     def __init__(self, catalog: PluginCatalog, gates: FeatureGates) -> None:
         self._catalog = catalog
         self._gates = gates
+        self._names = catalog.names()
+        self._points: dict[str, Set[str]] = {}
 
     def names(self) -> Set[str]:
-        return self._catalog.names()
+        return self._names
 
     def points(self, name: str) -> Set[str]:
-        return points_in_version(name, self._catalog.points(name), self._gates)
+        # Asked for at each extension point, for each plugin of multiPoint.
+        found = self._points.get(name)
+        if found is None:
+            found = points_in_version(name, self._catalog.points(name), self._gates)
+            self._points[name] = found
+        return found
 
 
 def _points(

@@ -28,6 +28,9 @@ _LATER = (
     "proreus.bench",
     "proreus.controller",
     "proreus.dashboard",
+    "proreus.plugins.dynamic_resources.allocator",
+    "proreus.plugins.dynamic_resources.filtering",
+    "proreus.plugins.dynamic_resources.node_allocatable",
     "proreus.remote",
     "proreus.sandbox",
     "proreus.scheduler.pod_groups.cycle",
@@ -46,6 +49,23 @@ print(*[name for name in {_LATER!r} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_what_plugins_import_later_is_there_for_the_first_pod_that_needs_it():
+    code = """
+import importlib, pkgutil, sys, proreus.cli.run, proreus.app
+import proreus.plugins.dynamic_resources as package
+from proreus.plugins import imported_later
+imported_later.import_all()
+before = set(sys.modules)
+for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+    # CEL is evaluated in a process of its own, which imports what that takes.
+    if not module.name.split(".")[-1].startswith("cel_"):
+        importlib.import_module(module.name)
+print(sorted(set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]"]
 
 
 def test_few_dataclasses_are_made():
