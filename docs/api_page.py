@@ -273,6 +273,11 @@ def _entry(name: str, found: griffe.Object) -> Iterator[str]:
         yield _item(name, found)
 
 
+_STRUCTS = ("Struct", "msgspec.Struct")
+_NOT_TO_BE_MADE = ("ApiStruct", "DomainVictim", "QueueingParams", "Requirement", "Selector")
+"""Structs whose constructor is not public."""
+
+
 def _is_struct(found: griffe.Class) -> bool:
     return any("ApiStruct" in str(base) for base in found.bases)
 
@@ -286,10 +291,23 @@ def public_members(owner: griffe.Class) -> Iterator[griffe.Object]:
 
 
 def _constructor(found: griffe.Class) -> str:
+    if any(str(base) in _STRUCTS for base in found.bases) and found.name not in _NOT_TO_BE_MADE:
+        return f"{found.name}({', '.join(_fields(found))})"
     init = found.members.get("__init__")
     if init is None or "__init__" in NOT_PUBLIC.get(found.name, "").split():
         return f"class {found.name}"
     return _signature(found.name, _resolved(init), returns=False)
+
+
+def _fields(struct: griffe.Class) -> Iterator[str]:
+    """Yield the parameters of a Struct's constructor."""
+    for name, member in struct.members.items():
+        if isinstance(member, griffe.Attribute) and "property" not in member.labels:
+            annotation = str(member.annotation)
+            if annotation == "None" or annotation.startswith("ClassVar"):
+                continue
+            default = "" if member.value is None else f" = {_value(member)}"
+            yield f"{name}: {annotation}{default}"
 
 
 def _signature(name: str, function: griffe.Object, returns: bool = True) -> str:
@@ -335,7 +353,7 @@ def _value(member: griffe.Attribute) -> str:
         return str(found.value) if isinstance(found, griffe.Attribute) else match[0]
 
     value = " ".join(str(member.value).split())
-    value = re.sub(r"^field\(default_factory=(\w+)\)$", r"\1()", value)
+    value = re.sub(r"^(?:msgspec\.)?field\(default_factory=(\w+)\)$", r"\1()", value)
     return re.sub(r"\b[A-Z_]*_GROUP\b", constant, value)
 
 
