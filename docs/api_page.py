@@ -193,6 +193,9 @@ NOT_PUBLIC = {
     "record_change",
     "CycleState": "skip_filter skip_score timer budget binding_plugins",
     "Verdicts": "ids statuses plugin id_of merge take copy",
+    "Selector": "__init__",
+    "Requirement": "__init__",
+    "DomainVictim": "__init__",
     "Handle": "dry_run_preemption dry_run_key preempt_through_extenders",
     "Nominator": "changes_since",
     "DefaultPreemption": "__init__ events_to_register pre_enqueue num_candidates "
@@ -273,6 +276,11 @@ def _entry(name: str, found: griffe.Object) -> Iterator[str]:
         yield _item(name, found)
 
 
+_STRUCTS = ("Struct", "msgspec.Struct")
+_NOT_TO_BE_MADE = ("ApiStruct", "DomainVictim", "QueueingParams", "Requirement", "Selector")
+"""Structs whose constructor is not public."""
+
+
 def _is_struct(found: griffe.Class) -> bool:
     return any("ApiStruct" in str(base) for base in found.bases)
 
@@ -299,13 +307,14 @@ def _is_field(member: griffe.Object | griffe.Alias) -> bool:
 
 def _constructor(found: griffe.Class) -> str:
     init = found.members.get("__init__")
-    if init is None and any(map(_is_struct_type, found.bases)):
-        fields = [one for one in found.members.values() if _is_field(one)]
-        texts = [_head(one.name, _resolved(one)) for one in fields]
-        return f"{found.name}({', '.join(texts)})" if fields else f"class {found.name}"
-    if init is None or "__init__" in NOT_PUBLIC.get(found.name, "").split():
+    if "__init__" in NOT_PUBLIC.get(found.name, "").split():
         return f"class {found.name}"
-    return _signature(found.name, _resolved(init), returns=False)
+    if init is not None:
+        return _signature(found.name, _resolved(init), returns=False)
+    is_struct = any(map(_is_struct_type, found.bases))
+    fields = [one for one in found.members.values() if is_struct and _is_field(one)]
+    texts = [_head(one.name, _resolved(one)) for one in fields]
+    return f"{found.name}({', '.join(texts)})" if fields else f"class {found.name}"
 
 
 def _signature(name: str, function: griffe.Object, returns: bool = True) -> str:
