@@ -14,6 +14,7 @@ import sys
 from collections import deque
 from pathlib import Path
 
+import msgspec
 import uvloop
 
 from proreus.bench.api import Api, connected, encode
@@ -47,7 +48,8 @@ class Binder:
         self._api = api
         self._waiting: deque[PendingPod] = deque()
         self._available = asyncio.Semaphore(0)
-        self._nodes = Informer(api.client, Resource(**(vars(NODES) | {"type": Untyped})))
+        nodes = msgspec.structs.replace(NODES, type=Untyped)
+        self._nodes = Informer(api.client, nodes)
         self._pods = Informer(api.client, PODS, field_selector="spec.nodeName=")
         self._pods.add_handler(self)
         self._nodes.add_batch_hook(self._on_nodes)
