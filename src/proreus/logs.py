@@ -289,13 +289,13 @@ def _pairs(record: logging.LogRecord) -> Mapping[str, object] | None:
 _MOST_CHARACTERS = 16_384
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, most_characters: int = _MOST_CHARACTERS) -> str:
     """Return an error's text cut to what a person may read of it; most are returned as they are."""
     # Who may create pods decides how long the message of a failed attempt is: a pod that asks for
     # 5,000 resources has one of 300 KB, at each attempt.
-    if len(text) <= _MOST_CHARACTERS:
+    if len(text) <= most_characters:
         return text
-    return f"{text[:_MOST_CHARACTERS]}… ({len(text)} characters)"
+    return f"{text[:most_characters]}… ({len(text)} characters)"
 
 
 def _json_text(value: object) -> str:

@@ -5,6 +5,18 @@ foreign bytes, or JSON with a broken escape, makes such a string without noticin
 """
 
 
+def valid_text(field: str, value: object) -> str:
+    """Return the text that a plugin gave a field, without methods of the plugin's own.
+
+    Raises ``TypeError`` for what is no text. See ``to_valid_utf8``.
+    """
+    if type(value) is str and value.isascii():
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"{field} must be a text, not {value!r}")
+    return to_valid_utf8(str.__str__(value))
+
+
 def to_valid_utf8(text: str) -> str:
     """Return the text with U+FFFD in place of each lone surrogate (Go's ``strings.ToValidUTF8``).
 

@@ -42,7 +42,3 @@ class ColumnArena:
         self._used = end
         copied[:] = column
         return copied
-
-    def leave_block(self) -> None:
-        """Keep no block for the next columns: the present one lives as long as its columns."""
-        self._block, self._used = np.empty(0, dtype=np.uint8), 0

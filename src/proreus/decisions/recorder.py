@@ -79,9 +79,7 @@ class DecisionRecorder:
 
     def reallocate(self) -> Iterator[None]:
         """Replace records by copies, some at each step; see ``reallocation``."""
-        # The copies have columns of their own, which leave the block to a few records.
-        self._arena.leave_block()
-        yield from self.records.reallocate(self._now() - _COMPLETE_AFTER_SECONDS)
+        return self.records.reallocate(self._now() - _COMPLETE_AFTER_SECONDS)
 
     @classmethod
     def of(

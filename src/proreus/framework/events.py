@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from proreus.utf8 import to_valid_utf8
+from proreus.utf8 import valid_text
 
 if TYPE_CHECKING:
     from proreus.framework.pod_info import PodInfo
@@ -189,11 +189,7 @@ class ClusterEvent:
         """
         # As in ``Status``. They are keys of the queue, and the label is one of a metric.
         for name in ("resource", "label"):
-            text: object = getattr(self, name)
-            if type(text) is not str or not text.isascii():
-                if not isinstance(text, str):
-                    raise TypeError(f"{name} must be a text, not {text!r}")
-                object.__setattr__(self, name, to_valid_utf8(str.__str__(text)))
+            object.__setattr__(self, name, valid_text(name, getattr(self, name)))
         if type(self.action) is not int:
             raise TypeError(f"action must be a whole number, not {self.action!r}")
         if not self.label:

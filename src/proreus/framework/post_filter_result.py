@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr
 
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.utf8 import to_valid_utf8
+from proreus.utf8 import valid_text
 
 
 class NominatingInfo(Struct, frozen=True):
@@ -22,12 +22,7 @@ class NominatingInfo(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` for a name that is no text."""
-        name: object = self.node_name
-        if type(name) is not str or not name.isascii():
-            if not isinstance(name, str):
-                raise TypeError(f"node_name must be a text, not {name!r}")
-            # As in ``Status``: no methods of the plugin's, and nothing that cannot be encoded.
-            force_setattr(self, "node_name", to_valid_utf8(str.__str__(name)))
+        force_setattr(self, "node_name", valid_text("node_name", self.node_name))
 
 
 CLEAR_NOMINATION = NominatingInfo("")

@@ -13,7 +13,8 @@ from numbers import Real
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from proreus.utf8 import to_valid_utf8
+from proreus.logs import shortened
+from proreus.utf8 import valid_text
 
 
 class Code(IntEnum):
@@ -93,10 +94,9 @@ class Status(Struct, frozen=True):
             # Subclasses may have methods of their own, which the scheduler would call, and a lone
             # surrogate would fail later, in the condition, the Event and the log.
             force_setattr(self, "reasons", tuple(map(_valid_reason, self.reasons)))
-        if type(self.plugin) is not str or not self.plugin.isascii():
-            if not isinstance(self.plugin, str):
-                raise TypeError(f"plugin must be a text, not {self.plugin!r}")
-            force_setattr(self, "plugin", to_valid_utf8(str.__str__(self.plugin)))
+        plugin = valid_text("plugin", self.plugin)
+        if plugin is not self.plugin:
+            force_setattr(self, "plugin", plugin)
         seconds: object = self.timeout_seconds
         if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
             raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")
@@ -155,11 +155,8 @@ class Status(Struct, frozen=True):
 
 
 def _valid_reason(reason: str) -> str:
-    text = to_valid_utf8(str.__str__(reason))
     # The apiserver takes no condition of megabytes, and nobody would learn why the pod waits.
-    if len(text) > MOST_CHARACTERS:
-        return f"{text[:MOST_CHARACTERS]}\u2026 ({len(text)} characters)"
-    return text
+    return shortened(valid_text("reason", reason), MOST_CHARACTERS)
 
 
 def code_of(status: Status | None) -> Code:

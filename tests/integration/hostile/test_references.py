@@ -62,12 +62,18 @@ def of_prefix(root: object, prefix: str) -> set[str]:
     return {name for name in names_of_objects(referenced(root)) if name.startswith(prefix)}
 
 
-def test_nothing_of_a_preemption_is_referenced_once_it_is_gone() -> None:
+def recorded_cluster() -> tuple[OfflineCluster, DecisionRecorder]:
+    """Return a cluster of 20 nodes, and what records its attempts."""
     gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
     cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
     for number in range(20):
         cluster.api.put(NODES, make_node(f"n{number}", cpu="64"))
     recorder = DecisionRecorder.of(cluster.scheduler, cluster.clock)
+    return cluster, recorder
+
+
+def test_nothing_of_a_preemption_is_referenced_once_it_is_gone() -> None:
+    cluster, recorder = recorded_cluster()
     many = {
         "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}},
         "weight": 1,
@@ -105,11 +111,7 @@ def test_nothing_of_a_preemption_is_referenced_once_it_is_gone() -> None:
 
 
 def test_records_refer_to_no_columns_of_equivalence_classes() -> None:
-    gates, registry = FeatureGates(), Registry(IN_TREE_PLUGINS)
-    cluster = OfflineCluster(default_configuration(registry, gates), registry, gates)
-    for number in range(20):
-        cluster.api.put(NODES, make_node(f"n{number}", cpu="64"))
-    recorder = DecisionRecorder.of(cluster.scheduler, cluster.clock)
+    cluster, recorder = recorded_cluster()
 
     async def run() -> None:
         for number in range(20):
