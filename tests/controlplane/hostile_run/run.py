@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -222,10 +222,14 @@ def apart_from(pid: int) -> Iterator[None]:
 
 def _set_processors(pid: int, processors: set[int]) -> None:
     for thread in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setaffinity(int(thread), processors)
+        with suppress(ProcessLookupError):  # a thread that has ended since it was listed
+            os.sched_setaffinity(int(thread), processors)
 
 
 def children_of(pid: int) -> set[int]:
     """Return the ids of the processes that a process has started."""
-    threads = Path(f"/proc/{pid}/task").glob("*/children")
-    return {int(child) for children in threads for child in children.read_text().split()}
+    children: set[int] = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # ended since it was listed
+            children.update(map(int, (thread / "children").read_text().split()))
+    return children
