@@ -58,8 +58,9 @@ class Connectivity:
         """Record that it is only this path for which the apiserver has errors."""
         self._unreachable.discard(path)
         # Or the next outage, of which this is none, would not be logged.
-        if not self._unreachable:
+        if not self._unreachable and self._lost_at is not None:
             self._lost_at = None
+            log.info("The apiserver answers; its errors are about one resource", path=path)
 
     async def pause(self, seconds: float) -> None:
         """Wait for ``seconds``, or until a watch finds that the apiserver is back."""
