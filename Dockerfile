@@ -29,7 +29,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 ENV LD_PRELOAD=libjemalloc.so.2 \
     PYTHONMALLOC=malloc \
-    MALLOC_CONF=background_thread:true,narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0,slab_sizes:64-64:2
+    MALLOC_CONF=background_thread:true,narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0,slab_sizes:64-64:2,tcache_nslots_small_max:16
 COPY --from=build /opt/proreus /opt/proreus
 # the root file system is read-only where it runs: nothing is compiled or written there; the user has
 # no entry in /etc/passwd, which not every engine makes a HOME for

@@ -47,6 +47,8 @@ class CollectionAfterPeak:
     def __init__(self) -> None:
         self._peak_bytes = 0
         self._not_before = 0.0
+        self._seconds = 0.0
+        """How long the last collection took."""
 
     def collect_if_fallen(self) -> bool:
         """Collect if memory is less than at its peak since the last time; call between cycles.
@@ -63,12 +65,24 @@ class CollectionAfterPeak:
         gc.collect()
         ended = perf_counter()
         self._not_before = ended + (ended - started) * _TIMES_APART
+        self._seconds = ended - started
         # Freed memory is returned from now on: that is no fall from another peak.
         self._peak_bytes = 0
         return True
 
+    def collect_again(self) -> None:
+        """Collect once more, unless that takes long; call before copies are made.
+
+        Tuples among them would otherwise be made of freed ones, and lie where those have lain.
+        """
+        if self._seconds <= _QUICK_SECONDS:
+            started = perf_counter()
+            gc.collect()
+            self._seconds = perf_counter() - started
+
 
 _FALLEN = 0.95
+_QUICK_SECONDS = 0.02
 _TIMES_APART = 1_000
 """A collection takes a thousandth of the time, at most."""
 

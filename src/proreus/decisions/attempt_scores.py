@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from proreus.decisions.arena import ColumnArena
+from proreus.decisions.compressed_array import CompressedArray, compressed, decompressed
 from proreus.decisions.scores import BEST_NODES, PluginScores, ScoreTable, compact
 from proreus.decisions.verdicts import VerdictColumn
 from proreus.framework.verdicts import IntArray, Rows
@@ -30,6 +31,7 @@ _Scores = IntArray | int
 _Kept = tuple[str, int, _Scores | None, _Scores]
 """A plugin's name, weight, raw and weighted scores. Raw is None where it is the weighted score
 divided by the weight: without NormalizeScore."""
+_Stored = _Scores | CompressedArray
 
 _BYTES = 800
 _MAX_COLUMN_BYTES = 5
@@ -52,7 +54,10 @@ class KeptScores:
     __slots__ = ("_all_totals", "_plugins", "_rows")
 
     def __init__(
-        self, plugins: tuple[_Kept, ...], rows: Rows | None, all_totals: IntArray | None
+        self,
+        plugins: tuple[tuple[str, int, _Stored | None, _Stored], ...],
+        rows: Rows | CompressedArray | None,
+        all_totals: IntArray | CompressedArray | None,
     ) -> None:
         self._plugins = plugins
         self._rows = rows
@@ -61,22 +66,32 @@ class KeptScores:
     @property
     def size_bytes(self) -> int:
         """About how much memory it takes."""
-        arrays = [self._rows, self._all_totals]
+        arrays: list[_Stored | None] = [self._rows, self._all_totals]
         for _, _, raw, weighted in self._plugins:
-            arrays += [one for one in (raw, weighted) if isinstance(one, np.ndarray)]
-        return _BYTES + sum(0 if one is None else one.nbytes for one in arrays)
+            arrays += [raw, weighted]
+        return _BYTES + sum(
+            0 if one is None or isinstance(one, int) else one.nbytes for one in arrays
+        )
 
     def copy(self) -> KeptScores:
         """Return scores of which each array has its own memory."""
         plugins = tuple(
-            (name, weight, raw, weighted if isinstance(weighted, int) else weighted.copy())
+            (name, weight, raw, weighted.copy() if isinstance(weighted, np.ndarray) else weighted)
             for name, weight, raw, weighted in self._plugins
         )
         return KeptScores(plugins, self._rows, self._all_totals)
 
+    def compressed(self) -> KeptScores:
+        """Return the same scores in fewer bytes."""
+        plugins = tuple(
+            (name, weight, compressed(raw), compressed(weighted))
+            for name, weight, raw, weighted in self._plugins
+        )
+        return KeptScores(plugins, compressed(self._rows), compressed(self._all_totals))
+
     def table(self, verdicts: VerdictColumn | None, nodes: int) -> ScoreTable:
         """Return the scores as a table. ``verdicts``: of the same attempt, over so many nodes."""
-        rows = self._rows
+        rows = decompressed(self._rows)
         if rows is None:
             rows = np.arange(nodes) if verdicts is None else verdicts.passed_rows(nodes)
         plugins = {}
@@ -88,15 +103,17 @@ class KeptScores:
             plugins[name] = PluginScores(weight, raw, weighted)
         if self._all_totals is None:
             return ScoreTable(rows, totals, plugins, len(rows))
-        feasible = len(self._all_totals)
+        all_totals = decompressed(self._all_totals)
+        feasible = len(all_totals)
         complete = feasible == len(rows)
-        return ScoreTable(rows, totals, plugins, feasible, complete, self._all_totals)
+        return ScoreTable(rows, totals, plugins, feasible, complete, all_totals)
 
 
-def _of_rows(scores: _Scores, rows: Rows) -> _Scores:
+def _of_rows(stored: _Stored, rows: Rows) -> _Scores:
     """Return scores of the rows; a longer column has one for each row of the table."""
-    if isinstance(scores, int):
-        return scores
+    if isinstance(stored, int):
+        return stored
+    scores: IntArray = decompressed(stored)
     wide: IntArray = scores.astype(np.int64)
     return wide if len(wide) == len(rows) else wide[rows]
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from proreus.decisions.node_names import NodeNames
 from proreus.decisions.record import DecisionRecord
 from proreus.decisions.shared_results import SharedResults
+from proreus.decisions.verdicts import InternedStatuses
+from proreus.framework.status import Status
 from proreus.reallocation import reallocated
 
 DEFAULT_BUDGET_BYTES = 64 * 2**20
@@ -94,10 +96,11 @@ class KeptRecords:
         before.configuration = record.configuration
 
     def reallocate(self, before: float) -> Iterator[None]:
-        """Replace the latest records by copies, some at each step; see ``reallocation``.
+        """Replace the latest records by compressed copies, some at each step; see ``reallocation``.
 
         Only those that are complete, from ``before`` that time.
         """
+        statuses = InternedStatuses()
         end = self._left_recent + len(self._recent)
         number = max(self._left_recent, end - _MOST_REALLOCATED)
         while number < end:
@@ -108,11 +111,12 @@ class KeptRecords:
                 record = self._recent[number - self._left_recent]
                 if record.at < before and record.is_complete:
                     size_bytes += record.size_bytes
+                    self.size_bytes -= record.compress(statuses)
                     # One that takes tens of milliseconds has pages of its own.
                     if record.size_bytes < _REALLOCATED_BYTES:
                         found.append((number, record))
                 number += 1
-            copies = reallocated([one for _, one in found], (NodeNames, SharedResults))
+            copies = reallocated([one for _, one in found], (NodeNames, SharedResults, Status))
             for (place, record), copy in zip(found, copies, strict=True):
                 self._recent[place - self._left_recent] = copy
                 if self._latest.get(record.key) is record:

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from proreus.decisions.compressed_array import CompressedArray, compressed, decompressed
 from proreus.framework.diagnosis import Diagnosis
 from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, Rows, Verdicts
 from proreus.logs import shortened
+from proreus.reallocation import reallocated
 
 Numbers = np.ndarray[tuple[Any, ...], np.dtype[np.uint8]] | CodeArray
 """A number for each row, see ``VerdictColumn``."""
@@ -31,6 +33,21 @@ def recorded_status(status: Status) -> Status:
     return replace(status, reasons=tuple(map(shortened, reasons)))
 
 
+class InternedStatuses:
+    """One object for all equal statuses."""
+
+    def __init__(self) -> None:
+        self._statuses: dict[Status, Status] = {}
+
+    def intern(self, status: Status) -> Status:
+        """Return the object that stands for all statuses that equal this one."""
+        found = self._statuses.get(status)
+        if found is None:
+            found = reallocated(status)
+            self._statuses[found] = found
+        return found
+
+
 class VerdictColumn:
     """The rejection of each row, which never changes again.
 
@@ -38,7 +55,7 @@ class VerdictColumn:
     rows that were filtered, None = all; every other row has ``absent_status``.
     """
 
-    __slots__ = ("absent_status", "evaluated", "numbers", "statuses")
+    __slots__ = ("_evaluated", "_numbers", "absent_status", "statuses")
 
     def __init__(
         self,
@@ -47,10 +64,30 @@ class VerdictColumn:
         evaluated: Rows | None = None,
         absent_status: Status | None = None,
     ) -> None:
-        self.numbers = numbers
+        self._numbers: Numbers | CompressedArray | None = numbers
         self.statuses = statuses
-        self.evaluated = evaluated
+        self._evaluated: Rows | CompressedArray | None = evaluated
         self.absent_status = absent_status
+
+    @property
+    def numbers(self) -> Numbers | None:
+        """The index of each row's status."""
+        return decompressed(self._numbers)
+
+    @property
+    def evaluated(self) -> Rows | None:
+        """The rows that were filtered."""
+        return decompressed(self._evaluated)
+
+    def compress(self, statuses: InternedStatuses) -> int:
+        """Keep the same in fewer bytes and objects; return how many bytes fewer, about."""
+        before = self.size_bytes
+        self._numbers = compressed(self._numbers)
+        self._evaluated = compressed(self._evaluated)
+        self.statuses = [one and statuses.intern(one) for one in self.statuses]
+        if self.absent_status is not None:
+            self.absent_status = statuses.intern(self.absent_status)
+        return before - self.size_bytes
 
     @classmethod
     def of(cls, verdicts: Verdicts, evaluated: Rows | None = None) -> VerdictColumn:
@@ -71,29 +108,31 @@ class VerdictColumn:
         """About how much memory it takes."""
         size = _BYTES_A_STATUS * len(self.statuses)
         size += _BYTES_A_REASON * sum(len(one.reasons) for one in self.statuses if one is not None)
-        for array in (self.numbers, self.evaluated):
+        for array in (self._numbers, self._evaluated):
             size += 0 if array is None else array.nbytes
         return size
 
     def status(self, row: int) -> Status | None:
         """Return why a row was rejected; None if it passed, or was not filtered."""
-        if self.evaluated is not None and row not in self.evaluated:
+        numbers, evaluated = self.numbers, self.evaluated
+        if evaluated is not None and row not in evaluated:
             return self.absent_status
-        return None if self.numbers is None else self.statuses[int(self.numbers[row])]
+        return None if numbers is None else self.statuses[int(numbers[row])]
 
     def passed_rows(self, size: int) -> Rows:
         """Return the rows that were filtered and passed, ascending, of a table of ``size`` rows."""
-        rows = np.arange(size) if self.evaluated is None else np.sort(self.evaluated)
-        return rows if self.numbers is None else rows[self.numbers[rows] == 0]
+        numbers, evaluated = self.numbers, self.evaluated
+        rows = np.arange(size) if evaluated is None else np.sort(evaluated)
+        return rows if numbers is None else rows[numbers[rows] == 0]
 
     def rejections(self, size: int) -> Iterator[tuple[Status, Rows]]:
         """Yield each status with its rows, ascending, of a table of ``size`` rows."""
-        evaluated = self.evaluated
-        if self.numbers is not None:
-            rows = np.flatnonzero(self.numbers)
+        numbers, evaluated = self.numbers, self.evaluated
+        if numbers is not None:
+            rows = np.flatnonzero(numbers)
             if evaluated is not None:
                 rows = np.intersect1d(rows, evaluated, assume_unique=True)
-            numbers = self.numbers[rows]
+            numbers = numbers[rows]
             for number in np.unique(numbers).tolist():
                 status = self.statuses[number]
                 assert status is not None

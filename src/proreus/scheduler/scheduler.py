@@ -129,7 +129,7 @@ class Scheduler:
         """Calls to make between this cycle and the next."""
         self._ticks = 0
         self._collection_after_peak = CollectionAfterPeak()
-        self._reallocation: Iterator[None] = iter(())
+        self._reallocation: Iterator[None] | None = None
         queue.on_ready = self._ready.set
         self._take(profile_set)
 
@@ -375,11 +375,20 @@ class Scheduler:
         self._ticks += 1
         collect_between_cycles()
         age_share(self._ticks % AGE_INTERVAL_SECONDS)
-        next(self._reallocation, None)
+        self._reallocate_some()
         if self._ticks % AGE_INTERVAL_SECONDS == 0:
             if self._collection_after_peak.collect_if_fallen():
                 self._reallocation = reallocate_all()
             return_free_memory()
+
+    def _reallocate_some(self) -> None:
+        if self._reallocation is None:
+            return
+        self._collection_after_peak.collect_again()
+        try:
+            next(self._reallocation)
+        except StopIteration:
+            self._reallocation = None
 
     def _watch_gates(self) -> None:
         """Activate the pods of a gating plugin once that is disabled for its failures."""

@@ -243,12 +243,13 @@ def said(record: DecisionRecord) -> Any:
     verdicts, table = record.results()
     size = len(record.names)
     rejections = [] if verdicts is None else verdicts.rejections(size)
-    skipped = {"verdicts", "scores", "names", "shared"}
+    skipped = {"verdicts", "scores", "names", "shared", "size_bytes"}
     fields = [name for name in DecisionRecord.__struct_fields__ if name not in skipped]
     return (
         [getattr(record, name) for name in fields],
         [(status, rows.tolist()) for status, rows in rejections],
         None if table is None else (table.rows.tolist(), table.totals.tolist()),
+        {} if table is None else {name: str(one) for name, one in table.plugins.items()},
         id(record.names),
         id(record.shared),
     )
@@ -281,6 +282,27 @@ def test_reallocated_records_say_the_same() -> None:
     assert [said(record) for record in after] == expected
     assert all(new is not old for new, old in zip(after, before, strict=True))
     assert all(world.records.latest(record.key) is record for record in after)
+
+
+def test_reallocated_records_of_many_nodes_take_less_and_say_the_same() -> None:
+    world = World(3_000)
+    asyncio.run(many_attempts(world, 0, 12))
+    expected = [said(record) for record in world.records]
+    before = world.records.size_bytes
+    for _ in range(2):
+        list(world.records.reallocate(math.inf))
+        world.records.validate()
+    assert world.records.size_bytes < before / 2
+    assert [said(record) for record in world.records] == expected
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_equal_statuses_are_one_object_once_reallocated() -> None:
+    world = World(20)
+    asyncio.run(many_attempts(world, 0, 80))
+    list(world.records.reallocate(math.inf))
+    statuses = [one.failure.status for one in world.records if one.failure is not None]
+    assert len(statuses) > len(set(statuses)) == len({id(one) for one in statuses})
 
 
 @pytest.mark.usefixtures("small_steps")

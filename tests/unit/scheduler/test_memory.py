@@ -252,3 +252,38 @@ def test_what_is_kept_is_reallocated_a_step_each_second_after_a_peak(
             break
     cluster.scheduler.release_memory()
     assert kept.steps == 2
+
+
+def test_before_each_step_freed_tuples_are_given_back_unless_that_takes_long(
+    cluster: OfflineCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 0.0
+    takes = gc_tuning._QUICK_SECONDS / 2
+    collections = 0
+
+    def collect(generation: int = 2) -> None:
+        nonlocal clock, collections
+        if generation == 2:
+            clock += takes
+            collections += 1
+
+    resident = 200
+    monkeypatch.setattr(gc_tuning, "perf_counter", lambda: clock)
+    monkeypatch.setattr(gc_tuning.gc, "collect", collect)
+    monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
+    kept = KeptLong()
+    for _ in range(AGE_INTERVAL_SECONDS):
+        cluster.scheduler.release_memory()
+    resident = 100
+    for _ in range(AGE_INTERVAL_SECONDS):
+        cluster.scheduler.release_memory()
+    while not kept.steps:
+        cluster.scheduler.release_memory()
+    before, steps = collections, kept.steps
+    for _ in range(3):
+        cluster.scheduler.release_memory()
+    assert (collections - before, kept.steps - steps) == (3, 3)
+    takes *= 4
+    for _ in range(3):
+        cluster.scheduler.release_memory()
+    assert (collections - before, kept.steps - steps) == (4, 6)
