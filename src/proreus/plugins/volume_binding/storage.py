@@ -34,6 +34,8 @@ from proreus.plugins.csi_migration import migrated_plugins
 from proreus.plugins.volume_binding.storage_capacity import StorageCapacities
 
 _NONE: frozenset[str] = frozenset()
+_VolumeIndex = dict[str, dict[str, PersistentVolume]]
+"""Volumes by name, by class or by claim."""
 
 
 class Storage:
@@ -56,8 +58,8 @@ class Storage:
         self.storage_capacities = StorageCapacities(handle)
         self.claims = AssumeCache(handle, PERSISTENT_VOLUME_CLAIMS)
         self.volumes = AssumeCache(handle, PERSISTENT_VOLUMES)
-        self._free: dict[str, dict[str, PersistentVolume]] = {}
-        self._prebound: dict[str, dict[str, PersistentVolume]] = {}
+        self._free: _VolumeIndex = {}
+        self._prebound: _VolumeIndex = {}
         self.volumes.subscribe(self._volume_changed)
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         if not handle.polls_only:
@@ -88,15 +90,21 @@ class Storage:
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         if old is not None:
-            self._index_of(old).pop(old.metadata.name, None)
+            index, key = self._place_of(old)
+            volumes = index.get(key, {})
+            volumes.pop(old.metadata.name, None)
+            if not volumes:
+                # Each claim has a name of its own, and nobody may ever ask for this one again.
+                index.pop(key, None)
         if new is not None:
-            self._index_of(new)[new.metadata.name] = new
+            index, key = self._place_of(new)
+            index.setdefault(key, {})[new.metadata.name] = new
 
-    def _index_of(self, volume: PersistentVolume) -> dict[str, PersistentVolume]:
+    def _place_of(self, volume: PersistentVolume) -> tuple[_VolumeIndex, str]:
         ref = volume.spec.claim_ref
         if ref is None:
-            return self._free.setdefault(class_of_volume(volume), {})
-        return self._prebound.setdefault(f"{ref.namespace}/{ref.name}", {})
+            return self._free, class_of_volume(volume)
+        return self._prebound, f"{ref.namespace}/{ref.name}"
 
     # ---- migration of in-tree plugins ----------------------------------------------------------
 

@@ -45,7 +45,11 @@ class StorageCapacities:
 
     def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         if old is not None:
-            self._by_class.get(old.storage_class_name, {}).pop(key_of(old), None)
+            name = old.storage_class_name
+            capacities = self._by_class.get(name, {})
+            capacities.pop(key_of(old), None)
+            if not capacities:
+                self._by_class.pop(name, None)
         storage_capacity = None if new is None else storage_capacity_of(new)
         if new is not None and storage_capacity is not None:
             self._by_class.setdefault(new.storage_class_name, {})[key_of(new)] = storage_capacity
