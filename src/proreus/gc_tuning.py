@@ -82,7 +82,7 @@ class CollectionAfterPeak:
 
 
 _FALLEN = 0.95
-_QUICK_SECONDS = 0.02
+_QUICK_SECONDS = 0.05
 _TIMES_APART = 1_000
 """A collection takes a thousandth of the time, at most."""
 

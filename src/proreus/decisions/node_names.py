@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from itertools import compress, count
 from operator import ne
 
+from proreus.reallocation import reallocated
+
 _MAX_CHANGES = 64
 """From how many differences on a whole list is made."""
 _BYTES_A_ROW = 8
@@ -94,6 +96,10 @@ class NodeNames:
         if self.users:
             return 0
         return self.size_bytes + (0 if self._base is None else self._base.release())
+
+    def reallocate(self) -> None:
+        """Replace what is kept here alone by copies; see ``reallocation``."""
+        self._changed = reallocated(self._changed)
 
     def held(self) -> list[NodeNames]:
         """Return this, and the names from which it differs: what a user keeps in memory."""

@@ -20,7 +20,7 @@ DEFAULT_BUDGET_BYTES = 64 * 2**20
 
 _MOST_REALLOCATED = 2_000
 _REALLOCATED_BYTES = 2**18
-"""Of one step, which takes some milliseconds."""
+"""Of one step, which takes some ten milliseconds."""
 _BYTES_A_COUNT = 100
 _BYTES_REDUCED = 700
 
@@ -101,6 +101,7 @@ class KeptRecords:
         Only those that are complete, from ``before`` that time.
         """
         statuses = InternedStatuses()
+        shared: set[int] = set()
         end = self._left_recent + len(self._recent)
         number = max(self._left_recent, end - _MOST_REALLOCATED)
         while number < end:
@@ -110,8 +111,9 @@ class KeptRecords:
             while number < end and size_bytes < _REALLOCATED_BYTES:
                 record = self._recent[number - self._left_recent]
                 if record.at < before and record.is_complete:
-                    size_bytes += record.size_bytes
                     self.size_bytes -= record.compress(statuses)
+                    self.size_bytes -= self._compress_shared(record, statuses, shared)
+                    size_bytes += record.size_bytes
                     # One that takes tens of milliseconds has pages of its own.
                     if record.size_bytes < _REALLOCATED_BYTES:
                         found.append((number, record))
@@ -124,6 +126,20 @@ class KeptRecords:
                     del self._latest[record.key]
                     self._latest[copy.key] = copy
             yield
+
+    def _compress_shared(
+        self, record: DecisionRecord, statuses: InternedStatuses, done: set[int]
+    ) -> int:
+        """Compress what records share, unless it is ``done``; return how many bytes that frees."""
+        freed, results = 0, record.shared
+        if results is not None and id(results) not in done:
+            done.add(id(results))
+            freed = results.compress(statuses)
+        for names in record.names.held():
+            if id(names) not in done:
+                done.add(id(names))
+                names.reallocate()
+        return freed
 
     def _evict(self) -> None:
         while self.size_bytes > self.budget_bytes and len(self):

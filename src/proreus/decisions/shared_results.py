@@ -21,11 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from proreus.decisions.compressed_array import CompressedArray, compressed, decompressed
 from proreus.decisions.scores import PluginScores, ScoreTable, compact
-from proreus.decisions.verdicts import Numbers, VerdictColumn, copied_numbers
+from proreus.decisions.verdicts import InternedStatuses, Numbers, VerdictColumn, copied_numbers
 from proreus.framework.node_table import NodeTable
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
+from proreus.reallocation import reallocated
 from proreus.runtime.equivalence_cache import EquivalenceClass
 
 _FEW_ROWS = 64
@@ -59,6 +61,7 @@ class SharedResults:
 
     __slots__ = (
         "_changes",
+        "_closed",
         "_columns",
         "_numbers",
         "_plugins",
@@ -76,15 +79,15 @@ class SharedResults:
         columns: list[IntArray],
         plugins: dict[str, _Plugin],
     ) -> None:
-        self._numbers = numbers
+        self._numbers: Numbers | CompressedArray | None = numbers
         self._statuses = statuses
-        self._columns = columns
+        self._columns: Sequence[IntArray | CompressedArray] = columns
         """The totals, then scores of plugins."""
         self._plugins = plugins
+        self._closed = False
         self._changes = array("q")
         self.attempts, self.users, self.end = 1, 0, 0
-        self.copied_bytes = sum(one.nbytes for one in columns)
-        self.copied_bytes += 0 if numbers is None else numbers.nbytes
+        self.copied_bytes = self._copied_bytes()
 
     def add(self, changes: Iterable[int]) -> int:
         """Add an attempt with its changed rows; return the bytes that they take.
@@ -99,12 +102,30 @@ class SharedResults:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many rows have changed that a new copy is better."""
-        return self.end > _MAX_CHANGES * self._width
+        """Whether no more is added: so many rows have changed that a new copy is better."""
+        return self._closed or self.end > _MAX_CHANGES * self._width
 
     @property
     def _width(self) -> int:
         return 2 + len(self._columns)
+
+    def compress(self, statuses: InternedStatuses) -> int:
+        """Keep the same in fewer bytes and objects, and add no more to it.
+
+        Returns how many bytes fewer.
+        """
+        # The list of statuses is that of the class, which may go on without these results.
+        self._closed = True
+        self._statuses = tuple(one and statuses.intern(one) for one in self._statuses)
+        self._numbers = compressed(self._numbers)
+        self._columns = [compressed(one) for one in self._columns]
+        self._plugins = reallocated(self._plugins)
+        self._changes = self._changes[:]
+        before, self.copied_bytes = self.copied_bytes, self._copied_bytes()
+        return before - self.copied_bytes
+
+    def _copied_bytes(self) -> int:
+        return sum(one.nbytes for one in (self._numbers, *self._columns) if one is not None)
 
     @property
     def all_bytes(self) -> int:
@@ -118,12 +139,12 @@ class SharedResults:
         # Of a row that changed several times, the last values count.
         rows, first = np.unique(changed[::-1, 0], return_index=True)
         changed = changed[::-1][first]
-        numbers = self._numbers
+        wide = [decompressed(column).astype(np.int64) for column in self._columns]
+        numbers = decompressed(self._numbers)
         if len(rows) and (numbers is not None or changed[:, 1].any()):
-            size = len(self._columns[0])
+            size = len(wide[0])
             numbers = np.zeros(size, np.int32) if numbers is None else numbers.astype(np.int32)
             numbers[rows] = changed[:, 1]
-        wide = [column.astype(np.int64) for column in self._columns]
         for place, column in enumerate(wide):
             column[rows] = changed[:, 2 + place]
         totals = wide[0]
