@@ -79,6 +79,8 @@ class DecisionRecorder:
 
     def reallocate(self) -> Iterator[None]:
         """Replace records by copies, some at each step; see ``reallocation``."""
+        # The block ends with the last record in it: the copies are outside.
+        self._arena = ColumnArena(self.records.budget_bytes)
         return self.records.reallocate(self._now() - _COMPLETE_AFTER_SECONDS)
 
     @classmethod

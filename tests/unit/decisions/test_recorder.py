@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import weakref
 import random
 import sys
 from itertools import count
@@ -294,6 +295,16 @@ def test_reallocated_records_of_many_nodes_take_less_and_say_the_same() -> None:
         world.records.validate()
     assert world.records.size_bytes < before / 2
     assert [said(record) for record in world.records] == expected
+
+
+def test_once_records_are_reallocated_their_block_is_gone() -> None:
+    world = World(100)
+    asyncio.run(many_attempts(world, 0, 10))
+    block = weakref.ref(world.recorder._arena._block)
+    assert block() is not None
+    world.cluster.advance(3600)
+    list(world.recorder.reallocate())
+    assert block() is None
 
 
 @pytest.mark.usefixtures("small_steps")
