@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import weakref
 import random
 import sys
+import weakref
 from itertools import count
 from typing import Any
 
@@ -301,6 +301,7 @@ def test_once_records_are_reallocated_their_block_is_gone() -> None:
     world = World(100)
     asyncio.run(many_attempts(world, 0, 10))
     block = weakref.ref(world.recorder._arena._block)
+    world.recorder.truth.clear()
     assert block() is not None
     world.cluster.advance(3600)
     list(world.recorder.reallocate())
