@@ -46,7 +46,7 @@ class CollectionAfterPeak:
 
     def __init__(self) -> None:
         self._peak_bytes = 0
-        self._not_before = 0.0
+        self._not_before = self._falling_until = 0.0
         self._seconds = 0.0
         """How long the last collection took."""
 
@@ -60,14 +60,18 @@ class CollectionAfterPeak:
             return False
         self._peak_bytes = max(self._peak_bytes, resident)
         started = perf_counter()
-        if resident > _FALLEN * self._peak_bytes or started < self._not_before:
+        # What falls further, as caches age, leaves holes again between what was copied by then.
+        falling = started < self._falling_until
+        limit = _FALLEN_FURTHER if falling else _FALLEN
+        if resident > limit * self._peak_bytes or started < self._not_before:
             return False
         gc.collect()
         ended = perf_counter()
         self._not_before = ended + (ended - started) * _TIMES_APART
         self._seconds = ended - started
-        # Freed memory is returned from now on: that is no fall from another peak.
-        self._peak_bytes = 0
+        self._peak_bytes = resident
+        if not falling:
+            self._falling_until = started + _FALLING_SECONDS
         return True
 
     def collect_again(self) -> None:
@@ -81,7 +85,9 @@ class CollectionAfterPeak:
             self._seconds = perf_counter() - started
 
 
-_FALLEN = 0.95
+_FALLEN, _FALLEN_FURTHER = 0.95, 0.98
+_FALLING_SECONDS = 300.0
+"""For how long after a fall one further is looked for: caches are empty again by then."""
 _QUICK_SECONDS = 0.05
 _TIMES_APART = 1_000
 """A collection takes a thousandth of the time, at most."""

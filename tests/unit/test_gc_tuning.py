@@ -53,11 +53,18 @@ def test_everything_is_collected_once_memory_has_fallen_from_a_peak(
     monkeypatch.setattr(gc_tuning, "perf_counter", lambda: now)
     collection = CollectionAfterPeak()
     made = []
-    for resident in (100, 300, 310, 290, 200, 195, 185, 185, 0, 185):
+    for resident in (100, 300, 310, 300, 290, 200, 199, 195, 195, 0, 195):
         before = len(collections)
         collection.collect_if_fallen()
         made += [resident] * (len(collections) - before)
-    assert made == [290, 185]
+    # 5 % less than at the peak, and 2 % less each time while it falls on
+    assert made == [290, 200, 195]
+    now += gc_tuning._FALLING_SECONDS
+    for resident in (191, 186, 180):
+        before = len(collections)
+        collection.collect_if_fallen()
+        made += [resident] * (len(collections) - before)
+    assert made == [290, 200, 195, 180]
     assert set(collections) == {2}
 
 

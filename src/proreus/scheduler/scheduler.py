@@ -65,6 +65,8 @@ _YIELD_SECONDS = 0.003
 _LONG_SECONDS = 0.01
 _MAX_REST_SECONDS = 0.05
 _METRICS_SAMPLE_RATE = 0.1
+_FALL_INTERVAL_SECONDS = 10
+"""How often memory is looked at, whether it has fallen."""
 MAX_BINDINGS_IN_FLIGHT = 1000
 """The loop pauses while so many bindings wait for the apiserver: pods that stay in the queue can
 still be overtaken by one of higher priority."""
@@ -376,9 +378,10 @@ class Scheduler:
         collect_between_cycles()
         age_share(self._ticks % AGE_INTERVAL_SECONDS)
         self._reallocate_some()
+        looks = self._ticks % _FALL_INTERVAL_SECONDS == 0
+        if looks and self._collection_after_peak.collect_if_fallen():
+            self._reallocation = reallocate_all()
         if self._ticks % AGE_INTERVAL_SECONDS == 0:
-            if self._collection_after_peak.collect_if_fallen():
-                self._reallocation = reallocate_all()
             return_free_memory()
 
     def _reallocate_some(self) -> None:
