@@ -89,7 +89,10 @@ class StatusWriter:
     def remove(self, index: int, key: str) -> None:
         """Forget an object."""
         self._not_kept.pop((index, key), None)
-        self._mark(index, self._kinds[index].remove(key))
+        kind = self._kinds[index]
+        if (seen := kind.get(key)) is not None:
+            self._given_up.discard(seen.obj.metadata.uid)
+        self._mark(index, kind.remove(key))
 
     def _mark(self, index: int, keys: Iterable[str]) -> None:
         for key in keys:

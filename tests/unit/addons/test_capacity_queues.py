@@ -9,8 +9,9 @@ import pytest
 
 from proreus.addons.capacity_scheduling import CapacityScheduling
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
-from proreus.addons.capacity_scheduling.queue_objects import _shared_weight
+from proreus.addons.capacity_scheduling.queue_objects import ElasticQuotaSource, _shared_weight
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue
+from proreus.addons.capacity_scheduling.quotas import ElasticQuota
 from proreus.framework import ConfigError
 from proreus.objects import PODS, ObjectMeta
 from proreus.testing import Harness, make_node, make_pod
@@ -310,3 +311,26 @@ def test_weights_that_are_no_whole_pods_are_reached_over_time() -> None:
 def test_a_shared_weight_that_cannot_be_read_is_none(text: str) -> None:
     annotations = {"quota.scheduling.koordinator.sh/shared-weight": text}
     assert _shared_weight(ObjectMeta(name="q", annotations=annotations)) == {}
+
+
+def test_a_namespace_without_quotas_is_forgotten() -> None:
+    source = ElasticQuotaSource()
+    quotas = [ElasticQuota(ObjectMeta(name=name, namespace="team")) for name in "ab"]
+    for quota in quotas:
+        source.note(None, quota)
+    for quota in quotas:
+        source.note(quota, None)
+    assert not source._by_namespace
+
+
+def test_the_past_of_a_queue_is_forgotten_once_it_counts_no_more() -> None:
+    accounts = QueueAccounts(half_life_seconds=60, k=1)
+    accounts.put_queue(CapacityQueue("a"))
+    for number in range(3):
+        accounts.note("u", f"unknown-{number}", {"cpu": 1}, True, 0)
+        accounts.forget("u", 10)
+    accounts.note("v", "a", {"cpu": 1}, True, 0)
+    accounts.shares({"cpu": 5}, 600, 1)
+    assert len(accounts._history) == 4
+    accounts.shares({"cpu": 5}, 10 + 31 * 60, 1)
+    assert list(accounts._history) == ["a"]

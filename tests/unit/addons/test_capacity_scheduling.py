@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proreus.addons.capacity_scheduling import CapacityScheduling
-from proreus.addons.capacity_scheduling.quotas import requests_of
+from proreus.addons.capacity_scheduling.quotas import NamespaceUsage, requests_of
 from proreus.testing import Harness, make_node, make_pod
 
 NAME = "CapacityScheduling"
@@ -199,3 +199,13 @@ def test_what_counts_of_a_pod(spec: dict, cpu: int) -> None:
     containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
     pod = make_pod("p", spec={"containers": containers, **spec})
     assert requests_of(pod.pod)["cpu"] == cpu
+
+
+def test_a_resource_that_no_pod_requests_is_not_kept() -> None:
+    usage = NamespaceUsage()
+    for uid in ("u", "v"):
+        usage.add(uid, {"cpu": 1, "example.com/none": 0})
+    usage.remove("u")
+    assert usage.used == {"cpu": 1}
+    usage.remove("v")
+    assert not usage.used

@@ -210,3 +210,20 @@ def test_nothing_is_kept_of_groups_that_are_gone() -> None:
     cluster.remove("Pod", "p")
     cluster.remove("PodGroup", "g")
     assert not cluster.plugin(Coscheduling)._records.keys()
+
+
+@pytest.mark.parametrize("with_object", [False, True])
+def test_a_group_is_forgotten_with_a_last_pod_that_waits(with_object: bool) -> None:
+    labels = {"pod-group.scheduling.sigs.k8s.io/name": "g"}
+    labels |= {"pod-group.scheduling.sigs.k8s.io/min-available": "2"}
+    cluster = harness(*([gang("g", 2)] if with_object else []))
+    records = cluster.plugin(Coscheduling)._records
+    cluster.add(*(member(name) if with_object else make_pod(name, labels=labels) for name in "pq"))
+    cluster.schedule("p")
+    assert cluster.waiting("p")
+    cluster.remove("Pod", "q")
+    if with_object:
+        cluster.remove("PodGroup", "g")
+    cluster.remove("Pod", "p")
+    cluster.schedule_all()
+    assert not records.keys()

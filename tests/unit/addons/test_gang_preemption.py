@@ -306,3 +306,18 @@ def test_what_is_surplus_follows_the_minimum() -> None:
     assert len(gang.surplus(Group("default/g", 2))) == 2
     assert gang.surplus(Group("default/g", 4)) == frozenset()
     assert len(gang.surplus(Group("default/g", 0, minimums={"": 3}))) == 1
+
+
+def test_the_groups_of_a_leaderworkerset_are_forgotten_with_their_pods() -> None:
+    cluster = _cluster([], "GangPreemption")
+    plugin = cluster.plugin(GangPreemption)
+    prefix = "leaderworkerset.sigs.k8s.io"
+    for number in range(3):
+        labels = {f"{prefix}/name": "vllm", f"{prefix}/group-key": f"key-{number}"}
+        more = {"metadata": {"annotations": {f"{prefix}/size": "1"}}}
+        pod = make_pod(f"p{number}", "1", labels=labels, node_name="n0", **more)
+        cluster.add(pod)
+        plugin._group_of(pod.pod)
+        assert plugin._objects._keys_of_set == {"default/vllm": {f"default/{prefix}/key-{number}"}}
+        cluster.remove("Pod", pod.name)
+    assert not plugin._objects._keys_of_set

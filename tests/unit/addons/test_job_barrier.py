@@ -163,3 +163,12 @@ def test_a_job_is_forgotten_with_its_last_pod() -> None:
     cluster.schedule(member("p", "2"))
     cluster.remove("Pod", "p")
     assert len(plugin._jobs) == 0
+
+
+def test_a_job_is_forgotten_when_its_last_pod_becomes_one_of_another() -> None:
+    cluster = cluster_of(2, [member("a", "1", node_name="n0")])
+    plugin = cluster.plugin(JobBarrier)
+    cluster.patch("Pod", "a", {"metadata": {"labels": {"proreus.dev/job": "other"}}})
+    assert list(plugin._jobs._jobs) == ["default/other"]
+    cluster.remove("Pod", "a")
+    assert len(plugin._jobs) == 0

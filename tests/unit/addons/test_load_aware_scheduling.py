@@ -353,3 +353,14 @@ async def test_prometheus_is_asked_for_percentiles() -> None:
 def test_invalid_arguments_are_refused(args: dict) -> None:
     with pytest.raises(ConfigError):
         Harness([LoadAwareScheduling], args={LoadAwareScheduling.name: args})
+
+
+def test_nodes_that_are_gone_are_forgotten() -> None:
+    server = LoadWatcher(a=used(10))
+    cluster = harness(server, [make_node("a", "10", "100Gi")], usageThresholds={"cpu": 65})
+    for number in range(3):
+        cluster.add(make_node(f"gone-{number}", "10", "100Gi"))
+        cluster.schedule(make_pod(f"p{number}", "1"))
+        cluster.remove("Node", f"gone-{number}")
+    cluster.advance(61)
+    assert cluster.plugin(LoadAwareScheduling)._loads._sizes.keys() == {"a"}

@@ -86,3 +86,13 @@ def test_profiles_of_containers_and_of_an_annotation_count() -> None:
         spec=SecuredPodSpec(containers=(SecuredContainer(security_context=context),)),
     )
     assert list(found.profiles()) == ["ns/a"]
+
+
+def test_a_node_without_pods_is_forgotten() -> None:
+    cluster = Harness([SySched], ["a"], [FILES])
+    plugin = cluster.plugin(SySched)
+    for number in range(3):
+        cluster.add(pod("x", "files", f"gone-{number}"))
+        assert plugin._running.keys() == {f"gone-{number}"}
+        cluster.remove("Pod", "x")
+    assert not plugin._running

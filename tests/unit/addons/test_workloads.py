@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from proreus.addons.coscheduling import Coscheduling
 from proreus.testing import Harness, make_node, make_pod
 
@@ -344,3 +346,33 @@ def test_a_jobset_alone_says_not_how_many_pods_it_has() -> None:
     cluster.add(*pods)
     cluster.schedule_all()
     assert bound(cluster, pods) == 1
+
+
+@pytest.mark.parametrize("mode", ["permit", "plan"])
+def test_the_groups_of_a_leaderworkerset_are_forgotten_with_their_pods(mode: str) -> None:
+    args = {"Coscheduling": {"mode": mode}}
+    cluster = Harness([Coscheduling], [make_node("n0", "8")], args=args)
+    objects = cluster.plugin(Coscheduling)._objects
+    for group in range(3):
+        pods = [lws_pod(group, worker) for worker in range(3)]
+        cluster.add(*pods)
+        cluster.schedule_all()
+        assert bound(cluster, pods) == 3
+        assert len(objects._keys_of_set["default/vllm"]) == 1
+        for one in pods:
+            cluster.remove("Pod", one.name)
+    assert not objects._keys_of_set
+    assert not objects._set_of
+
+
+def test_groups_follow_a_leaderworkerset_that_is_created_again() -> None:
+    cluster = harness(cpus="8")
+    cluster.add(lws_pod(0, 0))
+    for _ in range(2):
+        cluster.add(leader_worker_set("LeaderCreated"))
+        cluster.schedule_all()
+        cluster.remove("LeaderWorkerSet", "vllm")
+    assert not bound(cluster, [lws_pod(0, 0)])
+    cluster.add(leader_worker_set("LeaderReady"))
+    cluster.schedule_all()
+    assert bound(cluster, [lws_pod(0, 0)])

@@ -119,3 +119,16 @@ async def test_an_object_that_cannot_be_read_keeps_no_other_from_its_status() ->
         writer.put(0, f"{name}/{name}", WithStatus(quota, {}))
     assert await writer.write_due()
     assert [sent["metadata"]["uid"] for _, _, sent in api.requests] == ["team"]
+
+
+async def test_a_group_that_never_started_is_forgotten() -> None:
+    api = Api()
+    created = datetime(2026, 1, 1, tzinfo=UTC)
+    writer = writer_over(api, created.timestamp() + 49 * 3600)
+    for number in range(3):
+        meta = ObjectMeta(name="gang", namespace="ns", uid=f"u{number}", creation_timestamp=created)
+        writer.put(0, "ns/gang", WithStatus(Gang(metadata=meta), {"phase": "Pending"}))
+        await writer.write_due()
+        assert writer._given_up == {f"u{number}"}
+        writer.remove(0, "ns/gang")
+    assert not writer._given_up

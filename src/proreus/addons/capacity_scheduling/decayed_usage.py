@@ -6,6 +6,9 @@ from math import log
 
 from proreus.addons.capacity_scheduling.quotas import Amounts
 
+_HALF_LIVES_TO_KEEP = 30
+"""After these a billionth is left."""
+
 
 class DecayedUsage:
     """The integral over time of amounts, each instant weighted by ``0.5 ** (age / half_life)``.
@@ -24,6 +27,10 @@ class DecayedUsage:
         self._used = self.at(now)
         self._since = now
         self._amounts = dict(amounts)
+
+    def is_over(self, now: float) -> bool:
+        """Return whether nothing is used, and hardly anything is left of what was."""
+        return not self._amounts and now - self._since > _HALF_LIVES_TO_KEEP * self._half_life
 
     def at(self, now: float) -> dict[str, float]:
         """Return the integral at an instant, in amounts times seconds."""

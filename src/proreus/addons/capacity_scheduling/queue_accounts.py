@@ -151,6 +151,10 @@ class QueueAccounts:
                 if self._capacity_history is None:
                     self._capacity_history = DecayedUsage(self._half_life, now)
                 self._capacity_history.change(capacity, now)
+                # Pods may name a queue that never existed.
+                self._history = {
+                    name: one for name, one in self._history.items() if not one.is_over(now)
+                }
             past = self._past(now)
 
             def usage(queue: str, resource: str) -> float:

@@ -226,7 +226,10 @@ class ElasticQuotaSource:
     def note(self, old: ElasticQuota | None, new: ElasticQuota | None) -> None:
         """Note which quotas a namespace has."""
         if old is not None and new is None:
-            self._by_namespace.get(old.metadata.namespace, {}).pop(old.metadata.name, None)
+            quotas = self._by_namespace.get(old.metadata.namespace, {})
+            quotas.pop(old.metadata.name, None)
+            if not quotas:
+                self._by_namespace.pop(old.metadata.namespace, None)
         if new is not None and new.metadata.labels.get(f"{_KOORDINATOR}is-parent") != "true":
             self._by_namespace.setdefault(new.metadata.namespace, {})[new.metadata.name] = None
 

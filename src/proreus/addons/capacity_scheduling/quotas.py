@@ -79,7 +79,11 @@ class NamespaceUsage:
     def remove(self, uid: str) -> None:
         """Do not count a pod any more."""
         for name, amount in self.pods.pop(uid, {}).items():
-            self.used[name] -= amount
+            left = self.used.get(name, 0) - amount
+            if left:
+                self.used[name] = left
+            else:
+                self.used.pop(name, None)  # none is there if nothing was requested of it
 
     def clone(self) -> NamespaceUsage:
         """Return a copy."""

@@ -30,6 +30,9 @@ class GroupObjects:
         self._leader_worker_sets = handle.store(LEADER_WORKER_SETS)
         self._changed = changed
         self._keys_of_set: dict[str, set[str]] = {}
+        """By key of a LeaderWorkerSet: the keys of its groups that have pods."""
+        self._set_of: dict[str, str] = {}
+        """The reverse."""
         handle.on_change(GANGS, self._gang_changed)
         handle.on_change(VOLCANO_GANGS, self._volcano_gang_changed)
         handle.on_change(LEADER_WORKER_SETS, self._set_changed)
@@ -44,6 +47,25 @@ class GroupObjects:
         """Return whether a PodGroup of scheduler-plugins has a group's key."""
         return key in self._gangs
 
+    def note(self, membership: Membership) -> None:
+        """Note that a group has a pod: ``changed`` is called if its LeaderWorkerSet changes."""
+        if membership.source != LEADER_WORKER_SET:
+            return
+        key, of_set = membership.key, _key_of_set(membership)
+        if self._set_of.get(key) != of_set:
+            self.forget(key)
+            self._set_of[key] = of_set
+            self._keys_of_set.setdefault(of_set, set()).add(key)
+
+    def forget(self, key: str) -> None:
+        """Forget a group that has no pods any more, by its key."""
+        of_set = self._set_of.pop(key, None)
+        if of_set is not None:
+            keys = self._keys_of_set[of_set]
+            keys.discard(key)
+            if not keys:
+                del self._keys_of_set[of_set]
+
     def group_of(self, membership: Membership) -> Group | None:
         """Return a group; None while its PodGroup does not exist."""
         if membership.source == LEADER_WORKER_SET:
@@ -54,9 +76,7 @@ class GroupObjects:
 
     def _group_of_set(self, membership: Membership) -> Group | None:
         assert membership.virtual is not None
-        key = f"{membership.namespace}/{membership.owner}"
-        self._keys_of_set.setdefault(key, set()).add(membership.key)
-        found = self._leader_worker_sets.get(key)
+        found = self._leader_worker_sets.get(_key_of_set(membership))
         if found is not None and found.starts_together:
             return membership.virtual
         # Its workers may not exist before the leader runs: to wait for them would be for ever.
@@ -72,7 +92,9 @@ class GroupObjects:
 
     def _set_changed(self, old: LeaderWorkerSet | None, new: LeaderWorkerSet | None) -> None:
         meta = (old or new or LeaderWorkerSet()).metadata
-        key = f"{meta.namespace}/{meta.name}"
-        known = self._keys_of_set.get(key, set()) if new else self._keys_of_set.pop(key, set())
-        for group in known:
+        for group in tuple(self._keys_of_set.get(f"{meta.namespace}/{meta.name}", ())):
             self._changed(group, new is not None)
+
+
+def _key_of_set(membership: Membership) -> str:
+    return f"{membership.namespace}/{membership.owner}"

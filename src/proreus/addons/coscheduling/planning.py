@@ -254,7 +254,10 @@ class GroupPlanner:
     def _note_if_satisfied(self, membership: Membership) -> None:
         """Note a group of which a pod has a node, which it got beside enough others."""
         group = self._find_group(membership)
-        if group is not None and group.policy is MatchPolicy.ONCE_SATISFIED:
+        # Its last pod may have gone while it was tried.
+        if group is None or group.key not in self._tasks:
+            return
+        if group.policy is MatchPolicy.ONCE_SATISFIED:
             self._satisfied.add(group.key)
 
     def _is_complete(self, key: str) -> bool:

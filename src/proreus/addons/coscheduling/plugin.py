@@ -104,18 +104,26 @@ class Coscheduling(
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         before = "" if old is None else group_key(old)
-        now = "" if new is None else group_key(new)
+        membership = None if new is None else membership_of(new)
+        now = "" if membership is None else membership.key
         if old is not None and before and before != now:
             self._records.remove_member(before, old)
-            if not self._objects.has_pod_group(before):
-                self._records.forget_if_empty(before)
-            if self._planner is not None and not self._records.of(before).members:
-                self._planner.forget(before)
-        if new is not None and now:
+            self._forget_if_empty(before)
+            if not self._records.of(before).members:
+                self._objects.forget(before)
+                if self._planner is not None:
+                    self._planner.forget(before)
+        if new is not None and membership is not None:
+            self._objects.note(membership)
             had_node = old is not None and old.spec.node_name != ""
             self._records.put_member(now, new, is_placed=not had_node and new.spec.node_name != "")
             if self._planner is not None:
                 self._planner.pod_appeared(new)
+
+    def _forget_if_empty(self, key: str) -> None:
+        """Forget what is remembered of a group that has neither members nor a PodGroup."""
+        if not self._objects.has_pod_group(key):
+            self._records.forget_if_empty(key)
 
     def _object_changed(self, key: str, exists: bool) -> None:
         if not exists:
@@ -206,7 +214,7 @@ class Coscheduling(
         if gap:
             return Status.unresolvable(f"resource gap: {_listed(gap)}")
         wait = self.args.permit_waiting_time_seconds or _PERMITTED_SECONDS
-        self._records.kept(group.key).permitted_until = now + wait
+        record.permitted_until = now + wait
         return None
 
     def _pre_filter_in_plan(
@@ -278,12 +286,15 @@ class Coscheduling(
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Reject the siblings of a pod that lost its node."""
-        group = self.group(pod.pod)
-        if self._planner is not None or group is None:
+        key = group_key(pod.pod)
+        if self._planner is not None or not key:
             return
-        self._records.kept(group.key).assigned.discard(pod.uid)
-        if group.strict:
+        self._records.of(key).assigned.discard(pod.uid)
+        group = self.group(pod.pod)
+        if group is not None and group.strict:
             self._fail(group, f"rejection in Unreserve: pod {pod.key} of the group lost its node")
+        # The pod may have been the last one, and deleted while it waited at Permit.
+        self._forget_if_empty(key)
 
     # ---- PostFilter ----------------------------------------------------------------------------
 
@@ -311,7 +322,8 @@ class Coscheduling(
         record.attempts.fail()
         if self.args.pod_group_backoff_seconds and len(record.members) >= group.min_member:
             until = self.handle.clock.monotonic() + self.args.pod_group_backoff_seconds
-            self._records.kept(group.key).backs_off_until = until
+            record.backs_off_until = until
+        self._forget_if_empty(group.key)
         return PostFilterResult(Status.unschedulable(text))
 
     def _fail(self, group: Group, message: str) -> None:

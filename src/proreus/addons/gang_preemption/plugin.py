@@ -56,18 +56,34 @@ class GangPreemption(DefaultPreemption, ReservePlugin):
         if new is None or is_terminal(new):
             gone = new or old
             assert gone is not None
-            self._gangs.remove(gone.metadata.uid)
+            self._remove(gone.metadata.uid)
         elif new.spec.node_name:
-            self._gangs.put(new, new.spec.node_name)
+            self._put(new, new.spec.node_name)
+
+    def _put(self, pod: Pod, node_name: str) -> None:
+        before = self._gangs.of_pod(pod.metadata.uid)
+        self._gangs.put(pod, node_name)
+        if before is not None and not before.nodes:
+            self._objects.forget(before.key)
+        if self._gangs.of_pod(pod.metadata.uid) is not None:
+            membership = membership_of(pod)
+            assert membership is not None
+            self._objects.note(membership)
+
+    def _remove(self, uid: str) -> None:
+        gang = self._gangs.of_pod(uid)
+        self._gangs.remove(uid)
+        if gang is not None and not gang.nodes:
+            self._objects.forget(gang.key)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Count the pod to its gang."""
-        self._gangs.put(pod.pod, node_name)
+        self._put(pod.pod, node_name)
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Do not count the pod any more."""
-        self._gangs.remove(pod.uid)
+        self._remove(pod.uid)
 
     # ---- preemption ----------------------------------------------------------------------------
 

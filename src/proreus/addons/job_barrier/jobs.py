@@ -110,7 +110,7 @@ class Jobs:
         if old is not None and (name := self.name_of(old.metadata)) in self._jobs:
             job, key = self._jobs[name], key_of(old)
             job.pending.discard(key)
-            if gone:
+            if new is None or gone or self.name_of(new.metadata) != name:
                 job.placed.pop(key, None)
             if not (job.pending or job.placed):
                 del self._jobs[name]

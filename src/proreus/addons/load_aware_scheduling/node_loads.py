@@ -91,7 +91,8 @@ class NodeLoads:
         self._hysteresis = args.filter_hysteresis
         self._metrics: WatcherMetrics | None = None
         self._sizes: dict[str, NodeSize] = {}
-        """By name, of nodes that have been asked about."""
+        """By name, of nodes that have been asked about since there are these metrics, or those
+        before."""
         self._loads: dict[str, NodeLoad] = {}
         """By name, of nodes that have been asked about since there are these metrics."""
         self._hot: dict[str, tuple[bool, bool]] = {}
@@ -100,9 +101,9 @@ class NodeLoads:
     def use(self, metrics: WatcherMetrics | None) -> None:
         """Derive loads from these metrics from now on."""
         self._metrics = metrics
+        # Those that nobody has asked about since the metrics before may be gone.
+        self._sizes = {name: one for name, one in self._sizes.items() if name in self._loads}
         self._loads.clear()
-        if metrics is None:
-            self._sizes.clear()
 
     def of(self, info: NodeInfo) -> NodeLoad:
         """Return the load of a node."""

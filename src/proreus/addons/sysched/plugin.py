@@ -71,7 +71,7 @@ class SySched(ScorePlugin):
         self._pods = handle.store(SECURED_PODS)
         self._generation = 0
         self._running: dict[str, dict[str, tuple[str, ...]]] = {}
-        """By node and UID: the profiles of each pod that runs; {} for one whose pods are gone."""
+        """By node and UID: the profiles of each pod that runs; only nodes that have some."""
         self._served: dict[str, _Served] = {}
         """By node, as of ``_served_generation``: what ``_running`` comes to."""
         self._served_generation = 0
@@ -95,7 +95,10 @@ class SySched(ScorePlugin):
         if not node_name:
             return
         if new is None:
-            self._running.get(node_name, {}).pop(uid, None)
+            running = self._running.get(node_name, {})
+            running.pop(uid, None)
+            if not running:
+                self._running.pop(node_name, None)
         elif new.status.phase == "Running":
             self._running.setdefault(node_name, {})[uid] = tuple(new.profiles())
         else:

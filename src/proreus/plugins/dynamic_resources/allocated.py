@@ -203,6 +203,9 @@ class AllocatedDevices:
             use.exclusive += step
         if use.empty():
             del pool[result.device]
+            # Pools come and go with nodes.
+            if not pool:
+                del self.uses[key]
         self._changed(key)
 
     def state_of(self, view: PoolView) -> PoolState:

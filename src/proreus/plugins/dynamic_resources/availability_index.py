@@ -25,6 +25,7 @@ from proreus.plugins.dynamic_resources.allocated import AllocatedDevices, PoolSt
 from proreus.plugins.dynamic_resources.pools import PoolKey, Pools, PoolView
 
 _MAX_AVAILABILITIES_PER_NODE = 8
+_SPARE_NODES = 1024
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 """The feature that a kubelet declares which can leave out operations for devices."""
@@ -113,7 +114,9 @@ class AvailabilityIndex:
     def pool_changed(self, key: PoolKey) -> None:
         """Mark the nodes of a pool of which devices were taken or released."""
         # Only marked: several devices may change before anybody looks at the column again.
-        self._dirty_nodes.update(self._pools.nodes_of.get(key, ()))
+        if self._all_dirty:
+            return
+        self._mark(self._pools.nodes_of.get(key, ()))
         if key in self._pools.non_local or key in self._pools.invalid_counter_pools:
             self._dirty_groups.add(key)
 
@@ -140,7 +143,16 @@ class AvailabilityIndex:
         else:
             for node in nodes:
                 self._entries.pop(node, None)
-            self._dirty_nodes |= nodes
+            self._mark(nodes)
+
+    def _mark(self, nodes: Iterable[str]) -> None:
+        if self._all_dirty:
+            return
+        self._dirty_nodes.update(nodes)
+        # It may be days until a pod with claims comes, while nodes come and go with their pools.
+        if len(self._dirty_nodes) > _SPARE_NODES + len(self._column):
+            self._all_dirty = True
+            self._dirty_nodes.clear()
 
     # ---- queries -------------------------------------------------------------------------------
 
@@ -191,6 +203,8 @@ class AvailabilityIndex:
         if len(self.all) > 1024 + _MAX_AVAILABILITIES_PER_NODE * table.size:
             self.begin_epoch()
             rows = None
+        if len(self._entries) > _SPARE_NODES + 2 * table.size:
+            self._entries = {n: one for n, one in self._entries.items() if n in table.rows}
         if rows is None:
             self._table = weakref.ref(table)
             entries = [self._entry_of(info) for info in table]

@@ -38,6 +38,7 @@ from proreus.plugins.node_volume_limits.volumes import (
 )
 
 UNLIMITED = -1
+_SPARE_NODES = 1024
 
 K = TypeVar("K", bound=Hashable)
 
@@ -233,6 +234,10 @@ class AttachedVolumes:
         # The first refresh recomputes all rows. It may never come: in a standby, say.
         if self._position >= 0:
             self._stale_nodes.add(node_name)
+            # Nor the next one, while nodes come and go.
+            if len(self._stale_nodes) > _SPARE_NODES + self._table.size:
+                self._position = -1
+                self._stale_nodes.clear()
 
     def validate(self) -> None:
         """Recompute every row. Raises ``AssertionError`` for one that differs."""

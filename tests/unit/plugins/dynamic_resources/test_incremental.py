@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.devices import RESOURCE_SLICES
-from proreus.plugins.dynamic_resources import DynamicResources
+from proreus.plugins.dynamic_resources import DynamicResources, availability_index
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
+from proreus.testing import make_node
 
 NODES = ("n1", "n2", "n3", "n4")
 DEVICES = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
@@ -127,3 +130,52 @@ def test_incremental_updates_agree_with_state_built_anew(
     for name, *arguments in steps:
         getattr(world, name)(*arguments)
         world.check()
+
+
+# ---- nodes that come and go ----------------------------------------------------------------------
+
+
+def test_pools_of_which_nothing_is_taken_any_more_are_forgotten(cluster: Any) -> None:
+    world = World(cluster)
+    uses = world.devices.plugin.manager.allocated.uses
+    for _ in range(3):
+        world.slice("n1", ["a", "b"])
+        world.reserve(2, odd=False)
+        assert len(uses) == 1
+        world.unreserve(0, None)
+        world.drop("n1", None)
+    assert not uses
+
+
+def test_nodes_that_are_gone_are_forgotten(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(availability_index, "_SPARE_NODES", 5)
+    world = World(cluster)
+    index, nodes = world.devices.plugin.manager.availability_index, world.devices.handle.nodes
+    for number in range(50):
+        info = NodeInfo(f"gone-{number}")
+        info.set_node(make_node(info.name))
+        nodes.add_node(info)
+        index.column(nodes, nodes)
+        nodes.remove_node(info)
+    index.column(nodes, nodes)
+    assert len(index._entries) <= 5 + 2 * len(nodes)
+    world.slice("n1", ["a"])
+    world.reserve(1, odd=False)
+    world.check()
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_names_of_nodes_are_not_kept_while_nobody_asks(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    monkeypatch.setattr(availability_index, "_SPARE_NODES", 5)
+    world = World(cluster)
+    index = world.devices.plugin.manager.availability_index
+    if asked:
+        index.column(world.devices.handle.nodes, world.devices.handle.nodes)
+    for number in range(50):
+        world.slice(f"gone-{number}", ["a"])
+        world.drop(f"gone-{number}", None)
+    world.slice("n1", ["a"])
+    assert len(index._dirty_nodes) <= 5 + len(NODES)
+    world.check()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proreus.framework.node_info import NodeInfo
+from proreus.plugins.node_volume_limits import attached as attached_volumes
 from proreus.plugins.node_volume_limits.attached import AttachedVolumes
 from proreus.plugins.node_volume_limits.volumes import VolumeLookup
 from proreus.testing import FakeHandle, make_node, make_pod
@@ -144,3 +145,18 @@ def test_names_of_nodes_that_are_gone_are_not_kept(refreshed: bool) -> None:
         attached.refresh()
     assert not attached._attachments
     assert not attached._stale_nodes
+
+
+def test_names_of_nodes_are_not_kept_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached_volumes, "_SPARE_NODES", 10)
+    handle = FakeHandle([make_node("n0")])
+    attached = AttachedVolumes(handle, VolumeLookup(handle))
+    attached.refresh()
+    for number in range(100):
+        handle.add(make_csi_node(f"gone-{number}", {"d": 1}))
+        handle.remove("CSINode", f"gone-{number}")
+    handle.add(make_csi_node("n0", {"d": 2}))
+    assert len(attached._stale_nodes) <= 11
+    attached.refresh()
+    attached.validate()
+    assert attached.limit("d") is not None
