@@ -16,7 +16,15 @@ left out likewise."""
 _TYPES = "numpy._typing"
 """What is behind ``numpy.typing``. NumPy's own modules use it in annotations alone."""
 
-_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+_SETTINGS = {"OPENBLAS_NUM_THREADS": "1", "NUMPY_MADVISE_HUGEPAGE": "0"}
+"""Environment variables that are read at the import.
+
+OpenBLAS begins with a thread for each core, which turn in a loop for 50 ms before they sleep. A
+start has other uses for the cores, and a scheduler multiplies no large matrices.
+
+For an array of four megabytes NumPy asks the kernel for large pages. It never takes that back, so
+the memory goes on to be allocated by 2 MiB once the array is gone and small objects are there.
+"""
 
 
 def import_numpy() -> None:
@@ -28,18 +36,16 @@ def import_numpy() -> None:
         return
     for name in _DOCSTRINGS:
         sys.modules.setdefault(name, ModuleType(name))
-    # OpenBLAS begins with a thread for each core, which turn in a loop for 50 ms before they sleep.
-    # A start has other uses for the cores, and a scheduler multiplies no large matrices.
-    chosen = os.environ.get(_BLAS_THREADS)
-    os.environ.setdefault(_BLAS_THREADS, "1")
+    added = _SETTINGS.keys() - os.environ.keys()
+    os.environ.update({name: _SETTINGS[name] for name in added})
     sys.modules[_TYPES] = _Annotations(_TYPES)
     try:
         import_module("numpy")
     finally:
         del sys.modules[_TYPES]
         # Not for the processes that we start.
-        if chosen is None:
-            del os.environ[_BLAS_THREADS]
+        for name in added:
+            del os.environ[name]
 
 
 class _Annotations(ModuleType):

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _BLOCK_BYTES = 4 * 2**20
-"""From this size on NumPy asks the kernel for large pages: a page fault a column less."""
 
 
 class ColumnArena:

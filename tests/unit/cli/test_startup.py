@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from proreus.loading import PluginSources, load
 from proreus.source_location import class_location
 
@@ -184,6 +186,26 @@ print("numpy._typing" in sys.modules)
     ]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/smaps")
+def test_numpy_asks_for_no_large_pages():
+    code = """
+from proreus import numpy_import
+numpy_import.import_numpy()
+import numpy as np
+array = np.ones(2**25, dtype=np.uint8)
+inside = False
+for line in open("/proc/self/smaps"):
+    first, _, rest = line.partition(" ")
+    if "-" in first:
+        start, end = (int(one, 16) for one in first.split("-"))
+        inside = start <= array.ctypes.data < end
+    elif inside and first == "VmFlags:":
+        print("hg" in rest.split())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
 def test_a_number_of_threads_for_numpy_that_was_chosen_stays():
     code = """
 import os
@@ -230,6 +252,8 @@ yaml_import.import_yaml()
 def test_the_library_for_entry_points_is_imported_only_where_a_package_has_plugins(tmp_path):
     code = """
 import sys
+import pytest
+
 from proreus.loading import PluginSources, load
 load(PluginSources())
 print("importlib.metadata" in sys.modules)
