@@ -252,8 +252,6 @@ yaml_import.import_yaml()
 def test_the_library_for_entry_points_is_imported_only_where_a_package_has_plugins(tmp_path):
     code = """
 import sys
-import pytest
-
 from proreus.loading import PluginSources, load
 load(PluginSources())
 print("importlib.metadata" in sys.modules)
