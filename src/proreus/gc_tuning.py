@@ -47,8 +47,6 @@ class CollectionAfterPeak:
     def __init__(self) -> None:
         self._peak_bytes = 0
         self._not_before = self._falling_until = 0.0
-        self._seconds = 0.0
-        """How long the last collection took."""
 
     def collect_if_fallen(self) -> bool:
         """Collect if memory is less than at its peak since the last time; call between cycles.
@@ -68,27 +66,15 @@ class CollectionAfterPeak:
         gc.collect()
         ended = perf_counter()
         self._not_before = ended + (ended - started) * _TIMES_APART
-        self._seconds = ended - started
         self._peak_bytes = resident
         if not falling:
             self._falling_until = started + _FALLING_SECONDS
         return True
 
-    def collect_again(self) -> None:
-        """Collect once more, unless that takes long; call before copies are made.
-
-        Tuples among them would otherwise be made of freed ones, and lie where those have lain.
-        """
-        if self._seconds <= _QUICK_SECONDS:
-            started = perf_counter()
-            gc.collect()
-            self._seconds = perf_counter() - started
-
 
 _FALLEN, _FALLEN_FURTHER = 0.95, 0.98
 _FALLING_SECONDS = 300.0
 """For how long after a fall one further is looked for: caches are empty again by then."""
-_QUICK_SECONDS = 0.05
 _TIMES_APART = 1_000
 """A collection takes a thousandth of the time, at most."""
 

@@ -13,7 +13,6 @@ from proreus.decisions.node_names import NodeNames
 from proreus.decisions.record import DecisionRecord
 from proreus.decisions.shared_results import SharedResults
 from proreus.decisions.verdicts import InternedStatuses
-from proreus.framework.status import Status
 from proreus.reallocation import reallocated
 
 DEFAULT_BUDGET_BYTES = 64 * 2**20
@@ -102,6 +101,9 @@ class KeptRecords:
         """
         statuses = InternedStatuses()
         shared: set[int] = set()
+        # Kept to the end: Python would make the next copies of the tuples of what was replaced
+        # before, where these have lain.
+        replaced: list[object] = []
         end = self._left_recent + len(self._recent)
         number = max(self._left_recent, end - _MOST_REALLOCATED)
         while number < end:
@@ -111,30 +113,37 @@ class KeptRecords:
             while number < end and size_bytes < _REALLOCATED_BYTES:
                 record = self._recent[number - self._left_recent]
                 if record.at < before and record.is_complete:
-                    self.size_bytes -= record.compress(statuses)
-                    self.size_bytes -= self._compress_shared(record, statuses, shared)
                     size_bytes += record.size_bytes
                     # One that takes tens of milliseconds has pages of its own.
                     if record.size_bytes < _REALLOCATED_BYTES:
                         found.append((number, record))
+                    else:
+                        self.size_bytes -= record.compress(statuses)
+                    self.size_bytes -= self._compress_shared(record, statuses, shared, replaced)
                 number += 1
-            copies = reallocated([one for _, one in found], (NodeNames, SharedResults, Status))
+            copies = reallocated([one for _, one in found], (NodeNames, SharedResults))
             for (place, record), copy in zip(found, copies, strict=True):
+                self.size_bytes -= copy.compress(statuses)
                 self._recent[place - self._left_recent] = copy
                 if self._latest.get(record.key) is record:
                     # by deletion, for the key is a part of the record
                     del self._latest[record.key]
                     self._latest[copy.key] = copy
+                replaced.append(record)
             yield
 
     def _compress_shared(
-        self, record: DecisionRecord, statuses: InternedStatuses, done: set[int]
+        self,
+        record: DecisionRecord,
+        statuses: InternedStatuses,
+        done: set[int],
+        replaced: list[object],
     ) -> int:
         """Compress what records share, unless it is ``done``; return how many bytes that frees."""
         freed, results = 0, record.shared
         if results is not None and id(results) not in done:
             done.add(id(results))
-            freed = results.compress(statuses)
+            freed = results.compress(statuses, replaced)
         for names in record.names.held():
             if id(names) not in done:
                 done.add(id(names))

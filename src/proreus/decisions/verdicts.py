@@ -13,7 +13,6 @@ from proreus.framework.diagnosis import Diagnosis
 from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, Rows, Verdicts
 from proreus.logs import shortened
-from proreus.reallocation import reallocated
 
 Numbers = np.ndarray[tuple[Any, ...], np.dtype[np.uint8]] | CodeArray
 """A number for each row, see ``VerdictColumn``."""
@@ -41,11 +40,7 @@ class InternedStatuses:
 
     def intern(self, status: Status) -> Status:
         """Return the object that stands for all statuses that equal this one."""
-        found = self._statuses.get(status)
-        if found is None:
-            found = reallocated(status)
-            self._statuses[found] = found
-        return found
+        return self._statuses.setdefault(status, status)
 
 
 class VerdictColumn:

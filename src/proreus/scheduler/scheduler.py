@@ -13,6 +13,7 @@ many pods are decided in a row, at a small part of the cost.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
@@ -387,11 +388,12 @@ class Scheduler:
     def _reallocate_some(self) -> None:
         if self._reallocation is None:
             return
-        self._collection_after_peak.collect_again()
         try:
             next(self._reallocation)
         except StopIteration:
             self._reallocation = None
+            # For the tuples of what was replaced, which Python would keep.
+            gc.collect()
 
     def _watch_gates(self) -> None:
         """Activate the pods of a gating plugin once that is disabled for its failures."""
