@@ -8,6 +8,7 @@ fills the gaps on pages that are in use anyway.
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
 from collections.abc import Iterator
@@ -45,6 +46,8 @@ def reallocate_all() -> Iterator[None]:
         except Exception as error:
             # Parts of what is kept may be a plugin's, with types of its own.
             log.warning("Cannot move what is kept", err=error, owner=type(owner).__name__)
+    # For the tuples of what was replaced: Python would keep them for others to be made of.
+    gc.collect()
 
 
 def reallocated(value: T, shared: tuple[type, ...] = ()) -> T:

@@ -13,7 +13,6 @@ many pods are decided in a row, at a small part of the cost.
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
@@ -132,7 +131,7 @@ class Scheduler:
         """Calls to make between this cycle and the next."""
         self._ticks = 0
         self._collection_after_peak = CollectionAfterPeak()
-        self._reallocation: Iterator[None] | None = None
+        self._reallocation: Iterator[None] = iter(())
         queue.on_ready = self._ready.set
         self._take(profile_set)
 
@@ -378,22 +377,12 @@ class Scheduler:
         self._ticks += 1
         collect_between_cycles()
         age_share(self._ticks % AGE_INTERVAL_SECONDS)
-        self._reallocate_some()
+        next(self._reallocation, None)
         looks = self._ticks % _FALL_INTERVAL_SECONDS == 0
         if looks and self._collection_after_peak.collect_if_fallen():
             self._reallocation = reallocate_all()
         if self._ticks % AGE_INTERVAL_SECONDS == 0:
             return_free_memory()
-
-    def _reallocate_some(self) -> None:
-        if self._reallocation is None:
-            return
-        try:
-            next(self._reallocation)
-        except StopIteration:
-            self._reallocation = None
-            # For the tuples of what was replaced, which Python would keep.
-            gc.collect()
 
     def _watch_gates(self) -> None:
         """Activate the pods of a gating plugin once that is disabled for its failures."""
