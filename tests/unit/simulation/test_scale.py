@@ -1,9 +1,12 @@
-"""The bar of issue-sized clusters: 5,000 nodes and 30,000 pods are loaded in five seconds."""
+"""A cluster of 5,000 nodes and 30,000 pods takes about four times as long as a quarter of it.
+
+Seconds are for docs/simulate.md: here they would tell of the machine.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 from clusters import settings
 
@@ -17,25 +20,31 @@ from proreus.simulation.scenario import Scenario
 from proreus.simulation.scenario_run import run_scenario
 from proreus.simulation.snapshot import write_snapshot
 
-NODE_COUNT, POD_COUNT, SECONDS = 5_000, 30_000, 5.0
+NODE_COUNT, POD_COUNT = 5_000, 30_000
 
 
-def test_a_large_cluster_is_loaded_in_time(tmp_path: Path) -> None:
+def test_time_to_load_grows_with_the_number_of_objects(tmp_path: Path) -> None:
+    quarter = cpu_seconds_to_load(tmp_path / "quarter.json.gz", NODE_COUNT // 4, POD_COUNT // 4)
+    whole = cpu_seconds_to_load(tmp_path / "whole.json.gz", NODE_COUNT, POD_COUNT)
+    # 16 if it were the square of the number; a machine that becomes busy in between adds its share
+    assert whole / quarter < 10
+
+
+def cpu_seconds_to_load(path: Path, node_count: int, pod_count: int) -> float:
+    """Return the CPU time from a snapshot's file to the report of a scenario without new pods."""
     made = ClusterObjects()
     node, pod = decoder_for(NODES.type), decoder_for(PODS.type)
-    for number in range(NODE_COUNT):
+    for number in range(node_count):
         made.put(NODES, node.convert(node_json(number)))
-    for number in range(POD_COUNT):
+    for number in range(pod_count):
         plain = pod_json(number, "placed", alike=False)
-        plain["spec"]["nodeName"] = f"node-{number % NODE_COUNT}"
+        plain["spec"]["nodeName"] = f"node-{number % node_count}"
         made.put(PODS, pod.convert(plain))
-    path = tmp_path / "cluster.json.gz"
     with path.open("wb") as file:
         write_snapshot(made, SnapshotInfo(), file)
 
-    started = perf_counter()
-    objects = read_cluster([path])
-    seconds = perf_counter() - started
-    result, timings = run_scenario(Scenario(objects), settings())
-    assert (result.after.nodes, result.after.pods) == (NODE_COUNT, POD_COUNT)
-    assert seconds + timings.load_seconds < SECONDS
+    started = process_time()
+    result, _ = run_scenario(Scenario(read_cluster([path])), settings())
+    seconds = process_time() - started
+    assert (result.after.nodes, result.after.pods) == (node_count, pod_count)
+    return seconds
