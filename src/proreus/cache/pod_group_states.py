@@ -91,11 +91,10 @@ class PodGroupStates:
             state.assigned[pod.uid] = PlacedPod(pod, pod.pod.spec.node_name)
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
-        """Record that a pod was assumed on a node."""
-        state = self._of(pod.pod)
-        if state is not None:
+        """Record that a pod was assumed on a node, unless it was deleted during its cycle."""
+        state = self._groups.get(pod_group_key(pod.pod))
+        if state is not None and state.unscheduled.pop(pod.uid, None) is not None:
             state.generation += 1
-            state.unscheduled.pop(pod.uid, None)
             state.assumed[pod.uid] = PlacedPod(pod, node_name)
 
     def forget(self, pod: PodInfo) -> None:

@@ -323,6 +323,21 @@ def test_a_namespace_without_quotas_is_forgotten() -> None:
     assert not source._by_namespace
 
 
+def test_a_quota_that_becomes_a_parent_takes_no_pods_of_its_namespace() -> None:
+    source, pod = ElasticQuotaSource(), make_pod("p", namespace="team").pod
+    first, second = (ElasticQuota(ObjectMeta(name=name, namespace="team")) for name in "ab")
+    labels = {"quota.scheduling.koordinator.sh/is-parent": "true"}
+    parent = ElasticQuota(ObjectMeta(name="a", namespace="team", labels=labels))
+    source.note(None, first)
+    source.note(None, second)
+    assert source.name_for(pod) == "a"
+    source.note(first, parent)
+    assert source.name_for(pod) == "b"
+    source.note(parent, first)
+    source.note(second, None)
+    assert source.name_for(pod) == "a"
+
+
 def test_the_past_of_a_queue_is_forgotten_once_it_counts_no_more() -> None:
     accounts = QueueAccounts(half_life_seconds=60, k=1)
     accounts.put_queue(CapacityQueue("a"))

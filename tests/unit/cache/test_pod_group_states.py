@@ -52,6 +52,7 @@ def test_groups_are_distinguished_by_name_and_namespace() -> None:
 
 def test_a_new_version_of_an_assumed_pod_stays_assumed() -> None:
     states, pod = PodGroupStates(), member("p")
+    states.add(pod)
     states.assume(pod, "a")
     newer = member("p")
     states.add(newer)
@@ -80,6 +81,18 @@ def test_a_pod_that_was_deleted_is_not_brought_back_by_forgetting_it() -> None:
     assert places(states) is None
 
 
+def test_a_pod_that_is_deleted_during_its_cycle_does_not_count_again() -> None:
+    states, pod, other = PodGroupStates(), member("p"), member("q")
+    states.add(pod)
+    states.add(other)
+    states.remove(pod.pod)  # while an extender is asked about it, say
+    states.assume(pod, "a")
+    assert places(states) == (1, 0, 0)
+    states.forget(pod)  # its binding has failed
+
+    assert places(states) == (1, 0, 0)
+
+
 def test_the_cache_keeps_it_in_step() -> None:
     cache, pod = Cache(FakeClock(), assumed_ttl_seconds=5, pod_groups=True), member("p")
     states = cache.pod_group_states
@@ -103,6 +116,7 @@ def test_the_cache_keeps_it_in_step() -> None:
 def test_an_assumption_that_expires_is_taken_back() -> None:
     clock = FakeClock()
     cache, pod = Cache(clock, assumed_ttl_seconds=5, pod_groups=True), member("p")
+    cache.pod_group_states.add(pod)
     cache.assume(pod, "a")
     cache.finish_binding(pod.uid)
     clock.advance(6)

@@ -224,14 +224,18 @@ class ElasticQuotaSource:
         )
 
     def note(self, old: ElasticQuota | None, new: ElasticQuota | None) -> None:
-        """Note which quotas a namespace has."""
-        if old is not None and new is None:
-            quotas = self._by_namespace.get(old.metadata.namespace, {})
-            quotas.pop(old.metadata.name, None)
-            if not quotas:
-                self._by_namespace.pop(old.metadata.namespace, None)
+        """Note which quotas a namespace has for its pods: those that are no parents."""
+        one = new or old
+        assert one is not None
+        namespace, name = one.metadata.namespace, one.metadata.name
+        quotas = self._by_namespace.get(namespace, {})
         if new is not None and new.metadata.labels.get(f"{_KOORDINATOR}is-parent") != "true":
-            self._by_namespace.setdefault(new.metadata.namespace, {})[new.metadata.name] = None
+            quotas[name] = None
+            self._by_namespace[namespace] = quotas
+        else:
+            quotas.pop(name, None)
+            if not quotas:
+                self._by_namespace.pop(namespace, None)
 
     def name_for(self, pod: Pod) -> str:
         """Return the quota that the label names, or the first of the namespace."""

@@ -48,6 +48,7 @@ class DeviceCounts(NamedTuple):
 
 
 NO_DEVICES = DeviceCounts()
+_SPARE_POOLS = 1024
 
 
 class _Members(Struct):
@@ -152,11 +153,23 @@ class DeviceTotals:
         """Mark a pool of which devices were taken or released."""
         if self._classes:
             self._changed_allocations.add(key)
+            self._drop_if_unused()
 
     def slices_changed(self, keys: Iterable[PoolKey]) -> None:
         """Mark pools whose slices changed."""
         if self._classes:
             self._changed_pools.update(keys)
+            self._drop_if_unused()
+
+    def _drop_if_unused(self) -> None:
+        # Pools come and go with their nodes, and their names are new ones. A later query counts
+        # everything anew, which takes no longer than to count so many pools again.
+        changed = len(self._changed_pools) + len(self._changed_allocations)
+        if changed > _SPARE_POOLS + 2 * len(self._pools):
+            self._classes.clear()
+            self._masks.clear()
+            self._changed_pools.clear()
+            self._changed_allocations.clear()
 
     # ---- queries -------------------------------------------------------------------------------
 

@@ -288,3 +288,15 @@ def test_columns_agree_with_single_nodes_after_random_changes(cluster: Any) -> N
         assert kept == [min(h + 1, c) * 100 // c if c else 0 for h, c in counts], f"step {step}"
         seen.update(kept)
     assert len(seen) > 4
+
+
+def test_pools_that_come_and_go_unasked_are_not_kept(eight: Any) -> None:
+    plugin, totals = fit(eight), eight.plugin.manager.totals
+    assert scores(eight, plugin, asking(1)) == [12, 12]
+    for number in range(3000):  # nodes of an autoscaler, while no pod asks for devices
+        totals.slices_changed([("gpu.example.com", f"gone-{number}")])
+        totals.allocations_changed(("gpu.example.com", f"gone-{number}"))
+    assert len(totals._changed_pools) + len(totals._changed_allocations) < 1100
+
+    eight.slice(*(f"gpu-{i}" for i in range(4)), node="n1")
+    assert scores(eight, plugin, asking(1)) == [25, 12]
