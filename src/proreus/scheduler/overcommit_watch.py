@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from msgspec import Struct, field
+
 from proreus.cache.cache import Cache
 from proreus.errors import ApiError, Conflict, NotFound
 from proreus.framework.node_info import NodeInfo
@@ -19,7 +21,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.logs import logger
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import controller_of
-from proreus.objects.pod import Pod, is_unstarted
+from proreus.objects.pod import Pod, condition_of, is_unstarted
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.environment import Environment
@@ -30,6 +32,17 @@ _PODS = "pods"
 _MIRROR = "kubernetes.io/config.mirror"
 """The annotation of static pods, which no scheduler has bound."""
 _NAMED = 10
+
+
+class _Episode(Struct):
+    """The time from a binding that over-commits a node until the node fits again.
+
+    ``given_up``: the UIDs of the pods given up there. ``self_assigned``: those of pods that were
+    created with the node's name, which no scheduler has bound.
+    """
+
+    given_up: set[str] = field(default_factory=set)
+    self_assigned: set[str] = field(default_factory=set)
 
 
 class OvercommitWatch:
@@ -54,8 +67,8 @@ class OvercommitWatch:
         self._metrics = environment.metrics
         self._spawn = environment.spawn
         self._leads = environment.leads
-        self.episodes: dict[str, set[str]] = {}
-        """The nodes that are over-committed, by name, with the UIDs of the pods given up there."""
+        self.episodes: dict[str, _Episode] = {}
+        """By the names of the nodes that are over-committed."""
         self._metrics.overcommitted_nodes.set_function(lambda: {(): len(self.episodes)})
 
     def pod_assigned(self, pod: PodInfo, confirmed: bool) -> None:
@@ -77,6 +90,8 @@ class OvercommitWatch:
             return
         if node_name not in self.episodes:
             self._begin(node_name, pod, ours, exceeded)
+        if not _is_bound(pod.pod):
+            self.episodes[node_name].self_assigned.add(pod.uid)
         self._give_up(node_name)
 
     def tick(self) -> None:
@@ -92,7 +107,7 @@ class OvercommitWatch:
     def _begin(
         self, node_name: str, pod: PodInfo, ours: list[PodInfo], exceeded: Mapping[str, int]
     ) -> None:
-        self.episodes[node_name] = set()
+        self.episodes[node_name] = _Episode()
         self._metrics.node_overcommits_total.inc()
         log.warning(
             "Another scheduler has bound a pod to a node that cannot hold both it and ours",
@@ -118,12 +133,16 @@ class OvercommitWatch:
 
     def _give_up(self, node_name: str) -> None:
         """Give up as many of our pods as it takes, if that is enough."""
-        info, given_up = self._cache.node_info(node_name), self.episodes[node_name]
+        info, episode = self._cache.node_info(node_name), self.episodes[node_name]
         if not self._gives_up or info is None:
             return
+        given_up = episode.given_up
         excess = _exceeded(info, (*info.requested, _PODS))
         for pod in info.pods.values():
-            if pod.uid in given_up:
+            # Whoever may create pods may name a node in them. Others' pods are not deleted for
+            # that: whether the new one may run there is for the kubelet to say.
+            waits_for_kubelet = pod.uid in episode.self_assigned and not _is_bound(pod.pod)
+            if pod.uid in given_up or waits_for_kubelet:
                 excess = _less(excess, pod)
         chosen = []
         for pod in self._in_order(info, excess, given_up):
@@ -190,6 +209,13 @@ class OvercommitWatch:
                 f"{note}: deleted before it has started",
                 pod.pod.spec.scheduler_name,
             )
+
+
+def _is_bound(pod: Pod) -> bool:
+    """Return whether a Binding has put the pod on its node, or its kubelet has admitted it."""
+    # Both set the condition; a pod that is created with a node's name has no status at first.
+    scheduled = condition_of(pod, "PodScheduled")
+    return scheduled is not None and scheduled.status == "True"
 
 
 def _amounts(pod: PodInfo) -> Mapping[str, int]:

@@ -16,6 +16,7 @@ from proreus.offline.cluster import OfflineOptions
 OWNED = {
     "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}]
 }
+BOUND = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
 STARTED = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
 
 
@@ -40,7 +41,8 @@ async def place(world, name: str, cpu: str = "2", **fields: Any) -> None:
 
 def add_other(world, name: str = "other", cpu: str = "3", **fields: Any) -> None:
     """Another scheduler binds a pod."""
-    world.add_pod(name, cpu=cpu, node_name="n0", scheduler_name="somebody-else", **fields)
+    where = {"node_name": "n0", "scheduler_name": "somebody-else", "status": BOUND}
+    world.add_pod(name, cpu=cpu, **{**where, **fields})
 
 
 def counted(world) -> tuple[float, float]:
@@ -192,6 +194,22 @@ async def test_opted_in_our_unstarted_pod_is_deleted(make_world) -> None:
     assert world.metrics.overcommitting_pods_deleted_total.value == 1
     world.advance(1)
     assert counted(world) == (1, 0)
+
+
+async def test_a_pod_that_names_its_node_itself_costs_nobody_a_pod(make_world) -> None:
+    world = make_world(give_up=True)
+    await place(world, "p")
+    add_other(world, status={})  # created by whoever may create pods
+    await world.settle()
+    world.advance(1)
+    await world.settle()
+    assert sorted(world.api.store(PODS)) == ["default/other", "default/p"]
+    assert counted(world) == (1, 1)
+
+    world.change_pod("other", status=BOUND)  # its kubelet admits it: there is no room for ours
+    world.advance(1)
+    await world.settle()
+    assert sorted(world.api.store(PODS)) == ["default/other"]
 
 
 async def test_no_more_pods_than_it_takes_the_least_important_first(make_world) -> None:
