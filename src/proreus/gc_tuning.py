@@ -67,8 +67,7 @@ class CollectionAfterPeak:
         ended = perf_counter()
         self._not_before = ended + (ended - started) * _TIMES_APART
         self._peak_bytes = resident
-        if not falling:
-            self._falling_until = started + _FALLING_SECONDS
+        self._falling_until = started + _FALLING_SECONDS
         return True
 
 

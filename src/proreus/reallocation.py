@@ -50,28 +50,47 @@ def reallocate_all() -> Iterator[None]:
     gc.collect()
 
 
-def reallocated(value: T, shared: tuple[type, ...] = ()) -> T:
-    """Return a copy of a value, of which everything is allocated anew.
+class Reallocator:
+    """Copies values one after the other; equal texts in all of them become one object."""
 
-    Objects of the types ``shared`` are not copied.
-    """
-    out = io.BytesIO()
-    pickler = _Pickler(out, shared)
-    pickler.dump(value)
-    copy: T = _Unpickler(io.BytesIO(out.getvalue()), pickler.kept).load()
-    return copy
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def copy(self, value: T, shared: tuple[type, ...] = ()) -> T:
+        """Return a copy of a value, of which everything is allocated anew.
+
+        Objects of the types ``shared`` are not copied.
+        """
+        out = io.BytesIO()
+        pickler = _Pickler(out, shared, self._texts)
+        pickler.dump(value)
+        copy: T = _Unpickler(io.BytesIO(out.getvalue()), pickler.kept).load()
+        return copy
+
+
+def reallocated(value: T, shared: tuple[type, ...] = ()) -> T:
+    """Return a copy of a single value; see ``Reallocator``."""
+    return Reallocator().copy(value, shared)
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, out: io.BytesIO, shared: tuple[type, ...]) -> None:
+    def __init__(self, out: io.BytesIO, shared: tuple[type, ...], texts: dict[str, str]) -> None:
         super().__init__(out, pickle.HIGHEST_PROTOCOL)
         self._shared = shared
+        self._texts = texts
         self.kept: list[Any] = []
 
     def persistent_id(self, obj: Any) -> int | None:
-        if type(obj) not in self._shared:
+        if type(obj) is str:
+            kept = self._texts.get(obj)
+            if kept is None:
+                kept = (obj + "\0")[:-1]  # an object of its own
+                self._texts[kept] = kept
+        elif type(obj) in self._shared:
+            kept = obj
+        else:
             return None
-        self.kept.append(obj)
+        self.kept.append(kept)
         return len(self.kept) - 1
 
 

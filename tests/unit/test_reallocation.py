@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from proreus import reallocation
-from proreus.reallocation import reallocate_all, reallocated
+from proreus.reallocation import Reallocator, reallocate_all, reallocated
 
 
 class Shared:
@@ -23,6 +23,20 @@ def test_everything_but_shared_objects_is_copied() -> None:
     assert copy[2] is copy[0], "what was one object is one"
     assert copy[1] is not numbers
     assert copy[3] is shared
+
+
+def test_equal_texts_in_all_copies_are_one_object() -> None:
+    texts = [f"a text of {number}" for number in (1, 1, 2)]
+    reallocator = Reallocator()
+    first, second = (
+        reallocator.copy({texts[0]: texts[2]}),
+        reallocator.copy((texts[1], "", "\udc80")),
+    )
+    assert first == {texts[0]: texts[2]}
+    assert second == (texts[1], "", "\udc80")
+    (key,) = first
+    assert key is second[0]
+    assert key is not texts[0]
 
 
 class Owner:

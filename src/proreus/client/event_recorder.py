@@ -276,7 +276,7 @@ class EventRecorder:
 
     def reallocate(self) -> Iterator[None]:
         """Replace what is kept of written Events by copies, some at each step."""
-        cache = self._event_cache
+        cache, reallocator = self._event_cache, reallocation.Reallocator()
         keys = list(cache)
         for start in range(0, len(keys), _REALLOCATED_A_STEP):
             found = [
@@ -285,7 +285,7 @@ class EventRecorder:
                 if (entry := cache.get(key)) is not None
                 and (isinstance(entry, _WrittenOnce) or not entry.under_way)
             ]
-            for key, entry in reallocation.reallocated(found):
+            for key, entry in reallocator.copy(found):
                 # by deletion, for the key is copied too
                 del cache[key]
                 cache[key] = entry

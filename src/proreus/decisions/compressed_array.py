@@ -5,6 +5,7 @@ Columns of verdicts and scores have few different values: of 5,000 bytes a few h
 
 from __future__ import annotations
 
+import sys
 import zlib
 from typing import Any, TypeVar
 
@@ -36,7 +37,7 @@ def compressed(value: T) -> T | CompressedArray:
     data = zlib.compress(value.tobytes(), _FASTEST)
     if 2 * len(data) > value.nbytes:
         return value
-    return CompressedArray(data, value.dtype.str)
+    return CompressedArray(data, sys.intern(value.dtype.str))
 
 
 def decompressed(value: T | CompressedArray) -> T:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import compress, count
 from operator import ne
 
-from proreus.reallocation import reallocated
+from proreus.reallocation import Reallocator
 
 _MAX_CHANGES = 64
 """From how many differences on a whole list is made."""
@@ -97,9 +97,9 @@ class NodeNames:
             return 0
         return self.size_bytes + (0 if self._base is None else self._base.release())
 
-    def reallocate(self) -> None:
+    def reallocate(self, reallocator: Reallocator) -> None:
         """Replace what is kept here alone by copies; see ``reallocation``."""
-        self._changed = reallocated(self._changed)
+        self._changed = reallocator.copy(self._changed)
 
     def held(self) -> list[NodeNames]:
         """Return this, and the names from which it differs: what a user keeps in memory."""

@@ -13,7 +13,7 @@ from proreus.decisions.node_names import NodeNames
 from proreus.decisions.record import DecisionRecord
 from proreus.decisions.shared_results import SharedResults
 from proreus.decisions.verdicts import InternedStatuses
-from proreus.reallocation import reallocated
+from proreus.reallocation import Reallocator
 
 DEFAULT_BUDGET_BYTES = 64 * 2**20
 
@@ -99,7 +99,7 @@ class KeptRecords:
 
         Only those that are complete, from ``before`` that time.
         """
-        statuses = InternedStatuses()
+        statuses, reallocator = InternedStatuses(), Reallocator()
         shared: set[int] = set()
         # Kept to the end: Python would make the next copies of the tuples of what was replaced
         # before, where these have lain.
@@ -119,9 +119,12 @@ class KeptRecords:
                         found.append((number, record))
                     else:
                         self.size_bytes -= record.compress(statuses)
-                    self.size_bytes -= self._compress_shared(record, statuses, shared, replaced)
+                    self.size_bytes -= self._compress_shared(
+                        record, statuses, reallocator, shared, replaced
+                    )
                 number += 1
-            copies = reallocated([one for _, one in found], (NodeNames, SharedResults))
+            originals = [record for _, record in found]
+            copies = reallocator.copy(originals, (NodeNames, SharedResults))
             for (place, record), copy in zip(found, copies, strict=True):
                 self.size_bytes -= copy.compress(statuses)
                 self._recent[place - self._left_recent] = copy
@@ -136,6 +139,7 @@ class KeptRecords:
         self,
         record: DecisionRecord,
         statuses: InternedStatuses,
+        reallocator: Reallocator,
         done: set[int],
         replaced: list[object],
     ) -> int:
@@ -143,11 +147,11 @@ class KeptRecords:
         freed, results = 0, record.shared
         if results is not None and id(results) not in done:
             done.add(id(results))
-            freed = results.compress(statuses, replaced)
+            freed = results.compress(statuses, reallocator, replaced)
         for names in record.names.held():
             if id(names) not in done:
                 done.add(id(names))
-                names.reallocate()
+                names.reallocate(reallocator)
         return freed
 
     def _evict(self) -> None:

@@ -27,7 +27,7 @@ from proreus.decisions.verdicts import InternedStatuses, Numbers, VerdictColumn,
 from proreus.framework.node_table import NodeTable
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
-from proreus.reallocation import reallocated
+from proreus.reallocation import Reallocator
 from proreus.runtime.equivalence_cache import EquivalenceClass
 
 _FEW_ROWS = 64
@@ -109,7 +109,9 @@ class SharedResults:
     def _width(self) -> int:
         return 2 + len(self._columns)
 
-    def compress(self, statuses: InternedStatuses, replaced: list[object]) -> int:
+    def compress(
+        self, statuses: InternedStatuses, reallocator: Reallocator, replaced: list[object]
+    ) -> int:
         """Keep the same in fewer bytes and objects, and add no more to it.
 
         Returns how many bytes fewer. ``replaced``: gets what is not used any more.
@@ -118,11 +120,11 @@ class SharedResults:
         # The list of statuses is that of the class, which may go on without these results.
         self._closed = True
         self._statuses = tuple(
-            one and statuses.intern(one) for one in reallocated(list(self._statuses))
+            one and statuses.intern(one) for one in reallocator.copy(list(self._statuses))
         )
         self._numbers = compressed(self._numbers)
         self._columns = [compressed(one) for one in self._columns]
-        self._plugins = reallocated(self._plugins)
+        self._plugins = reallocator.copy(self._plugins)
         self._changes = self._changes[:]
         before, self.copied_bytes = self.copied_bytes, self._copied_bytes()
         return before - self.copied_bytes

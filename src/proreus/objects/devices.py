@@ -6,7 +6,7 @@ Opaque configuration of drivers stays JSON text: a scheduler only copies it into
 import msgspec
 
 from proreus.kubernetes_version import V1_36
-from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
+from proreus.objects.meta import ApiStruct, Resource, UnownedObjectMeta
 from proreus.objects.selectors import NodeSelector
 
 DEVICE_CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -173,7 +173,7 @@ class ResourceSliceSpec(ApiStruct, frozen=True):
 class ResourceSlice(ApiStruct, frozen=True):
     """Devices that a driver publishes."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
@@ -204,7 +204,7 @@ class DeviceClassSpec(ApiStruct, frozen=True):
 class DeviceClass(ApiStruct, frozen=True):
     """A class of devices, named by requests of claims."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
@@ -229,7 +229,7 @@ class DeviceTaintRuleSpec(ApiStruct, frozen=True):
 class DeviceTaintRule(ApiStruct, frozen=True):
     """An administrator's taint on devices (gate DRADeviceTaintRules)."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
 
 

@@ -6,7 +6,7 @@
 from typing import Any
 
 from proreus.objects.devices import DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_SLICES
-from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, Untyped
+from proreus.objects.meta import ApiStruct, Resource, UnownedObjectMeta, Untyped
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
@@ -20,7 +20,7 @@ from proreus.objects.workloads import WORKLOAD_KINDS
 class Namespace(ApiStruct, frozen=True):
     """A namespace; its labels are matched by namespace selectors."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
 
 
 PODS = Resource("", "v1", "pods", "Pod", True, Pod)

@@ -47,6 +47,16 @@ class ObjectMeta(ApiStruct, frozen=True):
     finalizers: tuple[str, ...] = ()
 
 
+class UnownedObjectMeta(ObjectMeta, frozen=True):
+    """metav1.ObjectMeta of a kind whose owners nobody reads: they are not decoded.
+
+    An object may have tens of thousands of owners, which take eight megabytes.
+    """
+
+    # a name that no object has
+    owner_references: tuple[OwnerReference, ...] = msgspec.field(default=(), name="-")
+
+
 class ListMeta(ApiStruct, frozen=True):
     """metav1.ListMeta: the resourceVersion of a list, and the token of its next page."""
 

@@ -1,6 +1,6 @@
 """core/v1 Node, as far as a scheduler reads it."""
 
-from proreus.objects.meta import ApiStruct, ObjectMeta
+from proreus.objects.meta import ApiStruct, UnownedObjectMeta
 from proreus.objects.pod import ResourceList
 from proreus.objects.taints import Taint
 
@@ -52,6 +52,6 @@ class NodeStatus(ApiStruct, frozen=True):
 class Node(ApiStruct, frozen=True):
     """A node."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
+from proreus.objects.meta import ApiStruct, Resource, UnownedObjectMeta
 from proreus.objects.selectors import LabelSelector
 
 
@@ -24,7 +24,7 @@ class PodDisruptionBudgetStatus(ApiStruct, frozen=True):
 class PodDisruptionBudget(ApiStruct, frozen=True):
     """A PodDisruptionBudget."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
+from proreus.objects.meta import ApiStruct, Resource, UnownedObjectMeta
 
 
 class PriorityClass(ApiStruct, frozen=True):
@@ -11,7 +11,7 @@ class PriorityClass(ApiStruct, frozen=True):
     What admission makes of the name: that priority, and ``preemption_policy``.
     """
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     value: int = 0
     global_default: bool = False
     preemption_policy: str | None = None

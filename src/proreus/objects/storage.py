@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
+from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, UnownedObjectMeta
 from proreus.objects.pod import (
     AWSElasticBlockStore,
     AzureDiskVolume,
@@ -91,7 +91,7 @@ class PersistentVolumeStatus(ApiStruct, frozen=True):
 class PersistentVolume(ApiStruct, frozen=True):
     """A PersistentVolume."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
@@ -144,7 +144,7 @@ class TopologySelectorTerm(ApiStruct, frozen=True):
 class StorageClass(ApiStruct, frozen=True):
     """A storage class: its provisioner, binding mode and topologies."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
@@ -175,7 +175,7 @@ class CSINodeSpec(ApiStruct, frozen=True):
 class CSINode(ApiStruct, frozen=True):
     """The CSI drivers of the node with the same name."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()
 
 
@@ -189,14 +189,14 @@ class CSIDriverSpec(ApiStruct, frozen=True):
 class CSIDriver(ApiStruct, frozen=True):
     """A CSI driver."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
 class CSIStorageCapacity(ApiStruct, frozen=True):
     """The available storage of a class in one topology segment (KEP-1472)."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
     capacity: QuantityText | None = None
@@ -220,7 +220,7 @@ class VolumeAttachmentSpec(ApiStruct, frozen=True):
 class VolumeAttachment(ApiStruct, frozen=True):
     """A volume that is attached, or being attached, to a node."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 
 

@@ -5,7 +5,7 @@ A Service without a selector selects nothing; callers interpret the absent selec
 
 from __future__ import annotations
 
-from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
+from proreus.objects.meta import ApiStruct, ObjectMeta, Resource, UnownedObjectMeta
 from proreus.objects.selectors import LabelSelector
 
 
@@ -18,7 +18,7 @@ class ServiceSpec(ApiStruct, frozen=True):
 class Service(ApiStruct, frozen=True):
     """core/v1 Service."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: ServiceSpec = ServiceSpec()
 
 
@@ -31,7 +31,7 @@ class ReplicationControllerSpec(ApiStruct, frozen=True):
 class ReplicationController(ApiStruct, frozen=True):
     """core/v1 ReplicationController."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
 
 
@@ -51,7 +51,7 @@ class ReplicaSet(ApiStruct, frozen=True):
 class StatefulSet(ApiStruct, frozen=True):
     """apps/v1 StatefulSet."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: UnownedObjectMeta = UnownedObjectMeta()
     spec: ControllerSpec = ControllerSpec()
 
 

@@ -131,7 +131,7 @@ class Scheduler:
         """Calls to make between this cycle and the next."""
         self._ticks = 0
         self._collection_after_peak = CollectionAfterPeak()
-        self._reallocation: Iterator[None] = iter(())
+        self._reallocation: Iterator[None] | None = None
         queue.on_ready = self._ready.set
         self._take(profile_set)
 
@@ -377,9 +377,13 @@ class Scheduler:
         self._ticks += 1
         collect_between_cycles()
         age_share(self._ticks % AGE_INTERVAL_SECONDS)
-        next(self._reallocation, None)
         looks = self._ticks % _FALL_INTERVAL_SECONDS == 0
-        if looks and self._collection_after_peak.collect_if_fallen():
+        if self._reallocation is not None:
+            for _ in self._reallocation:
+                break  # after one step
+            else:
+                self._reallocation = None
+        elif looks and self._collection_after_peak.collect_if_fallen():
             self._reallocation = reallocate_all()
         if self._ticks % AGE_INTERVAL_SECONDS == 0:
             return_free_memory()

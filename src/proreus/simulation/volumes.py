@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from proreus.objects.kinds import NODES
-from proreus.objects.meta import ObjectMeta, key_of
+from proreus.objects.meta import UnownedObjectMeta, key_of
 from proreus.objects.node import LABEL_ZONE
 from proreus.objects.selectors import (
     LabelSelectorRequirement,
@@ -94,7 +94,7 @@ class VolumeController:
         name = f"pvc-{claim.metadata.uid.replace('/', '-')}"
         meta = claim.metadata
         volume = PersistentVolume(
-            metadata=ObjectMeta(name=name),
+            metadata=UnownedObjectMeta(name=name),
             spec=PersistentVolumeSpec(
                 capacity=dict(claim.spec.resources.requests),
                 access_modes=claim.spec.access_modes,

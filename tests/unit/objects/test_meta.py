@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import ObjectMeta, OwnerReference, Resource, controller_of, key_of
 from proreus.objects.node import Node
@@ -41,3 +42,14 @@ def test_kinds_are_found_under_their_names() -> None:
     assert BY_KIND["ResourceClaim"].path("x", "c") == (
         "/apis/resource.k8s.io/v1/namespaces/x/resourceclaims/c"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [("Node", 0), ("PersistentVolume", 0), ("Pod", 1), ("ReplicaSet", 1)]
+)
+def test_owners_that_nobody_reads_are_not_decoded(kind: str, count: int) -> None:
+    owner = {"apiVersion": "v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    metadata = {"name": "a", "labels": {"b": "c"}, "ownerReferences": [owner]}
+    obj = decoder_for(BY_KIND[kind].type).convert({"metadata": metadata})
+    assert obj.metadata.labels == {"b": "c"}
+    assert len(obj.metadata.owner_references) == count

@@ -222,12 +222,13 @@ def test_shared_requests_do_not_keep_the_pod() -> None:
 class KeptLong:
     """Takes a thousand steps to reallocate."""
 
-    steps = 0
+    passes = steps = 0
 
     def __init__(self) -> None:
         reallocation.register(self)
 
     def reallocate(self) -> Iterator[None]:
+        self.passes += 1
         for _ in range(1_000):
             self.steps += 1
             yield
@@ -249,6 +250,22 @@ def test_what_is_kept_is_reallocated_a_step_each_second_after_a_peak(
             break
     cluster.scheduler.release_memory()
     assert kept.steps == 2
+
+
+def test_a_pass_ends_before_the_next_one_begins(
+    cluster: OfflineCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident = 2**40
+    monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
+    monkeypatch.setattr(gc_tuning, "_TIMES_APART", 0)
+    kept = KeptLong()
+    for _ in range(2_000):
+        cluster.scheduler.release_memory()
+        resident = int(resident * 0.99)
+        if kept.passes == 2:
+            break
+    assert kept.passes == 2
+    assert kept.steps == 1_001
 
 
 def test_tuples_of_what_was_replaced_are_given_back(
