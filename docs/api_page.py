@@ -125,14 +125,14 @@ PAGE = (
     Section(
         "Objects",
         "proreus.objects",
-        "ApiStruct ApiObject Untyped ObjectMeta OwnerReference Pod PodSpec PodStatus PodCondition "
-        "Container ContainerPort ContainerStatus ResourceRequirements Volume Affinity NodeAffinity "
-        "PodAffinity PodAffinityTerm TopologySpreadConstraint Toleration Node NodeSpec NodeStatus "
-        "NodeCondition Taint LabelSelector LabelSelectorRequirement NodeSelector "
-        "NodeSelectorTerm Namespace Service ReplicationController ReplicaSet StatefulSet "
-        "PodDisruptionBudget PersistentVolume PersistentVolumeClaim StorageClass CSINode CSIDriver "
-        "CSIStorageCapacity VolumeAttachment ResourceClaim ResourceSlice DeviceClass PodGroup "
-        "PriorityClass",
+        "ApiStruct ApiObject Untyped ObjectMeta UnownedObjectMeta OwnerReference Pod PodSpec "
+        "PodStatus PodCondition Container ContainerPort ContainerStatus ResourceRequirements "
+        "Volume Affinity NodeAffinity PodAffinity PodAffinityTerm TopologySpreadConstraint "
+        "Toleration Node NodeSpec NodeStatus NodeCondition Taint LabelSelector "
+        "LabelSelectorRequirement NodeSelector NodeSelectorTerm Namespace Service "
+        "ReplicationController ReplicaSet StatefulSet PodDisruptionBudget PersistentVolume "
+        "PersistentVolumeClaim StorageClass CSINode CSIDriver CSIStorageCapacity "
+        "VolumeAttachment ResourceClaim ResourceSlice DeviceClass PodGroup PriorityClass",
         "Frozen msgspec Structs with Kubernetes' fields in snake_case, as far as a scheduler reads "
         "them; `Resource` in [Kinds](#kinds) says how to read more. Types of fields that have no "
         "entry of their own are public by their fields, not by their names.",

@@ -48,12 +48,12 @@ class ObjectMeta(ApiStruct, frozen=True):
 
 
 class UnownedObjectMeta(ObjectMeta, frozen=True):
-    """metav1.ObjectMeta of a kind whose owners nobody reads: they are not decoded.
+    """metav1.ObjectMeta of a kind whose owners nobody reads: ``owner_references`` is always ().
 
-    An object may have tens of thousands of owners, which take eight megabytes.
+    An object may have tens of thousands of owners, which would take eight megabytes.
     """
 
-    # a name that no object has
+    # Under a name that no object has, so that what objects have is not decoded.
     owner_references: tuple[OwnerReference, ...] = msgspec.field(default=(), name="-")
 
 
