@@ -47,6 +47,7 @@ class CollectionAfterPeak:
     def __init__(self) -> None:
         self._peak_bytes = 0
         self._not_before = self._falling_until = 0.0
+        self._waits_since: float | None = None
 
     def collect_if_fallen(self) -> bool:
         """Collect if memory is less than at its peak since the last time; call between cycles.
@@ -63,6 +64,11 @@ class CollectionAfterPeak:
         limit = _FALLEN_FURTHER if falling else _FALLEN
         if resident > limit * self._peak_bytes or started < self._not_before:
             return False
+        if collection_is_long():
+            self._waits_since = self._waits_since or started
+            if started < self._waits_since + _LONGEST_WAIT_SECONDS:
+                return False
+        self._waits_since = None
         gc.collect()
         ended = perf_counter()
         self._not_before = ended + (ended - started) * _TIMES_APART
@@ -71,6 +77,15 @@ class CollectionAfterPeak:
         return True
 
 
+def collection_is_long() -> bool:
+    """Return whether so much is tracked that a collection of everything delays pods."""
+    return len(gc.get_objects()) > _MANY_OBJECTS
+
+
+_MANY_OBJECTS = 120_000
+"""Of which a collection takes some 50 ms; of a cluster of 5,000 nodes 40,000 are tracked."""
+_LONGEST_WAIT_SECONDS = 600.0
+"""For there to be fewer objects: large ones are gone once memory falls further."""
 _FALLEN, _FALLEN_FURTHER = 0.95, 0.98
 _FALLING_SECONDS = 300.0
 """For how long after a fall one further is looked for: caches are empty again by then."""

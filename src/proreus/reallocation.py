@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
+from proreus.gc_tuning import collection_is_long
 from proreus.logs import logger
 
 log = logger(__name__)
@@ -47,7 +48,8 @@ def reallocate_all() -> Iterator[None]:
             # Parts of what is kept may be a plugin's, with types of its own.
             log.warning("Cannot move what is kept", err=error, owner=type(owner).__name__)
     # For the tuples of what was replaced: Python would keep them for others to be made of.
-    gc.collect()
+    if not collection_is_long():
+        gc.collect()
 
 
 class Reallocator:

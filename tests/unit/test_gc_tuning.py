@@ -68,6 +68,28 @@ def test_everything_is_collected_once_memory_has_fallen_from_a_peak(
     assert set(collections) == {2}
 
 
+def test_a_collection_of_many_objects_waits_until_they_are_fewer(
+    collections: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident, now, tracked = 300, 1_000.0, 200_000
+    monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
+    monkeypatch.setattr(gc_tuning, "perf_counter", lambda: now)
+    monkeypatch.setattr(gc, "get_objects", lambda: range(tracked))
+    collection = CollectionAfterPeak()
+    collection.collect_if_fallen()
+    resident = 200
+    assert not collection.collect_if_fallen()
+    now = 1_020.0
+    assert not collection.collect_if_fallen()
+    tracked = 50_000
+    assert collection.collect_if_fallen()
+
+    resident, tracked = 100, 200_000
+    for moment, collects in ((2_000.0, False), (2_300.0, False), (2_601.0, True)):
+        now = moment
+        assert collection.collect_if_fallen() is collects, "some never have fewer"
+
+
 def test_full_collections_that_take_long_are_rare(
     collections: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
