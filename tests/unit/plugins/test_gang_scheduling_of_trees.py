@@ -97,6 +97,7 @@ def test_a_tree_is_gated_until_enough_of_its_groups_have_enough_pods() -> None:
     handle, plugin = ready(member("p"), member("r", "h"))
     for pod in (member("p"), member("r", "h")):
         assert plugin.pre_enqueue(pod) == Status.unresolvable(QUORUM)
+    handle.pod_group_states.add(member("q"))
     handle.pod_group_states.assume(member("q"), "a")
     assert plugin.pre_enqueue(member("p")) is None
     assert plugin.pre_enqueue(member("r", "h")) is None
