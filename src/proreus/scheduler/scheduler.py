@@ -67,6 +67,8 @@ _MAX_REST_SECONDS = 0.05
 _METRICS_SAMPLE_RATE = 0.1
 _FALL_INTERVAL_SECONDS = 10
 """How often memory is looked at, whether it has fallen."""
+_REALLOCATION_SECONDS = 0.015
+"""How long copies of what is kept are made each second, once it has."""
 MAX_BINDINGS_IN_FLIGHT = 1000
 """The loop pauses while so many bindings wait for the apiserver: pods that stay in the queue can
 still be overtaken by one of higher priority."""
@@ -379,8 +381,10 @@ class Scheduler:
         age_share(self._ticks % AGE_INTERVAL_SECONDS)
         looks = self._ticks % _FALL_INTERVAL_SECONDS == 0
         if self._reallocation is not None:
+            until = perf_counter() + _REALLOCATION_SECONDS
             for _ in self._reallocation:
-                break  # after one step
+                if perf_counter() >= until:
+                    break
             else:
                 self._reallocation = None
         elif looks and self._collection_after_peak.collect_if_fallen():

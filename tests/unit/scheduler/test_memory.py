@@ -21,6 +21,7 @@ from proreus.objects.pod import Pod
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
+from proreus.scheduler import scheduler
 
 Json = dict[str, Any]
 KEYS = 3000
@@ -234,7 +235,13 @@ class KeptLong:
             yield
 
 
-def test_what_is_kept_is_reallocated_a_step_each_second_after_a_peak(
+@pytest.fixture
+def step_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "_REALLOCATION_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("step_each_second")
+def test_what_is_kept_is_reallocated_some_each_second_after_a_peak(
     cluster: OfflineCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resident = 200
@@ -252,6 +259,7 @@ def test_what_is_kept_is_reallocated_a_step_each_second_after_a_peak(
     assert kept.steps == 2
 
 
+@pytest.mark.usefixtures("step_each_second")
 def test_a_pass_ends_before_the_next_one_begins(
     cluster: OfflineCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +276,7 @@ def test_a_pass_ends_before_the_next_one_begins(
     assert kept.steps == 1_001
 
 
+@pytest.mark.usefixtures("step_each_second")
 def test_tuples_of_what_was_replaced_are_given_back(
     cluster: OfflineCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
