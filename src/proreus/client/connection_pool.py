@@ -9,10 +9,12 @@ The meaning of a response is none of this module's concern (``responses``), nor 
 """
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
+from proreus import reallocation
 from proreus.client.dialer import Dialer, NotConnected
-from proreus.client.http_connection import REPLACEMENT_SECONDS, HttpConnection
+from proreus.client.http_connection import HttpConnection
 from proreus.client.responses import HttpResponse
 from proreus.client.stream import Stream
 
@@ -35,10 +37,12 @@ class ConnectionPool:
         self._connect_seconds = connect_seconds
         self._before_writing = before_writing
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self.idle: list[HttpConnection] = []
         self.open: set[HttpConnection] = set()
         self._closed = False
         self._replaced_at = float("-inf")
+        reallocation.register(self)
 
     async def round_trip(
         self, request: bytes, timeout_seconds: float, *, reads: bool = False
@@ -93,10 +97,18 @@ class ConnectionPool:
             raise NotConnected("the connection was closed at once")
         return connection
 
-    def may_replace_connection(self) -> bool:
-        """Return whether a connection may end for its memory alone; the next may seconds later."""
+    def reallocate(self) -> Iterator[None]:
+        """Have all connections replaced, one after the other."""
+        # Those of another thread are its own; it has a connection or two.
+        if threading.get_ident() == self._thread:
+            for connection in self.open:
+                connection.replace()
+        yield
+
+    def may_replace_connection(self, apart_seconds: float) -> bool:
+        """Return whether a connection may end for its memory alone, so long after the last one."""
         now = self._loop.time()
-        if now - self._replaced_at < REPLACEMENT_SECONDS:
+        if now - self._replaced_at < apart_seconds:
             return False
         self._replaced_at = now
         return True

@@ -28,9 +28,11 @@ _IDLE_SECONDS = 50.0
 _LARGE_READ_BYTES = 64 * 1024
 """TLS reads up to 256 KiB at once, into buffers for both sides of it."""
 _LARGE_BUFFERS_SECONDS = 120.0
-REPLACEMENT_SECONDS = 3.0
-"""How long after one connection was replaced the next may be: until then, the buffers of the first
-are freed (``_KEEP_BUFFERS_SECONDS``), and their memory is back at the system."""
+_REPLACEMENT_SECONDS = 1.0
+"""How long after one connection was replaced the next may be."""
+_LARGE_REPLACEMENT_SECONDS = 3.0
+"""With large buffers: until then, those of the one before are freed (``_KEEP_BUFFERS_SECONDS``),
+and their memory is back at the system."""
 _KEEP_BUFFERS_SECONDS = 1.0
 
 
@@ -52,7 +54,7 @@ class HttpConnection(asyncio.Protocol):
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._large_read_at: float | None = None
-        self._replacement: asyncio.TimerHandle | None = None
+        self._replacement: asyncio.Handle | None = None
         self._body: list[bytes] = []
         self._head_bytes = 0
         self._content_type = ""
@@ -155,16 +157,24 @@ class HttpConnection(asyncio.Protocol):
 
     # TLS keeps most of a megabyte for a connection from the first large objects that it reads until
     # it is closed, and a watch lives for days: so its stream is ended once no more such objects
-    # come, and its reader opens the next watch on a connection that takes less.
+    # come, and its reader opens the next watch on a connection that takes less. The two hundred
+    # small objects of any TLS connection keep as many pages of a peak (see ``reallocation``).
+
+    def replace(self) -> None:
+        """End the connection once it is quiet, and others are not ended at the same time."""
+        if self._replacement is None:
+            self._replacement = self._loop.call_soon(self._end_when_quiet)
 
     def _end_when_quiet(self) -> None:
         self._replacement = None
-        assert self._large_read_at is not None
-        left = self._large_read_at + _LARGE_BUFFERS_SECONDS - self._loop.time()
+        apart, left = _REPLACEMENT_SECONDS, 0.0
+        if self._large_read_at is not None:
+            apart = _LARGE_REPLACEMENT_SECONDS
+            left = self._large_read_at + _LARGE_BUFFERS_SECONDS - self._loop.time()
         if left > 0:
             self._replacement = self._loop.call_later(left, self._end_when_quiet)
-        elif not self._is_quiet() or not self._pool.may_replace_connection():
-            self._replacement = self._loop.call_later(REPLACEMENT_SECONDS, self._end_when_quiet)
+        elif not self._is_quiet() or not self._pool.may_replace_connection(apart):
+            self._replacement = self._loop.call_later(apart, self._end_when_quiet)
         else:
             if self._stream is not None:
                 stream, self._stream = self._stream, None

@@ -226,6 +226,65 @@ async def test_a_watch_with_large_buffers_ends_after_a_whole_line_only(server, c
 
 
 @pytest.mark.looptime
+async def test_after_a_peak_of_memory_watches_end_one_after_the_other(server, client):
+    async def script(call):
+        await call.begin_stream()
+        await call.chunk(b"one\n")
+
+    async def ends_in():
+        async with watching(client, seconds=1_000) as stream:
+            assert await stream.chunk() == b"one\n"
+            reading.append(stream)
+            if len(reading) == 3:
+                list(client._pool.reallocate())
+            assert await stream.chunk() == b""
+            return loop.time()
+
+    server.script, loop, reading = script, asyncio.get_running_loop(), []
+    ended = sorted(await asyncio.gather(*(ends_in() for _ in range(3))))
+    assert [round(at - ended[0]) for at in ended] == [0, 1, 2]
+    assert not client._pool.open
+
+
+@pytest.mark.looptime
+async def test_after_a_peak_of_memory_a_watch_ends_after_a_whole_line_only(server, client):
+    reallocated = asyncio.Event()
+
+    async def script(call):
+        await call.begin_stream()
+        await call.chunk(b"half a ")
+        await reallocated.wait()
+        await asyncio.sleep(100)
+        await call.chunk(b"line\n")
+
+    server.script = script
+    async with watching(client, seconds=1_000) as stream:
+        assert await stream.chunk() == b"half a "
+        started = asyncio.get_running_loop().time()
+        list(client._pool.reallocate())
+        reallocated.set()
+        assert await whole(stream) == b"line\n"
+    assert 100 <= asyncio.get_running_loop().time() - started < 103
+
+
+async def test_after_a_peak_of_memory_an_answer_that_is_awaited_still_comes(server, client):
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def script(call):
+        asked.set()
+        await answered.wait()
+        await call.answer(200, b"{}")
+
+    server.script = script
+    request = asyncio.create_task(client.request("GET", "/x"))
+    await asked.wait()
+    list(client._pool.reallocate())
+    await asyncio.sleep(0.05)
+    answered.set()
+    assert await request == b"{}"
+
+
+@pytest.mark.looptime
 async def test_large_buffers_are_kept_until_the_next_connection_has_its_own(server, client):
     async def script(call):
         await call.begin_stream()
