@@ -38,12 +38,11 @@ _MANY_FIRST_GENERATIONS = 4
 
 
 class CollectionAfterPeak:
-    """Collections of everything, once memory has fallen from a peak, and while it falls on."""
+    """A collection of everything, once memory has fallen from a peak."""
 
-    # They are less for the garbage than for what Python keeps of freed tuples for the next ones,
-    # two thousand of each length: after large objects they lie among what is free otherwise, and
-    # each keeps a page. Only a full collection gives them back. Caches let go of what they have of
-    # large objects for some minutes, and some of that becomes such tuples again.
+    # It is less for the garbage than for what Python keeps of freed tuples for the next ones, two
+    # thousand of each length: after large objects they lie among what is free otherwise, and each
+    # keeps a page. Only a full collection gives them back.
 
     def __init__(self) -> None:
         self._peak_bytes = 0
@@ -51,19 +50,19 @@ class CollectionAfterPeak:
         self._waits_since: float | None = None
 
     def collect_if_fallen(self) -> bool:
-        """Collect if memory is less than at its peak, or was so lately; call between cycles.
+        """Collect if memory is less than at its peak since the last time; call between cycles.
 
-        Returns whether memory has fallen since the last time.
+        Returns whether it did.
         """
         resident = resident_bytes()
         if not resident:
             return False
         self._peak_bytes = max(self._peak_bytes, resident)
         started = perf_counter()
-        falling = started < self._falling_until and resident < self._peak_bytes
+        # What falls further, as caches age, leaves holes again between what was copied by then.
+        falling = started < self._falling_until
         limit = _FALLEN_FURTHER if falling else _FALLEN
-        fallen = resident <= limit * self._peak_bytes
-        if not (fallen or falling) or started < self._not_before:
+        if resident > limit * self._peak_bytes or started < self._not_before:
             return False
         if collection_is_long():
             self._waits_since = self._waits_since or started
@@ -73,10 +72,9 @@ class CollectionAfterPeak:
         gc.collect()
         ended = perf_counter()
         self._not_before = ended + (ended - started) * _TIMES_APART
-        if fallen:
-            self._peak_bytes = resident
-            self._falling_until = started + _FALLING_SECONDS
-        return fallen
+        self._peak_bytes = resident
+        self._falling_until = started + _FALLING_SECONDS
+        return True
 
 
 def collection_is_long() -> bool:
@@ -90,7 +88,7 @@ _LONGEST_WAIT_SECONDS = 600.0
 """For there to be fewer objects: large ones are gone once memory falls further."""
 _FALLEN, _FALLEN_FURTHER = 0.95, 0.98
 _FALLING_SECONDS = 300.0
-"""For how long memory may fall on: caches are empty again by then."""
+"""For how long after a fall one further is looked for: caches are empty again by then."""
 _TIMES_APART = 1_000
 """A collection takes a thousandth of the time, at most."""
 

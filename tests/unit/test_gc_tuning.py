@@ -59,24 +59,19 @@ def test_everything_is_collected_once_memory_has_fallen_from_a_peak(
     monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
     monkeypatch.setattr(gc_tuning, "perf_counter", lambda: now)
     collection = CollectionAfterPeak()
-    made, falls = [], []
-
-    def look(now_resident: int) -> None:
-        nonlocal resident
-        resident, before = now_resident, len(collections)
-        falls.extend([resident] * collection.collect_if_fallen())
-        made.extend([resident] * (len(collections) - before))
-
-    for size in (100, 300, 310, 300, 290, 200, 199, 195, 195, 0, 195):
-        look(size)
-    # 5 % less than at the peak, then 2 % less each time; and while it falls on by less
-    assert falls == [290, 200, 195]
-    assert made == [290, 200, 199, 195]
+    made = []
+    for resident in (100, 300, 310, 300, 290, 200, 199, 195, 195, 0, 195):
+        before = len(collections)
+        collection.collect_if_fallen()
+        made += [resident] * (len(collections) - before)
+    # 5 % less than at the peak, and 2 % less each time while it falls on
+    assert made == [290, 200, 195]
     now += gc_tuning._FALLING_SECONDS
-    for size in (191, 186, 180):
-        look(size)
-    assert falls == [290, 200, 195, 180]
-    assert made == [290, 200, 199, 195, 180]
+    for resident in (191, 186, 180):
+        before = len(collections)
+        collection.collect_if_fallen()
+        made += [resident] * (len(collections) - before)
+    assert made == [290, 200, 195, 180]
     assert set(collections) == {2}
 
 
