@@ -53,16 +53,22 @@ def reallocate_all() -> Iterator[None]:
 
 
 class Reallocator:
-    """Copies values one after the other; equal texts in all of them become one object."""
+    """Copies values one after the other; equal texts in all of them become one object.
+
+    It keeps what it has copied for as long as it lives: Python would make the next copies of the
+    tuples of what was replaced before, where these have lain.
+    """
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._originals: list[object] = []
 
     def copy(self, value: T, shared: tuple[type, ...] = ()) -> T:
         """Return a copy of a value, of which everything is allocated anew.
 
         Objects of the types ``shared`` are not copied.
         """
+        self._originals.append(value)
         out = io.BytesIO()
         pickler = _Pickler(out, shared, self._texts)
         pickler.dump(value)

@@ -101,9 +101,6 @@ class KeptRecords:
         """
         statuses, reallocator = InternedStatuses(), Reallocator()
         shared: set[int] = set()
-        # Kept to the end: Python would make the next copies of the tuples of what was replaced
-        # before, where these have lain.
-        replaced: list[object] = []
         end = self._left_recent + len(self._recent)
         number = max(self._left_recent, end - _MOST_REALLOCATED)
         while number < end:
@@ -119,12 +116,9 @@ class KeptRecords:
                         found.append((number, record))
                     else:
                         self.size_bytes -= record.compress(statuses)
-                    self.size_bytes -= self._compress_shared(
-                        record, statuses, reallocator, shared, replaced
-                    )
+                    self.size_bytes -= self._compress_shared(record, statuses, reallocator, shared)
                 number += 1
-            originals = [record for _, record in found]
-            copies = reallocator.copy(originals, (NodeNames, SharedResults))
+            copies = reallocator.copy([one for _, one in found], (NodeNames, SharedResults))
             for (place, record), copy in zip(found, copies, strict=True):
                 self.size_bytes -= copy.compress(statuses)
                 self._recent[place - self._left_recent] = copy
@@ -132,7 +126,6 @@ class KeptRecords:
                     # by deletion, for the key is a part of the record
                     del self._latest[record.key]
                     self._latest[copy.key] = copy
-                replaced.append(record)
             yield
 
     def _compress_shared(
@@ -141,13 +134,12 @@ class KeptRecords:
         statuses: InternedStatuses,
         reallocator: Reallocator,
         done: set[int],
-        replaced: list[object],
     ) -> int:
         """Compress what records share, unless it is ``done``; return how many bytes that frees."""
         freed, results = 0, record.shared
         if results is not None and id(results) not in done:
             done.add(id(results))
-            freed = results.compress(statuses, reallocator, replaced)
+            freed = results.compress(statuses, reallocator)
         for names in record.names.held():
             if id(names) not in done:
                 done.add(id(names))

@@ -109,18 +109,15 @@ class SharedResults:
     def _width(self) -> int:
         return 2 + len(self._columns)
 
-    def compress(
-        self, statuses: InternedStatuses, reallocator: Reallocator, replaced: list[object]
-    ) -> int:
+    def compress(self, statuses: InternedStatuses, reallocator: Reallocator) -> int:
         """Keep the same in fewer bytes and objects, and add no more to it.
 
-        Returns how many bytes fewer. ``replaced``: gets what is not used any more.
+        Returns how many bytes fewer.
         """
-        replaced += (self._statuses, self._columns, self._plugins)
         # The list of statuses is that of the class, which may go on without these results.
         self._closed = True
         self._statuses = tuple(
-            one and statuses.intern(one) for one in reallocator.copy(list(self._statuses))
+            one and statuses.intern(one) for one in reallocator.copy(self._statuses)
         )
         self._numbers = compressed(self._numbers)
         self._columns = [compressed(one) for one in self._columns]

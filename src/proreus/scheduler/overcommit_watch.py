@@ -25,6 +25,7 @@ from proreus.objects.pod import Pod, condition_of, is_unstarted
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.environment import Environment
+from proreus.scheduler.failure import POD_SCHEDULED
 
 log = logger(__name__)
 
@@ -214,7 +215,7 @@ class OvercommitWatch:
 def _is_bound(pod: Pod) -> bool:
     """Return whether a Binding has put the pod on its node, or its kubelet has admitted it."""
     # Both set the condition; a pod that is created with a node's name has no status at first.
-    scheduled = condition_of(pod, "PodScheduled")
+    scheduled = condition_of(pod, POD_SCHEDULED)
     return scheduled is not None and scheduled.status == "True"
 
 
