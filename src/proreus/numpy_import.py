@@ -16,7 +16,11 @@ left out likewise."""
 _TYPES = "numpy._typing"
 """What is behind ``numpy.typing``. NumPy's own modules use it in annotations alone."""
 
-_SETTINGS = {"OPENBLAS_NUM_THREADS": "1", "NUMPY_MADVISE_HUGEPAGE": "0"}
+_ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMPY_MADVISE_HUGEPAGE": "0",
+    "OPENBLAS_MAIN_FREE": "1",
+}
 """Environment variables that are read at the import.
 
 OpenBLAS begins with a thread for each core, which turn in a loop for 50 ms before they sleep. A
@@ -24,7 +28,19 @@ start has other uses for the cores, and a scheduler multiplies no large matrices
 
 For an array of four megabytes NumPy asks the kernel for large pages. It never takes that back, so
 the memory goes on to be allocated by 2 MiB once the array is gone and small objects are there.
+
+The last one NumPy would set itself, and take away again.
 """
+
+
+def set_environment() -> None:
+    """Set what NumPy reads at its import, and is not set; call this before there are other threads.
+
+    A thread that looks up a name reads the environment, and may crash while another changes it. So
+    the variables stay, for the processes that we start as well.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
 
 
 def import_numpy() -> None:
@@ -36,16 +52,11 @@ def import_numpy() -> None:
         return
     for name in _DOCSTRINGS:
         sys.modules.setdefault(name, ModuleType(name))
-    added = _SETTINGS.keys() - os.environ.keys()
-    os.environ.update({name: _SETTINGS[name] for name in added})
     sys.modules[_TYPES] = _Annotations(_TYPES)
     try:
         import_module("numpy")
     finally:
         del sys.modules[_TYPES]
-        # Not for the processes that we start.
-        for name in added:
-            del os.environ[name]
 
 
 class _Annotations(ModuleType):

@@ -49,6 +49,7 @@ def run(values: ParsedFlags) -> int:
         print(version_text(raw=values["version"] == "raw"))
         return 0
     gc_tuning.use_one_heap()
+    numpy_import.set_environment()
     yaml_import.import_yaml()
     # The order matters: the apiserver writes the lists while most of the scheduler is imported.
     from proreus.cli.early_start import request_lists

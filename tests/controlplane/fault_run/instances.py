@@ -35,7 +35,6 @@ FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 """Debian's package libfaketime."""
 
 _SHARED_MEMORY = Path("/dev/shm")
-_FIRST_LINE_SECONDS = 45
 _START_SECONDS = 120
 """On a machine that does other things as well, libfaketime makes a start several times as long."""
 
@@ -142,15 +141,6 @@ def remove_files_of_faketime() -> None:
             file.unlink(missing_ok=True)
 
 
-def _begins_to_log(process: SchedulerProcess) -> bool:
-    deadline = time.monotonic() + _FIRST_LINE_SECONDS
-    while time.monotonic() < deadline:
-        if process.log.exists() and process.log.stat().st_size:
-            return True
-        time.sleep(0.2)
-    return False
-
-
 def start_instances(
     run: RunScheduler,
     configs: dict[str, Json],
@@ -169,10 +159,6 @@ def start_instances(
     for number, (name, config) in enumerate(configs.items()):
         environment = {**compiled, **(clock if number == 1 else {})}
         process = run(config, flags=flags, environment=environment, ready=False)
-        if number == 1 and clock and not _begins_to_log(process):
-            # With libfaketime, and only with it, a start now and then stops before its first line.
-            process.kill()
-            process = run(config, flags=flags, environment=environment, ready=False)
         made[name] = Instance(name, process)
     deadline = time.monotonic() + _START_SECONDS
     for each in made.values():
