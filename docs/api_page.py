@@ -140,8 +140,9 @@ PAGE = (
     Section(
         "Functions on objects",
         "proreus.objects",
-        "key_of controller_of condition_of parse_amount tolerates Selector Requirement "
-        "parse_label_selector selector_of_map LABEL_HOSTNAME LABEL_ZONE LABEL_REGION",
+        "key_of controller_of condition_of true_condition_of parse_amount tolerates "
+        "Selector Requirement parse_label_selector selector_of_map "
+        "LABEL_HOSTNAME LABEL_ZONE LABEL_REGION",
     ),
     Section(
         "Preemption",

@@ -42,6 +42,7 @@ from proreus.objects.pod import (
     TopologySpreadConstraint,
     Volume,
     condition_of,
+    true_condition_of,
 )
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget
 from proreus.objects.priority_class import PRIORITY_CLASSES, PriorityClass
@@ -168,4 +169,5 @@ __all__ = [
     "parse_label_selector",
     "selector_of_map",
     "tolerates",
+    "true_condition_of",
 ]

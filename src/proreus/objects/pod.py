@@ -401,3 +401,9 @@ def condition_of(pod: Pod, type_: str) -> PodCondition | None:
         if condition.type == type_:
             return condition
     return None
+
+
+def true_condition_of(pod: Pod, type_: str) -> PodCondition | None:
+    """Return a pod's condition of a type whose status is True, or None."""
+    condition = condition_of(pod, type_)
+    return condition if condition is not None and condition.status == "True" else None

@@ -21,7 +21,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.logs import logger
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import controller_of
-from proreus.objects.pod import Pod, condition_of, is_unstarted
+from proreus.objects.pod import Pod, is_unstarted, true_condition_of
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.environment import Environment
@@ -215,8 +215,7 @@ class OvercommitWatch:
 def _is_bound(pod: Pod) -> bool:
     """Return whether a Binding has put the pod on its node, or its kubelet has admitted it."""
     # Both set the condition; a pod that is created with a node's name has no status at first.
-    scheduled = condition_of(pod, POD_SCHEDULED)
-    return scheduled is not None and scheduled.status == "True"
+    return true_condition_of(pod, POD_SCHEDULED) is not None
 
 
 def _amounts(pod: PodInfo) -> Mapping[str, int]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from proreus.framework import CycleState, Handle, PodInfo, ReservePlugin, Status
-from proreus.objects import PODS, Pod, condition_of
+from proreus.objects import PODS, Pod, true_condition_of
 
 T = TypeVar("T")
 
@@ -95,8 +95,8 @@ class RecentPodsPlugin(ReservePlugin, Generic[T]):
 def transition_time(pod: Pod, condition_type: str) -> float | None:
     """Return since when a condition of a pod is true, in seconds since the epoch; None: it is not,
     or does not say."""
-    condition = condition_of(pod, condition_type)
-    if condition is None or condition.status != "True":
+    condition = true_condition_of(pod, condition_type)
+    if condition is None:
         return None
     try:
         return datetime.fromisoformat(condition.last_transition_time or "").timestamp()

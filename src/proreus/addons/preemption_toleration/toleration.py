@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from proreus.framework import PodInfo
-from proreus.objects import PriorityClass, condition_of
+from proreus.objects import PriorityClass, true_condition_of
 
 PREFIX = "preemption-toleration.scheduling.x-k8s.io/"
 MINIMUM_PREEMPTABLE_PRIORITY = f"{PREFIX}minimum-preemptable-priority"
@@ -43,8 +43,8 @@ class VictimToleration(NamedTuple):
             return -inf
         if self.seconds < 0:
             return inf
-        scheduled = condition_of(victim.pod, "PodScheduled")
-        if scheduled is None or scheduled.status != "True":
+        scheduled = true_condition_of(victim.pod, "PodScheduled")
+        if scheduled is None:
             return inf
         since = scheduled.last_transition_time
         # Without a time it was scheduled at the beginning of time, as in the original.

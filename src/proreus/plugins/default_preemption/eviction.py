@@ -27,7 +27,7 @@ from proreus.framework.post_filter_result import CLEAR_NOMINATION
 from proreus.kubernetes_version import Change
 from proreus.logs import logger
 from proreus.objects.meta import key_of
-from proreus.objects.pod import Pod, condition_of
+from proreus.objects.pod import Pod, condition_of, true_condition_of
 from proreus.objects.scheduling import CompositePodGroup, PodGroup
 from proreus.plugins.default_preemption.eviction_turns import EvictionTurns
 from proreus.plugins.default_preemption.running_preemptions import (
@@ -348,11 +348,10 @@ class Evictor:
 
 def is_being_preempted(pod: Pod) -> bool:
     """Return whether a pod is terminating because a scheduler has preempted it."""
-    condition = condition_of(pod, DISRUPTION_TARGET)
+    condition = true_condition_of(pod, DISRUPTION_TARGET)
     return (
         pod.metadata.deletion_timestamp is not None
         and condition is not None
-        and condition.status == "True"
         and condition.reason == PREEMPTION_BY_SCHEDULER
     )
 
