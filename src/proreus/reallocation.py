@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
+import msgspec
+
 from proreus.gc_tuning import collection_is_long
 from proreus.logs import logger
 
@@ -30,6 +32,13 @@ class Reallocating(Protocol):
         """Replace these objects by copies, for at most some milliseconds a step."""
         ...
 
+
+_MANY_KEYS = msgspec.json.encode(dict.fromkeys(map(str, range(5_000))))
+"""Decoding these replaces the keys that msgspec keeps.
+
+It keeps 512, of those that it has decoded last, to give the same texts out again: each until one
+with the same hash takes its place, which after a peak may take for ever.
+"""
 
 _registered: WeakSet[Reallocating] = WeakSet()
 
@@ -47,6 +56,7 @@ def reallocate_all() -> Iterator[None]:
         except Exception as error:
             # Parts of what is kept may be a plugin's, with types of its own.
             log.warning("Cannot move what is kept", err=error, owner=type(owner).__name__)
+    msgspec.json.decode(_MANY_KEYS)
     # For the tuples of what was replaced: Python would keep them for others to be made of.
     if not collection_is_long():
         gc.collect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from proreus import reallocation
@@ -69,3 +70,15 @@ def test_an_owner_that_is_gone_takes_no_steps() -> None:
     owners = [Owner(2), Owner(3)]
     del owners[0]
     assert len(list(reallocate_all())) == 3
+
+
+def test_keys_that_msgspec_keeps_are_replaced() -> None:
+    encoded = [b'{"key-%d": null}' % number for number in range(600)]
+    before = [next(iter(msgspec.json.decode(each))) for each in encoded]
+    kept = {id(key) for key in before}
+    again = [next(iter(msgspec.json.decode(each))) for each in reversed(encoded)]
+    assert any(id(key) in kept for key in again), "msgspec keeps none: nothing to replace"
+    kept |= {id(key) for key in again}
+    list(reallocate_all())
+    last = [next(iter(msgspec.json.decode(each))) for each in encoded]
+    assert not any(id(key) in kept for key in last)
