@@ -47,12 +47,13 @@ class CollectionAfterPeak:
     def __init__(self) -> None:
         self._peak_bytes = 0
         self._not_before = self._falling_until = 0.0
+        self._last_at: float | None = None
         self._waits_since: float | None = None
 
     def collect_if_fallen(self) -> bool:
         """Collect if memory is less than at its peak since the last time; call between cycles.
 
-        Returns whether it did.
+        Once more when it has fallen no further for a while. Returns whether it did.
         """
         resident = resident_bytes()
         if not resident:
@@ -62,7 +63,10 @@ class CollectionAfterPeak:
         # What falls further, as caches age, leaves holes again between what was copied by then.
         falling = started < self._falling_until
         limit = _FALLEN_FURTHER if falling else _FALLEN
-        if resident > limit * self._peak_bytes or started < self._not_before:
+        fallen = resident <= limit * self._peak_bytes
+        if not fallen and (self._last_at is None or started < self._last_at):
+            return False
+        if started < self._not_before:
             return False
         if collection_is_long():
             self._waits_since = self._waits_since or started
@@ -73,7 +77,10 @@ class CollectionAfterPeak:
         ended = perf_counter()
         self._not_before = ended + (ended - started) * _TIMES_APART
         self._peak_bytes = resident
-        self._falling_until = started + _FALLING_SECONDS
+        self._last_at = None
+        if fallen:
+            self._falling_until = started + _FALLING_SECONDS
+            self._last_at = ended + _LAST_SECONDS
         return True
 
 
@@ -89,6 +96,8 @@ _LONGEST_WAIT_SECONDS = 600.0
 _FALLEN, _FALLEN_FURTHER = 0.95, 0.98
 _FALLING_SECONDS = 300.0
 """For how long after a fall one further is looked for: caches are empty again by then."""
+_LAST_SECONDS = 30.0
+"""After a fall, if none follows: the last percents of it are too little to be seen as one."""
 _TIMES_APART = 1_000
 """A collection takes a thousandth of the time, at most."""
 

@@ -33,13 +33,6 @@ class Reallocating(Protocol):
         ...
 
 
-_MANY_KEYS = msgspec.json.encode(dict.fromkeys(map(str, range(5_000))))
-"""Decoding these replaces the keys that msgspec keeps.
-
-It keeps 512, of those that it has decoded last, to give the same texts out again: each until one
-with the same hash takes its place, which after a peak may take for ever.
-"""
-
 _registered: WeakSet[Reallocating] = WeakSet()
 
 
@@ -56,10 +49,18 @@ def reallocate_all() -> Iterator[None]:
         except Exception as error:
             # Parts of what is kept may be a plugin's, with types of its own.
             log.warning("Cannot move what is kept", err=error, owner=type(owner).__name__)
-    msgspec.json.decode(_MANY_KEYS)
+    _clear_keys_of_msgspec()
     # For the tuples of what was replaced: Python would keep them for others to be made of.
     if not collection_is_long():
         gc.collect()
+
+
+def _clear_keys_of_msgspec() -> None:
+    """Have msgspec forget the keys that it has decoded last and nothing else refers to."""
+    # It keeps 512, to give the same texts out again, and forgets them in each tenth collection that
+    # looks at its module: none does, since what was imported is frozen (``gc_tuning``).
+    for _ in range(10):
+        gc.get_referents(msgspec._core)
 
 
 class Reallocator:

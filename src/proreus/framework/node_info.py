@@ -172,7 +172,12 @@ class NodeInfo:
         accounted_requests = pod.accounted_requests
         requested = self.requested
         for name, amount in accounted_requests.amounts.items():
-            _put(requested, name, requested[name] - amount)
+            left = requested[name] - amount
+            if left:
+                _put(requested, name, left)
+            else:
+                # Whoever may create pods decides on the names.
+                dict.pop(requested, name, None)
         nonzero = self.nonzero_requested
         _put(nonzero, "cpu", nonzero["cpu"] - accounted_requests.nonzero[0])
         _put(nonzero, "memory", nonzero["memory"] - accounted_requests.nonzero[1])
@@ -182,6 +187,11 @@ class NodeInfo:
         dict.pop(self.pods_with_required_anti_affinity, uid, None)
         if pod.pod.spec.volumes:
             self._count_claims(pod.pod, -1)
+        if not self.pods:
+            # An empty dict keeps the memory of what it has held.
+            for pods in (self.pods, self.pods_with_affinity, self.pods_with_required_anti_affinity):
+                dict.clear(pods)
+            dict.clear(requested)
         return pod
 
     def difference(self) -> str:

@@ -18,6 +18,9 @@ from typing import Generic, Literal, TypeVar, cast
 
 from msgspec import Struct
 
+from proreus import reallocation
+from proreus.reallocation import Reallocator
+
 Stability = Literal["STABLE", "BETA", "ALPHA"]
 
 UNEXPECTED = "unexpected"
@@ -206,6 +209,15 @@ class Family(Generic[Child]):
             if isinstance(child, Histogram):
                 yield labels, child
 
+    def reallocate(self, reallocator: Reallocator) -> None:
+        """Replace label values and counts by copies; the children that callers keep stay."""
+        labels = reallocator.copy(list(self._by_values))
+        children = self._by_values.values()
+        for child in children:
+            if isinstance(child, Histogram):
+                child.counts = child.counts.copy()
+        self._by_values = dict(zip(labels, children, strict=True))
+
     def reset(self) -> None:
         """Set counters and histograms back to 0; the children that callers keep stay valid."""
         for child in self._by_values.values():
@@ -233,6 +245,7 @@ class MetricsRegistry:
             key: frozenset(values) for key, values in (allow_labels or {}).items()
         }
         self._families: dict[str, AnyFamily] = {}
+        reallocation.register(self)
 
     def counter(
         self, name: str, stability: Stability, help_text: str, *labels: str
@@ -271,6 +284,13 @@ class MetricsRegistry:
         """Set every counter and histogram back to 0 (``DELETE /metrics``)."""
         for family in self._families.values():
             family.reset()
+
+    def reallocate(self) -> Iterator[None]:
+        """Replace what is kept of each series by copies, in one step."""
+        reallocator = Reallocator()
+        for family in self._families.values():
+            family.reallocate(reallocator)
+        yield
 
     def _enforcement(
         self, description: Description

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from proreus.framework import node_info
@@ -51,11 +53,29 @@ def test_pods_are_counted_in_and_out() -> None:
 
     assert info.remove_pod(one.uid) is one
 
-    assert info.requested == {"cpu": 0, "memory": 2**30}
+    assert info.requested == {"memory": 2**30}, "what nothing is left of is not kept"
+    assert info.requested["cpu"] == 0
     assert info.nonzero_requested == {"cpu": 100, "memory": 2**30}
     assert info.used_ports == set()
     with pytest.raises(KeyError):
         info.remove_pod(one.uid)
+
+
+def test_an_empty_node_takes_no_more_memory_than_a_new_one() -> None:
+    def sizes(node: NodeInfo) -> list[int]:
+        dicts = (node.pods, node.requested, node.pods_with_affinity)
+        return [sys.getsizeof(each) for each in dicts]
+
+    resources = {f"example.com/r{number}": "1" for number in range(100)}
+    affinity = {ANTI: {REQUIRED: [TERM]}}
+    pods = [make_pod(f"p{n}", resources=resources, affinity=affinity) for n in range(100)]
+    info = node_with(*pods)
+    new = sizes(node_with())
+    assert all(full > empty for full, empty in zip(sizes(info), new, strict=True))
+    for pod in pods:
+        info.remove_pod(pod.uid)
+    assert sizes(info) == new
+    assert info.requested == {}
 
 
 def test_a_new_version_of_the_node_keeps_its_pods() -> None:
