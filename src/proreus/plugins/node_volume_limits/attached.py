@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar
 
-import numpy as np
 from msgspec import Struct, field
 
-from proreus.framework.columns import grown
+from proreus import bounded_cache
+from proreus.framework.columns import ResourceColumns
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
-from proreus.framework.verdicts import IntArray
+from proreus.framework.verdicts import BoolArray
 from proreus.objects.meta import ApiObject, Resource, key_of
 from proreus.objects.storage import (
     CSI_NODES,
@@ -37,7 +37,6 @@ from proreus.plugins.node_volume_limits.volumes import (
     VolumeLookup,
 )
 
-UNLIMITED = -1
 _SPARE_NODES = 1024
 
 K = TypeVar("K", bound=Hashable)
@@ -73,8 +72,11 @@ class AttachedVolumes:
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
         self._position = -1
         self._volumes_by_row: list[NodeVolumes] = []
-        self._limits: dict[str, IntArray] = {}
-        self._counts: dict[str, IntArray] = {}
+        # By driver as by resource: a node may have thousands of drivers that no other has.
+        self._limits = ResourceColumns(self._table)
+        """One more than a driver's limit, which may be 0; 0: no limit."""
+        self._counts = ResourceColumns(self._table)
+        self._capacity = self._table.capacity
         self._rows_by_volume: dict[VolumeId, set[int]] = {}
         self._rows_by_source: dict[Source, set[int]] = {}
         self._rows_with_errors: set[int] = set()
@@ -84,17 +86,16 @@ class AttachedVolumes:
             self._watch(handle, resource)
         handle.on_change(CSI_NODES, self._csi_node_changed)
         handle.on_change(VOLUME_ATTACHMENTS, self._attachment_changed)
+        bounded_cache.register(self)
 
     # ---- reading -------------------------------------------------------------------------------
 
-    def limit(self, driver: str) -> IntArray | None:
-        """Return the limit of a driver by row, ``UNLIMITED`` without one; None: on no row."""
-        limits = self._limits.get(driver)
-        return None if limits is None else limits[: self._table.size]
-
-    def count(self, driver: str) -> IntArray:
-        """Return the number of a driver's volumes by row."""
-        return self._column(self._counts, driver, 0)[: self._table.size]
+    def exceeds_limit(self, driver: str, number: int) -> BoolArray:
+        """Return by row whether ``number`` more volumes of a driver are more than its limit."""
+        more_than_limit = self._limits[driver]
+        exceeded: BoolArray = self._counts[driver] + number >= more_than_limit
+        exceeded &= more_than_limit != 0
+        return exceeded
 
     def rows_with(self, volume: VolumeId) -> set[int]:
         """Return the rows whose pods use a volume."""
@@ -154,9 +155,16 @@ class AttachedVolumes:
             row = table.rows.get(name)
             if row is not None:
                 rows.add(row)
+        if self._capacity < table.capacity:
+            self._capacity = table.capacity
+            for columns in (self._counts, self._limits):
+                columns.grow(table.capacity)
         while len(self._volumes_by_row) > table.size:
-            self._remove_row(len(self._volumes_by_row) - 1)
+            last = len(self._volumes_by_row) - 1
+            self._remove_row(last)
             self._volumes_by_row.pop()
+            self._counts.clear(last)
+            self._limits.clear(last)
         while len(self._volumes_by_row) < table.size:
             self._volumes_by_row.append(_NO_VOLUMES)
         for row in rows:
@@ -172,10 +180,6 @@ class AttachedVolumes:
             _discard(self._rows_by_volume, volume_id, row)
         for source in node_volumes.volumes.sources:
             _discard(self._rows_by_source, source, row)
-        for driver in node_volumes.counts:
-            self._counts[driver][row] = 0
-        for driver in node_volumes.limits:
-            self._limits[driver][row] = UNLIMITED
         self._rows_with_errors.discard(row)
         self._volumes_by_row[row] = _NO_VOLUMES
 
@@ -185,22 +189,15 @@ class AttachedVolumes:
             self._rows_by_volume.setdefault(volume_id, set()).add(row)
         for source in node_volumes.volumes.sources:
             self._rows_by_source.setdefault(source, set()).add(row)
-        for driver, count in node_volumes.counts.items():
-            self._column(self._counts, driver, 0)[row] = count
-        for driver, limit in node_volumes.limits.items():
-            self._column(self._limits, driver, UNLIMITED)[row] = limit
+        self._counts.put(row, node_volumes.counts)
+        self._limits.put(row, {driver: 1 + limit for driver, limit in node_volumes.limits.items()})
         if node_volumes.volumes.problem:
             self._rows_with_errors.add(row)
 
-    def _column(self, columns: dict[str, IntArray], driver: str, empty: int) -> IntArray:
-        column = columns.get(driver)
-        if column is None:
-            column = columns[driver] = np.full(self._table.capacity, empty, dtype=np.int64)
-        elif len(column) < self._table.capacity:
-            before = len(column)
-            column = columns[driver] = grown(column, self._table.capacity)
-            column[before:] = empty
-        return column
+    def age(self) -> None:
+        """Forget the drivers that no node has any more."""
+        self._counts.shrink()
+        self._limits.shrink()
 
     # ---- changes -------------------------------------------------------------------------------
 
@@ -245,10 +242,9 @@ class AttachedVolumes:
         for row, node in enumerate(self._table):
             node_volumes = self.volumes_of_node(node)
             assert self._volumes_by_row[row] == node_volumes, node
-            for driver in {*self._counts, *node_volumes.counts}:
-                assert self.count(driver)[row] == node_volumes.counts.get(driver, 0), (node, driver)
-            for driver, limits in self._limits.items():
-                assert limits[row] == node_volumes.limits.get(driver, UNLIMITED), (node, driver)
+            assert self._counts.row(row) == node_volumes.counts, node
+            limits = {driver: least - 1 for driver, least in self._limits.row(row).items()}
+            assert limits == node_volumes.limits, node
             assert (row in self._rows_with_errors) == bool(node_volumes.volumes.problem), node
         for volume_id, rows in self._rows_by_volume.items():
             assert rows == {

@@ -41,7 +41,7 @@ from proreus.objects.storage import (
 )
 from proreus.objects.volume_claims import uses_claim
 from proreus.plugins.csi_migration import in_tree_plugin_of
-from proreus.plugins.node_volume_limits.attached import UNLIMITED, AttachedVolumes
+from proreus.plugins.node_volume_limits.attached import AttachedVolumes
 from proreus.plugins.node_volume_limits.volumes import (
     LimitedVolumes,
     VolumeId,
@@ -160,9 +160,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         full: BoolArray = np.zeros(len(nodes), dtype=np.bool_)
         # A limit comes from a CSINode, so where there is one migrated volumes count as well.
         for driver, number in Counter(one[0] for one in wanted.ids).items():
-            limit = attached.limit(driver)
-            if limit is not None:
-                full |= (limit != UNLIMITED) & (attached.count(driver) + number > limit)
+            full |= attached.exceeds_limit(driver, number)
         # Rows where columns are not enough: with an error, or with a volume of the pod attached.
         special = set(attached.rows_with_errors())
         for one in wanted.ids:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,4 +161,38 @@ def test_names_of_nodes_are_not_kept_while_nobody_asks(monkeypatch: pytest.Monke
     assert len(attached._stale_nodes) <= 11
     attached.refresh()
     attached.validate()
-    assert attached.limit("d") is not None
+    assert attached.exceeds_limit("d", 3).tolist() == [True]
+
+
+def test_drivers_that_one_node_has_take_no_column_each() -> None:
+    nodes, drivers = 512, 1_000
+    handle = FakeHandle([make_node(f"n{number}") for number in range(nodes)])
+    attached = AttachedVolumes(handle, VolumeLookup(handle))
+    handle.add(make_csi_node("n7", {f"d{number}": number for number in range(drivers)}))
+    tracemalloc.start()
+    try:
+        attached.refresh()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < nodes * drivers
+    assert not attached.exceeds_limit("d999", 999).any()
+    assert np.flatnonzero(attached.exceeds_limit("d999", 1000)).tolist() == [7]
+    attached.validate()
+
+
+def test_drivers_are_forgotten_with_the_last_node_that_has_them() -> None:
+    nodes = [f"n{number}" for number in range(40)]
+    handle = FakeHandle([make_node(name) for name in nodes])
+    attached = AttachedVolumes(handle, VolumeLookup(handle))
+    for name in nodes:
+        handle.add(make_csi_node(name, {"d": 0}))
+    attached.refresh()
+    assert attached.exceeds_limit("d", 1).all()
+    for name in nodes:
+        handle.remove("CSINode", name)
+    attached.refresh()
+    attached.age()
+    assert not attached.exceeds_limit("d", 1).any()
+    assert "d" not in attached._limits
+    attached.validate()
