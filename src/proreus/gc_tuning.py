@@ -48,12 +48,13 @@ class CollectionAfterPeak:
         self._peak_bytes = 0
         self._not_before = self._falling_until = 0.0
         self._last_at: float | None = None
+        self._fallen_to = 0
         self._waits_since: float | None = None
 
     def collect_if_fallen(self) -> bool:
         """Collect if memory is less than at its peak since the last time; call between cycles.
 
-        Once more when it has fallen no further for a while. Returns whether it did.
+        Collects once more when memory has not fallen further for a while. Returns whether it did.
         """
         resident = resident_bytes()
         if not resident:
@@ -64,7 +65,7 @@ class CollectionAfterPeak:
         falling = started < self._falling_until
         limit = _FALLEN_FURTHER if falling else _FALLEN
         fallen = resident <= limit * self._peak_bytes
-        if not fallen and (self._last_at is None or started < self._last_at):
+        if not fallen and not self._last_is_due(started, resident):
             return False
         if started < self._not_before:
             return False
@@ -76,11 +77,22 @@ class CollectionAfterPeak:
         gc.collect()
         ended = perf_counter()
         self._not_before = ended + (ended - started) * _TIMES_APART
-        self._peak_bytes = resident
+        self._peak_bytes = self._fallen_to = resident
         self._last_at = None
         if fallen:
             self._falling_until = started + _FALLING_SECONDS
             self._last_at = ended + _LAST_SECONDS
+        return True
+
+    def _last_is_due(self, now: float, resident: int) -> bool:
+        """Return whether it is time for the last collection after a fall."""
+        if self._last_at is None or now < self._last_at:
+            return False
+        # Large objects have come again, or are still there: what is copied now would lie among
+        # them.
+        if resident > _RISEN * self._fallen_to or collection_is_long():
+            self._last_at = None
+            return False
         return True
 
 
@@ -97,7 +109,8 @@ _FALLEN, _FALLEN_FURTHER = 0.95, 0.98
 _FALLING_SECONDS = 300.0
 """For how long after a fall one further is looked for: caches are empty again by then."""
 _LAST_SECONDS = 30.0
-"""After a fall, if none follows: the last percents of it are too little to be seen as one."""
+"""After a fall, if none follows: its last few per cent are too small to count as one."""
+_RISEN = 1.02
 _TIMES_APART = 1_000
 """A collection takes a thousandth of the time, at most."""
 

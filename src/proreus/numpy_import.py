@@ -20,6 +20,7 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "NUMPY_MADVISE_HUGEPAGE": "0",
     "OPENBLAS_MAIN_FREE": "1",
+    "GOTOBLAS_MAIN_FREE": "1",
 }
 """Environment variables that are read at the import.
 
@@ -29,22 +30,23 @@ start has other uses for the cores, and a scheduler multiplies no large matrices
 For an array of four megabytes NumPy asks the kernel for large pages. It never takes that back, so
 the memory goes on to be allocated by 2 MiB once the array is gone and small objects are there.
 
-The last one NumPy would set itself, and take away again.
+The last two NumPy would set itself, one or both by its version, and take away again.
 """
 
 
 def set_environment() -> None:
-    """Set what NumPy reads at its import, and is not set; call this before there are other threads.
+    """Set the variables that NumPy reads when it is imported, unless they are set.
 
-    A thread that looks up a name reads the environment, and may crash while another changes it. So
-    the variables stay, for the processes that we start as well.
+    Call this before there are other threads: one that looks up a name reads the environment, and
+    may crash while another changes it. So the variables stay, for the processes that we start as
+    well.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 def import_numpy() -> None:
-    """Import NumPy, if it is yet to be imported.
+    """Import NumPy, if it is yet to be imported; ``set_environment`` has been called before.
 
     ``numpy.typing`` can be imported afterwards, and is complete.
     """

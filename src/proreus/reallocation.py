@@ -11,11 +11,10 @@ from __future__ import annotations
 import gc
 import io
 import pickle
+import sys
 from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
-
-import msgspec
 
 from proreus.gc_tuning import collection_is_long
 from proreus.logs import logger
@@ -60,7 +59,7 @@ def _clear_keys_of_msgspec() -> None:
     # It keeps 512, to give the same texts out again, and forgets them in each tenth collection that
     # looks at its module: none does, since what was imported is frozen (``gc_tuning``).
     for _ in range(10):
-        gc.get_referents(msgspec._core)
+        gc.get_referents(sys.modules.get("msgspec._core"))
 
 
 class Reallocator:

@@ -82,6 +82,30 @@ def test_everything_is_collected_once_memory_has_fallen_from_a_peak(
     assert set(collections) == {2}
 
 
+@pytest.mark.parametrize("reason", ["memory has risen", "many objects"])
+def test_the_last_collection_is_left_out(
+    reason: str, collections: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident, now = 300, 1_000.0
+    monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
+    monkeypatch.setattr(gc_tuning, "perf_counter", lambda: now)
+    monkeypatch.setattr(gc_tuning, "_MANY_OBJECTS", 10**9)
+    collection = CollectionAfterPeak()
+    assert not collection.collect_if_fallen()
+    resident = 200
+    assert collection.collect_if_fallen()
+    if reason == "memory has risen":
+        resident = 205
+    else:
+        monkeypatch.setattr(gc_tuning, "_MANY_OBJECTS", 0)
+    now += gc_tuning._LAST_SECONDS
+    assert not collection.collect_if_fallen()
+    resident = 203  # less than 2 % below what it has risen to
+    monkeypatch.setattr(gc_tuning, "_MANY_OBJECTS", 10**9)
+    assert not collection.collect_if_fallen()
+    assert collections == [2]
+
+
 def test_a_collection_of_many_objects_waits_until_they_are_fewer(
     collections: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

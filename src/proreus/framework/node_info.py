@@ -176,7 +176,7 @@ class NodeInfo:
             if left:
                 _put(requested, name, left)
             else:
-                # Whoever may create pods decides on the names.
+                # Whoever may create pods decides on the names: at 0 they would pile up.
                 dict.pop(requested, name, None)
         nonzero = self.nonzero_requested
         _put(nonzero, "cpu", nonzero["cpu"] - accounted_requests.nonzero[0])
@@ -189,9 +189,11 @@ class NodeInfo:
             self._count_claims(pod.pod, -1)
         if not self.pods:
             # An empty dict keeps the memory of what it has held.
-            for pods in (self.pods, self.pods_with_affinity, self.pods_with_required_anti_affinity):
-                dict.clear(pods)
-            dict.clear(requested)
+            dict.clear(self.pods)
+            dict.clear(self.pods_with_affinity)
+            dict.clear(self.pods_with_required_anti_affinity)
+            dict.clear(self.requested)
+            dict.clear(self.pvc_ref_counts)
         return pod
 
     def difference(self) -> str:

@@ -210,7 +210,8 @@ class Family(Generic[Child]):
                 yield labels, child
 
     def reallocate(self, reallocator: Reallocator) -> None:
-        """Replace label values and counts by copies; the children that callers keep stay."""
+        """Replace label values and lists of counts by copies; the children stay."""
+        # Callers keep them.
         labels = reallocator.copy(list(self._by_values))
         children = self._by_values.values()
         for child in children:
@@ -286,11 +287,11 @@ class MetricsRegistry:
             family.reset()
 
     def reallocate(self) -> Iterator[None]:
-        """Replace what is kept of each series by copies, in one step."""
+        """Replace what is kept of each series by copies, a family at a step."""
         reallocator = Reallocator()
-        for family in self._families.values():
+        for family in list(self._families.values()):
             family.reallocate(reallocator)
-        yield
+            yield
 
     def _enforcement(
         self, description: Description

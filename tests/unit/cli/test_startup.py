@@ -244,7 +244,9 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 current-context: c
 users: [{name: u, user: {}}]
 """)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS", "NUMPY"))}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS", "GOTOBLAS", "NUMPY"))
+    }
     done = subprocess.run(
         [sys.executable, "-c", code, f"--kubeconfig={kubeconfig}", "--leader-elect=false"],
         env=environment,
@@ -252,7 +254,12 @@ users: [{name: u, user: {}}]
         text=True,
         check=True,
     )
-    names = ["OPENBLAS_NUM_THREADS", "NUMPY_MADVISE_HUGEPAGE", "OPENBLAS_MAIN_FREE"]
+    names = [
+        "OPENBLAS_NUM_THREADS",
+        "NUMPY_MADVISE_HUGEPAGE",
+        "OPENBLAS_MAIN_FREE",
+        "GOTOBLAS_MAIN_FREE",
+    ]
     assert done.stdout.splitlines()[-1] == f"1 {[(name, 1) for name in names]}", done.stderr
 
 

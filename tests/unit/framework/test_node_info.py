@@ -53,7 +53,7 @@ def test_pods_are_counted_in_and_out() -> None:
 
     assert info.remove_pod(one.uid) is one
 
-    assert info.requested == {"memory": 2**30}, "what nothing is left of is not kept"
+    assert info.requested == {"memory": 2**30}, "a resource of which nothing is left is dropped"
     assert info.requested["cpu"] == 0
     assert info.nonzero_requested == {"cpu": 100, "memory": 2**30}
     assert info.used_ports == set()
@@ -63,12 +63,30 @@ def test_pods_are_counted_in_and_out() -> None:
 
 def test_an_empty_node_takes_no_more_memory_than_a_new_one() -> None:
     def sizes(node: NodeInfo) -> list[int]:
-        dicts = (node.pods, node.requested, node.pods_with_affinity)
+        dicts = (
+            node.pods,
+            node.requested,
+            node.pods_with_affinity,
+            node.pods_with_required_anti_affinity,
+            node.pvc_ref_counts,
+        )
         return [sys.getsizeof(each) for each in dicts]
 
     resources = {f"example.com/r{number}": "1" for number in range(100)}
     affinity = {ANTI: {REQUIRED: [TERM]}}
-    pods = [make_pod(f"p{n}", resources=resources, affinity=affinity) for n in range(100)]
+    pods = [
+        make_pod(
+            f"p{number}",
+            resources=resources,
+            affinity=affinity,
+            spec={
+                "volumes": [
+                    {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{number}"}}
+                ]
+            },
+        )
+        for number in range(100)
+    ]
     info = node_with(*pods)
     new = sizes(node_with())
     assert all(full > empty for full, empty in zip(sizes(info), new, strict=True))

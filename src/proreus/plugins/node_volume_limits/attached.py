@@ -72,10 +72,10 @@ class AttachedVolumes:
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
         self._position = -1
         self._volumes_by_row: list[NodeVolumes] = []
-        # By driver as by resource: a node may have thousands of drivers that no other has.
-        self._limits = ResourceColumns(self._table)
-        """One more than a driver's limit, which may be 0; 0: no limit."""
+        # Drivers take the place of resources: a node may have thousands that no other has.
         self._counts = ResourceColumns(self._table)
+        self._exceeded_from = ResourceColumns(self._table)
+        """From which count on a driver's limit is exceeded: the limit and one; 0: no limit."""
         self._capacity = self._table.capacity
         self._rows_by_volume: dict[VolumeId, set[int]] = {}
         self._rows_by_source: dict[Source, set[int]] = {}
@@ -90,11 +90,16 @@ class AttachedVolumes:
 
     # ---- reading -------------------------------------------------------------------------------
 
-    def exceeds_limit(self, driver: str, number: int) -> BoolArray:
-        """Return by row whether ``number`` more volumes of a driver are more than its limit."""
-        more_than_limit = self._limits[driver]
-        exceeded: BoolArray = self._counts[driver] + number >= more_than_limit
-        exceeded &= more_than_limit != 0
+    def exceeds_limit(self, driver: str, number: int) -> BoolArray | None:
+        """Return, by row, whether ``number`` more volumes would exceed the driver's limit.
+
+        None: it has no limit on any row.
+        """
+        if driver not in self._exceeded_from:
+            return None
+        exceeded_from = self._exceeded_from[driver]
+        exceeded: BoolArray = self._counts[driver] + number >= exceeded_from
+        exceeded &= exceeded_from != 0
         return exceeded
 
     def rows_with(self, volume: VolumeId) -> set[int]:
@@ -114,7 +119,7 @@ class AttachedVolumes:
         node_volumes = NodeVolumes()
         for driver in csi_node.spec.drivers:
             if driver.allocatable is not None and driver.allocatable.count is not None:
-                node_volumes.limits[driver.name] = driver.allocatable.count
+                node_volumes.limits[driver.name] = max(driver.allocatable.count, 0)
         found, counts = node_volumes.volumes, node_volumes.counts
         for pod in node.pods.values():
             if pod.pod.spec.volumes:
@@ -145,6 +150,13 @@ class AttachedVolumes:
     def refresh(self) -> None:
         """Recompute the rows whose node, pods, volumes or attachments have changed."""
         table = self._table
+        if table.capacity < self._capacity:  # it has been cleared
+            self._counts, self._exceeded_from = ResourceColumns(table), ResourceColumns(table)
+            self._position = -1
+        elif table.capacity > self._capacity:
+            self._counts.grow(table.capacity)
+            self._exceeded_from.grow(table.capacity)
+        self._capacity = table.capacity
         changed = table.changes_since(self._position) if self._position >= 0 else None
         if changed is None:
             changed = list(range(table.size))
@@ -155,16 +167,12 @@ class AttachedVolumes:
             row = table.rows.get(name)
             if row is not None:
                 rows.add(row)
-        if self._capacity < table.capacity:
-            self._capacity = table.capacity
-            for columns in (self._counts, self._limits):
-                columns.grow(table.capacity)
         while len(self._volumes_by_row) > table.size:
             last = len(self._volumes_by_row) - 1
             self._remove_row(last)
             self._volumes_by_row.pop()
             self._counts.clear(last)
-            self._limits.clear(last)
+            self._exceeded_from.clear(last)
         while len(self._volumes_by_row) < table.size:
             self._volumes_by_row.append(_NO_VOLUMES)
         for row in rows:
@@ -190,14 +198,16 @@ class AttachedVolumes:
         for source in node_volumes.volumes.sources:
             self._rows_by_source.setdefault(source, set()).add(row)
         self._counts.put(row, node_volumes.counts)
-        self._limits.put(row, {driver: 1 + limit for driver, limit in node_volumes.limits.items()})
+        self._exceeded_from.put(
+            row, {driver: 1 + limit for driver, limit in node_volumes.limits.items()}
+        )
         if node_volumes.volumes.problem:
             self._rows_with_errors.add(row)
 
     def age(self) -> None:
         """Forget the drivers that no node has any more."""
         self._counts.shrink()
-        self._limits.shrink()
+        self._exceeded_from.shrink()
 
     # ---- changes -------------------------------------------------------------------------------
 
@@ -243,7 +253,7 @@ class AttachedVolumes:
             node_volumes = self.volumes_of_node(node)
             assert self._volumes_by_row[row] == node_volumes, node
             assert self._counts.row(row) == node_volumes.counts, node
-            limits = {driver: least - 1 for driver, least in self._limits.row(row).items()}
+            limits = {driver: first - 1 for driver, first in self._exceeded_from.row(row).items()}
             assert limits == node_volumes.limits, node
             assert (row in self._rows_with_errors) == bool(node_volumes.volumes.problem), node
         for volume_id, rows in self._rows_by_volume.items():

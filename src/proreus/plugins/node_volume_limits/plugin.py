@@ -160,7 +160,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         full: BoolArray = np.zeros(len(nodes), dtype=np.bool_)
         # A limit comes from a CSINode, so where there is one migrated volumes count as well.
         for driver, number in Counter(one[0] for one in wanted.ids).items():
-            full |= attached.exceeds_limit(driver, number)
+            exceeded = attached.exceeds_limit(driver, number)
+            if exceeded is not None:
+                full |= exceeded
         # Rows where columns are not enough: with an error, or with a volume of the pod attached.
         special = set(attached.rows_with_errors())
         for one in wanted.ids:

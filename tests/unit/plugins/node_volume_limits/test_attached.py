@@ -100,6 +100,7 @@ STEPS = st.one_of(
     st.tuples(st.just("pod-"), st.sampled_from(("p", "q", "r"))),
     st.tuples(st.just("object+"), objects()),
     st.tuples(st.just("object-"), removals()),
+    st.tuples(st.just("age")),
     st.tuples(st.just("look")),
 )
 
@@ -124,6 +125,8 @@ def test_any_history(steps: list[tuple[Any, ...]]) -> None:
             (kind, name) = arguments[0]
             key = f"default/{name}" if kind == "PersistentVolumeClaim" else name
             handle.remove(kind, key)
+        elif what == "age":
+            attached.age()
         else:
             attached.refresh()
             attached.validate()
@@ -161,7 +164,39 @@ def test_names_of_nodes_are_not_kept_while_nobody_asks(monkeypatch: pytest.Monke
     assert len(attached._stale_nodes) <= 11
     attached.refresh()
     attached.validate()
-    assert attached.exceeds_limit("d", 3).tolist() == [True]
+    assert rows_exceeding(attached, "d", 3) == [0]
+
+
+def rows_exceeding(attached: AttachedVolumes, driver: str, number: int) -> list[int]:
+    exceeded = attached.exceeds_limit(driver, number)
+    assert exceeded is not None
+    return np.flatnonzero(exceeded).tolist()
+
+
+def test_columns_follow_the_size_of_the_table() -> None:
+    handle = FakeHandle([make_node("n0")], objects=[make_csi_node("n0", {"d": 0})])
+    attached = AttachedVolumes(handle, VolumeLookup(handle))
+    attached.refresh()
+    assert rows_exceeding(attached, "d", 1) == [0]
+
+    def grow() -> None:
+        for number in range(200):
+            add_node(handle, f"n{number}")
+            handle.add(make_csi_node(f"n{number}", {"d": 0}))
+
+    grow()
+    attached.refresh()
+    attached.validate()
+    assert rows_exceeding(attached, "d", 1) == list(range(200))
+
+    handle.nodes.clear()
+    add_node(handle, "n7")
+    attached.refresh()
+    attached.validate()
+    grow()
+    attached.refresh()
+    attached.validate()
+    assert rows_exceeding(attached, "d", 1) == list(range(200))
 
 
 def test_drivers_that_one_node_has_take_no_column_each() -> None:
@@ -176,8 +211,8 @@ def test_drivers_that_one_node_has_take_no_column_each() -> None:
     finally:
         tracemalloc.stop()
     assert taken < nodes * drivers
-    assert not attached.exceeds_limit("d999", 999).any()
-    assert np.flatnonzero(attached.exceeds_limit("d999", 1000)).tolist() == [7]
+    assert rows_exceeding(attached, "d999", 999) == []
+    assert rows_exceeding(attached, "d999", 1000) == [7]
     attached.validate()
 
 
@@ -188,11 +223,10 @@ def test_drivers_are_forgotten_with_the_last_node_that_has_them() -> None:
     for name in nodes:
         handle.add(make_csi_node(name, {"d": 0}))
     attached.refresh()
-    assert attached.exceeds_limit("d", 1).all()
+    assert rows_exceeding(attached, "d", 1) == list(range(len(nodes)))
     for name in nodes:
         handle.remove("CSINode", name)
     attached.refresh()
     attached.age()
-    assert not attached.exceeds_limit("d", 1).any()
-    assert "d" not in attached._limits
+    assert attached.exceeds_limit("d", 1) is None
     attached.validate()
