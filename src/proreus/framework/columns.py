@@ -3,13 +3,13 @@
 Arrays have spare capacity; readers get them cut to the number of rows.
 
 Example: 5,000 nodes, of which 20 have ``nvidia.com/gpu``. ``cpu`` is an array; the 20 GPU cells are
-a dict in ``_sparse``. With the 257th node that has one (more than 1/32 of the capacity, 8,192) the
-resource becomes an array, and stays one as long as any node has one.
+in ``_sparse``, row by row. With the 257th node that has one (more than 1/32 of the capacity, 8,192)
+the resource becomes an array, and stays one as long as any node has one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -97,12 +97,16 @@ class ResourceColumns:
     A resource that few nodes have is stored cell by cell, and becomes an array only for the reader:
     if each node had a resource of its own, dense columns would take memory by the square of nodes.
 
-    Invariants: a resource is in ``arrays`` or in ``_sparse``, not in both; ``_sparse`` holds no
-    zeros and no empty dicts; ``_sparse_at[row]`` names the resources of ``_sparse`` that the row
-    has; ``_readable`` has the same arrays as ``arrays``, as what readers may do with them.
+    Invariants: ``_sparse[row]`` has the cells of a row that are in no array, without zeros and
+    unless it has none; ``_rows_with[resource]`` is the row that has a sparse resource, or the set
+    of rows if there are more; a resource is in ``arrays`` or in ``_rows_with``, not in both;
+    ``_readable`` has the same arrays as ``arrays``, as what readers may do with them.
     """
 
-    __slots__ = ("_readable", "_sparse", "_sparse_at", "_table", "arrays")
+    # By row, and a number instead of a set of one: a node may have 45,000 resources that no other
+    # has, and they come and go with it.
+
+    __slots__ = ("_readable", "_rows_with", "_sparse", "_table", "arrays")
 
     def __init__(self, table: TableShape, *, read_only: bool = False) -> None:
         """``read_only``: NumPy refuses writes of readers: plugins read the scheduler's own table.
@@ -112,8 +116,8 @@ class ResourceColumns:
         self._table = table
         self.arrays: dict[str, IntArray] = {}
         self._readable: dict[str, IntArray] = {} if read_only else self.arrays
-        self._sparse: dict[str, dict[int, int]] = {}
-        self._sparse_at: dict[int, set[str]] = {}
+        self._sparse: dict[int, dict[str, int]] = {}
+        self._rows_with: dict[str, int | set[int]] = {}
 
     def __getitem__(self, resource: str) -> IntArray:
         """Return the column, shape ``(len(table),)``; not to be written to."""
@@ -122,37 +126,32 @@ class ResourceColumns:
         return self._column(resource, size) if array is None else array[:size]
 
     def __contains__(self, resource: str) -> bool:
-        return resource in self.arrays or resource in self._sparse
+        return resource in self.arrays or resource in self._rows_with
 
     def __iter__(self) -> Iterator[str]:
-        return chain(self.arrays, self._sparse)
+        return chain(self.arrays, self._rows_with)
 
     def row(self, row: int) -> dict[str, int]:
         """Return what a row has, without zeros."""
         amounts = {name: int(array[row]) for name, array in self.arrays.items() if array[row]}
-        return amounts | {name: self._sparse[name][row] for name in self._sparse_at.get(row, ())}
+        return amounts | self._sparse.get(row, {})
 
     def put(self, row: int, amounts: dict[str, int]) -> None:
         """Set the cells of a row; resources that it does not name become 0."""
-        # Sparse cells that ``amounts`` no longer names would stay otherwise: a node's device plugin
-        # may stop reporting a resource.
-        if row in self._sparse_at:
-            self.forget(row)
         for resource, array in self.arrays.items():
             # Sums are Python ints; NumPy raises for one beyond int64, so absurd amounts saturate.
             amount = amounts.get(resource, 0)
             array[row] = amount if amount <= MAX_INT64 else MAX_INT64
-        for resource in amounts:
-            if resource not in self.arrays:
-                self._put_sparse(row, resource, amounts[resource])
+        # A row with cells may have lost them: a node's device plugin stops reporting a resource.
+        if row in self._sparse or not amounts.keys() <= self.arrays.keys():
+            self._put_sparse_cells(row, amounts)
 
     def put_rows(self, first: int, amounts: Sequence[dict[str, int]]) -> None:
         """Set the cells of new rows, the first of which is ``first``."""
         arrays = self.arrays
         for row, of_row in enumerate(amounts, first):
             if not of_row.keys() <= arrays.keys():
-                for resource in of_row.keys() - arrays.keys():
-                    self._put_sparse(row, resource, of_row[resource])
+                self._put_sparse_cells(row, of_row)
         # Those above that have become arrays since are among these.
         for resource, array in arrays.items():
             array[first : first + len(amounts)] = [
@@ -178,8 +177,8 @@ class ResourceColumns:
 
     def forget(self, row: int) -> None:
         """Drop a row's sparse cells: its node is gone or is about to be written anew."""
-        for resource in tuple(self._sparse_at.get(row, ())):
-            self._drop_sparse(row, resource)
+        for resource in self._sparse.pop(row, ()):
+            self._forget_row_with(resource, row)
 
     def shrink(self) -> None:
         """Give back the space of resources that no row has any more."""
@@ -190,7 +189,7 @@ class ResourceColumns:
         one_for_both = self._readable is self.arrays
         self.arrays = shrunk(self.arrays)
         self._readable = self.arrays if one_for_both else shrunk(self._readable)
-        self._sparse, self._sparse_at = shrunk(self._sparse), shrunk(self._sparse_at)
+        self._sparse, self._rows_with = shrunk(self._sparse), shrunk(self._rows_with)
 
     def grow(self, capacity: int) -> None:
         """Extend the arrays to ``capacity`` rows."""
@@ -201,53 +200,90 @@ class ResourceColumns:
         """Copy the cells of a row over those of another."""
         for array in self.arrays.values():
             array[target] = array[source]
-        self.forget(target)
-        for resource in tuple(self._sparse_at.get(source, ())):
-            self._put_sparse(target, resource, self._sparse[resource][source])
+        self._put_sparse_cells(target, self._sparse.get(source, {}))
 
     def gather(self, table: TableShape, rows: Rows) -> ResourceColumns:
         """Return a copy of the columns of some rows, for a fork."""
         other = ResourceColumns(table)
         other.arrays.update((name, array[rows]) for name, array in self.arrays.items())
-        if self._sparse_at:
+        if self._sparse:
             for target, source in enumerate(rows.tolist()):
-                for resource in self._sparse_at.get(source, ()):
-                    other.put_some(target, (resource,), {resource: self._sparse[resource][source]})
+                cells = self._sparse.get(source, {})
+                other.put_some(target, tuple(cells), cells)
         return other
 
     def densify(self) -> None:
         """Turn every sparse resource into an array."""
-        for resource in tuple(self._sparse):
+        for resource in tuple(self._rows_with):
             self._make_dense(resource)
+
+    def _put_sparse_cells(self, row: int, amounts: dict[str, int]) -> None:
+        """Replace the sparse cells of a row by those of ``amounts`` that are in no array."""
+        arrays, before = self.arrays, self._sparse.pop(row, {})
+        cells = {
+            resource: amount if amount <= MAX_INT64 else MAX_INT64
+            for resource, amount in amounts.items()
+            if amount and resource not in arrays
+        }
+        for resource in before.keys() - cells.keys():
+            self._forget_row_with(resource, row)
+        if not cells:
+            return
+        self._sparse[row] = cells
+        added = cells.keys() - before.keys()
+        if added.isdisjoint(self._rows_with) and added.isdisjoint(_ALWAYS_DENSE):
+            self._rows_with.update(dict.fromkeys(added, row))
+        else:
+            for resource in added:
+                self._note_row_with(resource, row)
 
     def _put_sparse(self, row: int, resource: str, amount: int) -> None:
-        if not amount:
-            self._drop_sparse(row, resource)
-            return
-        cells = self._sparse.setdefault(resource, {})
-        cells[row] = min(amount, MAX_INT64)
-        self._sparse_at.setdefault(row, set()).add(resource)
+        cells = self._sparse.get(row, {})
+        known = resource in cells
+        if amount:
+            cells[resource] = min(amount, MAX_INT64)
+            self._sparse[row] = cells
+            if not known:
+                self._note_row_with(resource, row)
+        elif known:
+            self._forget_row_with(resource, row)
+            del cells[resource]
+            if not cells:
+                del self._sparse[row]
+
+    def _note_row_with(self, resource: str, row: int) -> None:
+        rows = self._rows_with.setdefault(resource, row)
+        if rows != row:
+            if isinstance(rows, int):
+                rows = self._rows_with[resource] = {rows}
+            rows.add(row)
+        number = 1 if isinstance(rows, int) else len(rows)
         # One way only, until no row has any: a resource that was common may become so again, and a
         # column that goes back and forth at the limit would cost a copy each time.
-        if resource in _ALWAYS_DENSE or len(cells) > self._table.capacity // _SPARSE_SHARE:
+        if resource in _ALWAYS_DENSE or number > self._table.capacity // _SPARSE_SHARE:
             self._make_dense(resource)
 
-    def _drop_sparse(self, row: int, resource: str) -> None:
-        at = self._sparse_at.get(row)
-        if at is None or resource not in at:
-            return
-        at.remove(resource)
-        if not at:
-            del self._sparse_at[row]
-        cells = self._sparse[resource]
-        del cells[row]
-        if not cells:
-            del self._sparse[resource]
+    def _forget_row_with(self, resource: str, row: int) -> None:
+        rows = self._rows_with[resource]
+        if not isinstance(rows, int):
+            rows.discard(row)
+            if rows:
+                return
+        del self._rows_with[resource]
 
     def _make_dense(self, resource: str) -> None:
-        self._put_array(resource, self._column(resource, self._table.capacity))
-        for row in tuple(self._sparse[resource]):
-            self._drop_sparse(row, resource)
+        array = self._column(resource, self._table.capacity)
+        for row in self._rows_of(resource):
+            cells = self._sparse[row]
+            del cells[resource]
+            if not cells:
+                del self._sparse[row]
+        del self._rows_with[resource]
+        self._put_array(resource, array)
+
+    def _rows_of(self, resource: str) -> Iterable[int]:
+        rows = self._rows_with.get(resource, ())
+        return (rows,) if isinstance(rows, int) else rows
 
     def _put_array(self, resource: str, array: IntArray) -> None:
         self.arrays[resource] = array
@@ -256,9 +292,8 @@ class ResourceColumns:
 
     def _column(self, resource: str, size: int) -> IntArray:
         column = np.zeros(size, dtype=np.int64)
-        cells = self._sparse.get(resource)
-        if cells:
-            column[[*cells]] = [*cells.values()]
+        for row in self._rows_of(resource):
+            column[row] = self._sparse[row][resource]
         return column
 
 

@@ -189,7 +189,7 @@ class _RecordingColumns(ResourceColumns):
         super().__init__(table)
         self.arrays, self._sparse = columns.arrays, columns._sparse
         self._readable = columns._readable
-        self._sparse_at = columns._sparse_at
+        self._rows_with = columns._rows_with
         self._seen = seen
 
     def __getitem__(self, resource: str) -> IntArray:

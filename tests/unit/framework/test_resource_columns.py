@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proreus.cache.cache import Cache
 from proreus.clock import FakeClock
+from proreus.framework.columns import ResourceColumns
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.testing import make_node, make_pod, make_table
@@ -89,6 +93,57 @@ def test_parts_and_forks_have_it_too() -> None:
     assert table.requested[own(2)][2] == 3
 
 
+ROWS = 4
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "a", "b", "c", "d"]), st.integers(0, 2))
+CHANGES = st.one_of(
+    st.tuples(st.just("put"), st.integers(0, ROWS - 1), AMOUNTS),
+    st.tuples(st.just("put_some"), st.integers(0, ROWS - 1), AMOUNTS),
+    st.tuples(st.just("move"), st.integers(0, ROWS - 1), st.integers(0, ROWS - 1)),
+    st.tuples(st.sampled_from(["clear", "put_rows"]), st.integers(0, ROWS - 1), AMOUNTS),
+    st.tuples(st.sampled_from(["shrink", "densify"]), st.just(0), st.just({})),
+)
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_any_history(changes: list[tuple[str, int, Any]]) -> None:
+    table = make_table([make_node(f"n{number}") for number in range(ROWS)])
+    columns = ResourceColumns(table)
+    rows: list[dict[str, int]] = [{} for _ in range(ROWS)]
+    for what, row, argument in changes:
+        match what:
+            case "put":
+                columns.put(row, argument)
+                rows[row] = argument
+            case "put_some":
+                columns.put_some(row, tuple(argument), argument)
+                rows[row] = rows[row] | argument
+            case "move":
+                columns.move(row, argument)
+                rows[argument] = rows[row]
+            case "clear":
+                columns.clear(row)
+                rows[row] = {}
+            case "put_rows":  # the last ones, which have been cleared
+                for last in range(row, ROWS):
+                    columns.clear(last)
+                    rows[last] = argument
+                columns.put_rows(row, rows[row:])
+            case _:
+                getattr(columns, what)()
+        for resource in ("cpu", "a", "b", "c", "d"):
+            expected = [of_row.get(resource, 0) for of_row in rows]
+            assert columns[resource].tolist() == expected
+            assert resource in columns or not any(expected)
+        for number, of_row in enumerate(rows):
+            assert columns.row(number) == {name: n for name, n in of_row.items() if n}
+    copy = columns.gather(table, np.array([2, 0, 1, 1]))
+    assert [copy.row(row) for row in range(ROWS)] == [columns.row(row) for row in (2, 0, 1, 1)]
+    for row in range(ROWS):
+        columns.clear(row)
+    columns.shrink()
+    assert set(columns) <= {"cpu"}
+
+
 def test_what_every_plugin_looks_at_is_a_column_from_the_first_pod_on() -> None:
     table = make_table([make_node(f"n{number}") for number in range(NODES)])
     table.add_pod(3, make_pod("first", cpu="1", memory="1Gi"))
@@ -111,7 +166,7 @@ def test_resources_and_images_that_are_gone_take_no_space(nodes: int) -> None:
     def space() -> int:
         parts: list[object] = [table.images.num_nodes]
         for columns in (table.allocatable, table.requested, table.nonzero_requested):
-            parts += [columns.arrays, columns._readable, columns._sparse, columns._sparse_at]
+            parts += [columns.arrays, columns._readable, columns._sparse, columns._rows_with]
         return sum(map(sys.getsizeof, parts))
 
     assert space() > 60 * len(many)
