@@ -15,8 +15,8 @@ from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.read_only import ReadOnlyDict, ReadOnlySet
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.objects.quantity import parse_amount
-from proreus.objects.resource_names import is_tracked_resource
+from proreus.objects.quantity import parse_amount, parse_quantity, whole_value
+from proreus.objects.resource_names import TRACKED_RESOURCE
 from proreus.objects.taints import Taint
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -48,12 +48,14 @@ def _parse_allocatable(
     quantities: tuple[tuple[str, str | int | float], ...],
 ) -> tuple[Mapping[str, int], int]:
     """Return the amounts that a scheduler tracks, and the number of pods."""
-    amounts = {
-        name: parse_amount(name, quantity)
-        for name, quantity in quantities
-        if is_tracked_resource(name)
-    }
-    return amounts, parse_amount("pods", dict(quantities).get("pods", 0))
+    tracked = [(name, text) for name, text in quantities if TRACKED_RESOURCE.fullmatch(name)]
+    # A node may have 45,000 resources; what it has of them is mostly the same few quantities.
+    values = {text: whole_value(parse_quantity(text)) for text in {text for _, text in tracked}}
+    amounts = {name: values[text] for name, text in tracked}
+    by_name = dict(quantities)
+    if "cpu" in amounts:
+        amounts["cpu"] = parse_amount("cpu", by_name["cpu"])
+    return amounts, parse_amount("pods", by_name.get("pods", 0))
 
 
 # Most nodes of a cluster are of a few sizes. One may have thousands of resources, and other ones at
