@@ -171,14 +171,7 @@ class ResourceColumns:
 
     def clear(self, row: int) -> None:
         """Set all cells of a row to 0."""
-        self.forget(row)
-        for array in self.arrays.values():
-            array[row] = 0
-
-    def forget(self, row: int) -> None:
-        """Drop a row's sparse cells: its node is gone or is about to be written anew."""
-        for resource in self._sparse.pop(row, ()):
-            self._forget_row_with(resource, row)
+        self.put(row, {})
 
     def shrink(self) -> None:
         """Give back the space of resources that no row has any more."""

@@ -150,13 +150,10 @@ class AttachedVolumes:
     def refresh(self) -> None:
         """Recompute the rows whose node, pods, volumes or attachments have changed."""
         table = self._table
-        if table.capacity < self._capacity:  # it has been cleared
+        if table.capacity != self._capacity:
+            # Doubled, or cleared: so rarely that all rows are counted anew.
             self._counts, self._exceeded_from = ResourceColumns(table), ResourceColumns(table)
-            self._position = -1
-        elif table.capacity > self._capacity:
-            self._counts.grow(table.capacity)
-            self._exceeded_from.grow(table.capacity)
-        self._capacity = table.capacity
+            self._capacity, self._position = table.capacity, -1
         changed = table.changes_since(self._position) if self._position >= 0 else None
         if changed is None:
             changed = list(range(table.size))
