@@ -81,8 +81,9 @@ class Child:
         return self._process is not None and self._process.poll() is None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process, without its descendants."""
-        os.kill(self.pid, number)
+        """Send a signal to the process, without its descendants; do nothing if it has exited."""
+        assert self._process is not None, f"{self.name} was not started"
+        self._process.send_signal(number)
 
     def wait(self, timeout_seconds: float = 30) -> int:
         """Wait for the process to exit, and return its exit code; raises ``ChildFailed``."""

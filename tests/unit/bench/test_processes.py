@@ -1,0 +1,19 @@
+"""Child processes of a run."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from proreus.bench.processes import Child
+
+
+def test_signal_reaches_a_running_process_and_not_one_that_has_exited(tmp_path: Path) -> None:
+    child = Child("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log")
+    child.start()
+    child.signal(signal.SIGTERM)
+    assert child.wait() == -signal.SIGTERM
+    # its number may be another process' by now
+    child.signal(signal.SIGKILL)
+    child.kill()
