@@ -207,6 +207,8 @@ class FaultRun:
         for thread in (self._observer, self._load, self._controllers):
             thread.start()
             cleanup.callback(thread.stop)
+        # the proxy's connections to a process that is suspended would outlive it
+        cleanup.callback(processes.end_all)
         return processes
 
     def _start_plugin(self, cleanup: ExitStack) -> Child:
