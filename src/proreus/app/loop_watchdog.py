@@ -3,7 +3,9 @@
 Scheduling happens on one thread: a plugin that sleeps, computes for long or does network I/O
 without ``await`` stops all scheduling. The loop sets a time stamp ten times a second; a watchdog
 thread reads it and, if it is too old, inspects the stack of the loop's thread. The thread logs what
-it finds, since a loop that is blocked for ever could not; the loop counts it.
+it finds, since a loop that is blocked for ever could not; the loop counts it. It logs as well how
+much of the time the loop's thread computed: the rest it waited for a CPU (a limit, a busy machine),
+for the interpreter's lock, or slept.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ def _place(frames: list[FrameType], plugin: type[Plugin]) -> str:
 
 
 class LoopWatchdog:
-    """Watches the loop that ``run`` runs in. ``now``: seconds of a monotonic clock.
+    """Watches the loop that ``run`` runs in; to be made on it. ``now``: seconds, monotonic.
 
     ``silent_seconds`` is valid while it runs; blocking calls are reported from ``watch`` on.
     """
@@ -110,11 +112,13 @@ class LoopWatchdog:
         self._metrics = metrics
         self._now = now
         self._beat_at = now()
+        self._cpu_at_beat = time.thread_time()
         self._seen: BlockingCall | None = None
         """The current blocking call, from its detection until the loop turns again."""
         self._logged: dict[BlockingCall, float] = {}
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+        self._loop_thread = threading.get_ident()
 
     async def run(self) -> None:
         """Set time stamps until cancelled."""
@@ -133,9 +137,7 @@ class LoopWatchdog:
     def watch(self) -> None:
         """Report blocking calls from now on; to be called on the loop."""
         self.beat()
-        self._thread = threading.Thread(
-            target=self._watch, args=(threading.get_ident(),), name="loop watchdog", daemon=True
-        )
+        self._thread = threading.Thread(target=self._watch, name="loop watchdog", daemon=True)
         self._thread.start()
 
     @property
@@ -148,20 +150,21 @@ class LoopWatchdog:
         now = self._now()
         blocking_call, self._seen = self._seen, None
         self._beat_at = now
+        self._cpu_at_beat = time.thread_time()
         if due is not None:
             self._metrics.loop_lag_seconds.observe(max(now - due, 0.0))
         if blocking_call is not None:
             self._metrics.loop_blocked_total.labels(blocking_call.plugin).inc()
 
-    def _watch(self, loop_thread: int) -> None:
+    def _watch(self) -> None:
         while not self._ended.wait(self._threshold / 2):
             if self.late:
-                self._check_thread(loop_thread)
+                self._check_thread()
 
-    def _check_thread(self, loop_thread: int) -> None:
+    def _check_thread(self) -> None:
         # A function of its own, so that no local variable holds the frame until the loop blocks
         # again: it, and its callers, keep everything alive that was local to them.
-        frame = sys._current_frames().get(loop_thread)
+        frame = sys._current_frames().get(self._loop_thread)
         if frame is not None:
             self.check(frame)
 
@@ -181,6 +184,7 @@ class LoopWatchdog:
             return
         self._logged[blocking_call] = now
         blocked = f"{self._now() - self._beat_at:.3f}s"
+        cpu = f"{self._cpu_seconds() - self._cpu_at_beat:.3f}s"
         if blocking_call.plugin:
             log.error(
                 "A plugin blocks the event loop",
@@ -189,9 +193,15 @@ class LoopWatchdog:
                 point=blocking_call.point,
                 place=blocking_call.place,
                 blocked=blocked,
+                cpu=cpu,
             )
         else:
-            log.warning("The event loop is blocked", place=blocking_call.place, blocked=blocked)
+            place = blocking_call.place
+            log.warning("The event loop is blocked", place=place, blocked=blocked, cpu=cpu)
+
+    def _cpu_seconds(self) -> float:
+        """Return the CPU time of the loop's thread; from any thread, while that one lives."""
+        return time.clock_gettime(time.pthread_getcpuclockid(self._loop_thread))
 
 
 class StuckCycle(Struct, frozen=True):

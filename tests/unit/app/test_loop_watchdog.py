@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 import weakref
 from types import FrameType
 from typing import Any
@@ -122,6 +123,20 @@ def test_lag_is_counted_and_a_block_once(caplog):
     assert metrics.loop_lag_seconds.sum == pytest.approx(0.34)
     (record,) = caplog.records
     assert (record.levelno, record.pairs["blocked"]) == (logging.WARNING, "0.440s")
+
+
+@pytest.mark.parametrize("computes", [True, False])
+def test_how_much_of_the_time_was_computed_is_logged(caplog, computes):
+    watchdog = LoopWatchdog(0.25, SchedulerMetrics())
+    began = time.thread_time()
+    if computes:
+        while time.thread_time() < began + 0.1:
+            pass
+    else:
+        time.sleep(0.1)
+    watchdog.check(frame())
+    cpu_seconds = float(caplog.records[0].pairs["cpu"].removesuffix("s"))
+    assert (cpu_seconds >= 0.1) == computes
 
 
 def test_the_same_is_logged_once_a_minute_and_counted_always(caplog, plugin):
