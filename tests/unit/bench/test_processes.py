@@ -10,7 +10,9 @@ from proreus.bench.processes import Child
 
 
 def test_signal_reaches_a_running_process_and_not_one_that_has_exited(tmp_path: Path) -> None:
-    child = Child("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log")
+    child = Child(
+        "sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log"
+    )
     child.start()
     child.signal(signal.SIGTERM)
     assert child.wait() == -signal.SIGTERM
