@@ -179,7 +179,7 @@ def approximate_size(value: Any) -> int:
         if len(level) > 2 * _MOST_LOOKED_AT:
             # Not every n-th: of objects with n fields that would be the same field each time.
             each *= len(level) / _MOST_LOOKED_AT
-            level = _rng.sample(level, _MOST_LOOKED_AT)
+            level = _rng.choices(level, k=_MOST_LOOKED_AT)
         total += each * sum(map(sys.getsizeof, level))
         others = [one for one in level if type(one) not in _PLAIN_TYPES]
         level = []

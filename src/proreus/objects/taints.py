@@ -92,19 +92,23 @@ class TolerationIndex:
         self._above: dict[tuple[str, str], int] = {}
         """The lowest bound of those with Gt."""
         self._below: dict[tuple[str, str], int] = {}
+        self._effects: set[str] = set()
+        """The effects of which all taints are tolerated."""
+        exists, equal = self._exists, self._equal
         for one in tolerations:
-            where, operator = (one.key, one.effect), one.operator
+            key, effect, operator = one.key, one.effect, one.operator
             if operator == "Exists":
-                self._exists.add(where)
+                exists.add((key, effect))
+                if not key:
+                    self._effects.add(effect)
             elif operator in ("", "Equal"):
-                self._equal.add((*where, one.value))
+                equal.add((key, effect, one.value))
             elif compare_numbers and (bound := _canonical_int(one.value)) is not None:
+                where = key, effect
                 if operator == "Gt":
                     self._above[where] = min(bound, self._above.get(where, bound))
                 elif operator == "Lt":
                     self._below[where] = max(bound, self._below.get(where, bound))
-        self._effects = frozenset(effect for key, effect in self._exists if not key)
-        """The effects of which all taints are tolerated."""
 
     def tolerates(self, taint: Taint) -> bool:
         """Return whether a toleration matches the taint."""

@@ -61,11 +61,10 @@ class ExtendedResourceClasses:
 
     def dra_backed(self, amounts: Mapping[str, int]) -> tuple[str, ...]:
         """Return the resources with a request above 0 that a DeviceClass provides."""
-        if not self._by_resource:
+        provided = self._by_resource.keys() & amounts.keys()
+        if not provided:
             return ()
-        return tuple(
-            name for name, amount in amounts.items() if amount > 0 and name in self._by_resource
-        )
+        return tuple(name for name, amount in amounts.items() if amount > 0 and name in provided)
 
 
 def _newest_last(cls: DeviceClass) -> tuple[float, tuple[int, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
 
 TOO_MANY_PODS = "Too many pods"
+INSUFFICIENT = "Insufficient "
+"""Followed by the resource."""
 
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _MOST_BITS = 62
@@ -27,13 +30,14 @@ Need = tuple[str, int]
 
 def needs_of(amounts: Mapping[str, int]) -> tuple[Need, ...]:
     """Return the requests above 0; cpu, memory and ephemeral-storage first, as in messages."""
-    first = tuple((r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r, 0) > 0)
-    return first + tuple((r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES)
+    first = [(r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r, 0) > 0]
+    others = [(r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES]
+    return (*first, *others)
 
 
 def many_needs(needs: tuple[Need, ...]) -> ManyNeeds | None:
     """Return what rejects a pod with so many requests; None for few, or amounts below 0."""
-    many = len(needs) > _MANY_NEEDS and all(amount > 0 for _, amount in needs)
+    many = len(needs) > _MANY_NEEDS and min(map(itemgetter(1), needs)) > 0
     return ManyNeeds(needs) if many else None
 
 
@@ -49,7 +53,7 @@ def rejection(
     for resource, amount in needs:
         capacity = allocatable.get(resource, 0)
         if amount > capacity - requested.get(resource, 0):
-            reasons.append(_reason_of(resource))
+            reasons.append(INSUFFICIENT + resource)
             unresolvable = unresolvable or amount > capacity
     return _status_of(tuple(reasons), unresolvable) if reasons else None
 
@@ -79,7 +83,7 @@ class ManyNeeds:
         status = self._statuses.get(key)
         if status is None:
             reasons = [TOO_MANY_PODS] if too_many_pods else []
-            reasons += [_reason_of(resource) for resource in amounts if resource not in enough]
+            reasons += [INSUFFICIENT + resource for resource in amounts if resource not in enough]
             status = self._statuses[key] = _status_of(tuple(reasons), unresolvable)
         return status
 
@@ -101,7 +105,7 @@ def resize_rejection(
         # less than its pods request.
         base = resource in _BASE_RESOURCES
         if (missing or base) and missing > capacity - node.requested.get(resource, 0):
-            reasons.append(_reason_of(resource))
+            reasons.append(INSUFFICIENT + resource)
             unresolvable = unresolvable or (amount if base else missing) > capacity
     return _status_of(tuple(reasons), unresolvable) if reasons else None
 
@@ -120,7 +124,8 @@ def reject_rows(
     ``short``: by resource, on which rows it is too little; ``nowhere``: resources that no row has.
     ``allocatable``: by resource and row.
     """
-    rows, amounts = np.flatnonzero(failing), dict(needs)
+    rows = np.flatnonzero(failing)
+    amounts = {resource: amount for resource, amount in needs if resource in short}
     # The first bit: Unresolvable, more than is allocatable. The second: too many pods.
     bits = [np.full(len(rows), bool(nowhere)), too_many_pods[rows]]
     places: dict[str, int] = {}
@@ -134,11 +139,9 @@ def reject_rows(
         equal = sets == one
         first = int(equal.argmax())
         reasons = [TOO_MANY_PODS] if bits[1][first] else []
-        reasons += [
-            _reason_of(resource)
-            for resource, _ in needs
-            if resource in nowhere or (resource in places and bits[places[resource]][first])
-        ]
+        insufficient = {resource for resource, place in places.items() if bits[place][first]}
+        insufficient.update(nowhere)
+        reasons += [INSUFFICIENT + resource for resource, _ in needs if resource in insufficient]
         verdicts.reject_with(rows[equal], _status_of(tuple(reasons), bool(bits[0][first])))
 
 
@@ -158,11 +161,6 @@ def _new_status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
 
 
 _shared_status = cleared_with_age(lru_cache(maxsize=1024)(_new_status))
-
-
-def _reason_of(resource: str) -> str:
-    """Return the reason of a node that lacks a resource."""
-    return f"Insufficient {resource}"
 
 
 def _as_numbers(bits: Sequence[BoolArray]) -> IntArray:

@@ -105,3 +105,13 @@ def test_reasons_of_megabytes_are_cut() -> None:
     assert Status.unschedulable(longest).reasons == (longest,)
     cut = f"{longest}\u2026 ({MOST_CHARACTERS + 1} characters)"
     assert Status.error(longest + "x").reasons == (cut,)
+
+
+def test_thousands_of_reasons_are_checked_as_few_are() -> None:
+    plain = tuple(f"Insufficient example.com/r{number}" for number in range(1_000))
+    assert Status(Code.UNSCHEDULABLE, plain).reasons is plain
+    longest = "x" * (MOST_CHARACTERS + 1)
+    for odd, valid in (("caf\ud800e", "caf\ufffde"), (longest, Status.error(longest).message)):
+        assert Status.unschedulable(*plain, odd).reasons == (*plain, valid)
+    with pytest.raises(TypeError, match="reasons must be texts, not 5"):
+        Status.unschedulable(*plain, 5)  # type: ignore[arg-type]
