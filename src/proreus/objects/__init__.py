@@ -27,6 +27,7 @@ from proreus.objects.node import (
     NodeStatus,
 )
 from proreus.objects.pod import (
+    POD_SCHEDULED,
     Affinity,
     Container,
     ContainerPort,
@@ -102,6 +103,7 @@ __all__ = [
     "PODS",
     "POD_DISRUPTION_BUDGETS",
     "POD_GROUPS",
+    "POD_SCHEDULED",
     "PRIORITY_CLASSES",
     "REPLICATION_CONTROLLERS",
     "REPLICA_SETS",

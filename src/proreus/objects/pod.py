@@ -395,6 +395,10 @@ def is_unstarted(pod: Pod) -> bool:
     return pod.status.start_time is None and pod.status.phase in ("", "Pending")
 
 
+POD_SCHEDULED = "PodScheduled"
+"""The condition that says whether a pod has a node, and why it has none."""
+
+
 def condition_of(pod: Pod, type_: str) -> PodCondition | None:
     """Return the pod's condition of a type, or None."""
     for condition in pod.status.conditions:

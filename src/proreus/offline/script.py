@@ -9,7 +9,7 @@ from proreus.errors import ConfigError
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.objects.kinds import PODS
-from proreus.objects.pod import Pod, condition_of
+from proreus.objects.pod import POD_SCHEDULED, Pod, condition_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS
 from proreus.objects.scheduling import POD_GROUPS
 from proreus.objects.storage import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
@@ -147,7 +147,7 @@ class Script:
     def _conditions(self) -> dict[str, str]:
         found = {}
         for pod in self._pods():
-            condition = condition_of(pod, "PodScheduled")
+            condition = condition_of(pod, POD_SCHEDULED)
             if not pod.spec.node_name and condition is not None:
                 message = _without_placement(condition.message)
                 found[pod.metadata.name] = f"{condition.reason}: {message}"

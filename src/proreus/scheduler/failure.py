@@ -20,7 +20,7 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.logs import logger
 from proreus.objects.kinds import PODS
-from proreus.objects.pod import Pod, PodCondition, condition_of
+from proreus.objects.pod import POD_SCHEDULED, Pod, PodCondition, condition_of
 from proreus.queue.scheduling_queue import SchedulingQueue
 from proreus.scheduler.attempt import Attempt, AttemptRecorder, Failure, FailureObserver
 from proreus.scheduler.environment import Environment
@@ -29,7 +29,6 @@ log = logger(__name__)
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-POD_SCHEDULED = "PodScheduled"
 NOTICED_SECONDS = 0.1
 """Attempts that compute for longer delay other pods noticeably: they back off for longer."""
 

@@ -21,11 +21,10 @@ from proreus.framework.pod_info import PodInfo
 from proreus.logs import logger
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import controller_of
-from proreus.objects.pod import Pod, is_unstarted, true_condition_of
+from proreus.objects.pod import POD_SCHEDULED, Pod, is_unstarted, true_condition_of
 from proreus.runtime.waiting_pods import WaitingPods
 from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.environment import Environment
-from proreus.scheduler.failure import POD_SCHEDULED
 
 log = logger(__name__)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import key_of
-from proreus.objects.pod import Pod, condition_of
+from proreus.objects.pod import POD_SCHEDULED, Pod, condition_of
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.simulation.results import (
     ScenarioResult,
@@ -120,7 +120,7 @@ def result_of(
 
 
 def _unplaced(cluster: SimulatedCluster, key: str, pod: Pod, origin: dict[str, Any]) -> UnplacedPod:
-    condition = condition_of(pod, "PodScheduled")
+    condition = condition_of(pod, POD_SCHEDULED)
     queued = cluster.scheduler.queue.get(key)
     reason: Any = "Waiting"
     plugins: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from proreus.framework.pod_info import PodInfo, PodResourcesOptions
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import Resource, controller_of, key_of
-from proreus.objects.pod import Pod, condition_of, is_terminal
+from proreus.objects.pod import POD_SCHEDULED, Pod, condition_of, is_terminal
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.runtime.registry import Registry
@@ -181,7 +181,7 @@ class SimulatedCluster:
     def message(self, key: str) -> str:
         """Return the text of a pod's PodScheduled condition, or ""."""
         pod = self.pods.get(key)
-        condition = None if pod is None else condition_of(pod, "PodScheduled")
+        condition = None if pod is None else condition_of(pod, POD_SCHEDULED)
         return "" if condition is None else condition.message
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from proreus.framework import CycleState, Handle, PodInfo, ReservePlugin, Status
-from proreus.objects import PODS, Pod, true_condition_of
+from proreus.objects import POD_SCHEDULED, PODS, Pod, true_condition_of
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class RecentPods(Generic[T]):
         """Count a pod on a node, from the moment of its binding if that is known, else from now."""
         pods = self._by_node.setdefault(node_name, {})
         if pod.metadata.uid not in pods:
-            assigned_at = transition_time(pod, "PodScheduled") or self._clock.now()
+            assigned_at = transition_time(pod, POD_SCHEDULED) or self._clock.now()
             pods[pod.metadata.uid] = RecentPod(assigned_at, self._predict(pod))
 
     def forget(self, uid: str, node_name: str) -> None:

@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from proreus.framework import PodInfo
-from proreus.objects import PriorityClass, true_condition_of
+from proreus.objects import POD_SCHEDULED, PriorityClass, true_condition_of
 
 PREFIX = "preemption-toleration.scheduling.x-k8s.io/"
 MINIMUM_PREEMPTABLE_PRIORITY = f"{PREFIX}minimum-preemptable-priority"
@@ -43,7 +43,7 @@ class VictimToleration(NamedTuple):
             return -inf
         if self.seconds < 0:
             return inf
-        scheduled = true_condition_of(victim.pod, "PodScheduled")
+        scheduled = true_condition_of(victim.pod, POD_SCHEDULED)
         if scheduled is None:
             return inf
         since = scheduled.last_transition_time

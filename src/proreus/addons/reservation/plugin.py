@@ -50,7 +50,7 @@ from proreus.framework import (
     events,
     logger,
 )
-from proreus.objects import PODS, Pod, PodStatus
+from proreus.objects import POD_SCHEDULED, PODS, Pod, PodStatus
 
 log = logger(__name__)
 
@@ -202,7 +202,7 @@ class Reservation(
         status = msgspec.convert({**msgspec.to_builtins(pod.status), **patched}, PodStatus)
         self._book.note_status(held, status)
         for condition in patch["status"].get("conditions", ()):
-            if condition["type"] != "PodScheduled":
+            if condition["type"] != POD_SCHEDULED:
                 continue
             reason, message = condition.get("reason", ""), condition.get("message", "")
             scheduled = self._condition("Scheduled", False, reason, message)
