@@ -33,6 +33,9 @@ from proreus.bench.processes import ChildFailed
 START_SECONDS = 60
 STEP_SECONDS = 0.1
 SAMPLES = 120
+RECORD_BYTES = 4 << 20
+"""Of the record of decisions: full before what counts begins. The default of 64 MiB holds 40,000
+attempts, the pods of three quarters of an hour on a real control plane."""
 
 
 class Probe:
@@ -80,7 +83,8 @@ def soak(cluster: Cluster, folder: Path, duration: float, keep: Callable[[Sample
     """Run a scheduler under load; call ``keep`` with each sample; return the pods scheduled."""
     config = configuration([{"schedulerName": "default-scheduler"}], cluster.kubeconfig)
     del config["clientConnection"]["qps"], config["clientConnection"]["burst"]
-    scheduler = SchedulerProcess("proreus", Path(sys.executable), config, folder, flags=["-v=0"])
+    flags = ["-v=0", f"--decision-record-bytes={RECORD_BYTES}"]
+    scheduler = SchedulerProcess("proreus", Path(sys.executable), config, folder, flags=flags)
     scheduler.start()
     try:
         scheduler.wait_for(START_SECONDS, "readyz", lambda: scheduler.get("/readyz")[0] == 200)
