@@ -140,7 +140,7 @@ PAGE = (
     Section(
         "Functions on objects",
         "proreus.objects",
-        "key_of controller_of condition_of true_condition_of parse_amount tolerates "
+        "key_of controller_of condition_of true_condition_of POD_SCHEDULED parse_amount tolerates "
         "Selector Requirement parse_label_selector selector_of_map "
         "LABEL_HOSTNAME LABEL_ZONE LABEL_REGION",
     ),

@@ -3,7 +3,7 @@
 The slope is Theil and Sen's, the median of the slopes between all pairs of samples: single samples
 that lie far out (a garbage collection, a busy machine) do not change it. The beginning of a run
 does not count: caches fill then, that of Events (16,384) and those of results and terms, and the
-process reaches its high-water mark.
+record of decisions, and the process reaches its high-water mark.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ START_SECONDS = 60
 STEP_SECONDS = 0.1
 SAMPLES = 120
 RECORD_BYTES = 4 << 20
-"""Of the record of decisions: full before what counts begins. The default of 64 MiB holds 40,000
-attempts, the pods of three quarters of an hour on a real control plane."""
+"""Of the record of decisions: full before what counts begins, in runs of ten minutes or more. The
+default of 64 MiB holds 40,000 attempts, those of three quarters of an hour on a real cluster."""
 
 
 class Probe:

@@ -4,8 +4,8 @@ Scheduling happens on one thread: a plugin that sleeps, computes for long or doe
 without ``await`` stops all scheduling. The loop sets a time stamp ten times a second; a watchdog
 thread reads it and, if it is too old, inspects the stack of the loop's thread. The thread logs what
 it finds, since a loop that is blocked for ever could not; the loop counts it. It logs as well how
-much of the time the loop's thread computed: the rest it waited for a CPU (a limit, a busy machine),
-for the interpreter's lock, or slept.
+much of that time the loop's thread spent on a CPU. The rest it waited: for a file, for another
+thread that holds the interpreter's lock, or for a CPU.
 """
 
 from __future__ import annotations
@@ -96,8 +96,9 @@ def _place(frames: list[FrameType], plugin: type[Plugin]) -> str:
 
 
 class LoopWatchdog:
-    """Watches the loop that ``run`` runs in; to be made on it. ``now``: seconds, monotonic.
+    """Watches the loop that ``run`` runs in. Create it on the loop's thread.
 
+    ``now`` returns the seconds of a monotonic clock.
     ``silent_seconds`` is valid while it runs; blocking calls are reported from ``watch`` on.
     """
 
@@ -111,8 +112,8 @@ class LoopWatchdog:
         self._threshold = threshold_seconds
         self._metrics = metrics
         self._now = now
-        self._beat_at = now()
-        self._cpu_at_beat = time.thread_time()
+        self._last_beat = now(), time.thread_time()
+        """When it was, and how much CPU time the loop's thread had used by then."""
         self._seen: BlockingCall | None = None
         """The current blocking call, from its detection until the loop turns again."""
         self._logged: dict[BlockingCall, float] = {}
@@ -143,14 +144,13 @@ class LoopWatchdog:
     @property
     def silent_seconds(self) -> float:
         """For how long the loop has not turned, to a tenth of a second; from any thread."""
-        return self._now() - self._beat_at
+        return self._now() - self._last_beat[0]
 
     def beat(self, due: float | None = None) -> None:
         """Set the time stamp; count the lag since ``due``, and the blocking call that caused it."""
         now = self._now()
         blocking_call, self._seen = self._seen, None
-        self._beat_at = now
-        self._cpu_at_beat = time.thread_time()
+        self._last_beat = now, time.thread_time()
         if due is not None:
             self._metrics.loop_lag_seconds.observe(max(now - due, 0.0))
         if blocking_call is not None:
@@ -171,20 +171,20 @@ class LoopWatchdog:
     @property
     def late(self) -> bool:
         """Whether the loop has not turned for too long."""
-        return self._now() - self._beat_at > _BEAT_SECONDS + self._threshold
+        return self.silent_seconds > _BEAT_SECONDS + self._threshold
 
     def check(self, frame: FrameType) -> None:
         """Report the call that blocks the loop, once each time that it is blocked."""
         # One report for each time that the loop is blocked, not one a look.
         if self._seen is not None:
             return
+        beat_at, cpu_at_beat = self._last_beat
         blocking_call = self._seen = find_blocking_call(frame)
         now = self._now()
         if now - self._logged.get(blocking_call, -_LOG_AGAIN_SECONDS) < _LOG_AGAIN_SECONDS:
             return
         self._logged[blocking_call] = now
-        blocked = f"{self._now() - self._beat_at:.3f}s"
-        cpu = f"{self._cpu_seconds() - self._cpu_at_beat:.3f}s"
+        blocked, cpu = f"{now - beat_at:.3f}s", f"{self._cpu_seconds() - cpu_at_beat:.3f}s"
         if blocking_call.plugin:
             log.error(
                 "A plugin blocks the event loop",

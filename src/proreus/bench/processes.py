@@ -103,7 +103,7 @@ class Child:
         return self.wait(timeout_seconds)
 
     def kill(self) -> None:
-        """Kill the process and its descendants."""
+        """Kill the process and its descendants, which may have outlived it."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):

@@ -58,7 +58,8 @@ MOST_CHARACTERS = 65_536
 """Of a reason; a longer one is cut."""
 
 _MANY_REASONS = 16
-"""A pod may request tens of thousands of resources that a node has not."""
+"""More than these are checked all at once: a pod may request tens of thousands of resources that no
+node has."""
 
 _REJECTED = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 

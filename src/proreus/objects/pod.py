@@ -396,7 +396,7 @@ def is_unstarted(pod: Pod) -> bool:
 
 
 POD_SCHEDULED = "PodScheduled"
-"""The condition that says whether a pod has a node, and why it has none."""
+"""The type of the condition that says whether a pod has a node, and why it has none."""
 
 
 def condition_of(pod: Pod, type_: str) -> PodCondition | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import signal
 import time
@@ -88,8 +87,7 @@ class Instance:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, if the process still runs; from any thread."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, number)
+        self.process.signal(number)
 
     def suspend(self) -> None:
         """Stop the process as SIGSTOP does."""
