@@ -3,7 +3,7 @@
 Scheduling happens on one thread: a plugin that sleeps, computes for long or does network I/O
 without ``await`` stops all scheduling. The loop sets a time stamp ten times a second; a watchdog
 thread reads it and, if it is too old, inspects the stack of the loop's thread. The thread logs what
-it finds, since a loop that is blocked for ever could not; the loop counts it. It logs as well how
+it finds, since a loop that is blocked for ever could not; the loop counts it. Logged as well is how
 much of that time the loop's thread spent on a CPU. The rest it waited: for a file, for another
 thread that holds the interpreter's lock, or for a CPU.
 """

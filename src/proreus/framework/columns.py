@@ -131,12 +131,6 @@ class ResourceColumns:
     def __iter__(self) -> Iterator[str]:
         return chain(self.arrays, self._rows_with)
 
-    def missing(self, resources: Iterable[str]) -> set[str]:
-        """Return those of the resources that no row has: those that are not ``in`` the columns."""
-        # A pod may request tens of thousands: two calls in C instead of one in Python for each. One
-        # after the other, each looks up what it has left, instead of walking all columns.
-        return set(resources).difference(self.arrays).difference(self._rows_with)
-
     def row(self, row: int) -> dict[str, int]:
         """Return what a row has, without zeros."""
         amounts = {name: int(array[row]) for name, array in self.arrays.items() if array[row]}

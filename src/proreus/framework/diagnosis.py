@@ -100,4 +100,4 @@ def reason_histogram(verdicts: Verdicts) -> str:
         for reason in status.reasons:
             totals[reason] = totals.get(reason, 0) + count
     # Sorted as texts, counts included: "10 …" comes before "9 …", as in kube-scheduler.
-    return ", ".join(sorted([f"{count} {reason}" for reason, count in totals.items()]))
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in totals.items()))

@@ -6,7 +6,7 @@ read; ``table.fork([3, 7])`` copies both rows, and a pod added to its row 1 is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -38,10 +38,6 @@ class _ViewColumns(ResourceColumns):
 
     def __contains__(self, resource: str) -> bool:
         return resource in self._columns
-
-    def missing(self, resources: Iterable[str]) -> set[str]:
-        """Return those of the resources that no row of the table behind the view has."""
-        return self._columns.missing(resources)
 
     def gather(self, table: TableShape, rows: Rows) -> ResourceColumns:
         """Return a copy of the columns of some of these rows, for a fork."""

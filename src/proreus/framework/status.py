@@ -9,7 +9,6 @@ from __future__ import annotations
 from enum import IntEnum
 from functools import cache
 from numbers import Real
-from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -57,10 +56,6 @@ _LABELS = (
 MOST_CHARACTERS = 65_536
 """Of a reason; a longer one is cut."""
 
-_MANY_REASONS = 16
-"""More than these are checked all at once: a pod may request tens of thousands of resources that no
-node has."""
-
 _REJECTED = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 
@@ -87,7 +82,15 @@ class Status(Struct, frozen=True):
             raise TypeError(f"code must be a Code, not {self.code!r}")
         if not isinstance(self.reasons, tuple):
             raise TypeError(f"reasons must be a tuple of texts, not {self.reasons!r}")
-        if not _are_plain(self.reasons):
+        plain = True
+        for reason in self.reasons:
+            if type(reason) is not str:
+                if not isinstance(reason, str):
+                    raise TypeError(f"reasons must be texts, not {reason!r}")
+                plain = False
+            elif not reason.isascii() or len(reason) > MOST_CHARACTERS:
+                plain = False
+        if not plain:
             # Subclasses may have methods of their own, which the scheduler would call, and a lone
             # surrogate would fail later, in the condition, the Event and the log.
             force_setattr(self, "reasons", tuple(map(_valid_reason, self.reasons)))
@@ -149,22 +152,6 @@ class Status(Struct, frozen=True):
         if self.plugin == plugin:
             return self
         return Status(self.code, self.reasons, plugin, self.timeout_seconds)
-
-
-def _are_plain(reasons: tuple[object, ...]) -> bool:
-    """Return whether all are short ASCII texts; raises ``TypeError`` for what is no text."""
-    if len(reasons) > _MANY_REASONS and set(map(type, reasons)) == {str}:
-        texts = cast("tuple[str, ...]", reasons)
-        return all(map(str.isascii, texts)) and max(map(len, texts)) <= MOST_CHARACTERS
-    plain = True
-    for reason in reasons:
-        if type(reason) is not str:
-            if not isinstance(reason, str):
-                raise TypeError(f"reasons must be texts, not {reason!r}")
-            plain = False
-        elif not reason.isascii() or len(reason) > MOST_CHARACTERS:
-            plain = False
-    return plain
 
 
 def _valid_reason(reason: str) -> str:

@@ -16,7 +16,8 @@ from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
 
 TOO_MANY_PODS = "Too many pods"
-INSUFFICIENT = "Insufficient "
+
+_INSUFFICIENT = "Insufficient "
 """Followed by the resource."""
 
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
@@ -30,9 +31,8 @@ Need = tuple[str, int]
 
 def needs_of(amounts: Mapping[str, int]) -> tuple[Need, ...]:
     """Return the requests above 0; cpu, memory and ephemeral-storage first, as in messages."""
-    first = [(r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r, 0) > 0]
-    others = [(r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES]
-    return (*first, *others)
+    first = tuple((r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r, 0) > 0)
+    return first + tuple((r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES)
 
 
 def many_needs(needs: tuple[Need, ...]) -> ManyNeeds | None:
@@ -53,7 +53,7 @@ def rejection(
     for resource, amount in needs:
         capacity = allocatable.get(resource, 0)
         if amount > capacity - requested.get(resource, 0):
-            reasons.append(INSUFFICIENT + resource)
+            reasons.append(_INSUFFICIENT + resource)
             unresolvable = unresolvable or amount > capacity
     return _status_of(tuple(reasons), unresolvable) if reasons else None
 
@@ -83,7 +83,7 @@ class ManyNeeds:
         status = self._statuses.get(key)
         if status is None:
             reasons = [TOO_MANY_PODS] if too_many_pods else []
-            reasons += [INSUFFICIENT + resource for resource in amounts if resource not in enough]
+            reasons += [_INSUFFICIENT + resource for resource in amounts if resource not in enough]
             status = self._statuses[key] = _status_of(tuple(reasons), unresolvable)
         return status
 
@@ -105,7 +105,7 @@ def resize_rejection(
         # less than its pods request.
         base = resource in _BASE_RESOURCES
         if (missing or base) and missing > capacity - node.requested.get(resource, 0):
-            reasons.append(INSUFFICIENT + resource)
+            reasons.append(_INSUFFICIENT + resource)
             unresolvable = unresolvable or (amount if base else missing) > capacity
     return _status_of(tuple(reasons), unresolvable) if reasons else None
 
@@ -141,7 +141,7 @@ def reject_rows(
         reasons = [TOO_MANY_PODS] if bits[1][first] else []
         insufficient = {resource for resource, place in places.items() if bits[place][first]}
         insufficient.update(nowhere)
-        reasons += [INSUFFICIENT + resource for resource, _ in needs if resource in insufficient]
+        reasons += [_INSUFFICIENT + resource for resource, _ in needs if resource in insufficient]
         verdicts.reject_with(rows[equal], _status_of(tuple(reasons), bool(bits[0][first])))
 
 

@@ -165,7 +165,7 @@ class NodeResourcesFit(
         needs = self._needs(pod.requests)
         dra_backed_resources = self._dra_backed_resources(pod.requests)
         allocatable = nodes.allocatable
-        nowhere = allocatable.missing([resource for resource, amount in needs if amount > 0])
+        nowhere = {r for r, amount in needs if r not in allocatable and amount > 0}
         too_many_pods: BoolArray = nodes.pod_count >= nodes.allowed_pods
         failing = too_many_pods.copy()
         short: dict[str, BoolArray] = {}

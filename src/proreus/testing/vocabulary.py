@@ -200,11 +200,6 @@ class _RecordingColumns(ResourceColumns):
         self._seen[resource] = None
         return super().__contains__(resource)
 
-    def missing(self, resources: Iterable[str]) -> set[str]:
-        asked = dict.fromkeys(resources)
-        self._seen.update(asked)
-        return super().missing(asked)
-
 
 class _RecordingTable(ClusterTable):
     """A table that records label keys, and, once ``start`` was called, resources."""

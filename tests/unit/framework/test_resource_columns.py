@@ -15,7 +15,6 @@ from proreus.clock import FakeClock
 from proreus.framework.columns import ResourceColumns
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.node_table_views import NodeTableView
 from proreus.testing import make_node, make_pod, make_table
 
 NODES = 640
@@ -47,15 +46,6 @@ def test_a_resource_of_one_node_takes_no_column() -> None:
     assert own(NODES) not in table.allocatable
     assert not table.allocatable[own(NODES)].any()
     table.validate()
-
-
-def test_resources_that_no_row_has_are_missing() -> None:
-    table = table_of_individualists()
-    asked = ["cpu", own(7), own(NODES), "example.com/other"]
-    for columns in (table.allocatable, NodeTableView(table, np.array([1, 2])).allocatable):
-        assert columns.missing(asked) == {one for one in asked if one not in columns}
-        assert columns.missing(asked) == {own(NODES), "example.com/other"}
-        assert columns.missing([]) == set()
 
 
 def test_a_resource_that_spreads_gets_a_column() -> None:
