@@ -25,6 +25,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from weakref import ref
 
 import msgspec
+from msgspec.structs import astuple
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -160,7 +161,7 @@ class LoadingCache(BoundedCache[K, V], Generic[P, K, V]):
         return partial(self.put, key, *self._load(key, *args, **kwargs))
 
 
-_MOST_LOOKED_AT = 2_000
+_MOST_LOOKED_AT = 1_000
 _rng = random.Random(0)
 
 _PLAIN_TYPES = frozenset((str, bytes, int, float, bool, type(None)))
@@ -187,10 +188,10 @@ def approximate_size(value: Any) -> int:
             size_bytes = getattr(one, "size_bytes", None)
             if size_bytes is not None:
                 total += each * (size_bytes - sys.getsizeof(one))
-            if isinstance(one, tuple | list | frozenset):
+            elif isinstance(one, tuple | list | frozenset):
                 level += one
             elif isinstance(one, msgspec.Struct):
-                level += [getattr(one, name) for name in one.__struct_fields__]
+                level += astuple(one)
     return int(total)
 
 

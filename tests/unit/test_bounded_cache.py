@@ -6,6 +6,7 @@ import gc
 import sys
 
 import pytest
+from msgspec import Struct
 
 from proreus import bounded_cache
 from proreus.bounded_cache import (
@@ -102,8 +103,11 @@ def test_the_size_of_a_key_includes_what_it_refers_to() -> None:
     selector = Selector((Requirement(text, "In", frozenset({text + "1"})),))
     assert 2000 < approximate_size(("plugin", selector)) < 4000
 
-    class Sized:
-        size_bytes = 12_345
+
+def test_an_object_that_says_its_size_is_not_looked_into() -> None:
+    class Sized(Struct, frozen=True):
+        text: str = "x" * 1000
+        size_bytes: int = 12_345
 
     assert approximate_size(Sized()) == 12_345
 

@@ -137,6 +137,7 @@ class PodInfo:
         "pod",
         "requests",
         "resources_options",
+        "toleration_index",
         "uid",
     )
 
@@ -161,6 +162,8 @@ class PodInfo:
         """``AffinityTerms``, kept here by ``framework.affinity_terms``; None: not looked up yet."""
         self.node_affinity: Any = None
         """A ``PodNodeAffinity``, kept here by ``framework.node_affinity``; None: not parsed yet."""
+        self.toleration_index: Any = None
+        """A ``TolerationIndex``, kept here by ``framework.tolerations``; None: not made yet."""
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"

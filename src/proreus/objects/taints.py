@@ -80,12 +80,14 @@ class TolerationIndex:
     """The tolerations of a pod, by what they match.
 
     A pod may have 50,000, and a node 30,000 taints, so that not every pair can be looked at.
-    Arguments as of ``tolerates``.
+    ``compare_numbers`` of its methods is as of ``tolerates``. ``size_bytes``: about how much memory
+    it takes.
     """
 
-    __slots__ = ("_above", "_below", "_effects", "_equal", "_exists")
+    __slots__ = ("_above", "_below", "_effects", "_equal", "_exists", "size_bytes")
 
-    def __init__(self, tolerations: Iterable[Toleration], compare_numbers: bool = False) -> None:
+    def __init__(self, tolerations: Iterable[Toleration], size_bytes: int = 0) -> None:
+        self.size_bytes = size_bytes
         # A key or an effect of "" matches all of them.
         self._exists: set[tuple[str, str]] = set()
         self._equal: set[tuple[str, str, str]] = set()
@@ -103,37 +105,44 @@ class TolerationIndex:
                     self._effects.add(effect)
             elif operator in ("", "Equal"):
                 equal.add((key, effect, one.value))
-            elif compare_numbers and (bound := _canonical_int(one.value)) is not None:
+            elif operator in ("Gt", "Lt") and (bound := _canonical_int(one.value)) is not None:
                 where = key, effect
                 if operator == "Gt":
                     self._above[where] = min(bound, self._above.get(where, bound))
-                elif operator == "Lt":
+                else:
                     self._below[where] = max(bound, self._below.get(where, bound))
 
-    def tolerates(self, taint: Taint) -> bool:
+    def tolerates(self, taint: Taint, compare_numbers: bool = False) -> bool:
         """Return whether a toleration matches the taint."""
+        compare_numbers = compare_numbers and bool(self._above or self._below)
         for where in product((taint.key, ""), (taint.effect, "")):
             if where in self._exists or (*where, taint.value) in self._equal:
                 return True
-            above, below = self._above.get(where), self._below.get(where)
-            if above is None and below is None:
-                continue
-            number = _canonical_int(taint.value)
-            if number is not None and (
-                (above is not None and number > above) or (below is not None and number < below)
-            ):
+            if compare_numbers and self._compares(where, taint.value):
                 return True
         return False
 
+    def _compares(self, where: tuple[str, str], value: str) -> bool:
+        above, below = self._above.get(where), self._below.get(where)
+        if above is None and below is None:
+            return False
+        number = _canonical_int(value)
+        return number is not None and (
+            (above is not None and number > above) or (below is not None and number < below)
+        )
+
     def first_untolerated(
-        self, taints: Iterable[Taint], effects: frozenset[str] = HARD_EFFECTS
+        self,
+        taints: Iterable[Taint],
+        effects: frozenset[str] = HARD_EFFECTS,
+        compare_numbers: bool = False,
     ) -> Taint | None:
         """Return the first untolerated taint with one of the effects, or None."""
         if "" in self._effects:
             return None
         effects -= self._effects
         for taint in taints:
-            if taint.effect in effects and not self.tolerates(taint):
+            if taint.effect in effects and not self.tolerates(taint, compare_numbers):
                 return taint
         return None
 
@@ -145,4 +154,5 @@ def first_untolerated(
     compare_numbers: bool = False,
 ) -> Taint | None:
     """Return the first untolerated taint with one of the effects, or None."""
-    return TolerationIndex(tolerations, compare_numbers).first_untolerated(taints, effects)
+    index = TolerationIndex(tolerations)
+    return index.first_untolerated(taints, effects, compare_numbers)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
-from operator import itemgetter
 
 import numpy as np
 
@@ -25,24 +24,30 @@ _MOST_BITS = 62
 _MOST_SHARED_REASONS = 16
 _MANY_NEEDS = 100
 
-Need = tuple[str, int]
-"""A resource and the amount of it that a pod requests."""
+Needs = Mapping[str, int]
+"""What a pod requests, by resource, in the order of messages."""
 
 
-def needs_of(amounts: Mapping[str, int]) -> tuple[Need, ...]:
-    """Return the requests above 0; cpu, memory and ephemeral-storage first, as in messages."""
-    first = tuple((r, amounts[r]) for r in _BASE_RESOURCES if amounts.get(r, 0) > 0)
-    return first + tuple((r, a) for r, a in amounts.items() if a and r not in _BASE_RESOURCES)
+def needs_of(amounts: Mapping[str, int]) -> Needs:
+    """Return the requests that are not 0; cpu, memory and ephemeral-storage first."""
+    needs = {r: amounts[r] for r in _BASE_RESOURCES if amounts.get(r, 0) > 0}
+    others = dict(amounts)
+    for resource in _BASE_RESOURCES:
+        others.pop(resource, None)
+    # No look at each of them: a pod may request 40,000 resources.
+    if 0 in others.values():
+        others = {resource: amount for resource, amount in others.items() if amount}
+    needs.update(others)
+    return needs
 
 
-def many_needs(needs: tuple[Need, ...]) -> ManyNeeds | None:
+def many_needs(needs: Needs) -> ManyNeeds | None:
     """Return what rejects a pod with so many requests; None for few, or amounts below 0."""
-    many = len(needs) > _MANY_NEEDS and min(map(itemgetter(1), needs)) > 0
-    return ManyNeeds(needs) if many else None
+    return ManyNeeds(needs) if len(needs) > _MANY_NEEDS and min(needs.values()) > 0 else None
 
 
 def rejection(
-    needs: tuple[Need, ...],
+    needs: Needs,
     too_many_pods: bool,
     allocatable: Mapping[str, int],
     requested: Mapping[str, int],
@@ -50,7 +55,7 @@ def rejection(
     """Return the rejection of a pod that is not on the node; None if it fits."""
     reasons = [TOO_MANY_PODS] if too_many_pods else []
     unresolvable = False
-    for resource, amount in needs:
+    for resource, amount in needs.items():
         capacity = allocatable.get(resource, 0)
         if amount > capacity - requested.get(resource, 0):
             reasons.append(_INSUFFICIENT + resource)
@@ -65,31 +70,31 @@ class ManyNeeds:
     node would take milliseconds. All amounts are above 0.
     """
 
-    def __init__(self, needs: tuple[Need, ...]) -> None:
-        self._amounts = dict(needs)
+    def __init__(self, needs: Needs) -> None:
+        self._needs = needs
         self._statuses: dict[tuple[frozenset[str], bool, bool], Status] = {}
 
     def rejection(
         self, too_many_pods: bool, allocatable: Mapping[str, int], requested: Mapping[str, int]
     ) -> Status | None:
         """Return the rejection of a pod that is not on the node; None if it fits."""
-        amounts = self._amounts
-        known = amounts.keys() & allocatable.keys()
-        enough = frozenset(r for r in known if amounts[r] <= allocatable[r] - requested.get(r, 0))
-        if len(enough) == len(amounts) and not too_many_pods:
+        needs = self._needs
+        known = needs.keys() & allocatable.keys()
+        enough = frozenset(r for r in known if needs[r] <= allocatable[r] - requested.get(r, 0))
+        if len(enough) == len(needs) and not too_many_pods:
             return None
-        unresolvable = len(known) < len(amounts) or any(amounts[r] > allocatable[r] for r in known)
+        unresolvable = len(known) < len(needs) or any(needs[r] > allocatable[r] for r in known)
         key = enough, too_many_pods, unresolvable
         status = self._statuses.get(key)
         if status is None:
             reasons = [TOO_MANY_PODS] if too_many_pods else []
-            reasons += [_INSUFFICIENT + resource for resource in amounts if resource not in enough]
+            reasons += [_INSUFFICIENT + resource for resource in needs if resource not in enough]
             status = self._statuses[key] = _status_of(tuple(reasons), unresolvable)
         return status
 
 
 def resize_rejection(
-    needs: tuple[Need, ...], too_many_pods: bool, node: NodeInfo, counted: PodInfo
+    needs: Needs, too_many_pods: bool, node: NodeInfo, counted: PodInfo
 ) -> Status | None:
     """Return the rejection of a pod that is on the node and counts there as ``counted``.
 
@@ -99,7 +104,7 @@ def resize_rejection(
     held, allocatable = counted.accounted_requests.amounts, node.allocatable
     reasons = [TOO_MANY_PODS] if too_many_pods else []
     unresolvable = False
-    for resource, amount in needs:
+    for resource, amount in needs.items():
         missing, capacity = max(0, amount - held.get(resource, 0)), allocatable.get(resource, 0)
         # kube-scheduler checks a base resource also where nothing is missing: the node may have
         # less than its pods request.
@@ -113,9 +118,9 @@ def resize_rejection(
 def reject_rows(
     verdicts: Verdicts,
     failing: BoolArray,
-    needs: tuple[Need, ...],
+    needs: Needs,
     short: Mapping[str, BoolArray],
-    nowhere: Collection[str],
+    nowhere: Set[str],
     too_many_pods: BoolArray,
     allocatable: ResourceColumns,
 ) -> None:
@@ -125,13 +130,12 @@ def reject_rows(
     ``allocatable``: by resource and row.
     """
     rows = np.flatnonzero(failing)
-    amounts = {resource: amount for resource, amount in needs if resource in short}
     # The first bit: Unresolvable, more than is allocatable. The second: too many pods.
     bits = [np.full(len(rows), bool(nowhere)), too_many_pods[rows]]
     places: dict[str, int] = {}
     for resource, lacks in short.items():
         lacking = lacks[rows]
-        bits[0] |= lacking & (allocatable[resource][rows] < amounts[resource])
+        bits[0] |= lacking & (allocatable[resource][rows] < needs[resource])
         places[resource] = len(bits)
         bits.append(lacking)
     sets = _as_numbers(bits)
@@ -140,8 +144,11 @@ def reject_rows(
         first = int(equal.argmax())
         reasons = [TOO_MANY_PODS] if bits[1][first] else []
         insufficient = {resource for resource, place in places.items() if bits[place][first]}
-        insufficient.update(nowhere)
-        reasons += [_INSUFFICIENT + resource for resource, _ in needs if resource in insufficient]
+        reasons += [
+            _INSUFFICIENT + resource
+            for resource in needs
+            if resource in nowhere or resource in insufficient
+        ]
         verdicts.reject_with(rows[equal], _status_of(tuple(reasons), bool(bits[0][first])))
 
 

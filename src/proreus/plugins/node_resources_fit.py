@@ -44,7 +44,7 @@ from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_dra_backed
 from proreus.plugins.insufficient_resources import (
     ManyNeeds,
-    Need,
+    Needs,
     many_needs,
     needs_of,
     reject_rows,
@@ -91,7 +91,7 @@ class NodeResourcesFit(
         )
         # Derived from the requests of the last pod: as a rule the next one has the same.
         self._needs_of: PodRequests | None = None
-        self._last_needs: tuple[Need, ...] = ()
+        self._last_needs: Needs = {}
         self._many_needs: ManyNeeds | None = None
         self._device_classes = (
             ExtendedResourceClasses.watching(handle)
@@ -138,18 +138,18 @@ class NodeResourcesFit(
         allocatable, requested = node.allocatable, node.requested
         too_many_pods = len(node.pods) >= node.allowed_pod_number
         if not too_many_pods:
-            for resource, amount in needs:
+            for resource, amount in needs.items():
                 if amount > allocatable.get(resource, 0) - requested.get(resource, 0):
                     break
             else:
                 return None
         dra_backed_resources = self._dra_backed_resources(pod.requests)
         if dra_backed_resources:
-            needs = tuple(
-                (r, a)
-                for r, a in needs
+            needs = {
+                r: a
+                for r, a in needs.items()
                 if allocatable.get(r, 0) > 0 or r not in dra_backed_resources
-            )
+            }
         if self._is_deferred_resize(pod) and pod.uid in node.pods:
             return resize_rejection(needs, too_many_pods, node, node.pods[pod.uid])
         if self._many_needs is not None and not dra_backed_resources:
@@ -165,14 +165,15 @@ class NodeResourcesFit(
         needs = self._needs(pod.requests)
         dra_backed_resources = self._dra_backed_resources(pod.requests)
         allocatable = nodes.allocatable
-        nowhere = {r for r, amount in needs if r not in allocatable and amount > 0}
+        if self._many_needs is None:
+            nowhere = {r for r, amount in needs.items() if r not in allocatable and amount > 0}
+        else:  # whose amounts are all above 0
+            nowhere = allocatable.missing(needs)
         too_many_pods: BoolArray = nodes.pod_count >= nodes.allowed_pods
         failing = too_many_pods.copy()
         short: dict[str, BoolArray] = {}
-        for resource, amount in needs:
-            if resource in nowhere:
-                continue
-            lacks = allocatable[resource] - nodes.requested[resource] < amount
+        for resource in needs.keys() - nowhere if nowhere else needs:
+            lacks = allocatable[resource] - nodes.requested[resource] < needs[resource]
             if resource in dra_backed_resources:
                 lacks &= allocatable[resource] > 0
             short[resource] = lacks
@@ -197,12 +198,12 @@ class NodeResourcesFit(
         """Return whether the pod is on its node, and waits for preemption to be resized there."""
         return self._deferred_resizes and is_pod_resize_deferred(pod.pod)
 
-    def _needs(self, requests: PodRequests) -> tuple[Need, ...]:
+    def _needs(self, requests: PodRequests) -> Needs:
         """Return the requests that are not ignored by configuration."""
         if requests is not self._needs_of:
             needs = needs_of(requests.amounts)
             if self._ignored or self._ignored_groups:
-                needs = tuple(need for need in needs if not self._ignores(need[0]))
+                needs = {r: amount for r, amount in needs.items() if not self._ignores(r)}
             self._last_needs, self._needs_of = needs, requests
             self._many_needs = many_needs(needs)
         return self._last_needs
@@ -297,7 +298,7 @@ class NodeResourcesFit(
             return False
         before = PodInfo(old, self._resources_options).accounted_requests.amounts
         after = PodInfo(new, self._resources_options).accounted_requests.amounts
-        return any(before.get(r, 0) > after.get(r, 0) for r, _ in needs_of(pod.requests.amounts))
+        return any(before.get(r, 0) > after.get(r, 0) for r in needs_of(pod.requests.amounts))
 
     def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         if self._is_deferred_resize(pod) and new.metadata.name != pod.pod.spec.node_name:
@@ -306,13 +307,13 @@ class NodeResourcesFit(
         after = amounts_of(new.status.allocatable)
         devices = {r for r in self._dra_backed_resources(pod.requests) if after.get(r, 0) <= 0}
         if after.get("pods", 0) < 1 or any(
-            after.get(r, 0) < amount and r not in devices for r, amount in needs
+            after.get(r, 0) < amount and r not in devices for r, amount in needs.items()
         ):
             return False
         if old is None or devices:
             return True
         before = amounts_of(old.status.allocatable)
-        return any(after.get(r, 0) > before.get(r, 0) for r in ("pods", *(r for r, _ in needs)))
+        return any(after.get(r, 0) > before.get(r, 0) for r in ("pods", *needs))
 
 
 def resource_scorer_of(configured: ScoringStrategy) -> ResourceScorer:

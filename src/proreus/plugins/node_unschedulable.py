@@ -18,6 +18,7 @@ from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
+from proreus.framework.tolerations import toleration_index
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
@@ -36,8 +37,8 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
     passes_without_node_name = True
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Sign the tolerations."""
-        return pod.pod.spec.tolerations
+        """Sign the tolerations; the index of equal ones is one object."""
+        return toleration_index(pod)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register nodes that are uncordoned, and the pod's own tolerations."""
@@ -55,7 +56,7 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Filter one node."""
-        if not node.unschedulable or tolerated(pod.pod.spec.tolerations, TAINT):
+        if not node.unschedulable or toleration_index(pod).tolerates(TAINT):
             return None
         return Status.unresolvable(REASON)
 
@@ -63,7 +64,7 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Filter all nodes."""
-        if not tolerated(pod.pod.spec.tolerations, TAINT):
+        if not toleration_index(pod).tolerates(TAINT):
             verdicts.reject(nodes.unschedulable, REASON, unresolvable=True)
 
 

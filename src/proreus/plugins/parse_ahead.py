@@ -16,6 +16,7 @@ from proreus.feature_gates import FeatureGates
 from proreus.framework.affinity_terms import parse_terms_ahead
 from proreus.framework.node_affinity import parse_node_affinity_ahead
 from proreus.framework.pod_info import compute_requests_ahead
+from proreus.framework.tolerations import index_tolerations_ahead
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.objects.storage import CSI_STORAGE_CAPACITIES
@@ -37,6 +38,7 @@ class PodParser:
             compute_requests_ahead,
             parse_terms_ahead,
             parse_node_affinity_ahead,
+            index_tolerations_ahead,
             partial(parse_constraints_ahead, match_label_keys=match_label_keys),
         )
 

@@ -29,15 +29,11 @@ from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.scores import default_normalize
 from proreus.framework.status import Status
+from proreus.framework.tolerations import toleration_index
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.objects.taints import (
-    PREFER_NO_SCHEDULE,
-    Taint,
-    Toleration,
-    TolerationIndex,
-)
+from proreus.objects.taints import PREFER_NO_SCHEDULE, Taint
 
 REASON = "node(s) had untolerated taint(s)"
 
@@ -55,12 +51,10 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         self._compare_numbers = gates.enabled("TaintTolerationComparisonOperators")
         self._taint_sets: weakref.ref[Interner[tuple[Taint, ...]]] | None = None
         self._soft: list[tuple[Taint, ...]] = []
-        self._indexed: tuple[Toleration, ...] = ()
-        self._index = TolerationIndex(())
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Sign the tolerations."""
-        return pod.pod.spec.tolerations
+        """Sign the tolerations; the index of equal ones is one object."""
+        return toleration_index(pod)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register nodes with other taints, and the pod's own tolerations."""
@@ -89,10 +83,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
         """Filter all nodes: each distinct set of taints once."""
-        tolerations = self._tolerations_of(pod)
-        rejected = [
-            tolerations.first_untolerated(taints) is not None for taints in nodes.taint_sets.values
-        ]
+        rejected = [not self._tolerates_hard(pod, taints) for taints in nodes.taint_sets.values]
         if any(rejected):
             mask = np.array(rejected, dtype=np.bool_)[nodes.taint_set]
             verdicts.reject(mask, REASON, unresolvable=True)
@@ -128,22 +119,16 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         return default_normalize(scores, reverse=True)
 
     def _tolerates_hard(self, pod: PodInfo, taints: tuple[Taint, ...]) -> bool:
-        return self._tolerations_of(pod).first_untolerated(taints) is None
+        compare = self._compare_numbers
+        untolerated = toleration_index(pod).first_untolerated(taints, compare_numbers=compare)
+        return untolerated is None
 
     def _intolerable(self, pod: PodInfo, taints: tuple[Taint, ...]) -> int:
-        tolerations = self._tolerations_of(pod)
+        tolerations, compare_numbers = toleration_index(pod), self._compare_numbers
         return sum(
-            taint.effect == PREFER_NO_SCHEDULE and not tolerations.tolerates(taint)
+            taint.effect == PREFER_NO_SCHEDULE and not tolerations.tolerates(taint, compare_numbers)
             for taint in taints
         )
-
-    def _tolerations_of(self, pod: PodInfo) -> TolerationIndex:
-        # One pod is asked about many nodes in a row, and most pods have the same few.
-        tolerations = pod.pod.spec.tolerations
-        if tolerations is not self._indexed:
-            self._indexed = tolerations
-            self._index = TolerationIndex(tolerations, self._compare_numbers)
-        return self._index
 
     def _is_schedulable_after_node_change(
         self, pod: PodInfo, old: Node | None, new: Node | None

@@ -79,9 +79,10 @@ _tolerations = st.builds(Toleration, key=_keys, operator=_operators, value=_valu
 def test_an_index_tolerates_what_one_of_its_tolerations_matches(
     tolerations: list[Toleration], taint: Taint, compare_numbers: bool
 ) -> None:
-    index = TolerationIndex(tolerations, compare_numbers)
+    index = TolerationIndex(tolerations)
 
     expected = any(tolerates(one, taint, compare_numbers) for one in tolerations)
-    assert index.tolerates(taint) == expected
+    assert index.tolerates(taint, compare_numbers) == expected
     tolerated = expected or not taint.effect  # which is none of the hard ones
-    assert index.first_untolerated([taint]) == (None if tolerated else taint)
+    first = index.first_untolerated([taint], compare_numbers=compare_numbers)
+    assert first == (None if tolerated else taint)

@@ -171,19 +171,19 @@ _amounts = st.dictionaries(_resources, st.integers(1, 3))
 def test_many_needs_are_rejected_as_few_are(
     wanted: dict[str, int], allocatable: dict[str, int], requested: dict[str, int], full: bool
 ) -> None:
-    needs = tuple(wanted.items())
-    many = ManyNeeds(needs)
+    many = ManyNeeds(wanted)
     for _ in range(2):
         assert many.rejection(full, allocatable, requested) == rejection(
-            needs, full, allocatable, requested
+            wanted, full, allocatable, requested
         )
-    assert many.rejection(not full, allocatable, {}) == rejection(needs, not full, allocatable, {})
+    few = rejection(wanted, not full, allocatable, {})
+    assert many.rejection(not full, allocatable, {}) == few
 
 
 def test_nodes_that_have_enough_of_the_same_share_a_status() -> None:
-    needs = tuple((f"example.com/r{number}", 1) for number in range(200))
+    needs = {f"example.com/r{number}": 1 for number in range(200)}
     many = many_needs(needs)
     assert many is not None
     assert many.rejection(False, {"cpu": 1}, {}) is many.rejection(False, {"memory": 5}, {"cpu": 1})
-    assert many_needs(needs[:100]) is None
-    assert many_needs((*needs, ("example.com/less", -1))) is None
+    assert many_needs(dict(list(needs.items())[:100])) is None
+    assert many_needs({**needs, "example.com/less": -1}) is None

@@ -62,7 +62,7 @@ class SpreadCounts:
         budget: AttemptBudget | None = None,
     ) -> SpreadCounts:
         """Count the pods on all nodes for a pod; raises ``BudgetExceeded``."""
-        domains = domain_cache.of(constraints, pod.pod, nodes, all_keys=True)
+        domains = domain_cache.of(constraints, pod, nodes, all_keys=True)
         sums = []
         for constraint, one in zip(constraints, domains, strict=True):
             if budget is not None:
@@ -137,7 +137,7 @@ class SpreadCounts:
         if all(constraint.topology_key in labels for constraint in self.constraints):
             for index in matching:
                 constraint = self.constraints[index]
-                if domain_cache.accepts(constraint, pod.pod, node):
+                if domain_cache.accepts(constraint, pod, node):
                     self.sums[index].add(labels[constraint.topology_key], step)
                     self._min_match_nums[index] = None
         return True

@@ -64,7 +64,7 @@ class SpreadScores:
         ignored = _missing_any(constraints, feasible) if all_keys else None
         weights: list[float] = []
         points: list[FloatArray | None] = []
-        domains = domain_cache.of(constraints, pod.pod, cluster, all_keys)
+        domains = domain_cache.of(constraints, pod, cluster, all_keys)
         sizes: dict[str, int] = {}
         for constraint, one in zip(constraints, domains, strict=True):
             key = constraint.topology_key

@@ -17,12 +17,13 @@ from msgspec import Struct
 
 from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.interning import ABSENT, Interner, once_per_value
-from proreus.framework.node_affinity import PodNodeAffinity, node_affinity_of
+from proreus.framework.node_affinity import PodNodeAffinity, node_affinity
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.tolerations import toleration_index
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
-from proreus.objects.pod import Pod
-from proreus.objects.taints import Taint, Toleration, TolerationIndex, first_untolerated
+from proreus.objects.taints import Taint, TolerationIndex
 from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
 
 
@@ -63,13 +64,17 @@ class TopologyDomainCache:
         )
 
     def of(
-        self, constraints: Sequence[SpreadConstraint], pod: Pod, nodes: NodeTable, all_keys: bool
+        self,
+        constraints: Sequence[SpreadConstraint],
+        pod: PodInfo,
+        nodes: NodeTable,
+        all_keys: bool,
     ) -> list[TopologyDomains]:
         """Return the domains of each constraint.
 
         ``all_keys``: only nodes that carry the topology keys of all constraints count.
         """
-        affinity, tolerations = node_affinity_of(pod), pod.spec.tolerations
+        affinity, tolerations = node_affinity(pod), toleration_index(pod)
         if nodes is not self._cluster:
             return self._compute_domains(constraints, affinity, tolerations, nodes, all_keys)
         # Affinity and tolerations that no policy honours are not in the key: more pods share it.
@@ -92,21 +97,21 @@ class TopologyDomainCache:
         )
         return domains
 
-    def accepts(self, constraint: SpreadConstraint, pod: Pod, node: NodeInfo) -> bool:
+    def accepts(self, constraint: SpreadConstraint, pod: PodInfo, node: NodeInfo) -> bool:
         """Return whether a node counts by the policies of a constraint."""
-        if constraint.honor_affinity and not node_affinity_of(pod).matches(node.labels, node.name):
+        if constraint.honor_affinity and not node_affinity(pod).matches(node.labels, node.name):
             return False
         return (
             not constraint.honor_taints
             or not node.taints
-            or self._tolerates(node.taints, pod.spec.tolerations)
+            or self._tolerates(node.taints, toleration_index(pod))
         )
 
     def _compute_domains(
         self,
         constraints: Sequence[SpreadConstraint],
         affinity: PodNodeAffinity,
-        tolerations: tuple[Toleration, ...],
+        tolerations: TolerationIndex,
         nodes: NodeTable,
         all_keys: bool,
     ) -> list[TopologyDomains]:
@@ -124,11 +129,10 @@ class TopologyDomainCache:
         )
         tainted = None
         if any(c.honor_taints for c in constraints):
-            index = TolerationIndex(tolerations, self._compare_numbers)
             tainted = once_per_value(
                 nodes.taint_set,
                 nodes.taint_sets.values,
-                lambda taints: index.first_untolerated(taints) is not None,
+                lambda taints: not self._tolerates(taints, tolerations),
             )
         # A pod may name thousands of keys that no node has; their domains are all the same.
         computed: dict[tuple[str | None, bool, bool], TopologyDomains] = {}
@@ -148,9 +152,9 @@ class TopologyDomainCache:
             domains.append(one)
         return domains
 
-    def _tolerates(self, taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:
+    def _tolerates(self, taints: tuple[Taint, ...], tolerations: TolerationIndex) -> bool:
         compare = self._compare_numbers
-        return first_untolerated(taints, tolerations, compare_numbers=compare) is None
+        return tolerations.first_untolerated(taints, compare_numbers=compare) is None
 
 
 def _domains_of(nodes: NodeTable, key: str, counted: BoolArray) -> TopologyDomains:

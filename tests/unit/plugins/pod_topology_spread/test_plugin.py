@@ -430,9 +430,10 @@ def test_an_empty_list_means_no_defaults() -> None:
 def test_domains_of_keys_that_no_node_has_are_computed_once() -> None:
     handle = FakeHandle(THREE, on({"a": 2}))
     constraints = [soft(f"example.com/key-{number}") for number in range(1_000)]
-    plugin, pod = make_plugin(PodTopologySpread, handle), pending(*constraints).pod
+    plugin, pod = make_plugin(PodTopologySpread, handle), pending(*constraints)
+    soft_ones = plugin._constraints.of(pod.pod).soft
 
-    domains = plugin._domain_cache.of(plugin._constraints.of(pod).soft, pod, handle.nodes, True)
+    domains = plugin._domain_cache.of(soft_ones, pod, handle.nodes, True)
 
     assert len(domains) == 1_000
     assert len({id(one) for one in domains}) == 1
