@@ -32,6 +32,10 @@ from proreus.objects.selectors import Selector
 
 K = TypeVar("K")
 
+_MOST_LABELS = 1_000
+"""A group with more labels is in no index: with 100,000, as a pod may have, that would take 80 ms
+and 35 MB, and to look for a label in it takes nothing."""
+
 _GroupKey = tuple[str, frozenset[LabelPair], bool]
 """Namespace, labels, and whether the pods are being deleted."""
 
@@ -99,6 +103,8 @@ class PodLabelGroups:
         self._groups: dict[_GroupKey, PodLabelGroup] = {}
         self._by_namespace: dict[str, dict[PodLabelGroup, None]] = {}
         self._by_label: dict[tuple[str, LabelPair], dict[PodLabelGroup, None]] = {}
+        self._unindexed: dict[str, dict[PodLabelGroup, None]] = {}
+        """By namespace, the groups that are not in ``_by_label`` and ``_by_key``."""
         self._by_key: dict[tuple[str, str], dict[PodLabelGroup, None]] | None = None
         """By namespace and label key; made when a query needs it, and kept while queries do."""
         self._by_key_is_used = False
@@ -192,7 +198,7 @@ class PodLabelGroups:
         """Return the groups of a namespace with any of these labels, or all of its groups."""
         if labels is None or len(labels) > len(groups):
             return groups
-        found: dict[PodLabelGroup, None] = {}
+        found = dict(self._unindexed.get(namespace, {}))
         for label in labels:
             found |= self._by_label.get((namespace, label), {})
         return found
@@ -223,13 +229,19 @@ class PodLabelGroups:
         # A pod must match all of them, so the first one alone bounds the candidates. A group has
         # one value for the indexed label, so that no group is found under two values.
         namespaces, selector = query.matches[0]
-        labels, key = indexable_labels(selector), required_key(selector)
+        labels, required = indexable_labels(selector), required_key(selector)
         for namespace in self._by_namespace if namespaces is None else namespaces:
             if labels:
                 for label in labels:
                     yield from self._by_label.get((namespace, label), ())
-            elif key is not None:
-                yield from self._with_key(namespace, key)
+                for group in self._unindexed.get(namespace, ()):
+                    if any(group.labels.get(key) == value for key, value in labels):
+                        yield group
+            elif required is not None:
+                yield from self._with_key(namespace, required)
+                for group in self._unindexed.get(namespace, ()):
+                    if required in group.labels:
+                        yield group
             else:
                 yield from self._by_namespace.get(namespace, ())
 
@@ -238,16 +250,21 @@ class PodLabelGroups:
         if self._by_key is None:
             self._by_key = {}
             for group in self._groups.values():
-                _add_by_key(self._by_key, group)
+                if _is_indexed(group):
+                    _add_by_key(self._by_key, group)
         return self._by_key.get((namespace, key), ())
 
     def _add_group(self, group: PodLabelGroup) -> None:
         """Index a new group, and attach the columns of the queries that select it."""
-        if self._by_key is not None:
-            _add_by_key(self._by_key, group)
-        self._by_namespace.setdefault(group.namespace, {})[group] = None
-        for label in group.labels.items():
-            self._by_label.setdefault((group.namespace, label), {})[group] = None
+        namespace = group.namespace
+        self._by_namespace.setdefault(namespace, {})[group] = None
+        if _is_indexed(group):
+            for label in group.labels.items():
+                self._by_label.setdefault((namespace, label), {})[group] = None
+            if self._by_key is not None:
+                _add_by_key(self._by_key, group)
+        else:
+            self._unindexed.setdefault(namespace, {})[group] = None
         group.columns = [
             self._columns[query]
             for query in self._queries.candidates(group.labels)
@@ -255,12 +272,16 @@ class PodLabelGroups:
         ]
 
     def _remove_group(self, group: PodLabelGroup) -> None:
+        namespace = group.namespace
+        _remove(self._by_namespace, namespace, group)
+        if not _is_indexed(group):
+            _remove(self._unindexed, namespace, group)
+            return
+        for label in group.labels.items():
+            _remove(self._by_label, (namespace, label), group)
         if self._by_key is not None:
             for key in group.labels:
-                _remove(self._by_key, (group.namespace, key), group)
-        _remove(self._by_namespace, group.namespace, group)
-        for label in group.labels.items():
-            _remove(self._by_label, (group.namespace, label), group)
+                _remove(self._by_key, (namespace, key), group)
 
     def _on_evicted(self, query: PodQuery, column: CountColumn) -> None:
         self._queries.discard(query.matches[0].selector, query)
@@ -272,6 +293,10 @@ class PodLabelGroups:
 def _group_key(pod: Pod) -> _GroupKey:
     meta = pod.metadata
     return meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None
+
+
+def _is_indexed(group: PodLabelGroup) -> bool:
+    return len(group.labels) <= _MOST_LABELS
 
 
 def _add_by_key(

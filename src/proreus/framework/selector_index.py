@@ -10,7 +10,7 @@ Example: 500 Services select ``app in (name)``. For a pod with ``app=web`` and 5
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Generic, TypeVar
 
@@ -108,13 +108,20 @@ class SelectorIndex(Generic[T]):
         # No value twice: a selector is indexed under values of one key, and an object has one value
         # for it. Dicts instead of sets keep the order the same from run to run.
         yield from self._unindexed
-        if self._by_label:
+        # The fewer are looked up among the more: an object may have 100,000 labels.
+        if len(labels) <= len(self._by_label):
             for label in labels.items():
                 found = self._by_label.get(label)
-                if isinstance(found, dict):
-                    yield from found
-                elif found is not None:
-                    yield found
-        if self._by_key:
-            for key in labels:
-                yield from self._by_key.get(key, ())
+                if found is not None:
+                    yield from _values_of(found)
+        else:
+            for (key, value), found in self._by_label.items():
+                if labels.get(key) == value:
+                    yield from _values_of(found)
+        for key in labels if len(labels) <= len(self._by_key) else self._by_key:
+            if key in labels and key in self._by_key:
+                yield from self._by_key[key]
+
+
+def _values_of(found: T | dict[T, None]) -> Iterable[T]:
+    return found if isinstance(found, dict) else (found,)
