@@ -49,7 +49,10 @@ class ManyTerms:
         self.columns: list[Column] = list(dict.fromkeys(columns))
         numbers = {column: number for number, column in enumerate(self.columns)}
         self._column_of = np.array([numbers[column] for column in columns], dtype=np.intp)
-        self._weights = np.array([weight for weight, _ in weighted], dtype=np.int64)
+        # Floating-point numbers are multiplied and added faster, and are exact up to 2**53.
+        self._weights = np.array([weight for weight, _ in weighted], dtype=np.float64)
+        weights = {weight for weight, _ in weighted}
+        self._only_weight = weights.pop() if len(weights) == 1 else None
         self._last_selected: tuple[BoolArray, BoolArray, BoolArray | None] | None = None
         self._last_sums: tuple[BoolArray, IntArray] | None = None
         self._pods = ManySelectors([term.selector for term in terms])
@@ -114,11 +117,13 @@ class ManyTerms:
         return last[1]
 
     def _sums(self, selected: BoolArray) -> IntArray:
-        weights = self._weights[selected]
-        if len(self.columns) == 1:
-            return np.array([weights.sum()])
-        sums = np.bincount(self._column_of[selected], weights, minlength=len(self.columns))
-        return sums.astype(np.int64)
+        if len(self.columns) > 1:
+            columns, weights = self._column_of[selected], self._weights[selected]
+            sums = np.bincount(columns, weights, minlength=len(self.columns))
+            return sums.astype(np.int64)
+        if self._only_weight is not None:
+            return np.array([self._only_weight * int(np.count_nonzero(selected))])
+        return np.array([int(self._weights.dot(selected))])
 
 
 class TermsInNamespaces(Struct, frozen=True):
