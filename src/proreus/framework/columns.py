@@ -189,7 +189,8 @@ class ResourceColumns:
         one_for_both = self._readable is self.arrays
         self.arrays = shrunk(self.arrays)
         self._readable = self.arrays if one_for_both else shrunk(self._readable)
-        self._sparse, self._rows_with = shrunk(self._sparse), shrunk(self._rows_with)
+        self._sparse = shrunk({row: shrunk(cells) for row, cells in self._sparse.items()})
+        self._rows_with = shrunk(self._rows_with)
 
     def grow(self, capacity: int) -> None:
         """Extend the arrays to ``capacity`` rows."""

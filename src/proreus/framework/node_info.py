@@ -31,6 +31,9 @@ _DERIVED = (
     "pvc_ref_counts",
 )
 
+_MANY = 64
+"""Resources, ports or volumes of a pod, of which most have a few."""
+
 _put = dict.__setitem__
 """How a ``NodeInfo`` changes its own containers, which are read-only for everybody else."""
 
@@ -196,6 +199,16 @@ class NodeInfo:
             dict.clear(self.pods_with_required_anti_affinity)
             dict.clear(self.requested)
             dict.clear(self.pvc_ref_counts)
+            set.clear(self.used_ports)
+        elif (
+            max(map(len, (accounted_requests.amounts, pod.host_ports, pod.pod.spec.volumes)))
+            > _MANY
+        ):
+            # One that has lost 30,000 entries keeps two megabytes, on each node that such a pod was
+            # on.
+            self.requested = Amounts(self.requested)
+            self.used_ports = ReadOnlySet(self.used_ports)
+            self.pvc_ref_counts = ReadOnlyDict(self.pvc_ref_counts)
         return pod
 
     def difference(self) -> str:

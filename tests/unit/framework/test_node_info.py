@@ -96,6 +96,33 @@ def test_an_empty_node_takes_no_more_memory_than_a_new_one() -> None:
     assert info.requested == {}
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_large_pod_that_is_gone_takes_no_memory(others: int) -> None:
+    def sizes(node: NodeInfo) -> list[int]:
+        containers = (node.requested, node.used_ports, node.pvc_ref_counts)
+        return [sys.getsizeof(each) for each in containers]
+
+    volumes = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": f"c{number}"}}
+        for number in range(1_000)
+    ]
+    large = make_pod(
+        "large",
+        resources={f"example.com/r{number}": "1" for number in range(1_000)},
+        host_ports=range(1, 1_000),
+        spec={"volumes": volumes},
+    )
+    small = [make_pod("small", "1", host_ports=[1_000], spec={"volumes": volumes[:1]})] * others
+    info = node_with(*small, large)
+    assert min(sizes(info)) > 20_000
+
+    info.remove_pod(large.uid)
+
+    assert max(sizes(info)) < 1_000
+    assert info.difference() == ""
+    assert len(info.used_ports) == len(info.pvc_ref_counts) == others
+
+
 def test_a_new_version_of_the_node_keeps_its_pods() -> None:
     info = node_with(make_pod("one", "1"))
 

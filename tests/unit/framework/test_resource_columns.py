@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -179,3 +180,16 @@ def test_resources_and_images_that_are_gone_take_no_space(nodes: int) -> None:
     assert own(0) not in table.allocatable
     assert not table.allocatable[own(0)].any()
     cache.validate()
+
+
+def test_a_row_that_keeps_one_of_many_resources_takes_the_space_of_one() -> None:
+    table = make_table([make_node(f"n{number}") for number in range(NODES)])
+    columns = ResourceColumns(table)
+    columns.put(1, {own(number): 1 for number in range(20_000)})
+    columns.put_some(1, [own(number) for number in range(1, 20_000)], Counter())
+    assert sys.getsizeof(columns._sparse[1]) > 20 * 20_000
+
+    columns.shrink()
+
+    assert columns.row(1) == {own(0): 1}
+    assert sys.getsizeof(columns._sparse[1]) < 1_000
