@@ -30,6 +30,7 @@ from proreus.plugins.dynamic_resources.cel_cost import (
     Bound,
     is_bounded,
     is_surely_small,
+    keeps_little,
 )
 from proreus.plugins.dynamic_resources.cel_process import EvaluationFailed, evaluate_in_child
 
@@ -75,6 +76,10 @@ class DeviceView:
         if self._activation is None:
             self._activation = _environments().evaluator().Activation(self._with_device())
         return self._activation
+
+    def forget_activation(self) -> None:
+        """Have the variables converted anew: values that an evaluation computes stay with them."""
+        self._activation = None
 
     def activation_with(self, domains: set[str]) -> Any:
         """Return the variables with some additional, empty, domains."""
@@ -155,7 +160,11 @@ class CELExpression(Generic[T]):
     def evaluate(self, device: DeviceView) -> T:
         """Return the result for a device; raises ``CelError`` if evaluation fails."""
         if self._is_bounded_for(device):
-            return self._evaluate(device)
+            try:
+                return self._evaluate(device)
+            finally:
+                if self._serialized is not None:
+                    device.forget_activation()
         device.activation()  # once here, not in each child
         try:
             result = evaluate_in_child(lambda: self._evaluate(device))
@@ -168,7 +177,9 @@ class CELExpression(Generic[T]):
             return True
         bounded = self._bounded.get(device.bound)
         if bounded is None:
-            bounded = self._bounded[device.bound] = is_bounded(self._serialized, device.bound)
+            bounded = self._bounded[device.bound] = is_bounded(
+                self._serialized, device.bound
+            ) and keeps_little(self._serialized, _environments().functions_in_python())
         return bounded
 
     def _evaluate(self, device: DeviceView) -> T:

@@ -15,7 +15,7 @@ Example: ``"aa".replace("a", "bcd")``. The operands have 2, 1 and 3 bytes, and t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from math import prod
 from typing import NamedTuple
 
@@ -24,6 +24,12 @@ from proreus.objects.protobuf import decode_int64, fields
 MAX_COST = 100_000
 """About 10 ms; a tenth of what Kubernetes allows, beyond which its own limit may matter."""
 MAX_BYTES = 2**20
+MAX_KEPT_BYTES = 2**13
+"""What an evaluation may leave behind, see ``keeps_little``: eight comparisons of quantities."""
+_KEPT_BYTES_A_CALL = 200
+
+_MOST_CHARACTERS = 500
+"""Of an expression that is not walked: one of them leaves little behind, whatever it calls."""
 
 _MAX_VISITS = 20_000
 _SCALAR = 8
@@ -96,9 +102,9 @@ def is_surely_small(expression: str) -> bool:
 
     For most expressions, this spares the walk.
     """
-    return "+" not in expression and all(
-        name in _SURELY_SMALL for name in _CALLS.findall(expression)
-    )
+    if len(expression) > _MOST_CHARACTERS or "+" in expression:
+        return False
+    return all(name in _SURELY_SMALL for name in _CALLS.findall(expression))
 
 
 def is_bounded(checked: bytes, device: Bound = SMALL_DEVICE) -> bool:
@@ -107,25 +113,46 @@ def is_bounded(checked: bytes, device: Bound = SMALL_DEVICE) -> bool:
     ``checked``: a ``cel.expr.CheckedExpr`` in an ``Any``, as cel-cpp serialises it.
     """
     walk = _Walk(device)
-    try:
-        for place, _, content in fields(checked):
-            for number, _, expr in fields(content) if place == _OF_ANY else ():
-                if number == _ROOT:
-                    walk.bound(expr, {})
-    except (Unbounded, RecursionError):
-        return False
-    return walk.cost <= MAX_COST
+    return walk.through(checked) and walk.cost <= MAX_COST
+
+
+def keeps_little(checked: bytes, in_python: Container[str]) -> bool:
+    """Return whether evaluations leave behind no more than ``MAX_KEPT_BYTES`` each.
+
+    cel-expr-python 0.1.3 never frees the arguments and the result of a function in Python. Whoever
+    may create claims writes expressions: ``quantity("11…1")`` leaves 10 KB for each kind of device.
+    ``in_python``: the names of these functions. Devices count as small ones, for whoever may create
+    claims does not make them.
+    """
+    walk = _Walk(SMALL_DEVICE, in_python)
+    return walk.through(checked) and walk.kept_bytes <= MAX_KEPT_BYTES
 
 
 class _Walk:
-    """Computes bounds of all parts of one expression; ``cost``: about that of Kubernetes."""
+    """Computes bounds of all parts of one expression.
 
-    def __init__(self, device: Bound) -> None:
-        self.cost = 0
+    ``cost``: about that of Kubernetes. ``kept_bytes``: of arguments and results of functions in
+    Python.
+    """
+
+    def __init__(self, device: Bound, in_python: Container[str] = ()) -> None:
+        self.cost = self.kept_bytes = 0
+        self._in_python = in_python
         self._device = device
         self._value = SMALL_VALUE if device == SMALL_DEVICE else device._replace(level=0)
         self._visits = 0
         self._repeated = 1
+
+    def through(self, checked: bytes) -> bool:
+        """Walk through a ``cel.expr.CheckedExpr`` in an ``Any``; return whether all has bounds."""
+        try:
+            for place, _, content in fields(checked):
+                for number, _, expr in fields(content) if place == _OF_ANY else ():
+                    if number == _ROOT:
+                        self.bound(expr, {})
+        except (Unbounded, RecursionError):
+            return False
+        return True
 
     def bound(self, expr: bytes, variables: Mapping[str, Bound]) -> Bound:
         """Return the bound of an ``Expr``; raises ``Unbounded``."""
@@ -199,7 +226,11 @@ class _Walk:
         self._charge(1 + cost)
         if name in _LOOK_UPS and operands[0].level:
             return self._inside(operands[0])
-        return _result(name, operands)
+        result = _result(name, operands)
+        if name in self._in_python:
+            kept = _KEPT_BYTES_A_CALL + sum(sizes) + result.size
+            self.kept_bytes += kept * self._repeated
+        return result
 
     def _inside(self, bound: Bound) -> Bound:
         """Return the bound of what a look-up finds."""
@@ -215,11 +246,11 @@ class _Walk:
             **variables,
             **{parts[n].decode(): self._inside(over) for n in (1, 8) if n in parts},
         }
-        repeated, spent = self._repeated, self.cost
+        repeated, spent = self._repeated, (self.cost, self.kept_bytes)
         self._repeated = repeated * over.items
         for _ in range(over.items):
             # Each round counts for all of them, so only the last one does: no other costs more.
-            self.cost = spent
+            self.cost, self.kept_bytes = spent
             inside[accu_name] = accu
             self.bound(parts.get(5, b""), inside)
             step = self.bound(parts.get(6, b""), inside)

@@ -158,6 +158,12 @@ def _type_yaml(kind: Type) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
+def functions_in_python() -> frozenset[str]:
+    """Return the names of functions that have an overload in Python."""
+    return frozenset(one.name for one in (*FUNCTIONS, *MORE_OVERLOADS, *EVALUATOR_ONLY))
+
+
+@lru_cache(maxsize=1)
 def evaluator() -> Any:
     """Return the environment that evaluates expressions compiled by a checker."""
     # Compiled expressions of both checkers run here, so it has the variables of both.
