@@ -201,8 +201,9 @@ class NodeInfo:
             dict.clear(self.pvc_ref_counts)
             set.clear(self.used_ports)
         elif (
-            max(map(len, (accounted_requests.amounts, pod.host_ports, pod.pod.spec.volumes)))
-            > _MANY
+            len(accounted_requests.amounts) > _MANY
+            or len(pod.host_ports) > _MANY
+            or len(pod.pod.spec.volumes) > _MANY
         ):
             # One that has lost 30,000 entries keeps two megabytes, on each node that such a pod was
             # on.

@@ -142,8 +142,12 @@ class PodInfo:
     )
 
     def __init__(
-        self, pod: Pod, resources_options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS
+        self,
+        pod: Pod,
+        resources_options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS,
+        before: PodInfo | None = None,
     ) -> None:
+        """``before``: another version of the pod, whose requests are shared if they are equal."""
         self.pod: Pod = pod
         """The API object."""
         self.key: str = key_of(pod)
@@ -151,7 +155,14 @@ class PodInfo:
         self.uid: str = pod.metadata.uid
         """UID of the pod."""
         self.resources_options = resources_options
-        self.requests: PodRequests = _requests_of(pod, resources_options.pod_level)
+        pod_level = resources_options.pod_level
+        self.requests: PodRequests = (
+            before.requests
+            if before is not None
+            and before.resources_options.pod_level == pod_level
+            and _requests_are_equal(before.pod.spec, pod.spec)
+            else _requests_of(pod, pod_level)
+        )
         """What the pod requests: ``requests.amounts.get("cpu", 0)`` in milli-CPU, for instance."""
         self._accounted_requests: PodRequests | None = None
         self._host_ports: tuple[HostPort, ...] | None = None
@@ -269,6 +280,16 @@ def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
     if has_pod_level_requests(pod):
         return PodRequests(pod, False, pod_level)
     return _shared_requests.of(pod.spec)
+
+
+def _requests_are_equal(one: PodSpec, other: PodSpec) -> bool:
+    # A pod may have 10,000 containers, and few updates change any of them.
+    return (
+        one.containers == other.containers
+        and one.init_containers == other.init_containers
+        and one.overhead == other.overhead
+        and one.resources == other.resources
+    )
 
 
 def compute_requests_ahead(pod: Pod) -> Callable[[], object] | None:

@@ -15,7 +15,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.objects.pod import Pod
 from proreus.objects.taints import Toleration, TolerationIndex
 
-_BUDGET_BYTES = 32 * 2**20
+_BUDGET_BYTES = 64 * 2**20
 _NO_TOLERATIONS = TolerationIndex(())
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -36,6 +36,7 @@ from proreus.framework.pod_info import (
 )
 from proreus.logs import logger
 from proreus.metrics import Histogram, SchedulerMetrics
+from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod, priority_of
 from proreus.queue.scheduling_queue import SchedulingQueue
@@ -117,7 +118,7 @@ class PodHandlers:
             self.on_add(new)
             return
         started = perf_counter()
-        info = PodInfo(new, self._resources_options)
+        info = self._newer_info(new)
         if old.spec.node_name:
             self._update_assigned(old, info, started)
         elif new.spec.node_name:
@@ -141,7 +142,7 @@ class PodHandlers:
             self._remove_assigned(pod, final_state_unknown)
             self._timed.observe(ASSIGNED_POD_DELETE, started)
         if self.responsible_for_pod(pod) and (not assigned or final_state_unknown):
-            self._delete_pending(PodInfo(pod, self._resources_options))
+            self._delete_pending(self._newer_info(pod))
             self._timed.observe(self._events.unscheduled_delete, started)
 
     def use_scheduler_names(self, names: Collection[str], pods: Iterable[Pod]) -> None:
@@ -168,6 +169,14 @@ class PodHandlers:
         """Return whether a pod has a node and is in the queue all the same."""
         return False
 
+    def _newer_info(self, pod: Pod) -> PodInfo:
+        """Return the info of a newer version of a pod that may be known."""
+        known = self._cache.get_pod(pod.metadata.uid)
+        if known is None:
+            queued = self._queue.get(key_of(pod))
+            known = None if queued is None else queued.info
+        return PodInfo(pod, self._resources_options, known)
+
     # ---- assigned ------------------------------------------------------------------------------
 
     def _add_assigned(self, info: PodInfo) -> None:
@@ -183,7 +192,7 @@ class PodHandlers:
             watch.pod_assigned(info, confirmed)
 
     def _update_assigned(self, old: Pod, new: PodInfo, started: float) -> None:
-        before = self._cache.get_pod(new.uid) or PodInfo(old, self._resources_options)
+        before = self._cache.get_pod(new.uid) or PodInfo(old, self._resources_options, new)
         try:
             self._cache.update_pod(new)
         except CacheError as error:
@@ -224,7 +233,7 @@ class PodHandlers:
             if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
                 self._delete_assumed(info)
             return
-        before = PodInfo(old, self._resources_options)
+        before = PodInfo(old, self._resources_options, info)
         self._queue.update(before, info, pod_events(before, info, self._events))
         was = old.status.nominated_node_name
         if was and was != new.status.nominated_node_name:

@@ -113,7 +113,7 @@ class FailureHandler:
             return None
         # Updates of a pod in flight do not reach its queue entry (SchedulingQueue.update).
         if live is not queued.pod:
-            queued.info = PodInfo(live, queued.info.resources_options)
+            queued.info = PodInfo(live, queued.info.resources_options, queued.info)
         self._queue.add_unschedulable(queued)
         return live
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proreus.errors import CacheCorrupted
+from proreus.framework import pod_info
 from proreus.framework.events import (
     ALL,
     DELETE,
@@ -19,6 +20,7 @@ from proreus.framework.status import Status
 from proreus.kubernetes_version import V1_36, V1_37
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import PODS
+from proreus.objects.pod import Pod
 from proreus.scheduler.event_handlers import NodeHandlers
 
 NO = Status.unschedulable("no")
@@ -113,6 +115,53 @@ def test_the_queue_hears_of_a_nodes_end_before_the_cache(world) -> None:
     world.queue.move_all_to_active_or_backoff = lambda *_: seen.append(world.cache.table.size)
     world.api.remove("Node", "n0")
     assert seen == [1]
+
+
+# ---- requests ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def computed(monkeypatch) -> list[Pod]:
+    """The pods whose requests are computed, or looked up."""
+    pods: list[Pod] = []
+    compute = pod_info._requests_of
+
+    def record(pod, *args):
+        pods.append(pod)
+        return compute(pod, *args)
+
+    monkeypatch.setattr(pod_info, "_requests_of", record)
+    return pods
+
+
+@pytest.mark.parametrize("node_name", [None, "n0"])
+def test_a_version_with_the_same_requests_shares_them(world, computed, node_name) -> None:
+    world.add_node("n0")
+    world.add_pod(cpu="1", node_name=node_name)
+    computed.clear()
+    world.change_pod(metadata={"labels": {"a": "b"}})
+    world.change_pod(status={"phase": "Pending"})
+    assert computed == []
+    info = world.cache.get_pod("uid-of-default-p") or world.queued().info
+    assert (info.pod.status.phase, info.requests.amounts) == ("Pending", {"cpu": 1000})
+    world.remove_pod()
+    assert computed == []
+    world.validate()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]},
+        {"initContainers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]},
+        {"overhead": {"cpu": "1"}},
+        {"resources": {"requests": {"cpu": "2"}}},
+    ],
+)
+def test_a_version_with_other_requests_has_its_own(world, spec) -> None:
+    world.add_pod(cpu="1")
+    world.change_pod(spec=spec)
+    assert world.queued().info.requests.amounts == {"cpu": 2000}
 
 
 # ---- pending pods --------------------------------------------------------------------------------
