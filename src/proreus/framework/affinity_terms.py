@@ -82,7 +82,7 @@ def affinity_terms_of(pod: Pod) -> AffinityTerms:
     return _shared.of(pod) if _has_terms(pod) else NO_TERMS
 
 
-def terms_of_waiting(pod: PodInfo) -> AffinityTerms:
+def affinity_terms(pod: PodInfo) -> AffinityTerms:
     """Return the terms of a pod, looked up once a pod; see ``affinity_terms_of``."""
     known: AffinityTerms | None = pod.affinity_terms
     if known is None:

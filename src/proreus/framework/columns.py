@@ -48,8 +48,15 @@ class ImageSet(dict[str, int]):
     Hashable, so it must not be changed. If a node lists a name twice, the last entry counts.
     """
 
+    __slots__ = ("_hash",)
+
     def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
+        # Kept: a node may have 40,000 images.
+        try:
+            return self._hash
+        except AttributeError:
+            self._hash: int = hash(frozenset(self.items()))
+            return self._hash
 
 
 NO_IMAGES = ImageSet()

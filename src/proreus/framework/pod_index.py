@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from proreus.framework.affinity_terms import affinity_terms_of
+from proreus.framework.affinity_terms import affinity_terms
 from proreus.framework.count_columns import CountColumns, add_by_row
 from proreus.framework.existing_terms import ExistingTerm, ExistingTerms
 from proreus.framework.many_terms import (
@@ -32,7 +32,6 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_label_groups import PodLabelGroups, PodQuery
 from proreus.framework.verdicts import CodeArray, IntArray
-from proreus.objects.pod import Pod
 
 _MANY = 64
 """More terms than this are counted without a column for each."""
@@ -56,7 +55,7 @@ class PodIndex:
         self.preferred = ExistingTerms(self._columns)
         for info in infos:
             for pod in info.pods_with_affinity.values():
-                self._add_terms(info.row, pod.pod)
+                self._add_terms(info.row, pod)
 
     def count(self, query: PodQuery) -> CodeArray:
         """Return how many pods match a query, by row; longer than the table, read-only."""
@@ -142,14 +141,14 @@ class PodIndex:
     def add(self, row: int, pod: PodInfo) -> None:
         """Add a pod to the counts."""
         if pod.pod.spec.affinity is not None:
-            self._add_terms(row, pod.pod)
+            self._add_terms(row, pod)
         if self._groups is not None:
             self._groups.add(row, pod.pod)
 
     def remove(self, row: int, pod: PodInfo) -> None:
         """Remove a pod from the counts."""
         if pod.pod.spec.affinity is not None:
-            self._remove_terms(row, pod.pod)
+            self._remove_terms(row, pod)
         if self._groups is not None:
             self._groups.remove(row, pod.pod)
 
@@ -157,8 +156,8 @@ class PodIndex:
         """Count the new version of a pod in place of the old one."""
         # A pod may have 30,000 terms, and few updates change any.
         if old.pod.spec.affinity != new.pod.spec.affinity:
-            self._remove_terms(row, old.pod)
-            self._add_terms(row, new.pod)
+            self._remove_terms(row, old)
+            self._add_terms(row, new)
         if self._groups is not None:
             self._groups.update(row, old.pod, new.pod)
 
@@ -176,18 +175,17 @@ class PodIndex:
         """Extend the columns to ``capacity`` rows."""
         self._columns.grow(capacity)
 
-    def _add_terms(self, row: int, pod: Pod) -> None:
+    def _add_terms(self, row: int, pod: PodInfo) -> None:
         for existing, terms in self._weighted_terms(pod):
             existing.add_all(row, terms)
 
-    def _remove_terms(self, row: int, pod: Pod) -> None:
-        # Terms are found by value: the pod may be another object than the one that was added, and
-        # parsing it again costs a look-up.
+    def _remove_terms(self, row: int, pod: PodInfo) -> None:
+        # Terms are found by value: the pod may be another version than the one that was added.
         for existing, terms in self._weighted_terms(pod):
             existing.remove_all(row, terms)
 
-    def _weighted_terms(self, pod: Pod) -> Iterator[tuple[ExistingTerms, Weighted | ManyTerms]]:
-        terms = affinity_terms_of(pod)
+    def _weighted_terms(self, pod: PodInfo) -> Iterator[tuple[ExistingTerms, Weighted | ManyTerms]]:
+        terms = affinity_terms(pod)
         yield self.required_anti, terms.many_required_anti or weighted(terms.required_anti)
         yield self.required, terms.many_required or weighted(terms.required)
         yield self.preferred, terms.many_preferred or terms.preferred

@@ -147,7 +147,7 @@ class PodInfo:
         resources_options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS,
         before: PodInfo | None = None,
     ) -> None:
-        """``before``: another version of the pod, whose requests are shared if they are equal."""
+        """``before``: another version of the pod; what is derived of the same is shared."""
         self.pod: Pod = pod
         """The API object."""
         self.key: str = key_of(pod)
@@ -175,6 +175,21 @@ class PodInfo:
         """A ``PodNodeAffinity``, kept here by ``framework.node_affinity``; None: not parsed yet."""
         self.toleration_index: Any = None
         """A ``TolerationIndex``, kept here by ``framework.tolerations``; None: not made yet."""
+        if before is not None:
+            self._share(before)
+
+    def _share(self, before: PodInfo) -> None:
+        """Take over what another version of the pod has had parsed, where the pod is the same."""
+        # A pod may have 15,000 terms, which take long to parse and little to compare. By the next
+        # event caches may have dropped them for those of other such pods.
+        old, new = before.pod.spec, self.pod.spec
+        parsed = before.affinity_terms is not None or before.node_affinity is not None
+        if parsed and old.affinity == new.affinity:
+            self.affinity_terms = before.affinity_terms
+            if old.node_selector == new.node_selector:
+                self.node_affinity = before.node_affinity
+        if before.toleration_index is not None and old.tolerations == new.tolerations:
+            self.toleration_index = before.toleration_index
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"

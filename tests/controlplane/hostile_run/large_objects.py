@@ -58,21 +58,6 @@ def _annotations(_rng: random.Random, scale: float) -> Json:
     return {"metadata": {"annotations": {"a": text}}}
 
 
-def _node_resources(_rng: random.Random, scale: float) -> Json:
-    amounts = {f"example.com/r{n}": "1" for n in range(1 + int(20_000 * scale))}
-    return {"status": {"allocatable": amounts, "capacity": amounts}}
-
-
-def _node_images(_rng: random.Random, scale: float) -> Json:
-    images = [{"names": [f"i{n}"], "sizeBytes": n} for n in range(1 + int(40_000 * scale))]
-    return {"status": {"images": images}}
-
-
-def _node_taints(_rng: random.Random, scale: float) -> Json:
-    count = 1 + int(30_000 * scale)
-    return {"spec": {"taints": [{"key": f"t{n}", "effect": "NoSchedule"} for n in range(count)]}}
-
-
 def _slice_devices(rng: random.Random, scale: float) -> Json:
     """Return a slice of as many devices and attributes as are allowed."""
     count = max(1, int(32 * min(scale, 1)))
@@ -108,7 +93,6 @@ _OF_ANY_KIND: tuple[Named, ...] = (_owners, _labels, _annotations)
 _OF_KIND: dict[str, tuple[Named, ...]] = {
     **{kind: NAMED[kind] for kind in ("Pod", "ResourceClaim")},
     **FULL_OBJECTS,
-    "Node": (_node_resources, _node_images, _node_taints),
     "ResourceSlice": (_slice_devices,),
     "ReplicaSet": (_selector_requirements,),
     "StatefulSet": (_selector_requirements,),

@@ -87,7 +87,29 @@ def slice_devices(rng: random.Random, scale: float) -> Json:
     return {"spec": spec}
 
 
+def node_resources(rng: random.Random, scale: float) -> Json:
+    """Return a node with tens of thousands of resources, which no other one has."""
+    first = rng.randrange(10**6)
+    amounts = {f"example.com/r{first + n}": "1" for n in _many(20_000, scale)}
+    return {"status": {"allocatable": amounts, "capacity": amounts}}
+
+
+def node_images(rng: random.Random, scale: float) -> Json:
+    """Return a node with tens of thousands of images, which no other one has."""
+    first = rng.randrange(10**6)
+    images = [{"names": [f"i{first + n}"], "sizeBytes": n} for n in _many(40_000, scale)]
+    return {"status": {"images": images}}
+
+
+def node_taints(rng: random.Random, scale: float) -> Json:
+    """Return a node with tens of thousands of taints."""
+    return {
+        "spec": {"taints": [{"key": f"t{n}", "effect": "NoSchedule"} for n in _many(30_000, scale)]}
+    }
+
+
 FULL_OBJECTS: dict[str, tuple[Named, ...]] = {
+    "Node": (node_resources, node_images, node_taints),
     "PodDisruptionBudget": (budget_requirements,),
     "Namespace": (namespace_labels,),
     "Service": (service_selector,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proreus.bounded_cache import age_caches
 from proreus.errors import CacheCorrupted
 from proreus.framework import pod_info
 from proreus.framework.events import (
@@ -115,6 +116,55 @@ def test_the_queue_hears_of_a_nodes_end_before_the_cache(world) -> None:
     world.queue.move_all_to_active_or_backoff = lambda *_: seen.append(world.cache.table.size)
     world.api.remove("Node", "n0")
     assert seen == [1]
+
+
+# ---- what is derived of a pod --------------------------------------------------------------------
+
+
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]
+        }
+    },
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+        ]
+    },
+}
+TOLERATIONS = [{"key": "gpu", "operator": "Exists"}]
+
+
+def parsed(info) -> tuple[object, object, object]:
+    return info.affinity_terms, info.node_affinity, info.toleration_index
+
+
+def test_a_waiting_pod_keeps_what_was_parsed(world) -> None:
+    world.add_pod(affinity=AFFINITY, tolerations=TOLERATIONS)
+    first = parsed(world.queued().info)
+    assert None not in first
+    for _ in range(2):
+        age_caches()  # nothing is left in them
+    world.change_pod(metadata={"labels": {"a": "b"}})
+    assert all(new is old for new, old in zip(parsed(world.queued().info), first, strict=True))
+
+    world.change_pod(spec={"nodeSelector": {"disk": "ssd"}, "tolerations": []})
+    terms, of_nodes, tolerations = parsed(world.queued().info)
+    assert terms is first[0]
+    assert (of_nodes, tolerations) == (None, None)
+    world.change_pod(spec={"affinity": None})
+    assert parsed(world.queued().info) == (None, None, None)
+
+
+def test_a_pod_on_a_node_keeps_what_was_parsed(world, kit) -> None:
+    world.add_node("n0")
+    world.add_pod(affinity=AFFINITY)
+    queued = world.queue.pop()
+    world.cache.assume(queued.info, "n0")
+    world.api.put(PODS, kit.make_pod("p", node_name="n0", affinity=AFFINITY).pod)
+    assert world.cache.get_pod(queued.uid) is not queued.info
+    assert world.cache.get_pod(queued.uid).affinity_terms is queued.info.affinity_terms
 
 
 # ---- requests ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from proreus.framework.affinity_terms import affinity_terms_of
+from proreus.framework.affinity_terms import affinity_terms
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.domains import DomainSums, sum_by_domain
 from proreus.framework.existing_terms import by_topology_key
@@ -187,7 +187,7 @@ class AffinityCounts:
             for (key, _), number in zip(many.many.columns, sums, strict=True):
                 if number and key in labels:
                     _sums_in(self.anti, key, nodes).add(labels[key], step * number)
-        for theirs in affinity_terms_of(other.pod).required_anti:
+        for theirs in affinity_terms(other).required_anti:
             if theirs.matches(pod.namespace, pod.pod.metadata.labels, self.namespace_labels):
                 matters = True
                 key = theirs.topology_key

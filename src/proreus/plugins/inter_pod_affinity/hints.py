@@ -13,8 +13,8 @@ from proreus.framework.affinity_terms import (
     NO_LABELS,
     AffinityTerm,
     AffinityTerms,
+    affinity_terms,
     affinity_terms_of,
-    terms_of_waiting,
 )
 from proreus.framework.events import (
     ADD,
@@ -64,7 +64,7 @@ def is_schedulable_after_pod_change(
     if any(other is not None and not _is_placed(other) for other in (old, new)):
         return False
     # An added pod can only satisfy affinity, a deleted one only anti-affinity.
-    terms = _without_error(terms_of_waiting(pod))
+    terms = _without_error(affinity_terms(pod))
     required = terms.required, terms.many_required
     required_anti = terms.required_anti, terms.many_required_anti
     if old is None:
@@ -81,7 +81,7 @@ def is_schedulable_after_pod_change(
 
 def is_schedulable_after_node_change(pod: PodInfo, old: Node | None, new: Node) -> bool:
     """Return whether a node that was added or given other labels may help."""
-    terms = _without_error(terms_of_waiting(pod))
+    terms = _without_error(affinity_terms(pod))
     labels = new.metadata.labels
     # A new node may be the one that no matching pod is near, even without the topology keys.
     if old is None:

@@ -21,7 +21,7 @@ from proreus.framework.affinity_terms import (
     NO_TERMS,
     AffinityTerm,
     AffinityTerms,
-    affinity_terms_of,
+    affinity_terms,
 )
 from proreus.framework.handle import Handle
 from proreus.framework.many_terms import (
@@ -31,6 +31,7 @@ from proreus.framework.many_terms import (
     negative,
     weighted,
 )
+from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NAMESPACES, Namespace
@@ -92,12 +93,12 @@ class IncomingTermsCache:
         self._merges = handle.feature_gates.includes(Change.NAMESPACE_SELECTOR_MERGED)
         handle.on_change(NAMESPACES, self._namespace_changed)
 
-    def terms_of(self, pod: Pod) -> IncomingTerms:
+    def terms_of(self, pod: PodInfo) -> IncomingTerms:
         """Return the terms of a pod."""
-        terms = affinity_terms_of(pod)
+        terms = affinity_terms(pod)
         if terms is NO_TERMS:
             return NO_INCOMING_TERMS
-        # `affinity_terms_of` returns one object for equal terms. An id may be reused after that
+        # `affinity_terms` returns one object for equal terms. An id may be reused after that
         # object is gone, hence the entry holds it and is compared by identity.
         cached = self._cache.get(id(terms))
         if cached is not None and cached[0] is terms:

@@ -72,7 +72,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Count the pods that match; skip if none does and the pod requires nothing."""
         # A pod without terms still has to respect the anti-affinity of existing pods.
-        terms = self._incoming.terms_of(pod.pod)
+        terms = self._incoming.terms_of(pod)
         if terms is NO_INCOMING_TERMS and not len(nodes.pod_index.required_anti):
             return _SKIP
         if terms.error:
@@ -133,7 +133,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Sum up weights by topology domain, over the pods of the whole cluster."""
-        terms = self._incoming.terms_of(pod.pod)
+        terms = self._incoming.terms_of(pod)
         if terms.error:
             return Status.error(f"failed to parse pod: {terms.error}")
         if not terms.has_preferred and self._ignore_preferred:
