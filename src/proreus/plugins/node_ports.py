@@ -45,7 +45,8 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Sign the host ports."""
-        return pod.host_ports
+        # A frozenset keeps its hash, which a tuple computes each time.
+        return frozenset(pod.host_ports)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip pods without host ports."""
