@@ -90,6 +90,12 @@ def affinity_terms(pod: PodInfo) -> AffinityTerms:
     return known
 
 
+def keep_affinity_terms(pod: PodInfo) -> None:
+    """Have a pod keep the terms that ``parse_terms_ahead`` has parsed, if it did."""
+    if pod.affinity_terms is None and _has_terms(pod.pod):
+        pod.affinity_terms = _shared.known(pod.pod)
+
+
 def parse_terms_ahead(pod: Pod) -> Callable[[], object] | None:
     """Parse the terms of a pod, if any, as ``LoadingCache.ahead``."""
     return _shared.ahead(pod) if _has_terms(pod) else None
@@ -143,6 +149,9 @@ class _ParseCache:
             self._last = self._parsed.of(pod)
             self._last_pod = pod
         return self._last
+
+    def known(self, pod: Pod) -> AffinityTerms | None:
+        return self._parsed.known(pod)
 
     def ahead(self, pod: Pod) -> Callable[[], object]:
         return self._parsed.ahead(pod)

@@ -196,7 +196,7 @@ class ResourceColumns:
         one_for_both = self._readable is self.arrays
         self.arrays = shrunk(self.arrays)
         self._readable = self.arrays if one_for_both else shrunk(self._readable)
-        self._sparse = shrunk({row: shrunk(cells) for row, cells in self._sparse.items()})
+        self._sparse = {row: shrunk(cells) for row, cells in self._sparse.items()}
         self._rows_with = shrunk(self._rows_with)
 
     def grow(self, capacity: int) -> None:

@@ -111,6 +111,9 @@ class _ParseCache:
             self._last_spec = spec
         return self._last
 
+    def known(self, spec: PodSpec, affinity: NodeAffinity | None) -> PodNodeAffinity | None:
+        return self._parsed.known(spec, affinity)
+
     def ahead(self, spec: PodSpec, affinity: NodeAffinity | None) -> Callable[[], object]:
         return self._parsed.ahead(spec, affinity)
 
@@ -133,6 +136,13 @@ def node_affinity(pod: PodInfo) -> PodNodeAffinity:
 def node_affinity_of(pod: Pod) -> PodNodeAffinity:
     """Return a pod's node affinity; the same object for pods with the same affinity."""
     return _shared.of(pod.spec, _written(pod.spec)) if _has_any(pod.spec) else UNRESTRICTED
+
+
+def keep_node_affinity(pod: PodInfo) -> None:
+    """Have a pod keep what ``parse_node_affinity_ahead`` has parsed, if it did."""
+    spec = pod.pod.spec
+    if pod.node_affinity is None and _has_any(spec):
+        pod.node_affinity = _shared.known(spec, _written(spec))
 
 
 def parse_node_affinity_ahead(pod: Pod) -> Callable[[], object] | None:

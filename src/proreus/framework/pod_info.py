@@ -187,8 +187,11 @@ class PodInfo:
         parsed = before.affinity_terms is not None or before.node_affinity is not None
         if parsed and old.affinity == new.affinity:
             self.affinity_terms = before.affinity_terms
-            if old.node_selector == new.node_selector:
-                self.node_affinity = before.node_affinity
+        # Of a pod that has its node, only its terms about other pods matter.
+        if new.node_name:
+            return
+        if parsed and (old.affinity, old.node_selector) == (new.affinity, new.node_selector):
+            self.node_affinity = before.node_affinity
         if before.toleration_index is not None and old.tolerations == new.tolerations:
             self.toleration_index = before.toleration_index
 
@@ -301,12 +304,14 @@ def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
 
 
 def _requests_are_equal(one: PodSpec, other: PodSpec) -> bool:
-    # A pod may have 10,000 containers, and few updates change any of them.
+    # A pod may have 10,000 containers, and few updates change any of them. Requests of pod-level
+    # resources refer to the pod, whose first version would be kept.
     return (
         one.containers == other.containers
         and one.init_containers == other.init_containers
         and one.overhead == other.overhead
-        and one.resources == other.resources
+        and one.resources is None
+        and other.resources is None
     )
 
 

@@ -223,6 +223,7 @@ class PodLabelGroups:
         self._by_key_is_used = False
         self._groups, self._by_label = shrunk(self._groups), shrunk(self._by_label)
         self._by_namespace = {name: shrunk(g) for name, g in self._by_namespace.items()}
+        self._unindexed = {name: shrunk(g) for name, g in self._unindexed.items()}
 
     def _candidates(self, query: PodQuery) -> Iterator[PodLabelGroup]:
         """Yield the groups that a query may select, each once."""

@@ -7,6 +7,7 @@ that 50,000 of them are looked at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -17,6 +18,7 @@ from proreus.objects.taints import Toleration, TolerationIndex
 
 _BUDGET_BYTES = 64 * 2**20
 _NO_TOLERATIONS = TolerationIndex(())
+_alive: WeakValueDictionary[bytes, TolerationIndex] = WeakValueDictionary()
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -28,6 +30,12 @@ def toleration_index(pod: PodInfo) -> TolerationIndex:
         known = _shared.of(tolerations) if tolerations else _NO_TOLERATIONS
         pod.toleration_index = known
     return known
+
+
+def keep_toleration_index(pod: PodInfo) -> None:
+    """Have a pod keep the index that ``index_tolerations_ahead`` has made, if it did."""
+    if pod.toleration_index is None and pod.pod.spec.tolerations:
+        pod.toleration_index = _shared.known(pod.pod.spec.tolerations)
 
 
 def index_tolerations_ahead(pod: Pod) -> Callable[[], object] | None:
@@ -42,8 +50,12 @@ def _key_of(tolerations: tuple[Toleration, ...]) -> bytes:
 
 
 def _indexed(key: bytes, tolerations: tuple[Toleration, ...]) -> tuple[TolerationIndex, int]:
-    size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(key)
-    return TolerationIndex(tolerations, size_bytes), size_bytes
+    # Pods keep theirs for longer than the cache does: their equals are to have the same one.
+    index = _alive.get(key)
+    if index is None:
+        size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(key)
+        index = _alive[key] = TolerationIndex(tolerations, size_bytes)
+    return index, index.size_bytes
 
 
 _shared = LoadingCache(_BUDGET_BYTES, _key_of, _indexed)

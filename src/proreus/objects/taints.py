@@ -59,21 +59,11 @@ def tolerates(toleration: Toleration, taint: Taint, compare_numbers: bool = Fals
 def _canonical_int(text: str) -> int | None:
     """Parse a decimal int64 without leading zeros or plus sign."""
     digits = text.removeprefix("-")
+    if len(digits) > 19:  # beyond int64, and perhaps beyond what ``int`` takes
+        return None
     if not digits.isascii() or not digits.isdigit() or str(int(text)) != text:
         return None
     return int(text) if -(2**63) <= int(text) < 2**63 else None
-
-
-def tolerated(
-    tolerations: Iterable[Toleration], taint: Taint, compare_numbers: bool = False
-) -> bool:
-    """Return whether any of the tolerations matches the taint."""
-    key = taint.key
-    return any(
-        tolerates(toleration, taint, compare_numbers)
-        for toleration in tolerations
-        if not toleration.key or toleration.key == key
-    )
 
 
 class TolerationIndex:
@@ -84,7 +74,7 @@ class TolerationIndex:
     it takes.
     """
 
-    __slots__ = ("_above", "_below", "_effects", "_equal", "_exists", "size_bytes")
+    __slots__ = ("__weakref__", "_above", "_below", "_effects", "_equal", "_exists", "size_bytes")
 
     def __init__(self, tolerations: Iterable[Toleration], size_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
@@ -151,8 +141,6 @@ def first_untolerated(
     taints: Iterable[Taint],
     tolerations: tuple[Toleration, ...],
     effects: frozenset[str] = HARD_EFFECTS,
-    compare_numbers: bool = False,
 ) -> Taint | None:
     """Return the first untolerated taint with one of the effects, or None."""
-    index = TolerationIndex(tolerations)
-    return index.first_untolerated(taints, effects, compare_numbers)
+    return TolerationIndex(tolerations).first_untolerated(taints, effects)

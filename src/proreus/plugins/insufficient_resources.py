@@ -34,7 +34,7 @@ def needs_of(amounts: Mapping[str, int]) -> Needs:
     others = dict(amounts)
     for resource in _BASE_RESOURCES:
         others.pop(resource, None)
-    # No look at each of them: a pod may request 40,000 resources.
+    # No loop in Python: a pod may request 40,000 resources.
     if 0 in others.values():
         others = {resource: amount for resource, amount in others.items() if amount}
     needs.update(others)

@@ -172,7 +172,7 @@ class NodeResourcesFit(
         too_many_pods: BoolArray = nodes.pod_count >= nodes.allowed_pods
         failing = too_many_pods.copy()
         short: dict[str, BoolArray] = {}
-        for resource in needs.keys() - nowhere if nowhere else needs:
+        for resource in [r for r in needs if r not in nowhere] if nowhere else needs:
             lacks = allocatable[resource] - nodes.requested[resource] < needs[resource]
             if resource in dra_backed_resources:
                 lacks &= allocatable[resource] > 0

@@ -22,7 +22,7 @@ from proreus.framework.tolerations import toleration_index
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.objects.taints import NO_SCHEDULE, Taint, tolerated
+from proreus.objects.taints import NO_SCHEDULE, Taint, TolerationIndex
 
 REASON = "node(s) were unschedulable"
 TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
@@ -81,4 +81,4 @@ def _is_schedulable_after_pod_toleration_change(
     # The hint is called for updates of all pods.
     if new is None or new.metadata.uid != pod.uid:
         return False
-    return tolerated(new.spec.tolerations, TAINT)
+    return TolerationIndex(new.spec.tolerations).tolerates(TAINT)

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from proreus.cache.cache import Cache, CacheError
-from proreus.framework.affinity_terms import affinity_terms
+from proreus.framework.affinity_terms import keep_affinity_terms
 from proreus.framework.events import (
     ADD,
     ASSIGNED_POD_ADD,
@@ -28,7 +28,7 @@ from proreus.framework.events import (
     UPDATE,
     ClusterEvent,
 )
-from proreus.framework.node_affinity import node_affinity
+from proreus.framework.node_affinity import keep_node_affinity
 from proreus.framework.pod_events import DEFAULT_POD_EVENTS, PodEvents
 from proreus.framework.pod_info import (
     DEFAULT_RESOURCES_OPTIONS,
@@ -36,7 +36,7 @@ from proreus.framework.pod_info import (
     PodResourcesOptions,
     QueuedPodInfo,
 )
-from proreus.framework.tolerations import toleration_index
+from proreus.framework.tolerations import keep_toleration_index
 from proreus.logs import logger
 from proreus.metrics import Histogram, SchedulerMetrics
 from proreus.objects.meta import key_of
@@ -219,11 +219,11 @@ class PodHandlers:
 
     def _add_to_queue(self, info: PodInfo, started: float) -> None:
         event = self._events.unscheduled_add
-        # A large pod has been parsed ahead. It keeps the results: before its turn comes, caches may
-        # have dropped them for those of others.
-        affinity_terms(info)
-        node_affinity(info)
-        toleration_index(info)
+        # A watch parses large pods ahead. They keep the results: before their turn comes, caches
+        # may have dropped them for those of others.
+        keep_affinity_terms(info)
+        keep_node_affinity(info)
+        keep_toleration_index(info)
         self._queue.add(info)
         # A new member may complete a gang whose other members were rejected for its lack.
         if self._announces_group_pods:

@@ -13,7 +13,7 @@ import pytest
 from proreus import bounded_cache
 from proreus.client.watch import EventDecoder
 from proreus.feature_gates import FeatureGates
-from proreus.framework import affinity_terms, node_affinity, pod_info
+from proreus.framework import affinity_terms, node_affinity, pod_info, tolerations
 from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.node_affinity import node_affinity_of
 from proreus.framework.pod_info import PodInfo
@@ -45,6 +45,7 @@ SPEC: dict[str, Any] = {
             "matchLabelKeys": ["app"],
         }
     ],
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
     "containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "example.com/x": "2"}}}],
     "initContainers": [{"name": "i", "resources": {"requests": {"memory": "1Gi"}}}],
 }
@@ -53,6 +54,7 @@ CACHES = (
     node_affinity._shared._parsed,
     constraints._shared,
     pod_info._shared_requests,
+    tolerations._shared,
 )
 
 
@@ -73,6 +75,7 @@ def parsed(pod: Pod) -> tuple[object, ...]:
         node_affinity_of(pod),
         constraints._shared.of(pod, True),
         PodInfo(pod).requests,
+        tolerations.toleration_index(PodInfo(pod)),
     )
 
 
@@ -96,7 +99,7 @@ def test_scheduling_finds_what_was_parsed_ahead(fields: tuple[str, ...]) -> None
     node_affinity._shared.age()
 
     keep = in_a_thread(pod)
-    assert [len(cache) for cache in CACHES] == [0, 0, 0, 0], "another thread writes into no cache"
+    assert not any(map(len, CACHES)), "another thread writes into no cache"
     keep()
     ahead = [dict(cache.items()) for cache in CACHES]
     found = parsed(pod)
@@ -106,6 +109,8 @@ def test_scheduling_finds_what_was_parsed_ahead(fields: tuple[str, ...]) -> None
     assert isinstance(wanted, pod_info.PodRequests)
     assert (requests.key, requests.amounts) == (wanted.key, wanted.amounts)
     assert requests in ahead[3].values()
+    assert bool(ahead[4]) == ("tolerations" in fields)
+    assert found[4] is expected[4]
 
 
 @pytest.mark.parametrize(

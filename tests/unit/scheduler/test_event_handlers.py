@@ -6,6 +6,7 @@ import pytest
 
 from proreus.bounded_cache import age_caches
 from proreus.errors import CacheCorrupted
+from proreus.feature_gates import FeatureGates
 from proreus.framework import pod_info
 from proreus.framework.events import (
     ALL,
@@ -22,6 +23,7 @@ from proreus.kubernetes_version import V1_36, V1_37
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
+from proreus.plugins.parse_ahead import PodParser
 from proreus.scheduler.event_handlers import NodeHandlers
 
 NO = Status.unschedulable("no")
@@ -140,7 +142,10 @@ def parsed(info) -> tuple[object, object, object]:
     return info.affinity_terms, info.node_affinity, info.toleration_index
 
 
-def test_a_waiting_pod_keeps_what_was_parsed(world) -> None:
+def test_a_waiting_pod_keeps_what_was_parsed(world, kit) -> None:
+    world.add_pod("unparsed", affinity=AFFINITY, tolerations=TOLERATIONS)
+    assert parsed(world.queued("unparsed").info) == (None, None, None)
+    PodParser(FeatureGates())(kit.make_pod("p", affinity=AFFINITY, tolerations=TOLERATIONS).pod)()
     world.add_pod(affinity=AFFINITY, tolerations=TOLERATIONS)
     first = parsed(world.queued().info)
     assert None not in first

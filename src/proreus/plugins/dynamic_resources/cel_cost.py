@@ -25,7 +25,8 @@ MAX_COST = 100_000
 """About 10 ms; a tenth of what Kubernetes allows, beyond which its own limit may matter."""
 MAX_BYTES = 2**20
 MAX_KEPT_BYTES = 2**13
-"""What an evaluation may leave behind, see ``keeps_little``: eight comparisons of quantities."""
+"""What an evaluation may leave behind, see ``keeps_little``: seven comparisons of quantities, whose
+operands count with the most that a small device's may take."""
 _KEPT_BYTES_A_CALL = 200
 
 _MOST_CHARACTERS = 500
@@ -70,7 +71,7 @@ _SURELY_SMALL = frozenset(
     includes int uint double bool
     """.split()  # noqa: SIM905
 )
-_TO_SCALAR = _SURELY_SMALL | frozenset(
+_TO_SCALAR = (_SURELY_SMALL - {"quantity", "semver"}) | frozenset(
     """
     _==_ _!=_ _<_ _<=_ _>_ _>=_ !_ _&&_ _||_ @in _-_ _*_ _/_ _%_ -_ @not_strictly_false
     __not_strictly_false__ indexOf lastIndexOf isSorted isIP isCIDR isURL ip.isCanonical family
@@ -83,8 +84,8 @@ _NO_LARGER = frozenset(
     """
     _+_ _[_] _[?_] _?._ find lowerAscii upperAscii trim substring charAt reverse slice flatten
     first last sort sum min max optional.of optional.none optional.ofNonZeroValue value orValue or
-    optional.unwrap unwrapOpt unwrap string bytes dyn add sub ip cidr masked distinct getScheme
-    getHost getHostname getPort getEscapedPath cel.@mapInsert
+    optional.unwrap unwrapOpt unwrap string bytes dyn quantity semver add sub ip cidr masked
+    distinct getScheme getHost getHostname getPort getEscapedPath cel.@mapInsert
     """.split()  # noqa: SIM905
 )
 """Results no larger than all operands together, and a few bytes."""

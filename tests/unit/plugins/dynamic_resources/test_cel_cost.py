@@ -274,6 +274,9 @@ def test_a_long_expression_is_walked_whatever_it_calls() -> None:
         'isQuantity("%s")' % ("9" * 9_000),
         f"[{', '.join(map(str, range(200)))}].all(n, quantity(string(n)).isInteger())",
         " && ".join(['isQuantity("1")'] * 400),
+        'semver("1.2.3-{}").isGreaterThan(semver("1.0.0-{}"))'.format("b" * 3_600, "a" * 3_600),
+        '[semver("1.2.3-%s")].all(v, !v.isLessThan(v) && !v.isLessThan(v))' % ("a" * 6_000),
+        f'cel.bind(v, semver("1.2.3-{"a" * 3_000}"), {" && ".join(["!v.isLessThan(v)"] * 18)})',
     ],
 )
 def test_an_evaluation_leaves_little_behind(expression: str) -> None:
