@@ -185,12 +185,13 @@ class PodInfo:
         # event caches may have dropped them for those of other such pods.
         old, new = before.pod.spec, self.pod.spec
         parsed = before.affinity_terms is not None or before.node_affinity is not None
-        if parsed and old.affinity == new.affinity:
+        same_affinity = parsed and old.affinity == new.affinity
+        if same_affinity:
             self.affinity_terms = before.affinity_terms
         # Of a pod that has its node, only its terms about other pods matter.
         if new.node_name:
             return
-        if parsed and (old.affinity, old.node_selector) == (new.affinity, new.node_selector):
+        if same_affinity and old.node_selector == new.node_selector:
             self.node_affinity = before.node_affinity
         if before.toleration_index is not None and old.tolerations == new.tolerations:
             self.toleration_index = before.toleration_index

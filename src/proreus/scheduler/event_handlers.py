@@ -121,7 +121,8 @@ class PodHandlers:
             self.on_add(new)
             return
         started = perf_counter()
-        info = self._newer_info(new)
+        known = self._known_info(new)
+        info = PodInfo(new, self._resources_options, known)
         if old.spec.node_name:
             self._update_assigned(old, info, started)
         elif new.spec.node_name:
@@ -132,7 +133,7 @@ class PodHandlers:
                 self._queue.delete(info)
             self._timed.observe(ASSIGNED_POD_ADD, started)
         elif self.responsible_for_pod(new):
-            self._update_pending(old, info)
+            self._update_pending(old, info, known)
             self._timed.observe(self._events.unscheduled_update, started)
 
     def on_delete(self, pod: Pod, final_state_unknown: bool = False) -> None:
@@ -145,7 +146,7 @@ class PodHandlers:
             self._remove_assigned(pod, final_state_unknown)
             self._timed.observe(ASSIGNED_POD_DELETE, started)
         if self.responsible_for_pod(pod) and (not assigned or final_state_unknown):
-            self._delete_pending(self._newer_info(pod))
+            self._delete_pending(PodInfo(pod, self._resources_options, self._known_info(pod)))
             self._timed.observe(self._events.unscheduled_delete, started)
 
     def use_scheduler_names(self, names: Collection[str], pods: Iterable[Pod]) -> None:
@@ -172,13 +173,13 @@ class PodHandlers:
         """Return whether a pod has a node and is in the queue all the same."""
         return False
 
-    def _newer_info(self, pod: Pod) -> PodInfo:
-        """Return the info of a newer version of a pod that may be known."""
+    def _known_info(self, pod: Pod) -> PodInfo | None:
+        """Return the info of the version of a pod that the cache or the queue has, if any."""
         known = self._cache.get_pod(pod.metadata.uid)
-        if known is None:
-            queued = self._queue.get(key_of(pod))
-            known = None if queued is None else queued.info
-        return PodInfo(pod, self._resources_options, known)
+        if known is not None:
+            return known
+        queued = self._queue.get(key_of(pod))
+        return None if queued is None else queued.info
 
     # ---- assigned ------------------------------------------------------------------------------
 
@@ -230,7 +231,7 @@ class PodHandlers:
             self._move(event, None, info.pod)
         self._timed.observe(event, started)
 
-    def _update_pending(self, old: Pod, info: PodInfo) -> None:
+    def _update_pending(self, old: Pod, info: PodInfo, known: PodInfo | None) -> None:
         new = info.pod
         # A resync repeats what is known. Offline objects have no version and always count.
         if old.metadata.resource_version == new.metadata.resource_version != "":
@@ -241,7 +242,9 @@ class PodHandlers:
             if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
                 self._delete_assumed(info)
             return
-        before = PodInfo(old, self._resources_options, info)
+        before = known
+        if before is None or before.pod is not old:
+            before = PodInfo(old, self._resources_options, info)
         self._queue.update(before, info, pod_events(before, info, self._events))
         was = old.status.nominated_node_name
         if was and was != new.status.nominated_node_name:
