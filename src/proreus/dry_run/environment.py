@@ -49,12 +49,11 @@ class DryRunHandle(ShadowHandle):
         assert isinstance(self._core, _ReplicaCore)
         return self._core
 
-    def on_change(
+    def _connect(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
-        """Call ``handler(old, new)`` on each change, until these plugins are replaced."""
         # Unlike in the shadow: what plugins share here is of the copy, and ends with it.
-        ProfileHandle.on_change(self, resource, handler)
+        ProfileHandle._connect(self, resource, handler)
 
     @property
     def nominator(self) -> Nominator:

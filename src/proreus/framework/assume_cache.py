@@ -23,23 +23,22 @@ T = TypeVar("T", bound=ApiObject)
 class AssumeCache(Generic[T]):
     """The objects of one resource by key, assumptions first.
 
-    Handlers of ``subscribe`` are called when the result of ``get`` changes. Invariant: an assumed
-    object is newer than the watched one; an expected one (its key is in ``_expected``) was made
-    from a version at least as new.
+    Invariant: an assumed object is newer than the watched one; an expected one (its key is in
+    ``_expected``) was made from a version at least as new.
     """
 
-    def __init__(self, handle: Handle, resource: Resource[T]) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        resource: Resource[T],
+        changed: Callable[[T | None, T | None], None] | None = None,
+    ) -> None:
+        """``changed(old, new)`` is called when the result of ``get`` changes."""
         self._watched: Mapping[str, T] = handle.store(resource)
         self._assumed: dict[str, T] = {}
         self._expected: set[str] = set()
-        self._handlers: list[Callable[[T | None, T | None], None]] = []
+        self._changed = changed
         handle.on_change(resource, self._watch_event)
-
-    def subscribe(self, handler: Callable[[T | None, T | None], None]) -> None:
-        """Call ``handler(None, obj)`` for each object there is, and ``handler(old, new)`` later."""
-        self._handlers.append(handler)
-        for obj in self:
-            handler(None, obj)
 
     def get(self, key: str) -> T | None:
         """Return the object, as assumed or else as watched."""
@@ -114,8 +113,8 @@ class AssumeCache(Generic[T]):
         self._notify(old, new)
 
     def _notify(self, old: T | None, new: T | None) -> None:
-        for handler in self._handlers:
-            handler(old, new)
+        if self._changed is not None:
+            self._changed(old, new)
 
 
 def resource_version_of(obj: ApiObject) -> int:

@@ -320,8 +320,9 @@ class Handle(Protocol):
     ) -> None:
         """Call ``handler(old, new)`` on each change of a resource, before the queue handles it.
 
-        ``old`` is None on add, ``new`` on delete. For objects that exist already it is called at
-        once, as added. Call it in ``__init__``.
+        ``old`` is None on add, ``new`` on delete. For objects that exist already it is called as
+        if they were added, at once; if the call is made in ``__init__``, as it should be, then as
+        soon as that has returned: no handler sees a plugin that is not complete.
         """
         ...
 

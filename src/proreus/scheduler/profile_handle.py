@@ -7,7 +7,9 @@ It gives access to the parts of a scheduler that outlive a profile (``Core``) an
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -95,6 +97,9 @@ class ProfileHandle:
         self.watched_kinds: set[str] = set()
         """The ``Resource.id`` of what plugins have asked for."""
         self._subscriptions: list[Callable[[], None]] = []
+        self._unconnected: list[tuple[ProfileHandle, Callable[[], None]]] | None = None
+        """Handlers that wait for the end of a plugin's constructor, with their handles; None while
+        no plugin is constructed. That of ``shared`` is used: handlers keep their order."""
         self.health_context = environment.health_context or HealthContext(
             environment.clock, environment.metrics
         )
@@ -201,11 +206,39 @@ class ProfileHandle:
             return cast(Mapping[str, T], self._core.provided_pods.with_stored(found))
         return found
 
+    @contextmanager
+    def construction(self) -> Iterator[None]:
+        """Connect the handlers that the constructor of a plugin registers, once it is done.
+
+        A handler called before would find a plugin without the attributes that are yet to be set.
+        """
+        unconnected = self.shared._unconnected = []
+        try:
+            yield
+        except BaseException:
+            self.shared._unconnected = None
+            # What plugins share outlives the one that was the first to need it.
+            for handle, connect in unconnected:
+                if handle is self.shared:
+                    connect()
+            raise
+        self.shared._unconnected = None
+        for _, connect in unconnected:
+            connect()
+
     def on_change(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
         self.watched_kinds.add(resource.id)
+        if self.shared._unconnected is None:
+            self._connect(resource, handler)
+        else:
+            self.shared._unconnected.append((self, partial(self._connect, resource, handler)))
+
+    def _connect(
+        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+    ) -> None:
         logged = log_exceptions(handler, self.health_context)
         self._subscriptions.append(self._environment.stores.on_change(resource, logged))
         if resource.id == PODS.id and self._core.provided_pods is not None:

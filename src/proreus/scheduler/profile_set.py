@@ -281,7 +281,7 @@ def _make(
 ) -> Plugin:
     plugin = registry[name]
     try:
-        with config_errors_from(plugin):
+        with config_errors_from(plugin), handle.construction():
             make = interruptible_code(plugin, "New", handle.health_context, plugin)
             return make(expanded.args.get(name), handle)
     except ProreusError as error:

@@ -89,16 +89,15 @@ class ReadOnlyNominator:
 class ShadowHandle(ProfileHandle):
     """The handle of a profile that runs in the shadow."""
 
-    def on_change(
+    def _connect(
         self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
     ) -> None:
-        """Call ``handler(old, new)`` on each change, until the trial ends."""
         if self.shared is self and not is_out_of_tree(handler):
             # What in-tree plugins of all profiles share outlives the trial that was the first to
             # need it: those in force may use it by then.
             self._environment.stores.on_change(resource, handler)
         else:
-            super().on_change(resource, handler)
+            super()._connect(resource, handler)
 
     @property
     def nominator(self) -> Nominator:

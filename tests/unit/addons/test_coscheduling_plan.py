@@ -276,3 +276,21 @@ def test_mode_permit_reads_the_same_groups() -> None:
     assert cluster.waiting("v0")
     cluster.schedule("v1")
     assert bound(cluster, "v0", "v1") == ["v0", "v1"]
+
+
+def test_a_configuration_is_read_again_while_there_are_groups() -> None:
+    cluster = harness(gang("g", 2), member("p0"), cpus="2")
+    assembly = cluster._cluster.assembly
+
+    async def reload() -> None:
+        in_force = cluster.scheduler.profile_set
+        made = assembly.prepare(in_force.configuration, in_force.registry)
+        cluster.scheduler.between_cycles(lambda: assembly.use(made))
+
+    cluster.schedule_all()
+    cluster._do(reload())
+    cluster.add(member("p1"))
+    cluster.advance(10)
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == ["p0", "p1"]
+    validate(cluster)

@@ -92,13 +92,14 @@ def test_an_object_that_goes_takes_its_assumption_along(
     assert cache.get(KEY).metadata.uid == "new"
 
 
-def test_subscribers_see_what_get_answers(watch: Watch, cache: AssumeCache[Any]) -> None:
+def test_changes_are_those_of_what_get_answers(watch: Watch) -> None:
     seen: list[tuple[str | None, ...]] = []
 
     def note(*change: ResourceClaim | None) -> None:
         seen.append(tuple(o.metadata.resource_version if o else None for o in change))
 
-    cache.subscribe(note)
+    cache = AssumeCache(watch, RESOURCE_CLAIMS, note)  # type: ignore[arg-type]
+    watch.deliver(claim(5))
     cache.assume(claim(8))
     watch.deliver(claim(7))
     watch.deliver(claim(9))

@@ -27,9 +27,8 @@ def mark_of(cache: AssumeCache[PersistentVolumeClaim]) -> str | None:
 
 def watched() -> tuple[FakeHandle, AssumeCache[PersistentVolumeClaim], list[Any]]:
     handle = FakeHandle(objects=[make_claim("c")])
-    cache = AssumeCache(handle, CLAIMS)
     events: list[Any] = []
-    cache.subscribe(lambda old, new: events.append((old, new)))
+    cache = AssumeCache(handle, CLAIMS, lambda old, new: events.append((old, new)))
     events.clear()
     return handle, cache, events
 

@@ -44,6 +44,37 @@ class Listening(FilterPlugin, BackgroundPlugin):
         return None
 
 
+class Recording(FilterPlugin):
+    """Hears of Services, through both handles, while its constructor still has work to do."""
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        super().__init__(args, handle)
+        handle.shared.on_change(SERVICES, lambda old, new: heard.append(("shared", self.done)))
+        handle.on_change(SERVICES, self._changed)
+        self.done = "done"
+
+    def _changed(self, old: Any, new: Any) -> None:
+        heard.append(("own", self.done))
+        if len(heard) == 2:
+            self.handle.on_change(SERVICES, lambda old, new: heard.append(("late", self.done)))
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
+        return None
+
+
+class Failing(FilterPlugin):
+    """Cannot be made, and leaves behind what profiles share."""
+
+    def __init__(self, args: Any, handle: Any) -> None:
+        super().__init__(args, handle)
+        handle.on_change(SERVICES, lambda old, new: heard.append(("own", "")))
+        handle.shared.on_change(SERVICES, lambda old, new: heard.append(("shared", "")))
+        raise ConfigError("no")
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
+        return None
+
+
 class Other(Listening):
     """The same by another name."""
 
@@ -80,7 +111,12 @@ class Impossible(FilterPlugin):
         return None
 
 
-REGISTRY = Registry((*IN_TREE_PLUGINS, Listening, Other, Holding, Closed, Nowhere, Impossible))
+REGISTRY = Registry(
+    (
+        *(*IN_TREE_PLUGINS, Listening, Other, Holding, Closed, Nowhere, Impossible),
+        *(Recording, Failing),
+    )
+)
 
 
 def configuration(*enabled: str, profiles: tuple[str, ...] = ("default-scheduler",), **more: Any):
@@ -138,6 +174,23 @@ async def test_new_plugins_are_notified_of_existing_objects() -> None:
     world.api.add({"kind": "Service", "metadata": {"name": "s", "namespace": "default"}})
     await world.go_over_to("Listening")
     assert heard == [("Listening", "service")]
+
+
+async def test_handlers_are_called_once_the_constructor_has_returned() -> None:
+    world = World()
+    world.api.add({"kind": "Service", "metadata": {"name": "s", "namespace": "default"}})
+    await world.go_over_to("Recording")
+    assert heard == [("shared", "done"), ("own", "done"), ("late", "done")]
+
+
+async def test_shared_state_of_a_plugin_that_cannot_be_made_follows_objects() -> None:
+    world = World()
+    world.api.add({"kind": "Service", "metadata": {"name": "s", "namespace": "default"}})
+    with pytest.raises(ConfigError):
+        await world.go_over_to("Failing")
+    assert heard == [("shared", "")]
+    world.api.add({"kind": "Service", "metadata": {"name": "t", "namespace": "default"}})
+    assert heard == [("shared", ""), ("shared", "")]
 
 
 async def test_a_pod_is_bound_by_the_plugins_that_decided_it() -> None:

@@ -124,7 +124,7 @@ class DRAManager:
         self.extended = ExtendedResourceClasses()
         self.extended_claims: dict[str, str] = {}
         """Key of the claim for extended resources, by the uid of its pod."""
-        self.claims: AssumeCache[ResourceClaim] = AssumeCache(handle, RESOURCE_CLAIMS)
+        self.claims = AssumeCache(handle, RESOURCE_CLAIMS, self._claim_changed)
         self._allocation_caches: BoundedCache[bytes, AllocationCache] = BoundedCache(32 * 2**20)
         self._epoch = self.availability_index.epoch
         self._rules = TaintRules(
@@ -136,7 +136,6 @@ class DRAManager:
             handle.on_change(DEVICE_TAINT_RULES, self._rule_changed)
         handle.on_change(DEVICE_CLASSES, self._class_changed)
         handle.on_change(RESOURCE_SLICES, self._slice_changed)
-        self.claims.subscribe(self._claim_changed)
         # An index of all pods, which nothing else needs.
         self.pods_of_claims = (
             PodsOfClaims(handle)

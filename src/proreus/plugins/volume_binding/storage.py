@@ -57,10 +57,9 @@ class Storage:
         self.csi_drivers: Mapping[str, CSIDriver] = handle.store(CSI_DRIVERS)
         self.storage_capacities = StorageCapacities(handle)
         self.claims = AssumeCache(handle, PERSISTENT_VOLUME_CLAIMS)
-        self.volumes = AssumeCache(handle, PERSISTENT_VOLUMES)
         self._free: _VolumeIndex = {}
         self._prebound: _VolumeIndex = {}
-        self.volumes.subscribe(self._volume_changed)
+        self.volumes = AssumeCache(handle, PERSISTENT_VOLUMES, self._volume_changed)
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         if not handle.polls_only:
             handle.on_change(PERSISTENT_VOLUME_CLAIMS, self._notify_waiters)
