@@ -7,7 +7,7 @@ import json
 import pytest
 
 from proreus.addons.device_share import DeviceShare
-from proreus.addons.device_share.annotations import ALLOCATED, allocation_of
+from proreus.addons.device_share.annotations import ALLOCATED
 from proreus.addons.device_share.devices import _cards_in_text, _registered
 from proreus.framework import ApiError
 from proreus.objects import PODS
@@ -274,10 +274,3 @@ def test_a_device_object_with_an_odd_amount_harms_no_other_node(memory: str) -> 
     outcomes = [cluster.schedule(make_pod(name, resources={GPU: 1})) for name in ("p", "q")]
     assert [outcome.node for outcome in outcomes] == ["b", ""]
     assert outcomes[1].why_not("a").startswith("DeviceShare: ")
-
-
-@pytest.mark.parametrize(
-    "text", ["[", '{"gpu": [{"minor": "x"}]}', '{"gpu": [{"minor": 0, "x": ' + "[" * 100_000]
-)
-def test_an_allocation_that_cannot_be_read_says_nothing(text: str) -> None:
-    assert allocation_of({ALLOCATED: text}, "a", None) is None

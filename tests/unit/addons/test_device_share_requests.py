@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from proreus.addons.device_share import DeviceShare
-from proreus.addons.device_share.annotations import ALLOCATED, allocation_of
+from proreus.addons.device_share.annotations import ALLOCATED, ClaimedDevice, claimed_devices
 from proreus.addons.device_share.devices import MIB, NodeDevice, inventory_of
 from proreus.addons.device_share.hints import InvalidRequest
 from proreus.addons.device_share.requests import Share, request_of
-from proreus.addons.device_share.usage import Grant
 from proreus.framework import NodeInfo
 from proreus.testing import Harness, make_node, make_pod
 
@@ -293,6 +292,24 @@ def test_hami_reads_the_cards_of_each_container_init_containers_first() -> None:
     assert [one["minor"] for one in granted] == [0, 0]
 
 
+def test_only_an_init_container_may_have_a_card_of_hami() -> None:
+    cluster = hami_cluster()
+    two = {**PART, "nvidia.com/gpu": 2}
+    spec = {"initContainers": containers(PART, two), "containers": containers({})}
+    assert cluster.schedule(make_pod("p", spec=spec)).node == "a"
+    annotations = cluster.pod("default/p").metadata.annotations
+    cards = [f"GPU-{n},NVIDIA,4000,30:" for n in range(2)]
+    assert annotations["hami.io/vgpu-devices-allocated"] == f"{cards[0]};{cards[0]}{cards[1]};;"
+    # They are the pod's until it ends, as all its resources are; and so after a restart.
+    assert len(json.loads(annotations[ALLOCATED])["gpu"]) == 2
+    del annotations[ALLOCATED]
+    after = hami_cluster()
+    after.add(cluster.pod("default/p"))
+    more = {**PART, "nvidia.com/gpumem": 7000}
+    assert after.schedule(make_pod("q", spec={"containers": containers(more)})).node == ""
+    assert after.events("default/p") == []
+
+
 def test_an_init_container_cannot_ask_hami_for_more_than_the_containers() -> None:
     cluster = hami_cluster()
     more = {**PART, "nvidia.com/gpumem": 8000}
@@ -327,24 +344,19 @@ def test_koordinators_agent_limits_what_is_listed() -> None:
 # ---- reading annotations -------------------------------------------------------------------------
 
 
+def claimed(pod_: Any, **annotations: str) -> list[ClaimedDevice]:
+    named = {f"volcano.sh/{key.replace('_', '-')}": one for key, one in annotations.items()}
+    pod_.pod.metadata.annotations.update(named)
+    request = request_of(pod_)
+    assert request is not None
+    return list(claimed_devices(pod_, request))
+
+
 def test_what_volcano_and_the_old_names_say_is_read() -> None:
-    ids = {"volcano.sh/vgpu-ids-new": ";GPU-1,NVIDIA,4000,30:;GPU-0[1-2],NVIDIA,1000,0,more:"}
-    found = allocation_of(ids, "a", None)
-    assert found is not None
-    assert found.grants == (
-        Grant("gpu", -1, 300, 4000 * MIB, 0, "GPU-1"),
-        Grant("gpu", -1, 0, 1000 * MIB, 0, "GPU-0"),
-    )
-    old = allocation_of(
-        {"volcano.sh/gpu-index": "1"}, "a", request_of(pod({"volcano.sh/gpu-memory": 1000}))
-    )
-    assert old is not None
-    assert old.grants == (Grant("gpu", 1, 0, 1000 * MIB, 0),)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"gpu": 1}', '{"gpu": [{}]}', '{"gpu": [1]}'])
-def test_an_annotation_that_says_nothing_is_ignored(text: str) -> None:
-    assert allocation_of({ALLOCATED: text}, "a", None) is None
+    ids = ";GPU-1,NVIDIA,4000,30:;GPU-0[1-2],NVIDIA,1000,0,more:"
+    found = claimed(pod({"volcano.sh/vgpu-number": 2}), vgpu_ids_new=ids)
+    assert found == [ClaimedDevice("gpu", -1, "GPU-1"), ClaimedDevice("gpu", -1, "GPU-0")]
+    assert claimed(pod({"volcano.sh/gpu-memory": 1000}), gpu_index="1") == [ClaimedDevice("gpu", 1)]
 
 
 def test_a_pod_of_volcano_counts_on_its_card() -> None:

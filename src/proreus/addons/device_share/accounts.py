@@ -1,23 +1,38 @@
 """What every pod has of the devices of its node.
 
 It is derived from the pods of a node each time the node changes: what Reserve chose, or what a
-bound pod's annotations say. So it is right in dry runs of preemption, for pods of other schedulers,
-and after a restart. A pod without either, such as a nominated one, has the devices that best fit
-gives it.
+bound pod's annotations said when it was first seen (``addons.pod_charges``). So it is right in dry
+runs of preemption, for pods of other schedulers, and after a restart. A pod without either, such as
+a nominated one, has the devices that best fit gives it.
 """
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary, ref
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from proreus.addons.device_share.annotations import allocation_of
+from proreus.addons.device_share.annotations import InvalidClaim, claimed_devices
+from proreus.addons.device_share.claims import anywhere, checked
 from proreus.addons.device_share.devices import DEVICES, DeviceObject, Inventory, inventory_of
 from proreus.addons.device_share.hints import InvalidRequest
-from proreus.addons.device_share.placement import most_used_first, place
 from proreus.addons.device_share.requests import PodDeviceRequest, request_of
-from proreus.addons.device_share.usage import Allocation, NodeDeviceUsage
-from proreus.framework import Handle, NodeInfo, NodeTable, PodInfo
+from proreus.addons.device_share.usage import Grant, NodeDeviceUsage
+from proreus.addons.pod_charges import PodCharges, bound_at, of_cluster
+from proreus.framework import Handle, NodeInfo, PodInfo
+from proreus.framework.pod_source import is_provided
 from proreus.objects import NODES, PODS, Node, Pod
+
+
+@dataclass(slots=True)
+class DeviceCharge:
+    """What a pod asked for when it got its node, and its devices: () if these are not known.
+
+    ``claimant``: the pod, as long as its annotations are to be checked.
+    """
+
+    request: PodDeviceRequest
+    grants: tuple[Grant, ...] = ()
+    claimant: PodInfo | None = None
 
 
 class DeviceAccounts:
@@ -25,9 +40,12 @@ class DeviceAccounts:
 
     def __init__(self, handle: Handle) -> None:
         self._invalidate = handle.invalidate_results
-        self._allocations: dict[str, Allocation] = {}
-        """By UID, of pods that Reserve has placed or that are bound with annotations."""
+        self._charges = PodCharges(handle, "DeviceShare", self._claim)
+        self._unchecked: set[str] = set()
+        """The nodes of pods whose annotations are to be checked."""
         self._inventories: dict[str, tuple[Node | None, DeviceObject | None, Inventory]] = {}
+        self.last_gone = ""
+        """The UID of the pod with devices that was deleted last."""
         self.objects = handle.store(DEVICES)
         """Device objects by node."""
         handle.on_change(DEVICES, self._object_changed)
@@ -37,13 +55,7 @@ class DeviceAccounts:
     @staticmethod
     def of(handle: Handle) -> DeviceAccounts:
         """Return the accounts that belong to a handle's nodes, creating them if there are none."""
-        # By table of nodes: profiles, and the plugins of the next configuration, have the same one.
-        known = _accounts.get(handle.nodes)
-        accounts = None if known is None else known()
-        if accounts is None:
-            accounts = DeviceAccounts(handle.shared)
-            _accounts[handle.nodes] = ref(accounts)
-        return accounts
+        return of_cluster(handle, DeviceAccounts, lambda: DeviceAccounts(handle.shared))
 
     def _object_changed(self, old: DeviceObject | None, new: DeviceObject | None) -> None:
         found = new or old
@@ -55,35 +67,41 @@ class DeviceAccounts:
             self._inventories.pop(old.metadata.name, None)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if new is None:
-            assert old is not None
-            self._allocations.pop(old.metadata.uid, None)
-            return
-        node_name, meta = new.spec.node_name, new.metadata
-        # Of a pod without a node the annotations are those of an attempt that failed.
-        if not node_name or not meta.annotations:
-            return
-        if old is not None and old.spec.node_name and old.metadata.annotations == meta.annotations:
-            return
-        found = allocation_of(meta.annotations, node_name, valid_request(PodInfo(new)))
-        if found is not None and found != self._allocations.get(meta.uid):
-            self._allocations[meta.uid] = found
+        if new is None and old is not None and self.charge(old.metadata.uid) is not None:
+            self.last_gone = old.metadata.uid
+        self._charges.pod_changed(old, new)
+
+    def _claim(self, pod: Pod) -> DeviceCharge | None:
+        info = PodInfo(pod)
+        # What the pod of a reservation requests changes: it has no charge of its own.
+        request = None if is_provided(pod) else valid_request(info)
+        if request is None:
+            return None
+        self._unchecked.add(pod.spec.node_name)
+        self._invalidate(pod.spec.node_name)
+        return DeviceCharge(request, claimant=info)
+
+    def charge(self, uid: str) -> DeviceCharge | None:
+        """Return what a pod is charged with; None for nothing."""
+        return self._charges.get(uid)
+
+    def reserve(
+        self,
+        pod: PodInfo,
+        node_name: str,
+        request: PodDeviceRequest | None,
+        grants: Iterable[Grant],
+    ) -> None:
+        """Charge a pod with what Reserve chose: with nothing, for a pod without a request."""
+        charge = None if request is None else DeviceCharge(request, tuple(grants))
+        self._charges.reserve(pod, node_name, charge)
+        if charge is not None:
             self._invalidate(node_name)
 
-    def allocation(self, uid: str) -> Allocation | None:
-        """Return what a pod has, None if nothing is known."""
-        return self._allocations.get(uid)
-
-    def put(self, uid: str, allocation: Allocation) -> None:
-        """Take over what Reserve chose."""
-        self._allocations[uid] = allocation
-        self._invalidate(allocation.node_name)
-
-    def remove(self, uid: str) -> None:
+    def unreserve(self, pod: PodInfo, node_name: str) -> None:
         """Take back what Reserve chose."""
-        allocation = self._allocations.pop(uid, None)
-        if allocation is not None:
-            self._invalidate(allocation.node_name)
+        self._charges.unreserve(pod)
+        self._invalidate(node_name)
 
     def inventory(self, node: NodeInfo) -> Inventory:
         """Return the devices of a node."""
@@ -100,18 +118,53 @@ class DeviceAccounts:
         usage = NodeDeviceUsage(self.inventory(node))
         if not usage.by_key:
             return usage
+        if node.name in self._unchecked:
+            self._check_claims(node.name, usage.inventory)
+        charges = self._charges.on_node(node.name)
         unknown: list[PodDeviceRequest] = []
         for uid, pod in node.pods.items():
             if uid == without:
                 continue
-            allocation = self._allocations.get(uid)
-            if allocation is not None and allocation.node_name == node.name:
-                usage.add(allocation.grants, allocation.spread_group)
-            elif (request := valid_request(pod)) is not None:
-                unknown.append(request)
+            charge = charges.get(uid)
+            if charge is not None:
+                if charge.grants:
+                    usage.add(charge.grants, charge.request.spread_group)
+                else:
+                    unknown.append(charge.request)
+            elif is_provided(pod.pod) or not self._charges.is_decided(pod.pod):
+                request = valid_request(pod)
+                if request is not None:
+                    unknown.append(request)
         for request in unknown:
-            usage.add(place(usage, request, most_used_first) or (), request.spread_group)
+            usage.add(anywhere(request, usage), request.spread_group)
         return usage
+
+    def _check_claims(self, node_name: str, inventory: Inventory) -> None:
+        """Check, once, what the annotations of pods on a node claim: that of the first bound first.
+
+        Once, because the answer must not depend on the pods that a dry run leaves on the node.
+        """
+        self._unchecked.discard(node_name)
+        usage = NodeDeviceUsage(inventory)
+        claims: list[tuple[PodInfo, DeviceCharge]] = []
+        for charge in self._charges.on_node(node_name).values():
+            usage.add(charge.grants, charge.request.spread_group)
+            if charge.claimant is not None:
+                claims.append((charge.claimant, charge))
+        for pod, charge in sorted(claims, key=lambda one: (bound_at(one[0].pod), one[0].uid)):
+            charge.claimant = None
+            try:
+                charge.grants = self._checked(pod, charge.request, usage)
+            except InvalidClaim as error:
+                self._charges.refuse(pod.pod, str(error))
+            usage.add(charge.grants, charge.request.spread_group)
+
+    @staticmethod
+    def _checked(
+        pod: PodInfo, request: PodDeviceRequest, usage: NodeDeviceUsage
+    ) -> tuple[Grant, ...]:
+        claimed = claimed_devices(pod, request)
+        return checked(claimed, request, usage) if claimed else ()
 
 
 def valid_request(pod: PodInfo) -> PodDeviceRequest | None:
@@ -120,7 +173,3 @@ def valid_request(pod: PodInfo) -> PodDeviceRequest | None:
         return request_of(pod)
     except InvalidRequest:
         return None
-
-
-# They refer to the handle, and so to the table: what holds them is the plugins, and the handlers.
-_accounts: WeakKeyDictionary[NodeTable, ref[DeviceAccounts]] = WeakKeyDictionary()

@@ -1,18 +1,19 @@
 """The annotations that say which devices a pod got, as each project's agents read them.
 
 ``scheduling.koordinator.sh/device-allocated`` is written for every pod, and read back after a
-restart. Pods that Volcano or HAMi placed are known by theirs.
+restart. Pods that Volcano or HAMi placed are known by theirs. Only which devices a pod has is read:
+how much it has of them is what it requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from proreus.addons.device_share.devices import MIB, MIG_PREFIX, Inventory, NodeDevice
-from proreus.addons.device_share.mig import MEMORY_SLICES
 from proreus.addons.device_share.requests import (
     PodDeviceRequest,
     Share,
@@ -21,9 +22,9 @@ from proreus.addons.device_share.requests import (
     share_of_container,
     whole_gpus,
 )
-from proreus.addons.device_share.usage import Allocation, Grant
+from proreus.addons.device_share.usage import Grant
 from proreus.framework import PodInfo
-from proreus.objects import Container, parse_amount
+from proreus.objects import ApiStruct, Container
 from proreus.objects.codec import UNDECODABLE
 
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
@@ -31,8 +32,7 @@ _BIND_TIME = "scheduling.koordinator.sh/bind-timestamp"
 _GPU_MINORS = "scheduling.koordinator.sh/gpu-minors"
 HAMI_NODE = "hami.io/vgpu-node"
 _VGPU_IDS = {"volcano": "volcano.sh/vgpu-ids-new", "hami": "hami.io/vgpu-devices-allocated"}
-_UNREADABLE = (*UNDECODABLE, LookupError, TypeError, AttributeError)
-"""What reading an annotation raises that no agent wrote."""
+_GPU_INDEX = "volcano.sh/gpu-index"
 _CORE, _RATIO, _BYTES = (
     f"koordinator.sh/gpu-{name}" for name in ("core", "memory-ratio", "memory")
 )
@@ -41,17 +41,18 @@ _CORE, _RATIO, _BYTES = (
 def result_annotations(
     pod: PodInfo,
     request: PodDeviceRequest,
-    allocation: Allocation,
+    granted: tuple[Grant, ...],
+    node_name: str,
     inventory: Inventory,
     now: float,
 ) -> dict[str, str]:
     """Return the annotations to write; ``now``: in seconds since the epoch."""
-    found = {ALLOCATED: _encode(allocation.grants), _BIND_TIME: str(int(now * 10**9))}
-    gpus = dict.fromkeys(str(grant.minor) for grant in allocation.grants if grant.type == "gpu")
+    found = {ALLOCATED: _encode(granted), _BIND_TIME: str(int(now * 10**9))}
+    gpus = dict.fromkeys(str(grant.minor) for grant in granted if grant.type == "gpu")
     if gpus:
         # A container's NVIDIA_VISIBLE_DEVICES may refer to it, without any agent.
         found[_GPU_MINORS] = ",".join(gpus)
-    grants = [grant for grant in allocation.grants if grant.type == "gpu" and not grant.profile]
+    grants = [grant for grant in granted if grant.type == "gpu" and not grant.profile]
     if request.family == "volcano":
         ids = ";".join(
             _cards_by_container(pod, request, grants, inventory)[_first_container(pod) :]
@@ -59,7 +60,7 @@ def result_annotations(
         found |= {
             _VGPU_IDS["volcano"]: ids,
             "volcano.sh/devices-to-allocate": ids,
-            "volcano.sh/vgpu-node": allocation.node_name,
+            "volcano.sh/vgpu-node": node_name,
             "volcano.sh/vgpu-time": str(int(now)),
             "volcano.sh/bind-phase": "allocating",
             "volcano.sh/bind-time": str(int(now)),
@@ -70,54 +71,53 @@ def result_annotations(
         found |= {
             _VGPU_IDS["hami"]: ids,
             "hami.io/vgpu-devices-to-allocate": ids,
-            HAMI_NODE: allocation.node_name,
+            HAMI_NODE: node_name,
             "hami.io/vgpu-time": str(int(now)),
             "hami.io/bind-phase": "allocating",
             "hami.io/bind-time": str(int(now)),
         }
     elif request.family == "volcano-memory":
         found |= {
-            "volcano.sh/gpu-index": ",".join(str(grant.minor) for grant in grants),
+            _GPU_INDEX: ",".join(str(grant.minor) for grant in grants),
             "volcano.sh/predicate-time": str(int(now * 10**9)),
         }
     return found
 
 
-def allocation_of(
-    annotations: Mapping[str, str], node_name: str, request: PodDeviceRequest | None
-) -> Allocation | None:
-    """Return what annotations say that a pod on a node has, None if they say nothing valid.
+class InvalidClaim(ValueError):
+    """Annotations that name devices which the pod cannot have."""
 
-    ``request``: of the pod, None if it has none that is valid.
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDevice:
+    """A device that annotations name: by ``minor``, or by ``id`` where no device has that minor.
+
+    ``profile``, ``start``: of a MIG instance on it.
     """
-    group = "" if request is None else request.spread_group
-    try:
-        grants = tuple(_read(annotations, request))
-    except _UNREADABLE:
-        return None
-    if not grants or not all(map(_is_possible, grants)):
-        return None
-    return Allocation(node_name, grants, group)
+
+    type: str
+    minor: int
+    id: str = ""
+    profile: str = ""
+    start: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id[:64] if self.minor < 0 else self.minor}"
 
 
-def _is_possible(grant: Grant) -> bool:
-    amounts = grant.milli, grant.memory, grant.memory_milli
-    return min(amounts) >= 0 and 0 <= grant.start < MEMORY_SLICES
+def claimed_devices(pod: PodInfo, request: PodDeviceRequest) -> tuple[ClaimedDevice, ...]:
+    """Return the devices that a pod's annotations name, () for none.
 
-
-def _read(annotations: Mapping[str, str], request: PodDeviceRequest | None) -> Iterator[Grant]:
-    if ALLOCATED in annotations:
-        yield from _decode(annotations[ALLOCATED])
-        return
-    for name in _VGPU_IDS.values():
+    Raises ``InvalidClaim`` if an annotation cannot be read.
+    """
+    annotations = pod.pod.metadata.annotations
+    for name, read in _READERS.items():
         if name in annotations:
-            yield from _read_vgpu_ids(annotations[name])
-            return
-    shares = () if request is None else request.shares
-    if "volcano.sh/gpu-index" in annotations and shares:
-        for minor in annotations["volcano.sh/gpu-index"].split(","):
-            share = shares[0]
-            yield Grant("gpu", int(minor), share.milli, share.memory, share.memory_milli)
+            try:
+                return tuple(read(annotations[name], pod, request))
+            except (*UNDECODABLE, LookupError):
+                raise InvalidClaim(f"annotation {name} cannot be read") from None
+    return ()
 
 
 # ---- Koordinator ---------------------------------------------------------------------------------
@@ -151,32 +151,26 @@ def _percent(milli: int) -> str:
     return f"{milli * 100}m" if milli % 10 else str(milli // 10)
 
 
-def _milli(quantity: str | int | float) -> int:
-    # As CPUs, quantities are read in thousandths.
-    return parse_amount("cpu", quantity) // 100
+class _Extension(ApiStruct, frozen=True):
+    mig_start: int = 0
 
 
-def _decode(text: str) -> Iterator[Grant]:
-    by_type = msgspec.json.decode(text, type=dict[str, list[dict[str, Any]]])
+class _Entry(ApiStruct, frozen=True):
+    """A device of a pod in Koordinator's annotation."""
+
+    minor: int
+    id: str = ""
+    resources: dict[str, str | int | float] = {}
+    extension: _Extension = _Extension()
+
+
+def _read_allocated(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[ClaimedDevice]:
+    by_type = msgspec.json.decode(text, type=dict[str, list[_Entry]])
     for type_, entries in by_type.items():
-        for entry in entries:
-            yield _grant(type_, entry)
-
-
-def _grant(type_: str, entry: dict[str, Any]) -> Grant:
-    resources = entry.get("resources") or {}
-    minor, id_ = int(entry["minor"]), entry.get("id") or ""
-    for name in resources:
-        if name.startswith(MIG_PREFIX):
-            start = int((entry.get("extension") or {}).get("migStart", 0))
-            profile = name.removeprefix(MIG_PREFIX)
-            return Grant(type_, minor, id=id_, profile=profile, start=start)
-    if type_ != "gpu":
-        milli = _milli(resources.get(f"koordinator.sh/{type_}", 0))
-        return Grant(type_, minor, milli, 0, milli, id_)
-    memory = parse_amount(_BYTES, resources.get(_BYTES, 0))
-    core, ratio = _milli(resources.get(_CORE, 0)), _milli(resources.get(_RATIO, 0))
-    return Grant(type_, minor, core, memory, ratio, id_)
+        for one in entries:
+            profiles = [name for name in one.resources if name.startswith(MIG_PREFIX)]
+            profile = profiles[0].removeprefix(MIG_PREFIX) if profiles else ""
+            yield ClaimedDevice(type_, one.minor, one.id, profile, one.extension.mig_start)
 
 
 # ---- Volcano and HAMi ----------------------------------------------------------------------------
@@ -231,11 +225,41 @@ def _first_container(pod: PodInfo) -> int:
     return len(pod.pod.spec.init_containers)
 
 
-def _read_vgpu_ids(text: str) -> Iterator[Grant]:
-    for card in text.replace(";", ":").split(":"):
-        if not card:
-            continue
-        name, _, memory, cores, *_ = card.split(",")
-        id_ = name.partition("[")[0]  # Volcano's MIG instances have a position in brackets
-        minor = int(id_.removeprefix("gpu-")) if id_.startswith("gpu-") else -1
-        yield Grant("gpu", minor, int(cores) * 10, int(memory) * MIB, 0, id_)
+def _read_hami(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[ClaimedDevice]:
+    cards = [list(_cards(one)) for one in text.split(";")]
+    shares = [_share(one, request) for one in containers_by_index(pod)]
+    holders = [
+        index
+        for index, share in enumerate(shares[: len(cards)])
+        if share is not None and not ends_before_the_others(pod, index)
+    ]
+    if holders:
+        for index in holders:
+            yield from cards[index]
+    else:
+        # Only init containers have cards: each the same ones, or some of them.
+        yield from max(cards, key=len)
+
+
+def _read_volcano(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[ClaimedDevice]:
+    return _cards(text.replace(";", ":"))
+
+
+def _cards(text: str) -> Iterator[ClaimedDevice]:
+    for card in filter(None, text.split(":")):
+        id_ = card.split(",")[0].partition("[")[0]  # Volcano's MIG instances have a position
+        named_by_minor = id_.startswith("gpu-")
+        yield ClaimedDevice("gpu", int(id_.removeprefix("gpu-")) if named_by_minor else -1, id_)
+
+
+def _read_index(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[ClaimedDevice]:
+    return (ClaimedDevice("gpu", int(minor)) for minor in text.split(","))
+
+
+_READERS = {
+    ALLOCATED: _read_allocated,
+    _VGPU_IDS["volcano"]: _read_volcano,
+    _VGPU_IDS["hami"]: _read_hami,
+    _GPU_INDEX: _read_index,
+}
+"""By annotation; the first that a pod has counts."""

@@ -43,16 +43,24 @@ def start_of(profile: str, device: NodeDevice, taken: int, compute_taken: int) -
     ``taken``: a bit for each memory slice. The best place leaves the most places for others.
     """
     compute, size = size_of(profile, device)
-    if not compute or size > MEMORY_SLICES:
-        return None
     return _best_start(compute, size, taken, compute_taken)
+
+
+def free_starts(profile: str, device: NodeDevice, taken: int, compute_taken: int) -> list[int]:
+    """Return all places where an instance of a profile may begin."""
+    compute, size = size_of(profile, device)
+    return _free_starts(compute, size, taken, compute_taken)
+
+
+def _free_starts(compute: int, size: int, taken: int, compute_taken: int) -> list[int]:
+    if not compute or size > MEMORY_SLICES or compute_taken + compute > COMPUTE_SLICES:
+        return []
+    return [start for start in _starts(compute, size) if not taken & _mask(start, size)]
 
 
 @lru_cache(maxsize=4096)
 def _best_start(compute: int, size: int, taken: int, compute_taken: int) -> int | None:
-    if compute_taken + compute > COMPUTE_SLICES:
-        return None
-    free = [start for start in _starts(compute, size) if not taken & _mask(start, size)]
+    free = _free_starts(compute, size, taken, compute_taken)
     if not free:
         return None
     left = compute_taken + compute

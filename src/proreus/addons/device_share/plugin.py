@@ -24,7 +24,7 @@ from proreus.addons.device_share.placement import (
     place,
 )
 from proreus.addons.device_share.requests import PodDeviceRequest, request_of
-from proreus.addons.device_share.usage import Allocation, NodeDeviceUsage
+from proreus.addons.device_share.usage import NodeDeviceUsage
 from proreus.framework import (
     MAX_SCORE,
     ApiError,
@@ -83,7 +83,9 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         )
 
     def _had_devices(self, pod: PodInfo, old: Pod, new: Any) -> bool:
-        return valid_request(PodInfo(old)) is not None
+        # What it asked for last may be less than what it had.
+        gone = old.metadata.uid == self._accounts.last_gone
+        return gone or valid_request(PodInfo(old)) is not None
 
     def _note_request(self, old: Pod | None, new: Pod | None) -> None:
         if self._recent is None or old is not None or new is None:
@@ -215,32 +217,32 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         """Choose the pod's devices."""
         request = valid_request(pod)
         if request is None:
+            self._accounts.reserve(pod, node_name, None, ())
             return None
         node = self.handle.nodes[self.handle.nodes.rows[node_name]]
         grants = place(self._accounts.usage(node, without=pod.uid), request, self._order)
         if grants is None:
             return IN_USE
-        allocation = Allocation(node_name, tuple(grants), request.spread_group)
-        self._accounts.put(pod.uid, allocation)
+        self._accounts.reserve(pod, node_name, request, grants)
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Give them back."""
-        self._accounts.remove(pod.uid)
+        self._accounts.unreserve(pod, node_name)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Skip pods without devices of their own."""
-        allocation = self._accounts.allocation(pod.uid)
-        return None if allocation is not None and allocation.grants else Status.skip()
+        charge = self._accounts.charge(pod.uid)
+        return None if charge is not None and charge.grants else Status.skip()
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Write the pod's devices into its annotations."""
-        allocation, request = self._accounts.allocation(pod.uid), valid_request(pod)
-        row = self.handle.nodes.rows.get(node_name)
-        if allocation is None or request is None or row is None:
+        charge, row = self._accounts.charge(pod.uid), self.handle.nodes.rows.get(node_name)
+        if charge is None or row is None:
             return Status.error(f"the devices of pod {pod.key} on {node_name} are gone")
         inventory = self._accounts.inventory(self.handle.nodes[row])
-        written = result_annotations(pod, request, allocation, inventory, self.handle.clock.now())
+        now = self.handle.clock.now()
+        written = result_annotations(pod, charge.request, charge.grants, node_name, inventory, now)
         metadata: dict[str, Any] = {"uid": pod.uid, "annotations": written}
         if HAMI_NODE in written and len(node_name) <= _LONGEST_LABEL:
             # HAMi's monitor selects the pods of a node by this label.

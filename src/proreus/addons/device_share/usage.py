@@ -28,15 +28,6 @@ class Grant:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """The devices of a pod on a node. ``spread_group``: see ``PodDeviceRequest``."""
-
-    node_name: str
-    grants: tuple[Grant, ...] = ()
-    spread_group: str = ""
-
-
 @dataclass(slots=True)
 class DeviceUsage:
     """What is used of a device. ``slices``: of its eight memory slices, a bit for each taken."""
@@ -105,11 +96,20 @@ class DeviceUsage:
             and self.memory + share.memory_of(device) <= device.memory_capacity
         )
 
-    def grant_for(self, share: Share) -> Grant:
-        """Return what a share that fits gets of the device."""
+    def fits_at(self, share: Share, start: int) -> bool:
+        """Return whether the device can have a MIG instance that begins there."""
+        taken = self.slices, self.compute_slices
+        return self.fits(share) and start in mig.free_starts(share.profile, self.device, *taken)
+
+    def grant_for(self, share: Share, start: int | None = None) -> Grant:
+        """Return what a share that fits gets of the device.
+
+        ``start``: where a MIG instance begins, None for the best place.
+        """
         device = self.device
         if share.profile:
-            start = mig.start_of(share.profile, device, self.slices, self.compute_slices)
+            if start is None:
+                start = mig.start_of(share.profile, device, self.slices, self.compute_slices)
             assert start is not None
             return Grant("gpu", device.minor, id=device.id, profile=share.profile, start=start)
         memory = share.memory_of(device)
@@ -150,9 +150,13 @@ class NodeDeviceUsage:
     def add(self, grants: Iterable[Grant], group: str = "", sign: int = 1) -> None:
         """Count grants; those of devices that are gone do not count."""
         for grant in grants:
-            usage = self.by_key.get((grant.type, grant.minor)) or self._by_id.get(grant.id)
+            usage = self.find(grant.type, grant.minor, grant.id)
             if usage is not None:
                 usage.add(grant, group, sign)
+
+    def find(self, type_: str, minor: int, id_: str) -> DeviceUsage | None:
+        """Return a device by its minor, or by its id where no device has that minor."""
+        return self.by_key.get((type_, minor)) or self._by_id.get(id_)
 
     def fitting(self, request: PodDeviceRequest, share: Share) -> list[DeviceUsage]:
         """Return the devices that can have one of a share, by minor."""

@@ -1,0 +1,145 @@
+"""What each pod with a node is charged with, in an account that pods' labels and annotations fill.
+
+A pod's owner may change these at any time, so a pod is charged once. What Reserve chose counts for
+as long as this process lives. A pod that another scheduler bound, or this one before it started,
+is charged by what it says when it is first seen with a node: a claim, which the account checks.
+What a pod says later changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, TypeVar, cast
+from weakref import WeakKeyDictionary, ref
+
+from proreus.framework import Handle, NodeTable, PodInfo
+from proreus.objects import PODS, Pod, condition_of
+from proreus.objects.pod import is_terminal
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class PodCharges(Generic[T]):
+    """The charges of one account. Its owner calls ``pod_changed`` for each change of a pod.
+
+    ``claim``: returns what a pod is charged with by what it says, None for nothing. ``account``:
+    the name of the plugin, for Events and metrics.
+    """
+
+    # Invariant: a pod that is in _nodes and not in _by_node is charged with nothing, by a Reserve
+    # whose binding the apiserver has not confirmed yet.
+
+    def __init__(self, handle: Handle, account: str, claim: Callable[[Pod], T | None]) -> None:
+        self._handle = handle
+        self._account = account
+        self._claim = claim
+        self._pods = handle.store(PODS)
+        self._nodes: dict[str, str] = {}
+        """The node of each pod, by UID."""
+        self._by_node: dict[str, dict[str, T]] = {}
+        self._refused: set[str] = set()
+        self._refused_total = handle.metrics.counter(
+            "proreus_refused_allocations_total",
+            "ALPHA",
+            "Pods whose labels or annotations claim what they cannot have, by the plugin that does "
+            "not count it.",
+            "plugin",
+        )
+
+    def get(self, uid: str) -> T | None:
+        """Return what a pod is charged with; None for nothing."""
+        return self._by_node.get(self._nodes.get(uid, ""), {}).get(uid)
+
+    def on_node(self, node_name: str) -> Mapping[str, T]:
+        """Return the charges of the pods on a node, by UID."""
+        return self._by_node.get(node_name, {})
+
+    def is_decided(self, pod: Pod) -> bool:
+        """Return whether it is decided what a pod is charged with: it is reserved, or bound."""
+        return pod.metadata.uid in self._nodes or bool(pod.spec.node_name)
+
+    def reserve(self, pod: PodInfo, node_name: str, charge: T | None) -> None:
+        """Charge a pod with what Reserve chose."""
+        self._put(pod.uid, node_name, charge)
+
+    def unreserve(self, pod: PodInfo) -> None:
+        """Take back what Reserve chose; a pod that is bound all the same has its claim."""
+        self._remove(pod.uid)
+        found = self._pods.get(pod.key)
+        if found is not None and found.metadata.uid == pod.uid:
+            self.pod_changed(None, found)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Charge a pod that has got a node, and forget one that is gone or has finished."""
+        if new is None or is_terminal(new):
+            gone = new or old
+            assert gone is not None
+            self._remove(gone.metadata.uid)
+            self._refused.discard(gone.metadata.uid)
+            return
+        uid, node_name = new.metadata.uid, new.spec.node_name
+        if not node_name:
+            return
+        reserved_on = self._nodes.get(uid, "")
+        if reserved_on == node_name:
+            if uid not in self.on_node(node_name):
+                del self._nodes[uid]
+        elif reserved_on or old is None or not old.spec.node_name:
+            self._remove(uid)
+            charge = self._claim(new)
+            if charge is not None:
+                self._put(uid, node_name, charge)
+
+    def refuse(self, pod: Pod, why: str) -> None:
+        """Say by an Event, once, and by the metric that a pod's claim does not count."""
+        if pod.metadata.uid in self._refused:
+            return
+        self._refused.add(pod.metadata.uid)
+        self._refused_total.labels(self._account).inc()
+        text = f"{self._account} does not count what the pod claims: {why}"
+        scheduler = pod.spec.scheduler_name
+        self._handle.event_recorder.event(
+            pod, "Warning", "AllocationRefused", "Scheduling", text, scheduler
+        )
+
+    def _put(self, uid: str, node_name: str, charge: T | None) -> None:
+        self._remove(uid)
+        self._nodes[uid] = node_name
+        if charge is not None:
+            self._by_node.setdefault(node_name, {})[uid] = charge
+
+    def _remove(self, uid: str) -> None:
+        node_name = self._nodes.pop(uid, "")
+        charges = self._by_node.get(node_name)
+        if charges is not None:
+            charges.pop(uid, None)
+            if not charges:
+                del self._by_node[node_name]
+
+
+def bound_at(pod: Pod) -> str:
+    """Return when a pod was bound, as text that sorts; "" if its status does not say.
+
+    Only components that may write a pod's status can change it, unlike the rest of what decides.
+    """
+    condition = condition_of(pod, "PodScheduled")
+    return "" if condition is None else condition.last_transition_time or ""
+
+
+def of_cluster(handle: Handle, key: Hashable, make: Callable[[], S]) -> S:
+    """Return what plugins of all profiles and configurations share, making it if there is none.
+
+    ``key``: of several such things. ``make``: adds it to the handlers of ``handle.shared``.
+    """
+    # By table of nodes, which they all have in common. The shared things refer to the handle, and
+    # so to the table: what holds them is the plugins, and the handlers.
+    known = _of_cluster.setdefault(handle.nodes, {})
+    found = known[key]() if key in known else None
+    if found is None:
+        found = make()
+        known[key] = ref(found)
+    return cast(S, found)
+
+
+_of_cluster: WeakKeyDictionary[NodeTable, dict[Hashable, ref[Any]]] = WeakKeyDictionary()
