@@ -254,6 +254,9 @@ def _hami_shares(pod: PodInfo) -> tuple[Share, ...]:
         share = share_of_container(container)
         if share is not None:
             (before if ends_before_the_others(pod, index) else shares).append(share)
+    if before and not shares:
+        # Only init containers have cards, one after another: the pod has those of the largest.
+        shares = [max(before, key=lambda share: share.count)]
     for share in before:
         if not any(share.is_lent_by(other) for other in shares):
             raise InvalidRequest("an init container asks for GPUs that no container asks for")
