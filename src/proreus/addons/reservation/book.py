@@ -1,15 +1,17 @@
 """All reservations, what pods take from them, and the pods that hold the rest: shared by profiles.
 
 After a restart it is found again in the objects: a reservation's status has its node, and the
-annotation ``reservation-allocated`` of a pod on that node says that it takes from it.
+annotation ``reservation-allocated`` of a pod on that node says that it takes from it. That counts
+for the pods that the reservation is for, as they are when first seen (``addons.pod_charges``).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from weakref import WeakKeyDictionary, ref
+from typing import NamedTuple
 
+from proreus.addons.pod_charges import PodCharges, of_cluster
 from proreus.addons.reservation.held import POD_PREFIX, HeldReservation, Owner
 from proreus.addons.reservation.matching import ReservationDemand
 from proreus.addons.reservation.objects import (
@@ -17,12 +19,16 @@ from proreus.addons.reservation.objects import (
     RESERVATIONS,
     ReservationObject,
 )
-from proreus.framework import Handle, NodeTable, PodInfo, PodSourcePlugin
+from proreus.framework import Handle, PodInfo, PodSourcePlugin
 from proreus.objects import PODS, PRIORITY_CLASSES, Pod, PodStatus, PriorityClass
 from proreus.objects.codec import UNDECODABLE
 
-# They refer to the handle, and so to the table: what holds them is the plugins, and the handlers.
-_books: WeakKeyDictionary[NodeTable, ref[ReservationBook]] = WeakKeyDictionary()
+
+class _Taking(NamedTuple):
+    """From which reservation a pod takes. ``claimant``: the pod, if its annotation says so."""
+
+    reservation_uid: str
+    claimant: Pod | None = None
 
 
 class ReservationBook:
@@ -37,23 +43,18 @@ class ReservationBook:
         """By UID of the reservation and of the pod."""
         self._taken_by: dict[str, str] = {}
         """By UID of a pod: that of its reservation."""
+        self._charges = PodCharges(handle, "Reservation", _claim)
         self._priority_classes = handle.store(PRIORITY_CLASSES)
         self._pods = handle.store(PODS)
+        handle.on_change(PODS, self._pod_changed)
+        handle.on_change(RESERVATIONS, self._reservation_changed)
+        handle.on_change(PRIORITY_CLASSES, self._priority_class_changed)
 
     @staticmethod
     def of(handle: Handle, source: PodSourcePlugin) -> ReservationBook:
         """Return the book that belongs to a handle's nodes; ``source`` provides its pods."""
-        known = _books.get(handle.nodes)
-        book = None if known is None else known()
-        if book is not None:
-            book._use(source)
-            return book
-        book = ReservationBook(handle.shared)
-        _books[handle.nodes] = ref(book)
+        book = of_cluster(handle, ReservationBook, lambda: ReservationBook(handle.shared))
         book._use(source)
-        handle.shared.on_change(PODS, book._pod_changed)
-        handle.shared.on_change(RESERVATIONS, book._reservation_changed)
-        handle.shared.on_change(PRIORITY_CLASSES, book._priority_class_changed)
         return book
 
     def _use(self, source: PodSourcePlugin) -> None:
@@ -99,21 +100,26 @@ class ReservationBook:
         pod = new or old
         if pod is None or pod.metadata.name.startswith(POD_PREFIX):
             return
-        if new is None:
-            assert old is not None
-            self.release(old.metadata.uid)
-        elif new.spec.node_name:
-            reservation_uid = reservation_of(new)
-            if self._taken_by.get(new.metadata.uid, "") != reservation_uid:
-                self.release(new.metadata.uid)
-            if reservation_uid:
-                self._take(reservation_uid, PodInfo(new), new.spec.node_name)
+        self._charges.pod_changed(old, new)
+        self._follow(pod)
+
+    def _follow(self, pod: Pod) -> None:
+        """Have a pod take what it is charged with."""
+        taking = self._charges.get(pod.metadata.uid)
+        reservation_uid = "" if taking is None else taking.reservation_uid
+        if self._taken_by.get(pod.metadata.uid, "") != reservation_uid:
+            self._release(pod.metadata.uid)
+        if taking is not None and pod.spec.node_name:
+            self._take(taking, PodInfo(pod), pod.spec.node_name)
 
     # ---- what is held --------------------------------------------------------------------------
 
     def _hold(self, held: HeldReservation) -> None:
         """Provide the pod that waits for a node, or holds what is left on one."""
         held.update()
+        for claimant in held.refused:
+            why = f"it is no owner of reservation {held.name}, or that has another one"
+            self._charges.refuse(claimant, why)
         if held.node_name and held.is_used_up:
             self._handle.remove_pod(held.pod.key)
         elif self._source is not None:
@@ -176,7 +182,9 @@ class ReservationBook:
         found: dict[str, HeldReservation] = {}
         requests = pod.requests.amounts
         for held in self.available:
-            if not held.matcher.matches(pod.pod) or not demand.accepts(held.reservation):
+            if held.reservation.spec.unschedulable or not held.matcher.matches(pod.pod):
+                continue
+            if not demand.accepts(held.reservation):
                 continue
             if not held.fits(requests, demand.exact):
                 continue
@@ -185,19 +193,25 @@ class ReservationBook:
                 found[held.node_name] = held
         return found
 
-    def take(self, uid: str, pod: PodInfo) -> bool:
+    def take(self, uid: str, pod: PodInfo, node_name: str) -> bool:
         """Have a pod take from a reservation; return False if that is gone, or too little is left.
 
-        ``uid``: of the reservation.
+        ``uid``: of the reservation; "" for a pod on the node that takes from none.
         """
+        if not uid:
+            self._charges.reserve(pod, node_name, None)
+            return True
         held = self._held.get(uid)
         if held is None or held.is_used_up or not held.fits(pod.requests.amounts, ()):
             return False
-        self._take(uid, pod, held.node_name)
+        taking = _Taking(uid)
+        self._charges.reserve(pod, node_name, taking)
+        self._take(taking, pod, held.node_name)
         return True
 
-    def _take(self, reservation_uid: str, pod: PodInfo, node_name: str) -> None:
-        owner = Owner(pod.key, node_name, pod.requests.amounts)
+    def _take(self, taking: _Taking, pod: PodInfo, node_name: str) -> None:
+        reservation_uid = taking.reservation_uid
+        owner = Owner(pod.key, node_name, pod.requests.amounts, taking.claimant)
         owners = self._owners.setdefault(reservation_uid, {})
         if owners.get(pod.uid) == owner:
             return
@@ -205,7 +219,15 @@ class ReservationBook:
         self._taken_by[pod.uid] = reservation_uid
         self._hold_again(reservation_uid)
 
-    def release(self, pod_uid: str) -> None:
+    def release(self, pod: PodInfo) -> None:
+        """Give back what a pod took at Reserve."""
+        self._charges.unreserve(pod)
+        found = self._pods.get(pod.key)
+        if found is None or found.metadata.uid != pod.uid:
+            found = pod.pod
+        self._follow(found)
+
+    def _release(self, pod_uid: str) -> None:
         """Give back what a pod has taken, to its reservation if that is still there."""
         reservation_uid = self._taken_by.pop(pod_uid, None)
         if reservation_uid is None:
@@ -232,6 +254,11 @@ def _rank(held: HeldReservation, requests: Mapping[str, int]) -> tuple[float, fl
     # One that has all that the pod requests, and the least besides.
     fit = held.share(requests) + held.covers(requests)
     return held.reservation.order, -fit, held.name
+
+
+def _claim(pod: Pod) -> _Taking | None:
+    uid = reservation_of(pod)
+    return _Taking(uid, pod) if uid else None
 
 
 def reservation_of(pod: Pod) -> str:

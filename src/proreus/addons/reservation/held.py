@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from proreus.addons.pod_charges import bound_at
 from proreus.addons.reservation.matching import OwnerMatcher
 from proreus.addons.reservation.objects import RESTRICTED, ReservationObject
 from proreus.framework import PodInfo
@@ -35,17 +36,28 @@ _DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class Owner(NamedTuple):
-    """A pod that takes from a reservation: ``key`` is ``namespace/name``."""
+    """A pod that takes from a reservation: ``key`` is ``namespace/name``.
+
+    ``claimant``: the pod as it was first seen, if only its annotation says that it takes from it.
+    """
 
     key: str
     node_name: str
     requests: Mapping[str, int]
+    claimant: Pod | None = None
+
+    @property
+    def order(self) -> tuple[bool, str, str]:
+        """Its place among several: those that this process chose first, then the first bound."""
+        claimant = self.claimant
+        return claimant is not None, "" if claimant is None else bound_at(claimant), self.key
 
 
 class HeldReservation:
     """A reservation that is pending or available.
 
-    ``owners``: pods that say that they take from it, by UID; those on another node do not count.
+    ``owners``: pods that take from it, or say so, by UID. Those on another node do not count, nor
+    those that it is not for.
     """
 
     def __init__(
@@ -66,6 +78,8 @@ class HeldReservation:
         self.reserved: Mapping[str, int] = PodInfo(self._template()).requests.amounts
         """All that is reserved, by resource."""
         self.owners_here: Mapping[str, Owner] = {}
+        self.refused: list[Pod] = []
+        """Pods on its node that say that they take from it, and do not."""
         self.left: Mapping[str, int] = {}
         """What no owner has taken, by resource."""
         self.is_used_up = False
@@ -76,15 +90,28 @@ class HeldReservation:
 
     def update(self) -> None:
         """Derive what is left, and the pod, after owners, node, status or priority have changed."""
-        self.owners_here = {
-            uid: owner for uid, owner in self.owners.items() if owner.node_name == self.node_name
-        }
+        self.owners_here, self.refused = self._sorted_owners()
         self.left = {
             name: max(amount - self.taken(name), 0) for name, amount in self.reserved.items()
         }
         nothing_left = any(self.reserved.values()) and not any(self.left.values())
         self.is_used_up = nothing_left or (self.reservation.once and bool(self.owners_here))
         self.pod = PodInfo(self._provided())
+
+    def _sorted_owners(self) -> tuple[dict[str, Owner], list[Pod]]:
+        """Return the owners that count, by UID, and the pods that claim to be such."""
+        here = [one for one in self.owners.items() if one[1].node_name == self.node_name]
+        owners: dict[str, Owner] = {}
+        refused: list[Pod] = []
+        for uid, owner in sorted(here, key=lambda one: one[1].order):
+            claimant = owner.claimant
+            if claimant is None or (
+                self.matcher.matches(claimant) and not (self.reservation.once and owners)
+            ):
+                owners[uid] = owner
+            else:
+                refused.append(claimant)
+        return owners, refused
 
     @property
     def name(self) -> str:

@@ -102,7 +102,7 @@ class OwnerMatcher:
 
     def __init__(self, reservation: ReservationObject) -> None:
         self._owners: list[tuple[ReservationOwner, Selector | None]] = []
-        for owner in () if reservation.spec.unschedulable else reservation.spec.owners:
+        for owner in reservation.spec.owners:
             selector = owner.label_selector
             parsed = None if selector is None else parse_label_selector(selector)
             if owner != _NOBODY:

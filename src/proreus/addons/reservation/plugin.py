@@ -136,15 +136,14 @@ class Reservation(
         """Take from the reservation on the node, which holds less from now on."""
         usable: Mapping[str, HeldReservation] | None = state.get(self.name)
         held = None if usable is None else usable.get(node_name)
-        if held is None:
-            return None
-        if not self._book.take(held.uid, pod):
+        if not self._book.take("" if held is None else held.uid, pod, node_name):
+            assert held is not None
             return Status.unschedulable(f"reservation {held.name} was taken by another pod")
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Give back what the pod took."""
-        self._book.release(pod.uid)
+        self._book.release(pod)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Return Skip if the pod takes from no reservation, and never did."""
