@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import yaml
 
-from proreus import yaml_depth
+from proreus import yaml_limits
 from proreus.cli.go_flags import ParsedFlags
 from proreus.client.credential_loading import load_plain
 from proreus.client.early_lists import EarlyList, request_early_lists
@@ -41,7 +41,7 @@ def _kubeconfig(path: str) -> str | None:
     """Return the path that a configuration file names, "" for none; None: lists come later."""
     with open(path, "rb") as file:
         content = file.read()
-    config = yaml_depth.load(content)
+    config = yaml_limits.load(content)
     if config.get("delayCacheUntilActive"):
         return None
     return str((config.get("clientConnection") or {}).get("kubeconfig") or "")

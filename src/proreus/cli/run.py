@@ -344,10 +344,12 @@ def _allowed_labels(values: ParsedFlags) -> dict[str, tuple[str, ...]]:
     if path:
         import yaml
 
+        from proreus import yaml_limits
+
         flag = f"--allow-metric-labels-manifest {path}"
         try:
-            manifest = yaml.safe_load(Path(path).read_text())
-        except (OSError, yaml.YAMLError) as error:
+            manifest = yaml_limits.load(Path(path).read_bytes())
+        except (OSError, ValueError, yaml.YAMLError) as error:
             raise FlagError(f"{flag}: {error}") from error
         if not isinstance(manifest, dict):
             raise FlagError(f"{flag}: it must be a mapping of metric,label to values")

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from proreus import yaml_depth
+from proreus import yaml_limits
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -99,7 +99,7 @@ def _read_kubeconfig(path: str, context: str | None) -> PlainCredentials | None:
     try:
         with open(os.path.expanduser(path), "rb") as file:
             content = file.read()
-        config = yaml_depth.load(content)
+        config = yaml_limits.load(content)
         folder = os.path.dirname(os.path.abspath(os.path.expanduser(path)))
         chosen = _named(config, "contexts", context or config["current-context"])["context"]
         cluster = _named(config, "clusters", chosen["cluster"])["cluster"]

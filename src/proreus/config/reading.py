@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from proreus import yaml_limits
 from proreus.config.field_errors import child, item
 from proreus.errors import ConfigError
 
@@ -71,6 +72,7 @@ def _repeated_fields(data: Any, path: str) -> Iterator[str]:
 
 def _read_yaml(text: str) -> Document:
     try:
+        yaml_limits.check(text.encode())
         loader = _Loader(text)
         try:
             data = loader.get_data()

@@ -11,8 +11,6 @@ seconds before the decision assigned pods appeared.
 from __future__ import annotations
 
 import asyncio
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from proreus import compressed_files
 from proreus.config.load import default_configuration, load
 from proreus.config.types import Plugins
 from proreus.errors import ApiError, ConfigError, ProreusError
@@ -153,20 +152,13 @@ def _cluster(
 
 def read_cases(path: Path) -> Iterator[JsonObject]:
     """Yield the cases of a file, ``.jsonl`` or ``.jsonl.gz``; raises ``ProreusError``."""
-    try:
-        data = path.read_bytes()
-        text = gzip.decompress(data) if path.suffix == ".gz" else data
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                case = msgspec.json.decode(line)
-                if not isinstance(case, dict) or not {"id", "objects"} <= case.keys():
-                    raise ProreusError(f"{path}, line {number}: a case has an id and objects")
-                yield case
-    except OSError as error:
-        raise ProreusError(f"cannot read {path}: {error.strerror or error}") from error
-    except (EOFError, zlib.error) as error:
-        raise ProreusError(f"cannot read {path}: {error}") from error
-    except msgspec.DecodeError as error:
-        raise ProreusError(f"{path}, line {number}: not JSON: {error}") from error
-    except RecursionError:
-        raise ProreusError(f"{path}, line {number}: nested too deep") from None
+    for number, line in compressed_files.lines(path):
+        try:
+            case = msgspec.json.decode(line)
+        except RecursionError:
+            raise ProreusError(f"{path}, line {number}: nested too deep") from None
+        except ValueError as error:
+            raise ProreusError(f"{path}, line {number}: not JSON: {error}") from error
+        if not isinstance(case, dict) or not {"id", "objects"} <= case.keys():
+            raise ProreusError(f"{path}, line {number}: a case has an id and objects")
+        yield case

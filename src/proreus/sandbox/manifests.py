@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from proreus import yaml_limits
 from proreus.errors import ConfigError
 from proreus.sandbox.api_errors import StatusError
 from proreus.sandbox.resources import ServedResource
@@ -35,7 +36,9 @@ def apply_file(store: Store, path: Path) -> list[str]:
 
 def _read(path: Path) -> Iterator[Any]:
     try:
-        for document in yaml.safe_load_all(path.read_text()):
+        content = path.read_bytes()
+        yaml_limits.check(content)
+        for document in yaml.safe_load_all(content):
             if isinstance(document, dict) and document.get("kind") == "List":
                 yield from document.get("items") or ()
             elif document is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from proreus import yaml_limits
 from proreus.sandbox import protobuf
 from proreus.sandbox.api_errors import (
     bad_request,
@@ -113,7 +114,7 @@ def decode_body(request: ApiRequest, content_type: str = "") -> Any:
         if "yaml" not in content_type:
             raise bad_request(f"the body of the request is not JSON: {error}") from None
     try:
-        return yaml.safe_load(request.body)
+        return yaml_limits.load(request.body)
     except yaml.YAMLError as error:
         raise bad_request(f"the body of the request is not YAML: {error}") from None
 

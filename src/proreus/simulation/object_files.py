@@ -6,10 +6,7 @@ error names the file, the object and the field.
 
 from __future__ import annotations
 
-import gzip
 import re
-import sys
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from proreus import compressed_files
 from proreus.errors import ConfigError
 from proreus.kubernetes_version import KubernetesVersion
 from proreus.objects.codec import DecodeError, Decoder, decoder_for, without_nulls
@@ -27,11 +25,10 @@ from proreus.objects.quantity_validation import (
     validate_pod_quantities,
 )
 from proreus.simulation.cluster_objects import READ_KINDS, ClusterObjects
-from proreus.yaml_depth import LOADER, check_depth
+from proreus.yaml_limits import LOADER, LimitExceeded, check
 
 JsonObject = dict[str, Any]
 
-_GZIP = b"\x1f\x8b"
 _AT = re.compile(r"(?P<text>.*) - at `\$\.?(?P<field>.*)`$", re.DOTALL)
 
 
@@ -79,6 +76,7 @@ class _Loader(LOADER):  # type: ignore[misc]
 
 _TYPE_META: Decoder[_TypeMeta] = decoder_for(_TypeMeta)
 _FILE: Decoder[_File] = decoder_for(_File)
+_PLAIN: Decoder[JsonObject] = decoder_for(dict[str, Any])
 
 
 def read_cluster(paths: Iterable[Path]) -> ClusterObjects:
@@ -110,7 +108,7 @@ def read_documents(path: Path) -> list[tuple[str, JsonObject]]:
     found = []
     for item in items:
         kind, version, data = _typed(path, item)
-        plain = data if isinstance(data, dict) else msgspec.json.decode(data)
+        plain = data if isinstance(data, dict) else _PLAIN.decode(data)
         plain = {"apiVersion": version, **plain, "kind": kind}
         found.append((f"{path}, {item.place}", plain))
     return found
@@ -127,10 +125,10 @@ def decode_object(content: bytes | msgspec.Raw, place: str) -> tuple[Resource[An
     Raises ``ConfigError`` that names the place.
     """
     try:
-        plain = msgspec.json.decode(content)
-    except msgspec.DecodeError as error:
+        plain = _PLAIN.decode(content)
+    except DecodeError as error:
         raise ConfigError(f"{place}: object: {error}") from None
-    resource = resource_of(plain) if isinstance(plain, dict) else None
+    resource = resource_of(plain)
     if resource is None:
         raise ConfigError(f"{place}: object: its kind is not known")
     return resource, decode_checked(resource, plain, place)
@@ -181,13 +179,7 @@ def _items(path: Path) -> tuple[list[_Item], SnapshotInfo | None]:
 
 
 def _content(path: Path) -> bytes:
-    try:
-        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        content = gzip.decompress(content) if content[:2] == _GZIP else content
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ConfigError(f"{path}: the gzip data is damaged: {error}") from None
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
+    content = compressed_files.read(path)
     if not content.strip():
         raise ConfigError(f"{path}: the file is empty")
     return content
@@ -196,10 +188,12 @@ def _content(path: Path) -> bytes:
 def _yaml_items(path: Path, content: bytes) -> list[_Item]:
     items: list[_Item] = []
     try:
-        check_depth(content)
+        check(content)
         for number, document in enumerate(yaml.load_all(content, Loader=_Loader), 1):
             if document is not None:
                 items += _of_document(f"document {number}", document)
+    except LimitExceeded as error:
+        raise ConfigError(f"{path}, line {error.problem_mark.line + 1}: {error.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: neither JSON nor YAML: {_one_line(error)}") from None
     return items

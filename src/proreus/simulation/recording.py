@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Literal, Protocol
 
 import msgspec
 
+from proreus import compressed_files
 from proreus.clock import Clock, rfc3339
 from proreus.errors import ConfigError
 from proreus.kubernetes_version import KubernetesVersion
@@ -42,7 +43,6 @@ MAX_BYTES = 1024 * 1024 * 1024
 _FLUSH_SECONDS = 1.0
 _LEVEL = 3
 _GZIP_WINDOW = 31
-_READ_BYTES = 1 << 20
 _WRITTEN_BY_OTHERS = frozenset(
     {PERSISTENT_VOLUMES.kind, PERSISTENT_VOLUME_CLAIMS.kind, RESOURCE_CLAIMS.kind}
 )
@@ -235,21 +235,22 @@ def read_recording(path: Path) -> tuple[RecordingHeader, Iterator[tuple[str, Rec
     The iterator raises it too. A file whose end is missing, as after a crash, is read as far as it
     goes.
     """
-    lines = _lines(path)
-    _, first = next(lines, ("", b""))
+    lines = compressed_files.lines(path, may_be_cut=True)
+    _, first = next(lines, (0, b""))
     try:
         header = msgspec.json.decode(first, type=RecordingHeader)
     except msgspec.DecodeError:
         header = RecordingHeader()
     if header.recording != FORMAT:
         raise ConfigError(f"{path}: not a recording of proreus run --record-arrivals")
-    return header, _events(lines)
+    return header, _events(path, lines)
 
 
-def _events(lines: Iterator[tuple[str, bytes]]) -> Iterator[tuple[str, RecordedEvent]]:
+def _events(path: Path, lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[str, RecordedEvent]]:
     decode = msgspec.json.Decoder(RecordedEvent).decode
     latest = 0.0
-    for place, line in lines:
+    for number, line in lines:
+        place = f"{path}, line {number}"
         try:
             event = decode(line)
         except msgspec.DecodeError as error:
@@ -258,27 +259,3 @@ def _events(lines: Iterator[tuple[str, bytes]]) -> Iterator[tuple[str, RecordedE
             raise ConfigError(f"{place}: t: {event.t} is before the line above")
         latest = event.t
         yield place, event
-
-
-def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the lines of a file, gzipped or not, with their places."""
-    try:
-        with path.open("rb") as file:
-            zipped = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            decompress = zlib.decompressobj(_GZIP_WINDOW) if zipped else None
-            number, rest = 0, b""
-            while chunk := file.read(_READ_BYTES):
-                data = decompress.decompress(chunk) if decompress else chunk
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    number += 1
-                    if line:
-                        yield f"{path}, line {number}", line
-            # What is behind the last line break is a line that was not written to its end.
-            if rest and decompress is None:
-                yield f"{path}, line {number + 1}", rest
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
-    except zlib.error as error:
-        raise ConfigError(f"{path}: the gzip data is damaged: {error}") from None

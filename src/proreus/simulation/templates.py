@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from proreus.compressed_files import MAX_BYTES
 from proreus.errors import ConfigError
 from proreus.objects.codec import to_plain
 from proreus.objects.kinds import NODES, PODS
@@ -38,6 +39,9 @@ _REPLICAS_FIELD = {
     "Job": "parallelism",
 }
 """Kinds of workloads, and the field of their spec that says how many pods they have."""
+
+MAX_COPIES = 500_000
+"""How many pods, or nodes, one template may stand for; a cluster has 150,000 pods at most."""
 
 _SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 
@@ -124,8 +128,12 @@ class PodTemplate:
             raise ConfigError(f"{place}: metadata.name: a name is required")
 
     def pods(self, replicas: int | None = None) -> Iterator[JsonObject]:
-        """Yield pods with distinct names: that of the template, if there is one pod only."""
+        """Yield pods with distinct names: that of the template, if there is one pod only.
+
+        Raises ``ConfigError`` for too many.
+        """
         count = self.replicas if replicas is None else replicas
+        check_copies(f"{self.place}: {count:,} pods", count, self._pod)
         for number in range(count):
             yield self.pod(self.name if count == 1 and not self._owner else None, number)
 
@@ -219,6 +227,15 @@ def _of_workload(place: str, obj: JsonObject) -> PodTemplate:
     return PodTemplate(place, pod, replicas, owner, tuple(claims))
 
 
+def check_copies(what: str, count: int, obj: JsonObject | Node) -> None:
+    """Raise ``ConfigError`` if so many objects like one are more than a simulation can hold."""
+    size = count * len(msgspec.json.encode(obj))
+    if count > MAX_COPIES:
+        raise ConfigError(f"{what} are more than {MAX_COPIES:,}")
+    if size > MAX_BYTES:
+        raise ConfigError(f"{what} have {size:,} bytes, more than {MAX_BYTES:,}")
+
+
 # ---- nodes -------------------------------------------------------------------------------------
 
 
@@ -238,7 +255,11 @@ def read_node(path: Path) -> Node:
 
 
 def copies_of_node(node: Node, count: int, taken: Iterable[str]) -> Iterator[Node]:
-    """Yield nodes like one, with names of their own; ``taken``: names that exist already."""
+    """Yield nodes like one, with names of their own; ``taken``: names that exist already.
+
+    Raises ``ConfigError`` for too many.
+    """
+    check_copies(f"Node {node.metadata.name}: {count:,} nodes", count, node)
     used = set(taken)
     number = 0
     for _ in range(count):

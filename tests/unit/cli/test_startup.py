@@ -270,11 +270,11 @@ compile_now, compiled = re.compile, []
 re.compile = lambda *args: compiled.append(args) or compile_now(*args)
 from proreus import yaml_import
 yaml_import.import_yaml()
-from proreus import yaml_depth
+from proreus import yaml_limits
 print(len(compiled), re.compile is not yaml_import._Pattern)
 import yaml
 text = "{a: 2020-01-02, b: [1, 0x10, 1.5, yes, ~], c: '1'}"
-print(yaml_depth.load(text.encode()) == yaml.safe_load(text), yaml.safe_load(text))
+print(yaml_limits.load(text.encode()) == yaml.safe_load(text), yaml.safe_load(text))
 try:
     yaml.safe_load("a\\7")
 except yaml.YAMLError as error:

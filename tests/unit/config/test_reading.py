@@ -78,10 +78,12 @@ def test_refuses_what_is_neither_yaml_nor_json(text):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("a: " + "[" * 5_000, "yaml: nested too deep"),
+        ("a: " + "[" * 5_000, "yaml: line 1: nested deeper than 1,000 levels"),
         ('{"a": ' + "[" * 200_000, "json parse error: nested too deep"),
         ("a: " + "9" * 5_000, "yaml: Exceeds the limit"),
         ('{"a": ' + "9" * 5_000 + "}", "json parse error: Exceeds the limit"),
+        ("a: &a [*a]", "yaml: line 1: anchor 'a' value contains itself"),
+        ("a: &a {k: 1}\nb: [" + "*a, " * 60_000 + "]", "document contains excessive aliasing"),
         ("a: \x00", "yaml: unacceptable character #x0000"),
     ],
 )

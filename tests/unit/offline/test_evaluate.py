@@ -104,8 +104,8 @@ def test_cases_are_read_plain_and_packed(tmp_path) -> None:
         ("a.jsonl", b'{"id": "a"}', "line 1: a case has an id and objects"),
         ("a.jsonl", b"[]", "line 1: a case has an id and objects"),
         ("a.jsonl", b"[" * 100_000, "line 1: nested too deep"),
-        ("a.jsonl.gz", b"plain text", "cannot read"),
-        ("a.jsonl.gz", gzip.compress(b"x" * 100, mtime=0)[:20], "cannot read"),
+        ("a.jsonl.gz", b"plain text", "line 1: not JSON"),
+        ("a.jsonl.gz", gzip.compress(b"x" * 100, mtime=0)[:20], "its end is missing"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, name, content, text) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from proreus import yaml_limits
 from proreus.addons.node_metrics.metrics import Metric, WatcherMetrics, cpu_values
 from proreus.addons.node_metrics.node_columns import NodeColumns
 from proreus.addons.node_metrics.pod_amounts import effective_amounts
@@ -165,7 +166,7 @@ def _from_file(path: str) -> dict[str, PowerModel]:
     if not path:
         return {}
     try:
-        data: Any = yaml.safe_load(Path(path).read_text())
+        data: Any = yaml_limits.load(Path(path).read_bytes())
         return {str(name): PowerModel.model_validate(model) for name, model in data.items()}
     except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise ConfigError(f"{MODEL_FILE} {path} cannot be read: {error}") from error
