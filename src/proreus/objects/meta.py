@@ -4,8 +4,10 @@ Structs are frozen, since informers share their objects with all readers. They a
 the cyclic garbage collector (``gc=False``): they are trees and cannot be part of a cycle.
 """
 
+import re
 from datetime import datetime
 from typing import Any, Generic, Protocol, Self, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
@@ -135,13 +137,31 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     def path(
         self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """Return the URL path of a collection, an object or a subresource."""
+        """Return the URL path of a collection, an object or a subresource.
+
+        Names are percent-encoded, so that each is one segment of the path, whoever wrote it.
+        """
         parts = [f"/apis/{self.group}" if self.group else "/api", self.version]
         if namespace and self.namespaced:
-            parts += ["namespaces", namespace]
+            parts += ["namespaces", _segment(namespace)]
         parts.append(self.plural)
-        parts += [part for part in (name, subresource) if part]
+        if name:
+            parts.append(_segment(name))
+        if subresource:
+            parts.append(subresource)
         return "/".join(parts)
+
+
+def _segment(name: str) -> str:
+    if _PLAIN_SEGMENT.fullmatch(name):
+        return name
+    # Dots are never encoded by `quote`, and alone they would lead to another folder.
+    if name in (".", ".."):
+        return "%2E" * len(name)
+    return quote(name, safe=":", errors="replace")
+
+
+_PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9-][A-Za-z0-9.:_-]*")
 
 
 class Untyped(ApiStruct, frozen=True):

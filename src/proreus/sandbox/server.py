@@ -107,9 +107,9 @@ class ApiServer:
 
     def _route(self, request: ApiRequest) -> ApiServerResponse | WatchResponse:
         path, _, query_text = request.target.partition("?")
-        if "%" in path:
-            path = unquote(path)
         parts = path.strip("/").split("/")
+        if "%" in path:
+            parts = [unquote(part) for part in parts]
         if parts[0] not in _OPEN_PATHS:
             self._authenticate(request)
         query = dict(parse_qsl(query_text, keep_blank_values=True)) if query_text else {}

@@ -31,6 +31,13 @@ def test_the_controller_is_the_owner_that_says_so() -> None:
         (PODS, ("x", "a", "binding"), "/api/v1/namespaces/x/pods/a/binding"),
         (NODES, (None, "n1"), "/api/v1/nodes/n1"),
         (NODES, ("ignored", "n1"), "/api/v1/nodes/n1"),
+        (PODS, ("x", "a:b_c.d"), "/api/v1/namespaces/x/pods/a:b_c.d"),
+        # What no apiserver stores, but annotations and files of others may have as a name.
+        (PODS, ("../y", "a/../b"), "/api/v1/namespaces/..%2Fy/pods/a%2F..%2Fb"),
+        (PODS, ("x", "a b?c#d%2F"), "/api/v1/namespaces/x/pods/a%20b%3Fc%23d%252F"),
+        (PODS, ("x", "zoë\r\nHost: y"), "/api/v1/namespaces/x/pods/zo%C3%AB%0D%0AHost:%20y"),
+        (PODS, ("x", ".."), "/api/v1/namespaces/x/pods/%2E%2E"),
+        (PODS, ("x", "a\ud800"), "/api/v1/namespaces/x/pods/a%3F"),
     ],
 )
 def test_paths(resource: Resource[object], parts: tuple[str | None, ...], path: str) -> None:
