@@ -167,6 +167,17 @@ def test_minimal_resources_have_to_be_free_in_the_cluster() -> None:
     assert cluster.schedule("p").bound
 
 
+def test_an_amount_that_is_no_quantity_is_the_error_of_its_group_alone() -> None:
+    cluster = harness(gang("g", 1, minResources={"cpu": "lots"}), nodes=2)
+    cluster.add(member("p"), make_pod("other"))
+    cluster.schedule_all()
+    assert bound(cluster, "other") == ["other"]
+    outcome = str(cluster.schedule("p"))
+    assert "podGroup default/g: spec.minResources.cpu: quantity 'lots' is not a number" in outcome
+    cluster.add(gang("g", 1, minResources={"cpu": "1"}))
+    assert cluster.schedule("p").bound
+
+
 def test_pods_without_group_or_podgroup() -> None:
     cluster = harness()
     assert cluster.schedule(make_pod("p")).bound

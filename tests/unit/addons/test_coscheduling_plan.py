@@ -176,6 +176,14 @@ def test_resources_that_the_cluster_lacks_are_said_once() -> None:
     assert bound(cluster, "p0", "p1") == []
 
 
+def test_an_amount_that_is_no_quantity_is_the_error_of_its_group_alone() -> None:
+    cluster = harness(gang("g", 1, minResources={"cpu": "lots"}))
+    cluster.add(member("p0"), make_pod("other"))
+    cluster.schedule_all()
+    assert "podGroup default/g: spec.minResources.cpu: quantity 'lots'" in message(cluster, "p0")
+    assert bound(cluster, "p0", "other") == ["other"]
+
+
 def test_a_group_of_koordinators_annotations() -> None:
     annotations = {
         f"{KOORDINATOR}/name": "g",

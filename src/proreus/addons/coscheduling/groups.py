@@ -17,7 +17,7 @@ from proreus.addons.coscheduling.koordinator import (
     gangs_together,
 )
 from proreus.config.durations import DurationError, parse_duration
-from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource, parse_amount
+from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource
 
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 OLDER_LABEL = "pod-group.scheduling.sigs.k8s.io"
@@ -68,6 +68,7 @@ VOLCANO_GANGS = Resource(VOLCANO, "v1beta1", "podgroups", "PodGroup", True, Gang
 class Group:
     """A group. ``key``: see ``Membership``; ``created``: in seconds since the epoch.
 
+    ``min_resources``: as written, since its definition may let pass what is no quantity.
     ``minimums``: how many pods of each task are needed, where there are tasks. ``maximum``: how
     many pods it may have, 0 for any number. ``policy``: which pods count to the minimum. ``gangs``:
     the keys of all groups that start with it, its own included; () if it starts by itself.
@@ -76,7 +77,7 @@ class Group:
 
     key: str
     min_member: int
-    min_resources: Mapping[str, int] = field(default_factory=dict)
+    min_resources: Mapping[str, str | int | float] = field(default_factory=dict)
     timeout_seconds: float = 0.0
     created: float = 0.0
     minimums: Mapping[str, int] = field(default_factory=dict)
@@ -101,7 +102,7 @@ class Group:
         return cls(
             key,
             spec.min_member,
-            {name: parse_amount(name, value) for name, value in spec.min_resources.items()},
+            spec.min_resources,
             float(spec.schedule_timeout_seconds or 0),
             0.0 if created is None else created.timestamp(),
             spec.min_task_member,

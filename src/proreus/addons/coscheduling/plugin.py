@@ -210,9 +210,9 @@ class Coscheduling(
             )
         if not group.min_resources or now < record.permitted_until:
             return None
-        gap = self._resource_gap(group, nodes)
-        if gap:
-            return Status.unresolvable(f"resource gap: {_listed(gap)}")
+        lacking = self._lacking_resources(group, nodes)
+        if lacking is not None:
+            return lacking
         wait = self.args.permit_waiting_time_seconds or _PERMITTED_SECONDS
         record.permitted_until = now + wait
         return None
@@ -230,11 +230,14 @@ class Coscheduling(
         if cycle is None or cycle.state.get(group.key) is not None:
             return None
         cycle.state.write(group.key, True)
-        gap = self._resource_gap(group, nodes)
-        return Status.unresolvable(f"resource gap: {_listed(gap)}") if gap else None
+        return self._lacking_resources(group, nodes)
 
-    def _resource_gap(self, group: Group, nodes: NodeTable) -> dict[str, int]:
-        return resource_gap(group, self._records.of(group.key), nodes, self.handle)
+    def _lacking_resources(self, group: Group, nodes: NodeTable) -> Status | None:
+        try:
+            gap = resource_gap(group, self._records.of(group.key), nodes, self.handle)
+        except ValueError as error:
+            return Status.unresolvable(f"podGroup {group.key}: {error}")
+        return Status.unresolvable(f"resource gap: {_listed(gap)}") if gap else None
 
     # ---- Permit --------------------------------------------------------------------------------
 

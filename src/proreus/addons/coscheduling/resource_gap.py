@@ -9,11 +9,15 @@ import numpy as np
 from proreus.addons.coscheduling.groups import Group
 from proreus.addons.coscheduling.records import Record
 from proreus.framework import Handle, IntArray, NodeTable, PodInfo
+from proreus.objects import parse_amount
 
 
 def resource_gap(group: Group, record: Record, nodes: NodeTable, handle: Handle) -> dict[str, int]:
-    """Return what of a group's resources the cluster lacks, those of its members aside."""
-    needed = {**group.min_resources, "pods": group.min_member}
+    """Return what of a group's resources the cluster lacks, those of its members aside.
+
+    Raises ``ValueError`` for what is no quantity.
+    """
+    needed = {**_amounts(group), "pods": group.min_member}
     own: dict[int, list[PodInfo]] = {}
     for uid in record.assigned:
         for row in _rows_of(uid, record, nodes, handle):
@@ -30,6 +34,16 @@ def resource_gap(group: Group, record: Record, nodes: NodeTable, handle: Handle)
         if amount > 0 and not (left <= 0).any():
             gap[name] = int(left[-1]) if len(left) else amount
     return gap
+
+
+def _amounts(group: Group) -> dict[str, int]:
+    amounts = {}
+    for name, quantity in group.min_resources.items():
+        try:
+            amounts[name] = parse_amount(name, quantity)
+        except ValueError as error:
+            raise ValueError(f"spec.minResources.{name}: {error}") from None
+    return amounts
 
 
 def _rows_of(uid: str, record: Record, nodes: NodeTable, handle: Handle) -> Iterator[int]:
