@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from proreus import gc_tuning
@@ -9,6 +10,7 @@ from proreus import gc_tuning
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit with its exit code."""
+    open_standard_descriptors()
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["run"]:
         # Before the imports, which are most of a start.
@@ -26,7 +28,29 @@ def main(arguments: list[str] | None = None) -> None:
 
 def kubectl_main(arguments: list[str] | None = None) -> None:
     """Run ``kubectl proreus``, a plugin of kubectl."""
+    open_standard_descriptors()
     from proreus.cli.commands import call
     from proreus.cli.explain import kubectl_command
 
     sys.exit(call(kubectl_command, arguments, "kubectl proreus"))
+
+
+def open_standard_descriptors() -> None:
+    """Open /dev/null in the place of standard descriptors that are closed.
+
+    Otherwise the next file or socket gets their number, and what is written to standard error is
+    written into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            file = open(os.devnull, "w" if number else "r")  # noqa: SIM115
+            setattr(sys, name, file)
+            setattr(sys, f"__{name}__", file)

@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -326,3 +327,33 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_descriptors_become_dev_null(tmp_path: Path, closed: str) -> None:
+    seen = tmp_path / "seen"
+    code = f"""
+import os, sys
+from proreus.cli import open_standard_descriptors
+open_standard_descriptors()
+with open({str(seen)!r}, "w") as file:
+    print(file.fileno() > 2, file=file)
+    for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        print(os.path.samestat(os.fstat(number), os.stat(os.devnull)), file=file)
+        stream.write("x") if number else stream.read()
+"""
+    command = f'exec "$0" -c "$1" </dev/null {closed}'
+    subprocess.run(
+        ["/bin/sh", "-c", command, sys.executable, code], check=True, capture_output=True
+    )
+    above, *null = seen.read_text().split()
+    assert above == "True"
+    expected = [True, closed != "<&-" and closed != "2>&-", "2>&-" in closed]
+    assert null == [str(one) for one in expected]
+
+
+@pytest.mark.parametrize("command", ["version", "run --config /does/not/exist", "simulate -"])
+def test_commands_end_as_usual_without_standard_descriptors(command: str) -> None:
+    shell = f'exec "$0" -m proreus {command} <&- >&- 2>&-'
+    done = subprocess.run(["/bin/sh", "-c", shell, sys.executable], check=False)
+    assert done.returncode == (0 if command == "version" else 1)
