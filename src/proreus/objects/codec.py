@@ -8,6 +8,7 @@ msgspec raises more than its own errors (RecursionError for deep nesting, Unicod
 invalid UTF-8). All functions here raise ``DecodeError`` alone, so that callers handle one error.
 """
 
+import re
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -115,6 +116,18 @@ def decode_error(error: Exception) -> DecodeError:
     if isinstance(error, RecursionError):
         return DecodeError("values nest too deeply")
     return DecodeError(str(error))
+
+
+def describe(error: Exception) -> str:
+    """Return the text of an error in one line, with the field in front if msgspec names one."""
+    text = " ".join(str(error).split())
+    match = _AT.fullmatch(text)
+    if match is None:
+        return text
+    return f"{match['field']}: {match['text']}" if match["field"] else match["text"]
+
+
+_AT = re.compile(r"(?P<text>.*) - at `\$\.?(?P<field>.*)`")
 
 
 def to_plain(obj: Any) -> Any:

@@ -16,6 +16,7 @@ from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.offline.api import JsonObject
+from proreus.offline.case_errors import reading
 from proreus.offline.cluster import OfflineCluster
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
@@ -26,8 +27,9 @@ from proreus.scheduler.no_feasible_node import diagnose
 
 async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
     """Run one scheduling cycle; return its results in the form of ``expect``."""
-    typed = decoder_for(Pod).convert(pod)
-    cluster.api.add({**pod, "kind": "Pod"})
+    with reading("pod", pod):
+        typed = decoder_for(Pod).convert(pod)
+        cluster.api.add({**pod, "kind": "Pod"})
     # The recorded scheduler had an empty queue: nominated pods counted there like pods in flight.
     while cluster.scheduler.queue.pop() is not None:
         pass
@@ -51,9 +53,10 @@ def compare_in_queue(cluster: OfflineCluster, queue: list[JsonObject]) -> list[s
     profile = next(iter(cluster.scheduler.profiles.values()))
     options = PodResourcesOptions.of(cluster.feature_gates)
     keys = []
-    for one in queue:
-        added = datetime.fromisoformat(one["added"].replace("Z", "+00:00")).timestamp()
-        info = PodInfo(decoder_for(Pod).convert(one["pod"]), options)
+    for index, one in enumerate(queue):
+        with reading(f"queue[{index}]"):
+            added = datetime.fromisoformat(one["added"].replace("Z", "+00:00")).timestamp()
+            info = PodInfo(decoder_for(Pod).convert(one["pod"]), options)
         queued = QueuedPodInfo(info=info, timestamp=added, initial_attempt_timestamp=added)
         keys.append(profile.queue_sort.sort_key(queued))
     return ["".join("01"[one < other] for other in keys) for one in keys]

@@ -3,7 +3,7 @@
 Cases and results are JSON lines. A case has either ``pod``, one scheduling cycle of which every
 detail is returned (``decision``), or ``queue``, pods that are compared, or ``steps``, a script that
 is played step by step in virtual time (``script``). An invalid configuration or feature gate gives
-the result ``configError``.
+the result ``configError``, an object that cannot be used the result ``error``.
 ``metrics`` is what servers answer to plugins that read metrics (null: an error), ``seen`` how many
 seconds before the decision assigned pods appeared.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from proreus.errors import ApiError, ConfigError, ProreusError
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import V1_36, KubernetesVersion, parse_emulated_version
 from proreus.offline.api import InMemoryApi, JsonObject
+from proreus.offline.case_errors import reading
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.decision import compare_in_queue, decide
 from proreus.offline.fake_extenders import FakeExtenders, check_behaviours
@@ -60,7 +62,11 @@ def evaluate(
     for case in cases:
         # A loop for each case: time starts anew, and no binding cycle of another case goes on.
         with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-            yield {"id": case["id"], "expect": runner.run(_evaluate(case, registry, fallbacks))}
+            try:
+                expect = runner.run(_evaluate(case, registry, fallbacks))
+            except ProreusError as error:
+                expect = {"error": str(error)}
+        yield {"id": case["id"], "expect": expect}
 
 
 async def _evaluate(case: JsonObject, registry: Registry, fallbacks: Fallbacks) -> JsonObject:
@@ -83,25 +89,31 @@ async def _evaluate(case: JsonObject, registry: Registry, fallbacks: Fallbacks) 
         assert isinstance(loop, VirtualTimeLoop)
         await loop.run_until_idle()
     if player is not None:
-        return {"trace": [await player.play(step) for step in case["steps"]]}
+        with reading("steps"):
+            steps = list(enumerate(case["steps"]))
+        return {"trace": [await player.play(f"steps[{index}]", step) for index, step in steps]}
     if "queue" in case:
         return {"less": compare_in_queue(cluster, case["queue"])}
-    return await decide(cluster, case["pod"])
+    with reading("case"):
+        pod = case["pod"]
+    return await decide(cluster, pod)
 
 
 async def _add_objects(case: JsonObject, cluster: OfflineCluster) -> None:
     """Add the objects of a case; pods in ``seen`` so many seconds before the decision."""
     seen: dict[str, float] = case.get("seen") or {}
-    late = []
-    for obj in case["objects"]:
-        if obj["kind"] == "Pod" and obj["metadata"]["name"] in seen:
-            late.append(obj)
-        else:
-            cluster.api.add(obj)
-    for obj in sorted(late, key=lambda pod: -seen[pod["metadata"]["name"]]):
-        due = _CLOCK - seen[obj["metadata"]["name"]]
+    late: list[tuple[float, str, JsonObject]] = []
+    for index, obj in enumerate(case["objects"]):
+        place = f"objects[{index}]"
+        with reading(place, obj):
+            if obj["kind"] == "Pod" and obj["metadata"]["name"] in seen:
+                late.append((_CLOCK - seen[obj["metadata"]["name"]], place, obj))
+            else:
+                cluster.api.add(obj)
+    for due, place, obj in sorted(late, key=itemgetter(0)):
         await cluster.pass_time(max(due - cluster.clock.now(), 0))
-        cluster.api.add(obj)
+        with reading(place, obj):
+            cluster.api.add(obj)
     await cluster.pass_time(max(_CLOCK - cluster.clock.now(), 0))
 
 

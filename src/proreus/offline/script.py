@@ -14,6 +14,7 @@ from proreus.objects.resource_claims import RESOURCE_CLAIMS
 from proreus.objects.scheduling import POD_GROUPS
 from proreus.objects.storage import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from proreus.offline.api import JsonObject
+from proreus.offline.case_errors import CaseError, reading
 from proreus.offline.cluster import OfflineCluster
 from proreus.offline.fake_extenders import FakeExtenders, check_behaviours
 
@@ -48,31 +49,42 @@ class Script:
             raise ConfigError(f"observe: {', '.join(unknown)} cannot be observed")
         self._observations = {name: observations[name] for name in observe}
 
-    async def play(self, step: JsonObject) -> JsonObject:
-        """Play one step; return what can be seen once everything has settled."""
+    async def play(self, place: str, step: JsonObject) -> JsonObject:
+        """Play one step; return what can be seen once everything has settled.
+
+        ``place``: where it is in the case, for errors. Raises ``CaseError``.
+        """
         cluster = self._cluster
         await cluster.pass_time(_STEP_SECONDS)
         gone_before, self._bound_before = len(cluster.api.deleted), len(cluster.api.bound)
         popped: list[JsonList] = []
-        if "add" in step:
-            cluster.api.add(step["add"])
-        elif "patch" in step:
-            patch = step["patch"]
-            cluster.api.merge(patch["kind"], _key(patch), patch["patch"])
-        elif "delete" in step:
-            cluster.api.remove(step["delete"]["kind"], _key(step["delete"]))
-        elif "advance" in step:
+        if "advance" in step:
             await cluster.pass_time(step["advance"])
         elif "schedule" in step:
             popped = await self._schedule(step["schedule"])
-        elif "extenders" in step:
-            self._extenders.behaviours.update(check_behaviours(step["extenders"]))
         else:
-            raise ConfigError(
-                f"step {step!r} is none of add, patch, delete, advance, schedule and extenders"
-            )
+            self._change(place, step)
         await cluster.settle()
         return self._moment(popped, cluster.api.deleted[gone_before:])
+
+    def _change(self, place: str, step: JsonObject) -> None:
+        api = self._cluster.api
+        match step:
+            case {"add": obj}:
+                with reading(f"{place}.add", obj):
+                    api.add(obj)
+            case {"patch": patch}:
+                with reading(f"{place}.patch"):
+                    api.merge(patch["kind"], _key(patch), patch["patch"])
+            case {"delete": reference}:
+                with reading(f"{place}.delete"):
+                    api.remove(reference["kind"], _key(reference))
+            case {"extenders": behaviours}:
+                self._extenders.behaviours.update(check_behaviours(behaviours))
+            case _:
+                raise CaseError(
+                    f"{place}: none of add, patch, delete, advance, schedule and extenders"
+                )
 
     async def _schedule(self, times: int) -> list[JsonList]:
         popped = []

@@ -6,7 +6,6 @@ error names the file, the object and the field.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,13 @@ import yaml
 from proreus import compressed_files
 from proreus.errors import ConfigError
 from proreus.kubernetes_version import KubernetesVersion
-from proreus.objects.codec import DecodeError, Decoder, decoder_for, without_nulls
+from proreus.objects.codec import (
+    DecodeError,
+    Decoder,
+    decoder_for,
+    describe,
+    without_nulls,
+)
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
 from proreus.objects.quantity_validation import (
@@ -28,8 +33,6 @@ from proreus.simulation.cluster_objects import READ_KINDS, ClusterObjects
 from proreus.yaml_limits import LOADER, LimitExceeded, check
 
 JsonObject = dict[str, Any]
-
-_AT = re.compile(r"(?P<text>.*) - at `\$\.?(?P<field>.*)`$", re.DOTALL)
 
 
 class SnapshotInfo(ApiStruct, frozen=True):
@@ -140,7 +143,7 @@ def decode_checked(resource: Resource[Any], data: Any, place: str) -> Any:
     try:
         obj = decoder.convert(data) if isinstance(data, dict) else decoder.decode(data)
     except DecodeError as error:
-        raise ConfigError(f"{place} ({_title(resource, data)}): {_described(error)}") from None
+        raise ConfigError(f"{place} ({_title(resource, data)}): {describe(error)}") from None
     meta: ObjectMeta = obj.metadata
     if not meta.name:
         raise ConfigError(f"{place} ({resource.kind}): metadata.name: a name is required")
@@ -167,7 +170,7 @@ def _items(path: Path) -> tuple[list[_Item], SnapshotInfo | None]:
     try:
         file = _FILE.decode(content)
     except DecodeError as error:
-        raise ConfigError(f"{path}: {_described(error)}") from None
+        raise ConfigError(f"{path}: {describe(error)}") from None
     if file.items is None:
         return [_Item("the object", content)], None
     kind = file.kind.removesuffix("List")
@@ -193,9 +196,9 @@ def _yaml_items(path: Path, content: bytes) -> list[_Item]:
             if document is not None:
                 items += _of_document(f"document {number}", document)
     except LimitExceeded as error:
-        raise ConfigError(f"{path}, line {error.problem_mark.line + 1}: {error.problem}") from None
+        raise ConfigError(f"{path}, line {error.line}: {error.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: neither JSON nor YAML: {_one_line(error)}") from None
+        raise ConfigError(f"{path}: neither JSON nor YAML: {describe(error)}") from None
     return items
 
 
@@ -234,7 +237,7 @@ def _typed(path: Path, item: _Item) -> tuple[str, str, Any]:
         else:
             meta = _TYPE_META.decode(data)
     except (DecodeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path}, {item.place}: {_described(error)}") from None
+        raise ConfigError(f"{path}, {item.place}: {describe(error)}") from None
     # The items of a typed list (PodList) do not state their kind.
     kind = meta.kind or item.list_kind
     if not kind:
@@ -258,16 +261,3 @@ def _title(resource: Resource[Any], data: Any) -> str:
     except (DecodeError, AttributeError, TypeError):
         name = ""
     return f"{resource.kind} {name}".strip()
-
-
-def _described(error: Exception) -> str:
-    """Return the text of a decoding error with the field in front."""
-    match = _AT.match(str(error))
-    if match is None:
-        return _one_line(error)
-    text = match["text"]
-    return f"{match['field']}: {text}" if match["field"] else text
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

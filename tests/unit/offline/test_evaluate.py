@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from proreus.errors import ConfigError, ProreusError
+from proreus.errors import ProreusError
 from proreus.offline.evaluate import Fallbacks, evaluate, read_cases
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
@@ -64,8 +64,53 @@ def test_a_script(kit) -> None:
 
 
 def test_a_step_that_is_none(kit) -> None:
-    with pytest.raises(ConfigError, match="none of add, patch, delete, advance, schedule and"):
-        answer({"objects": [], "steps": [{"jump": 1}]})
+    found = answer({"objects": [], "steps": [{"jump": 1}]})
+    assert found == {
+        "error": "steps[0]: none of add, patch, delete, advance, schedule and extenders"
+    }
+
+
+def with_port(pod: dict, port: object) -> dict:
+    container = {"name": "c", "ports": [{"containerPort": port}]}
+    return {**pod, "spec": {**pod["spec"], "containers": [container]}}
+
+
+PORT = "spec.containers[0].ports[0].containerPort: Expected `int`, got `str`"
+
+
+def test_an_object_that_cannot_be_read_is_the_error_of_its_case(kit) -> None:
+    nodes, pod = [kit.node("n0")], kit.pod("p")
+    bad = with_port(kit.pod("x"), "http")
+    cases = [
+        {"objects": [*nodes, bad], "pod": pod},
+        {"objects": nodes, "pod": with_port(pod, "http")},
+        {"objects": nodes, "steps": [{"add": pod}, {"add": bad}]},
+        {"objects": nodes, "steps": [{"delete": {"name": "x"}}]},
+        {"objects": [*nodes, {**pod, "kind": "Pad"}], "pod": pod},
+        {"objects": [kit.node("n0", "lots")], "pod": pod},
+        {"objects": [*nodes, "x"], "pod": pod},
+        {"objects": nodes},
+        {"objects": nodes, "pod": pod},
+    ]
+    found = list(
+        evaluate(
+            [{"id": number, **case} for number, case in enumerate(cases)],
+            Registry(IN_TREE_PLUGINS),
+        )
+    )
+    assert [one["id"] for one in found] == list(range(len(cases)))
+    assert [one["expect"].get("error") for one in found] == [
+        f"objects[1] (Pod default/x): {PORT}",
+        f"pod (Pod default/p): {PORT}",
+        f"steps[1].add (Pod default/x): {PORT}",
+        "steps[0].delete: kind: is not known, or missing",
+        "objects[1] (Pad default/p): Pad: is not known, or missing",
+        "objects[0] (Node n0): status.allocatable.cpu: quantity 'lots' is not a number with an "
+        "optional suffix such as m, k, Mi or Gi",
+        "objects[1]: string indices must be integers, not 'str'",
+        "case: pod: is not known, or missing",
+        None,
+    ]
 
 
 def test_a_configuration_that_is_refused_is_an_answer(kit) -> None:
