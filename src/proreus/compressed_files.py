@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 from proreus.errors import ConfigError
@@ -66,8 +67,7 @@ def lines(path: Path, *, may_be_cut: bool = False) -> Iterator[tuple[int, bytes]
 
 def _contents(path: Path, gunzip: _Gunzip) -> Iterator[bytes]:
     try:
-        file = sys.stdin.buffer if str(path) == "-" else path.open("rb")
-        with file:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
             piece = file.read(_PIECE_BYTES)
             zipped = piece.startswith(GZIP)
             while piece:

@@ -29,8 +29,12 @@ _UNCOUNTED = (b"\0", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 """Signs of UTF-16 (or of no YAML), and the line breaks that only Unicode knows."""
 
 
-class LimitExceeded(yaml.MarkedYAMLError):  # type: ignore[misc]
-    """YAML that is refused, whether it is well-formed or not."""
+class LimitExceeded(yaml.MarkedYAMLError):
+    """YAML that is refused, whether it is well-formed or not; ``line`` begins with 1."""
+
+    def __init__(self, problem: str, mark: Any) -> None:
+        super().__init__(problem=problem, problem_mark=mark)
+        self.line: int = mark.line + 1
 
 
 def load(content: bytes) -> Any:
@@ -102,7 +106,7 @@ class _Sizes:
 
 
 def _refused(event: Any, problem: str) -> LimitExceeded:
-    return LimitExceeded(problem=problem, problem_mark=event.start_mark)
+    return LimitExceeded(problem, event.start_mark)
 
 
 def _most_levels(content: bytes) -> int:

@@ -144,6 +144,9 @@ def test_a_node_with_a_bad_amount(tmp_path: Path) -> None:
         # libyaml's recursion would end the process.
         (b"kind: Pod\nspec: " + b"[" * 100_000, "nested deeper than 1,000 levels"),
         (b"- " * 50_000 + b"a", "nested deeper than 1,000 levels"),
+        (b"a: &a [1]\nb: [" + b"*a, " * 60_000 + b"]", "line 2: document contains excessive al"),
+        (b"kind: Pod\nspec: &a {b: *a}", "line 2: anchor 'a' value contains itself"),
+        (gzip.compress(bytes(40_000_000)), "expands to more than 200 times its size"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, content: bytes, error: str) -> None:
@@ -156,6 +159,13 @@ def test_files_that_are_none(tmp_path: Path, content: bytes, error: str) -> None
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ConfigError, match="cannot read /nowhere: No such file"):
         read_cluster([Path("/nowhere")])
+
+
+def test_half_a_surrogate_pair_becomes_a_replacement_character(tmp_path: Path) -> None:
+    path = written(tmp_path, json.dumps({**POD, "metadata": {"name": "a\ud800"}}))
+    assert list(read_cluster([path]).of(PODS)) == ["default/a\ufffd"]
+    [(_, obj)] = read_documents(path)
+    assert obj["metadata"] == {"name": "a\ufffd"}
 
 
 def test_documents_are_plain_and_have_their_place(tmp_path: Path) -> None:

@@ -334,6 +334,10 @@ def test_files_that_cannot_be_added(tmp_path: Path) -> None:
             written(tmp_path, "c", {**WEB, "spec": {**WEB["spec"], "replicas": "two"}}),
             "spec.replicas: 'two' is not a number of pods",
         ),
+        (
+            written(tmp_path, "l", {**WEB, "spec": {**WEB["spec"], "replicas": 2**31 - 1}}),
+            "l, document 1: 2,147,483,647 pods are more than 500,000",
+        ),
         (written(tmp_path, "d", {"kind": "Pod", "metadata": {"name": "x"}}), "spec: the spec"),
         (
             written(tmp_path, "e", pod("x", "1x")),
@@ -348,6 +352,15 @@ def test_files_that_cannot_be_added(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=error) as raised:
             scenario.add_file(path)
         assert str(path) in str(raised.value)
+
+
+def test_copies_that_memory_does_not_hold_are_refused(tmp_path: Path) -> None:
+    scenario = Scenario(cluster(node("n0")))
+    large = written(tmp_path, "large", {**pod("x"), "large": "x" * 100_000})
+    with pytest.raises(ConfigError, match=r"20,000 pods have 2,\d+,\d+,\d+ bytes, more than 1,0"):
+        scenario.add_file(large, 20_000)
+    with pytest.raises(ConfigError, match="Node n0: 9,999,999 nodes are more than 500,000"):
+        scenario.add_nodes("node/n0", 9_999_999)
 
 
 def test_objects_that_no_scheduler_reads_are_noted(tmp_path: Path) -> None:
