@@ -54,11 +54,6 @@ class Change(Enum):
         self.since = since
         self.summary = summary
 
-    ANTI_AFFINITY_HINTS_OF_ANY_TERM = (
-        V1_37,
-        "InterPodAffinity retries a pod when an assigned pod that matched any of its anti-affinity "
-        "terms goes, instead of all of them",
-    )
     ALLOCATOR_OF_1_37 = (
         V1_37,
         "DynamicResources counts shared counters by driver and pool, fails on capacities that "

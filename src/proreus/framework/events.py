@@ -27,6 +27,7 @@ __all__ = [
     "CSI_STORAGE_CAPACITY",
     "DELETE",
     "DEVICE_CLASS",
+    "NAMESPACE",
     "NODE",
     "PERSISTENT_VOLUME",
     "PERSISTENT_VOLUME_CLAIM",
@@ -141,6 +142,7 @@ UNSCHEDULABLE_POD = "UnschedulablePod"
 """Any pod that has no node yet: stands for ``UNSCHEDULED_POD`` and ``TARGET_POD``, which
 kube-scheduler 1.36 does not tell apart."""
 NODE = "Node"
+NAMESPACE = "Namespace"
 PERSISTENT_VOLUME = "PersistentVolume"
 PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
 CSI_NODE = "storage.k8s.io/CSINode"

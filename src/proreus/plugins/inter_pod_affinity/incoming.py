@@ -68,6 +68,15 @@ class IncomingTerms(Struct, frozen=True, eq=False):
 
 NO_INCOMING_TERMS = IncomingTerms()
 
+
+def selects_by_all_required(terms: IncomingTerms, pod: Pod) -> bool:
+    """Return whether a pod matches all required affinity terms, of which there is one at least."""
+    if terms.many_required is not None:
+        selecting = terms.many_required.selecting_pod(pod)
+        return selecting is not None and bool(selecting.all())
+    return terms.all_required is not None and terms.all_required.selects_pod(pod)
+
+
 _MOST_EVALUATIONS = 50_000
 """Of namespaceSelectors, each for every namespace."""
 

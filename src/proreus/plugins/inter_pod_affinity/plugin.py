@@ -31,7 +31,7 @@ from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, IntArray, Verdicts
 from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
-from proreus.plugins.inter_pod_affinity.hints import events
+from proreus.plugins.inter_pod_affinity.hints import AffinityHints
 from proreus.plugins.inter_pod_affinity.incoming import (
     NO_INCOMING_TERMS,
     IncomingTerms,
@@ -64,8 +64,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._incoming = IncomingTermsCache(handle)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register pod and node events; see ``hints``."""
-        return events(self.handle.feature_gates)
+        """Register events of pods, nodes and namespaces; see ``hints``."""
+        return AffinityHints(self.handle, self._incoming).events()
 
     # ---- filter --------------------------------------------------------------------------------
 
