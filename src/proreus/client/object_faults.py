@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.meta import ApiObject, ObjectMeta, key_of
+from proreus.repeated_failures import LineLimit
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,7 @@ class ObjectFaults:
         self._metrics = metrics
         self._now = now
         self._logged_at: OrderedDict[tuple[str, ...], float] = OrderedDict()
-        self._period_began = -PERIOD_SECONDS
-        self._lines = self._suppressed = 0
+        self._limit = LineLimit(LINES, PERIOD_SECONDS, now)
 
     def unreadable(self, kind: str, metadata: ObjectMeta, error: Exception) -> None:
         """Record an object that was left out because it cannot be decoded."""
@@ -73,20 +73,16 @@ class ObjectFaults:
             self._logged_at.move_to_end(fault)
             if fault[0] == _UNREADABLE or now - self._logged_at[fault] < AGAIN_SECONDS:
                 return False
-        if now - self._period_began >= PERIOD_SECONDS:
-            self._period_began, self._lines = now, 0
         # Not marked as logged: it may be logged in the next period.
-        if self._lines == LINES:
-            self._suppressed += 1
+        if not self._limit.allows():
             return False
-        self._lines += 1
         self._logged_at[fault] = now
         if len(self._logged_at) > _MAX_LOGGED:
             self._logged_at.popitem(last=False)
         return True
 
     def _suppressed_note(self) -> str:
-        count, self._suppressed = self._suppressed, 0
+        count = self._limit.take_suppressed()
         return f" ({count} more such faults were not logged)" if count else ""
 
 

@@ -3,6 +3,10 @@
 In flight together, the apiserver could apply an older one last, and the pod would keep an outdated
 condition or nomination. A pod may fail again and again while the apiserver takes long to answer:
 what is requested while a patch waits for its turn is merged into it, so that there are at most two.
+
+A patch that the apiserver refuses (an admission webhook, a right that is missing) is requested
+again at every attempt of the pod, several times a second in a busy cluster. So after a refusal the
+pod's patches are not sent for a while: 1, 2, 4 … up to 60 seconds.
 """
 
 from __future__ import annotations
@@ -13,11 +17,18 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from proreus.errors import ApiError
+from proreus.errors import ApiError, NotFound
 from proreus.objects.meta import JsonObject
+from proreus.repeated_failures import FailureBackoff
 
 _MERGEABLE = {"conditions", "nominatedNodeName"}
 """Fields of the status that a later patch states anew, alone or by type of condition."""
+
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+
+
+class StillRefused(ApiError):
+    """The status patches of a pod were refused before: this one was too, or was not sent."""
 
 
 class _Patch(Struct):
@@ -42,6 +53,11 @@ class PodPatches:
         self._send = send
         # By path: the patch that was requested last.
         self._last: dict[str, _Patch] = {}
+        self._refusals: FailureBackoff[str] = FailureBackoff(
+            _FIRST_PAUSE_SECONDS,
+            _LONGEST_PAUSE_SECONDS,
+            lambda: asyncio.get_running_loop().time(),
+        )
 
     def __len__(self) -> int:
         """Return the number of pods whose patches are not done."""
@@ -53,7 +69,12 @@ class PodPatches:
             await last.done.wait()
 
     async def patch(self, path: str, body: JsonObject) -> None:
-        """Send a patch, alone or merged with others; return when it is done, or raise its error."""
+        """Send a patch, alone or merged with others; return when it is done, or raise its error.
+
+        Raises ``StillRefused``, perhaps without sending it, where the one before was refused.
+        """
+        if self._refusals.is_backing_off(path):
+            raise StillRefused(0, "", f"{path}: a patch was refused and is not repeated yet")
         patch = self._requested(path, body)
         patch.waiters += 1
         try:
@@ -91,10 +112,20 @@ class PodPatches:
         try:
             await self._send(path, patch.body)
         except ApiError as error:
-            patch.error = error
+            patch.error = self._refused(path, error)
             patch.done.set()
-            raise
+            raise patch.error from None
+        self._refusals.succeeded(path)
         patch.done.set()
+
+    def _refused(self, path: str, error: ApiError) -> ApiError:
+        """Record that a patch failed, and return the error to raise."""
+        # No answer is no refusal, and a pod that is gone is not patched again.
+        if not error.status or isinstance(error, NotFound):
+            self._refusals.succeeded(path)
+            return error
+        count, _ = self._refusals.failed(path)
+        return error if count == 1 else StillRefused(error.status, error.reason, error.message)
 
 
 def merge_status_patches(earlier: JsonObject, later: JsonObject) -> JsonObject | None:

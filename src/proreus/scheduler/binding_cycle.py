@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from proreus.cache.cache import Cache, CacheError
+from proreus.client.pod_patches import StillRefused
 from proreus.errors import ApiError, ExtenderError, PluginError
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
@@ -197,8 +198,10 @@ class BindingCycle:
         try:
             patch = {"status": {"nominatedNodeName": schedule_result.node_name}}
             await self._api.patch_pod_status(pod, patch)
+        # Only a hint for other components: the binding goes on without it.
+        except StillRefused:
+            return
         except ApiError as error:
-            # Only a hint for other components: the binding goes on without it.
             log.error(
                 "Failed to set nominatedNodeName", err=error, pod=schedule_result.attempt.pod.key
             )

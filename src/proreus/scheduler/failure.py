@@ -14,14 +14,17 @@ from time import perf_counter
 from typing import Any
 
 from proreus.client.event_bodies import printf_without_arguments, truncate_note
+from proreus.client.pod_patches import StillRefused
 from proreus.clock import rfc3339
 from proreus.errors import ApiError
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.logs import logger
 from proreus.objects.kinds import PODS
+from proreus.objects.meta import key_of
 from proreus.objects.pod import POD_SCHEDULED, Pod, PodCondition, condition_of
 from proreus.queue.scheduling_queue import SchedulingQueue
+from proreus.repeated_failures import LineLimit
 from proreus.scheduler.attempt import Attempt, AttemptRecorder, Failure, FailureObserver
 from proreus.scheduler.environment import Environment
 
@@ -50,6 +53,8 @@ class FailureHandler:
         self._metrics = environment.metrics
         self._clock = environment.clock
         self._spawn = environment.spawn
+        # One fault of the apiserver or a webhook may concern the pods of a whole namespace.
+        self._refusals_logged = LineLimit(now=environment.clock.monotonic)
         self.observer: FailureObserver | None = None
         self.recorder: AttemptRecorder | None = None
 
@@ -179,10 +184,13 @@ class FailureHandler:
     async def _patch(self, pod: Pod, patch: dict[str, Any]) -> None:
         try:
             await self._api.patch_pod_status(pod, patch)
+        except StillRefused:
+            return  # logged when it was refused for the first time
         except ApiError as error:
-            log.error(
-                "Error updating pod", err=error, pod=f"{pod.metadata.namespace}/{pod.metadata.name}"
-            )
+            if self._refusals_logged.allows():
+                more = self._refusals_logged.take_suppressed()
+                fields: dict[str, Any] = {"notLogged": more} if more else {}
+                log.error("Error updating pod", err=error, pod=key_of(pod), **fields)
 
 
 def _note_cost(attempt: Attempt) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from proreus.client.pod_patches import PodPatches, merge_status_patches
+from proreus.client.pod_patches import PodPatches, StillRefused, merge_status_patches
+from proreus.client.responses import ResponseLost
 from proreus.errors import ApiError, NotFound
 
 pytestmark = pytest.mark.looptime
@@ -120,3 +121,59 @@ def test_conditions_are_merged_by_type() -> None:
 def test_other_patches_are_not_merged(patch: Json) -> None:
     assert merge_status_patches(nominate("a"), patch) is None
     assert merge_status_patches(patch, nominate("a")) is None
+
+
+class RefusingApiserver:
+    """Refuses patches with a code until ``code`` is 0."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.sent = 0
+        self.patches = PodPatches(self.send)
+
+    async def send(self, path: str, patch: Json) -> None:
+        self.sent += 1
+        if self.code:
+            raise ApiError(self.code, "", "no")
+
+    async def attempts(self, seconds: int) -> list[type[ApiError] | None]:
+        """Request a patch five times a second, and return the errors."""
+        errors = []
+        for _ in range(5 * seconds):
+            try:
+                await self.patches.patch("p", nominate("n"))
+            except ApiError as error:
+                errors.append(type(error))
+            else:
+                errors.append(None)
+            await asyncio.sleep(0.2)
+        return errors
+
+
+@pytest.mark.parametrize("code", [403, 422, 500])
+async def test_what_is_refused_is_sent_after_a_back_off_only(code: int) -> None:
+    server = RefusingApiserver(code)
+    errors = await server.attempts(20)
+    assert server.sent == 5, "after 0, 1, 3, 7 and 15 seconds"
+    assert errors == [ApiError] + 99 * [StillRefused], "so that it is reported once"
+    server.code = 0
+    assert (await server.attempts(12))[-1] is None
+    server.code = code
+    assert (await server.attempts(1))[0] is ApiError, "a new fault"
+
+
+async def test_a_patch_without_an_answer_is_no_refusal() -> None:
+    """The apiserver is down: nobody knows whether it would refuse."""
+    lost = PodPatches(lost_answer := Lost())
+    for _ in range(3):
+        with pytest.raises(ResponseLost):
+            await lost.patch("p", nominate("n"))
+    assert lost_answer.sent == 3
+
+
+class Lost:
+    sent = 0
+
+    async def __call__(self, path: str, patch: Json) -> None:
+        self.sent += 1
+        raise ResponseLost("gone")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from proreus.client.pod_patches import StillRefused
+from proreus.errors import ApiError
 from proreus.framework.plugin import FilterPlugin, PostFilterPlugin
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
 from proreus.framework.status import Status
@@ -122,6 +124,30 @@ async def test_other_conditions_stay(world) -> None:
     world.add_pod(status={"conditions": [ready]})
     await world.attempt()
     assert [c.type for c in world.pod().status.conditions] == ["Ready", "PodScheduled"]
+
+
+async def test_refused_conditions_of_many_pods_are_few_lines(world, caplog, monkeypatch) -> None:
+    refused: set[str] = set()
+
+    async def refuse(pod, patch):
+        error = StillRefused if pod.metadata.name in refused else ApiError
+        refused.add(pod.metadata.name)
+        raise error(403, "Forbidden", "not by you")
+
+    monkeypatch.setattr(world.api, "patch_pod_status", refuse)
+    for attempt in range(3):
+        for number in range(40):
+            if not attempt:
+                world.add_pod(f"p{number}")
+            else:
+                world.queue.activate([f"default/p{number}"])
+            await world.attempt()
+    lines = [r for r in caplog.records if r.getMessage() == "Error updating pod"]
+    assert len(lines) == 10
+    world.advance(60)
+    world.add_pod("another")
+    await world.attempt()
+    assert caplog.records[-1].pairs["notLogged"] == 30
 
 
 # ---- the nomination ------------------------------------------------------------------------------

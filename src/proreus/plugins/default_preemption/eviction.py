@@ -6,7 +6,8 @@ preemptor out of the scheduling queue until the last victim is terminating.
 
 Worked example: victims ``a``, ``b``, ``c``. ``a`` and ``b`` are patched and deleted in parallel,
 then ``c``. When the watch reports ``c`` as terminating, the preemptor is no longer gated. If ``a``
-cannot be deleted, ``c`` stays, and the preemptor is tried again at once.
+cannot be deleted, ``c`` stays, and the preemptor is gated for a second, then tried again. If that
+fails as well, it is gated for 2, 4, 8, 10 … seconds: a webhook may refuse for hours.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from proreus.plugins.default_preemption.running_preemptions import (
     RunningPreemptions,
 )
 from proreus.plugins.default_preemption.select_candidate import Candidate
+from proreus.repeated_failures import FailureBackoff
 
 log = logger(__name__)
 
@@ -43,6 +45,8 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 _PARALLELISM = 16
 """How many victims are evicted at a time: kube-scheduler's default ``parallelism``."""
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 10.0
+"""kube-scheduler's default back-off of pods."""
 
 
 class Preemptor(Struct, frozen=True):
@@ -96,6 +100,10 @@ class Evictor:
         self._as_of_1_37 = gates.includes(Change.PREEMPTION_EXECUTOR_OF_1_37)
         self.running = RunningPreemptions(pods)
         self._turns = EvictionTurns()
+        self._failures: FailureBackoff[str] = FailureBackoff(
+            _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, handle.clock.monotonic
+        )
+        """By UID of the preemptor: its evictions that failed in a row."""
         self._deletions: dict[str, asyncio.Future[bool]] = {}
         """By UID the deletions by the preemptions under way; the result: whether the pod is gone.
 
@@ -182,6 +190,7 @@ class Evictor:
         metrics, node_name = self._handle.metrics, candidate.node_name
         *others, last = victims
         preemption = self._turns.next_preemption()
+        failure: ApiError | None = None
         result, deleted, in_memory = "success", False, False
         try:
             if not await self._clear_nominations(candidate, preemptor):
@@ -192,20 +201,41 @@ class Evictor:
             deleted = await self._evict_one(last, preemptor, node_name, preemption)
             in_memory = not deleted
         except ApiError as error:
-            result = "error"
-            log.error("Error occurred during async preemption", err=error, preemptor=preemptor.name)
+            result, failure = "error", error
         finally:
             self.pods_leaving_other_nodes -= elsewhere
             self._forget_deletions(victims)
-            # A victim that was still in memory has no watch event to wait for.
-            (self.running.last_victim_deleted if deleted else self.running.end)(running)
+            if failure is None:
+                # A victim that was still in memory has no watch event to wait for.
+                (self.running.last_victim_deleted if deleted else self.running.end)(running)
         # Some victims may stay, or the last one has no event, so that none requeues the preemptor.
-        if result == "error" or (in_memory and self._as_of_1_37):
+        if failure is not None:
+            self._retry_later(running, preemptor, failure)
+        elif result == "error" or (in_memory and self._as_of_1_37):
             self._handle.activate(preemptor.pods)
+        if result == "success":
+            self._failures.succeeded(preemptor.uid)
         metrics.preemption_goroutines_execution_total.labels(result).inc()
         seconds = perf_counter() - started
         metrics.preemption_goroutines_duration_seconds.labels(result).observe(seconds)
         self._observe_execution(preemptor, result, seconds)
+
+    def _retry_later(
+        self, running: RunningPreemption, preemptor: Preemptor, error: ApiError
+    ) -> None:
+        """Try the preemptor again after a back-off, for which the running preemption gates it.
+
+        kube-scheduler activates it at once. What refuses one attempt may refuse hundreds a second.
+        """
+        count, seconds = self._failures.failed(preemptor.uid)
+        if count == 1:
+            log.error("Error occurred during async preemption", err=error, preemptor=preemptor.name)
+
+        def retry() -> None:
+            self.running.end(running)
+            self._handle.activate(preemptor.pods)
+
+        asyncio.get_running_loop().call_later(seconds, retry)
 
     async def _evict_many(
         self, victims: list[Pod], preemptor: Preemptor, node_name: str, preemption: int

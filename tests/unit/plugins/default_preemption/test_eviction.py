@@ -91,9 +91,12 @@ async def test_a_victim_without_grace_period_gates_until_it_is_deleted() -> None
     assert not evictor.running.is_running(preemptor.uid)
 
 
-async def test_victims_that_could_not_be_evicted_gate_nobody() -> None:
+@pytest.mark.looptime
+async def test_victims_that_could_not_be_evicted_gate_for_a_back_off_only() -> None:
     evictor, _, preemptor = await _evictor(LateWatch(refuses=True))
 
+    assert evictor.running.is_running(preemptor.uid)
+    await asyncio.sleep(1.001)
     assert not evictor.running.is_running(preemptor.uid)
 
 
@@ -223,23 +226,28 @@ class Preemption:
         return victims.count, victims.sum
 
 
+@pytest.mark.looptime
 async def test_an_eviction_that_fails_ends_the_preemption() -> None:
-    """What is left would be evicted in vain; the preemptor is tried again at once."""
+    """What is left would be evicted in vain; the preemptor is tried again after a back-off."""
     api = Api(refuses="v0")
     preemption = Preemption(100, api)
     await preemption.run()
 
     assert len(api.deleted) == 15, "those that were under way"
     assert "v99" not in api.deleted
+    assert preemption.handle.activated == []
+    await asyncio.sleep(1.001)
     assert preemption.handle.activated == ["default/p"]
     assert not preemption.evictor.running.is_running(preemption.preemptor.uid)
     assert preemption.results == {"success": 0, "error": 1}
 
 
+@pytest.mark.looptime
 async def test_a_last_victim_that_cannot_be_evicted_activates_the_preemptor() -> None:
     api = Api(refuses="v2")
     preemption = Preemption(3, api)
     await preemption.run()
+    await asyncio.sleep(1.001)
 
     assert api.deleted == ["v0", "v1"]
     assert preemption.handle.activated == ["default/p"]
@@ -299,12 +307,32 @@ async def test_victims_of_two_preemptions_are_deleted_once() -> None:
     assert not evictor.pods_leaving_other_nodes
 
 
+@pytest.mark.looptime
+async def test_an_eviction_that_is_refused_again_and_again_is_tried_ever_more_rarely(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A webhook may refuse it for hours: neither hundreds of requests nor of lines a second."""
+    api = Api(refuses="v0")
+    preemption = Preemption(1, api)
+    activated = preemption.handle.activated
+    for pause in (1, 2, 4, 8, 10, 10):
+        await preemption.run()
+        await asyncio.sleep(pause - 0.1)
+        assert activated == []
+        await asyncio.sleep(0.101)
+        assert activated == ["default/p"]
+        activated.clear()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+@pytest.mark.looptime
 async def test_a_victim_that_another_preemption_cannot_delete_is_tried_again() -> None:
     api = Api(refuses="v0")
     preemption = Preemption(1, api)
     another = Preemptor.of_pod(make_pod("q"))
     preemption.evictor.evict_in_background(preemption.candidate, another)
     await preemption.run()
+    await asyncio.sleep(1.001)
     assert preemption.handle.activated == ["default/q", "default/p"]
     assert preemption.results == {"success": 0, "error": 2}
 

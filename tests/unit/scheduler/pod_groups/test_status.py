@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from proreus.clock import FakeClock
+from proreus.errors import ApiError
 from proreus.framework.status import Status
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.scheduling import (
@@ -39,8 +40,11 @@ class World:
         self.free = asyncio.Event()
         self.free.set()
         self.tasks: list[asyncio.Future[None]] = []
+        self.clock = FakeClock(0.0)
+        self.refused = 0
+        self.refuses = False
         self.writer = PodGroupStatusWriter(
-            self.groups, self, FakeClock(0.0), self._spawn, POD_GROUP_SCHEDULED, POD_GROUPS
+            self.groups, self, self.clock, self._spawn, POD_GROUP_SCHEDULED, POD_GROUPS
         )
 
     def _spawn(self, work) -> None:
@@ -48,6 +52,9 @@ class World:
 
     async def patch_status(self, resource, namespace, name, patch):
         await self.free.wait()
+        if self.refuses:
+            self.refused += 1
+            raise ApiError(403, "Forbidden", "no")
         self.written.append(patch["status"]["conditions"][0]["status"])
         return {"metadata": {"resourceVersion": str(10 + len(self.written))}}
 
@@ -93,3 +100,16 @@ async def test_another_group_of_the_same_name_knows_nothing_of_it(world) -> None
     world.groups[KEY] = group(5, uid="another")
     await world.write(Status.unschedulable("too few"))
     assert world.written == ["True", "False"]
+
+
+async def test_a_refused_write_is_repeated_after_a_back_off_and_logged_once(world, caplog) -> None:
+    world.refuses = True
+    for _ in range(100):
+        await world.write(Status.unschedulable("too few"))
+        world.clock.advance(0.2)
+    assert world.refused == 5, "after 0, 1, 3, 7 and 15 seconds"
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    world.refuses = False
+    world.clock.advance(16)
+    await world.write(Status.unschedulable("too few"))
+    assert world.written == ["False"]

@@ -1,0 +1,92 @@
+"""Failures that repeat: how long to wait before the next try, and how many lines they may log."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+K = TypeVar("K", bound=Hashable)
+
+_MOST_KEYS = 10_000
+
+
+class _Failures(Struct):
+    count: int
+    until: float
+
+
+class FailureBackoff(Generic[K]):
+    """Back-off by key: 1, 2, 4 … seconds (flowcontrol.Backoff of client-go).
+
+    Whoever creates what fails decides on the keys: of more than ten thousand, the one that failed
+    longest ago is forgotten. ``now`` returns seconds on a clock that does not go back.
+    """
+
+    def __init__(
+        self, initial_seconds: float, max_seconds: float, now: Callable[[], float]
+    ) -> None:
+        self._initial = initial_seconds
+        self._max = max_seconds
+        self._now = now
+        self._failures: OrderedDict[K, _Failures] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def failed(self, key: K) -> tuple[int, float]:
+        """Record a failure; return how many in a row it is, and the seconds until the next try."""
+        before = self._failures.pop(key, None)
+        now = self._now()
+        # What has not been tried for so long is not the same failure any more.
+        again = before is not None and now <= before.until + 2 * self._max
+        count = before.count + 1 if before is not None and again else 1
+        seconds = min(self._max, self._initial * 2.0 ** min(count - 1, 60))
+        self._failures[key] = _Failures(count, now + seconds)
+        if len(self._failures) > _MOST_KEYS:
+            self._failures.popitem(last=False)
+        return count, seconds
+
+    def is_backing_off(self, key: K) -> bool:
+        """Return whether it is too early for the next try."""
+        failures = self._failures.get(key)
+        return failures is not None and self._now() < failures.until
+
+    def succeeded(self, key: K) -> None:
+        """Forget the failures of a key."""
+        self._failures.pop(key, None)
+
+
+class LineLimit:
+    """At most ``lines`` lines of a log in each period."""
+
+    def __init__(
+        self,
+        lines: int = 10,
+        period_seconds: float = 60.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lines = lines
+        self._period_seconds = period_seconds
+        self._now = now
+        self._began = float("-inf")
+        self._written = self._suppressed = 0
+
+    def allows(self) -> bool:
+        """Return whether another line may be written, and count it."""
+        now = self._now()
+        if now - self._began >= self._period_seconds:
+            self._began, self._written = now, 0
+        if self._written == self._lines:
+            self._suppressed += 1
+            return False
+        self._written += 1
+        return True
+
+    def take_suppressed(self) -> int:
+        """Return how many lines were not allowed since the last call."""
+        count, self._suppressed = self._suppressed, 0
+        return count
