@@ -105,7 +105,7 @@ class Process:
         self._events = EventRecorder(
             clients.events,
             clock=self._clock,
-            wait_until_idle=self._dispatcher.wait_until_idle,
+            wait_until_idle=window.wait_until_idle,
             rate_limiter=_rate(connection),
             window=window,
             kubernetes_version=options.feature_gates.emulation_version,

@@ -22,7 +22,7 @@ from msgspec import Struct
 from proreus.client.backoff import Backoff
 from proreus.client.rate_limiter import RateLimiter
 from proreus.client.request_headers import JSON
-from proreus.client.request_window import Priority, RequestWindow
+from proreus.client.request_window import Priority, RequestWindow, WritePlace
 from proreus.client.responses import HttpResponse, ResponseLost, Unreachable, error_from_response
 from proreus.client.session import ApiClient, Request
 from proreus.errors import ApiError
@@ -71,19 +71,6 @@ class CheckedWriter:
         self._verify_attempts = verify_attempts
         self._verify_backoff_seconds = verify_backoff_seconds
         self._rng = rng
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self.in_flight = 0
-
-    async def wait_until_idle(self, at_most_seconds: float) -> None:
-        """Return when no write is in flight, or after ``at_most_seconds``."""
-        if not self.in_flight:
-            return
-        try:
-            async with asyncio.timeout(at_most_seconds):
-                await self._idle.wait()
-        except TimeoutError:
-            return
 
     async def read(self, path: str, content_type: str = JSON) -> bytes:
         """Return the body of a GET; raises ``ApiError``."""
@@ -96,39 +83,36 @@ class CheckedWriter:
         ``ResponseLost`` means that the outcome is unknown: the apiserver could not be reached to
         verify it.
         """
-        self.in_flight += 1
-        self._idle.clear()
+        # First the token: with a low rate, Events that wait for theirs would fill the window.
+        await self._wait_for_rate_limiter(write.method)
+        place = WritePlace(namespace_of(write.path), self._priority)
+        await self._window.acquire(place)
         try:
-            # First the token: with a low rate, Events that wait for theirs would fill the window.
-            await self._wait_for_rate_limiter(write.method)
-            async with self._window.turn(self._priority):
-                response = await self._attempt(write)
-                if isinstance(response, HttpResponse):
-                    if response.ok:
-                        return response.body
-                    # A 4xx proves that nothing was written. A 5xx does not: the apiserver may have
-                    # failed after etcd had stored the object (a 504 by a proxy, for one).
-                    if response.code not in write.ambiguous_codes:
-                        # No local variable: it would be in the frame that the error's traceback
-                        # holds, a cycle that is not collected for long (``gc_tuning``).
-                        raise error_from_response(response, f"{write.method} {write.path}")
-                    refusal = error_from_response(response, f"{write.method} {write.path}")
-                    return await self._verify_outcome(write, refusal, refusal)
-                # Nothing was sent, so there is nothing to verify; when to retry is the caller's
-                # decision (the pod goes back to the queue).
-                if isinstance(response, Unreachable):
-                    try:
-                        raise response
-                    finally:
-                        del response
-                return await self._verify_outcome(write, response, None)
+            response = await self._attempt(write, place)
+            if isinstance(response, HttpResponse):
+                if response.ok:
+                    return response.body
+                # A 4xx proves that nothing was written. A 5xx does not: the apiserver may have
+                # failed after etcd had stored the object (a 504 by a proxy, for one).
+                if response.code not in write.ambiguous_codes:
+                    # No local variable: it would be in the frame that the error's traceback
+                    # holds, a cycle that is not collected for long (``gc_tuning``).
+                    raise error_from_response(response, f"{write.method} {write.path}")
+                refusal = error_from_response(response, f"{write.method} {write.path}")
+                return await self._verify_outcome(write, place, refusal, refusal)
+            # Nothing was sent, so there is nothing to verify; when to retry is the caller's
+            # decision (the pod goes back to the queue).
+            if isinstance(response, Unreachable):
+                try:
+                    raise response
+                finally:
+                    del response
+            return await self._verify_outcome(write, place, response, None)
         finally:
-            self.in_flight -= 1
-            if not self.in_flight:
-                self._idle.set()
+            self._window.release(place)
 
     async def _verify_outcome(
-        self, write: Write, doubt: ApiError, refusal: ApiError | None
+        self, write: Write, place: WritePlace, doubt: ApiError, refusal: ApiError | None
     ) -> bytes:
         """Verify whether a write was done, and repeat it only if it was not.
 
@@ -156,7 +140,7 @@ class CheckedWriter:
             if refusal is not None:
                 raise refusal
             await self._wait_for_rate_limiter(write.method)
-            response = await self._attempt(write)
+            response = await self._attempt(write, place)
             if not isinstance(response, HttpResponse):
                 doubt = response
             elif response.ok:
@@ -167,7 +151,9 @@ class CheckedWriter:
                 doubt = refusal = error_from_response(response, f"{write.method} {write.path}")
         raise refusal or doubt
 
-    async def _attempt(self, write: Write) -> HttpResponse | ResponseLost | Unreachable:
+    async def _attempt(
+        self, write: Write, place: WritePlace
+    ) -> HttpResponse | ResponseLost | Unreachable:
         """Send a write, again after each Retry-After; return the response or its loss."""
         hooks, host = self._client.hooks, self._client.host
         request = Request(write.method, write.path, write.body, content_type=write.content_type)
@@ -176,7 +162,7 @@ class CheckedWriter:
             try:
                 response = await self._client.send(request)
             except ResponseLost as error:
-                self._window.overloaded("unanswered", sent_at)
+                self._window.overloaded("unanswered", sent_at, place.namespace)
                 return error
             except Unreachable as error:
                 return error
@@ -186,7 +172,7 @@ class CheckedWriter:
                     f"{write.method} {write.path} was answered with HTTP {response.code} and an "
                     "HTML page"
                 )
-            self._tell_window(write, response, sent_at)
+            self._tell_window(write, response, sent_at, place.namespace)
             wait_seconds = response.retry_after_seconds
             retriable = response.code == 429 or response.code >= 500
             # As in client-go only the server decides that a request is worth repeating, by naming a
@@ -196,29 +182,38 @@ class CheckedWriter:
             hooks.on_retry(str(response.code), write.method, host)
             # Its place in the window is free meanwhile: others may be served, for instance by
             # another priority level of the apiserver.
-            async with self._window.place_for_others(self._priority):
+            async with self._window.place_for_others(place):
                 await asyncio.sleep(min(wait_seconds, _MAX_RETRY_AFTER_SECONDS))
                 await self._wait_for_rate_limiter(write.method)
         return response
 
-    def _tell_window(self, write: Write, response: HttpResponse, sent_at: float) -> None:
+    def _tell_window(
+        self, write: Write, response: HttpResponse, sent_at: float, namespace: str
+    ) -> None:
         # Events may have a limit of their own in the apiserver (EventRateLimit). There are few in
         # flight at a time, and what is rejected of them must not slow down bindings.
         if self._priority is Priority.LOW:
             return
-        # An eviction that a disruption budget does not allow is a 429, too.
-        if response.code == 429 and not write.path.endswith("/eviction"):
-            self._window.overloaded("rejected", sent_at)
+        # An eviction that a disruption budget does not allow is a 429, too; and one without
+        # Retry-After is an admission webhook's.
+        rejected = response.code == 429 and response.retry_after_seconds is not None
+        if rejected and not write.path.endswith("/eviction"):
+            self._window.overloaded("rejected", sent_at, namespace)
         elif response.code in (503, 504):
-            self._window.overloaded("unanswered", sent_at)
+            self._window.overloaded("unanswered", sent_at, namespace)
         else:
-            self._window.answered(self._window.now() - sent_at)
+            self._window.answered(self._window.now() - sent_at, namespace)
 
     async def _wait_for_rate_limiter(self, method: str) -> None:
         if self._rate_limiter.unlimited:
             return
         waited_seconds = await self._rate_limiter.acquire()
         self._client.hooks.on_throttle(method, self._client.host, waited_seconds)
+
+
+def namespace_of(path: str) -> str:
+    """Return the namespace in the path of an object, "" for a cluster-scoped one."""
+    return path.partition("/namespaces/")[2].partition("/")[0]
 
 
 def has_desired_state(wanted: Any, found: Any) -> bool:

@@ -2,8 +2,7 @@
 
 Implements ``ApiWriter`` of ``framework/handle.py``. How a write is sent, retried and verified is in
 ``checked_writes``; this module has *what* is written, and how each write is recognized in the
-object after its response was lost. The dispatcher counts its writes in flight, so that Events can
-wait until it is idle.
+object after its response was lost.
 """
 
 import asyncio
@@ -82,15 +81,6 @@ class Dispatcher:
             rng=self._rng,
         )
         self._pod_patches = PodPatches(self._patch_status)
-
-    @property
-    def in_flight(self) -> int:
-        """How many writes are being sent or waiting for their turn."""
-        return self._writer.in_flight
-
-    async def wait_until_idle(self, at_most_seconds: float) -> None:
-        """Return when no write is in flight, or after ``at_most_seconds``."""
-        await self._writer.wait_until_idle(at_most_seconds)
 
     # -- pods ----------------------------------------------------------------------------------
 

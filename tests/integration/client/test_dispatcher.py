@@ -11,7 +11,7 @@ import pytest
 from proreus.client.credentials import Credentials
 from proreus.client.dispatcher import Dispatcher, DispatcherOptions
 from proreus.client.rate_limiter import RateLimiter
-from proreus.client.request_window import RequestWindow
+from proreus.client.request_window import Priority, RequestWindow
 from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient, RequestHooks
 from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
@@ -267,13 +267,14 @@ async def test_a_lost_bind_of_a_deleted_pod_is_not_found(server, dispatcher):
         await dispatcher.bind(POD, "n1")
 
 
-async def test_verification_ends_in_bounded_time_if_the_apiserver_stays_down(server, dispatcher):
+async def test_verification_ends_in_bounded_time_if_the_apiserver_stays_down(server, client):
     server.script = cut
+    window = RequestWindow()
     with pytest.raises(ResponseLost):
-        await dispatcher.bind(POD, "n1")
+        await Dispatcher(client, window=window).bind(POD, "n1")
     assert len(server.seen("POST", BINDING)) == 1
     assert asyncio.get_running_loop().time() < 15
-    assert dispatcher.in_flight == 0
+    assert window.in_flight == 0
 
 
 async def test_a_refused_connection_needs_no_verification(unused_tcp_port):
@@ -635,13 +636,56 @@ async def test_no_more_writes_are_in_flight_than_the_window_has_room_for(server,
         await call.answer(201, {})
 
     server.script = script
-    dispatcher = Dispatcher(client, window=RequestWindow(4, largest=4))
+    window = RequestWindow(4, largest=4)
+    dispatcher = Dispatcher(client, window=window)
     binds = [asyncio.create_task(dispatcher.bind(POD, "n1")) for _ in range(12)]
     await asyncio.sleep(0.05)
-    assert dispatcher.in_flight == 12
+    assert (window.in_flight, window.waiting(Priority.NORMAL)) == (4, 8)
     await asyncio.gather(*binds)
     assert most == 4
-    assert dispatcher.in_flight == 0
+    assert window.in_flight == 0
+
+
+async def test_a_namespace_whose_bindings_hang_does_not_stop_those_of_others(
+    server, client, caplog
+):
+    """An admission webhook for it never answers: the apiserver gives up after 30 seconds."""
+
+    async def script(call):
+        if "/namespaces/hangs/" in call.path and call.method == "POST":
+            await asyncio.sleep(25)
+            await call.refuse(500, "InternalError", 'failed calling webhook "w.example.com"')
+        else:
+            await asyncio.sleep(0.02)
+            await call.answer(201, {})
+
+    server.script = script
+    loop = asyncio.get_running_loop()
+    window = RequestWindow(now=loop.time)
+    dispatcher = Dispatcher(client, window=window)
+
+    def bind(namespace, number):
+        pod = Pod(metadata=ObjectMeta(name=f"p{number}", namespace=namespace, uid=f"u{number}"))
+        return asyncio.create_task(dispatcher.bind(pod, "n1"))
+
+    hanging = [bind("hangs", number) for number in range(1000)]
+    await asyncio.sleep(0.1)
+    for round_number in range(20):
+        began = loop.time()
+        await asyncio.gather(*(bind("a", number) for number in range(10)))
+        # At first, until the hanging ones have given their places in the window to others.
+        assert loop.time() - began < (1.5 if not round_number else 0.1)
+        await asyncio.sleep(1)
+    assert len(server.seen("POST", "/api/v1/namespaces/hangs/pods/p999/binding")) == 0
+    assert window.in_flight == 256
+    assert window.limit >= 64
+    assert not window.shrinks
+    [line] = [r for r in caplog.records if r.name.endswith("request_window")]
+    assert line.pairs["namespace"] == "hangs"
+    for task in hanging:
+        task.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)
+    assert window.in_flight == window.waiting(Priority.NORMAL) == 0
 
 
 async def test_rejections_by_priority_and_fairness_shrink_the_window(server, client):
@@ -714,25 +758,6 @@ async def test_a_disruption_budget_does_not_shrink_the_window(server, client):
     with pytest.raises(ApiError):
         await dispatcher.create(PODS, body, "eviction")
     assert not window.shrinks
-
-
-async def test_waiting_until_idle_has_a_time_limit(server, client, dispatcher):
-    loop = asyncio.get_running_loop()
-
-    async def script(call):
-        await asyncio.sleep(5)
-        await call.answer(201, {})
-
-    server.script = script
-    await dispatcher.wait_until_idle(10)
-    assert loop.time() < 0.1
-    bind = asyncio.create_task(dispatcher.bind(POD, "n1"))
-    await asyncio.sleep(1)
-    await dispatcher.wait_until_idle(1)
-    assert 2 <= loop.time() < 2.5
-    await dispatcher.wait_until_idle(100)
-    assert 5 <= loop.time() < 5.5
-    await bind
 
 
 def test_it_is_the_plugins_api_writer():

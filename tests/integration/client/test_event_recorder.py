@@ -378,8 +378,9 @@ async def test_bindings_go_before_events(server):
 
     server.script = script
     async with ApiClient(Credentials(server.url)) as client:
-        dispatcher = Dispatcher(client)
-        async with recording(client, wait_until_idle=dispatcher.wait_until_idle) as recorder:
+        window = RequestWindow()
+        dispatcher = Dispatcher(client, window=window)
+        async with recording(client, wait_until_idle=window.wait_until_idle) as recorder:
             await asyncio.sleep(0.01)
             for number in range(200):
                 pod = Pod(metadata=ObjectMeta(name=f"p{number}", namespace="default"))

@@ -31,7 +31,7 @@ def test_requests_are_counted():
 def test_the_window_of_writes_is_shown():
     metrics, window = SchedulerMetrics(), RequestWindow(10)
     clients.show_request_window(window, metrics)
-    window.overloaded("rejected", sent_at=0.0)
+    window.overloaded("rejected", sent_at=0.0, namespace="a")
     assert dict(metrics.request_window.values()) == {(): 5}
     assert dict(metrics.request_window_in_flight.values()) == {(): 0}
     assert dict(metrics.request_window_waiting.values()) == {("normal",): 0, ("low",): 0}
