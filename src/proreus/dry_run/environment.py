@@ -50,10 +50,13 @@ class DryRunHandle(ShadowHandle):
         return self._core
 
     def _connect(
-        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+        self,
+        resource: Resource[T],
+        handler: Callable[[T | None, T | None], None],
+        with_provided: bool,
     ) -> None:
         # Unlike in the shadow: what plugins share here is of the copy, and ends with it.
-        ProfileHandle._connect(self, resource, handler)
+        ProfileHandle._connect(self, resource, handler, with_provided)
 
     @property
     def nominator(self) -> Nominator:

@@ -64,7 +64,7 @@ from proreus.framework.pod_group_plugin import (
     PodGroupSourcePlugin,
 )
 from proreus.framework.pod_info import HostPort, PodInfo, PodRequests, QueuedPodInfo
-from proreus.framework.pod_source import PodSourcePlugin
+from proreus.framework.pod_source import PodSourcePlugin, is_provided
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult, Victims
 from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.scores import default_normalize
@@ -158,6 +158,7 @@ __all__ = [
     "default_normalize",
     "events",
     "field_errors",
+    "is_provided",
     "logger",
     "plugin_event",
 ]

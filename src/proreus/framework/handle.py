@@ -298,6 +298,13 @@ class Handle(Protocol):
         """Take back a pod that ``put_pod`` provided; one that is not there is ignored."""
         ...
 
+    def provided_for(self, pod: PodInfo) -> Mapping[str, PodInfo]:
+        """Return the provided pods whose room a pod may take, by node.
+
+        It takes from the one on the node that it gets, and uses that much less of what is free.
+        """
+        ...
+
     @property
     def api(self) -> ApiWriter:
         """Writes to the apiserver."""
@@ -308,21 +315,27 @@ class Handle(Protocol):
         """Records Events about pods and other objects."""
         ...
 
-    def store(self, resource: Resource[T]) -> Mapping[str, T]:
+    def store(self, resource: Resource[T], *, with_provided: bool = False) -> Mapping[str, T]:
         """Return the watched objects of a resource by ``namespace/name`` (or ``name``).
 
         The first call for a resource makes proreus watch it: call it in ``__init__``.
+        ``with_provided``: of pods, also those that a ``PodSourcePlugin`` provides.
         """
         ...
 
     def on_change(
-        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+        self,
+        resource: Resource[T],
+        handler: Callable[[T | None, T | None], None],
+        *,
+        with_provided: bool = False,
     ) -> None:
         """Call ``handler(old, new)`` on each change of a resource, before the queue handles it.
 
         ``old`` is None on add, ``new`` on delete. For objects that exist already it is called as
         if they were added, at once; if the call is made in ``__init__``, as it should be, then as
         soon as that has returned: no handler sees a plugin that is not complete.
+        ``with_provided``: of pods, also those that a ``PodSourcePlugin`` provides.
         """
         ...
 

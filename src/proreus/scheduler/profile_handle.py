@@ -32,7 +32,6 @@ from proreus.framework.post_filter_result import Victims
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.metrics import SchedulerMetrics
-from proreus.objects.kinds import PODS
 from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod
 from proreus.queue.scheduling_queue import SchedulingQueue
@@ -178,6 +177,13 @@ class ProfileHandle:
         if self._core.provided_pods is not None:
             self._core.provided_pods.remove(pod_key)
 
+    def provided_for(self, pod: PodInfo) -> Mapping[str, PodInfo]:
+        """Return the provided pods whose room a pod may take, by node."""
+        if self._core.provided_pods is None:
+            return {}
+        sources = (one for one in self._profile.plugins if isinstance(one, PodSourcePlugin))
+        return {name: found for one in sources for name, found in one.provided_for(pod).items()}
+
     @property
     def metrics(self) -> SchedulerMetrics:
         """The process's metrics."""
@@ -198,11 +204,11 @@ class ProfileHandle:
         """Records Events."""
         return self._environment.event_recorder
 
-    def store(self, resource: Resource[T]) -> Mapping[str, T]:
+    def store(self, resource: Resource[T], *, with_provided: bool = False) -> Mapping[str, T]:
         """Return the watched objects of a resource by key."""
         self.watched_kinds.add(resource.id)
         found = self._environment.stores.store(resource)
-        if resource.id == PODS.id and self._core.provided_pods is not None:
+        if with_provided and self._core.provided_pods is not None:
             return cast(Mapping[str, T], self._core.provided_pods.with_stored(found))
         return found
 
@@ -227,24 +233,39 @@ class ProfileHandle:
             connect()
 
     def on_change(
-        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+        self,
+        resource: Resource[T],
+        handler: Callable[[T | None, T | None], None],
+        *,
+        with_provided: bool = False,
     ) -> None:
         """Call ``handler(old, new)`` on each change of a watched resource."""
         self.watched_kinds.add(resource.id)
+        connect = partial(self._connect, resource, handler, with_provided)
         if self.shared._unconnected is None:
-            self._connect(resource, handler)
+            connect()
         else:
-            self.shared._unconnected.append((self, partial(self._connect, resource, handler)))
+            self.shared._unconnected.append((self, connect))
 
     def _connect(
-        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+        self,
+        resource: Resource[T],
+        handler: Callable[[T | None, T | None], None],
+        with_provided: bool,
     ) -> None:
         logged = log_exceptions(handler, self.health_context)
-        self._subscriptions.append(self._environment.stores.on_change(resource, logged))
-        if resource.id == PODS.id and self._core.provided_pods is not None:
-            self._subscriptions.append(
-                self._core.provided_pods.on_change(cast(PodChangeFn, logged))
-            )
+        self._subscriptions += self._subscribe(resource, logged, with_provided)
+
+    def _subscribe(
+        self,
+        resource: Resource[T],
+        handler: Callable[[T | None, T | None], None],
+        with_provided: bool,
+    ) -> Iterator[Callable[[], None]]:
+        """Yield what ends each subscription."""
+        yield self._environment.stores.on_change(resource, handler)
+        if with_provided and self._core.provided_pods is not None:
+            yield self._core.provided_pods.on_change(cast(PodChangeFn, handler))
 
     def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from proreus.errors import NotFound
 from proreus.framework.handle import ApiWriter, EventRecorder
 from proreus.framework.pod_source import PodSourcePlugin, is_provided
 from proreus.objects.kinds import PODS
-from proreus.objects.meta import Resource, key_of
+from proreus.objects.meta import ApiObject, Resource, key_of
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import CompositePodGroup, PodGroup
 from proreus.scheduler.environment import Environment
+
+T = TypeVar("T", bound=ApiObject)
 
 PodChangeFn = Callable[[Pod | None, Pod | None], None]
 
@@ -150,6 +153,35 @@ class ProvidedPodWrites:
         else:
             await self._api.patch_pod_status(pod, patch)
 
+    async def patch(
+        self,
+        resource: Resource[Any],
+        namespace: str,
+        name: str,
+        patch: dict[str, Any],
+        subresource: str = "",
+    ) -> dict[str, Any]:
+        """Apply a merge patch; the pod as it was is returned where it is a provided one."""
+        pod = self._find(resource, namespace, name)
+        if pod is None:
+            return await self._api.patch(resource, namespace, name, patch, subresource)
+        source = self._provided.source_of(pod)
+        if subresource == "status":
+            await source.patch_provided_pod_status(pod, patch)
+        else:
+            await source.patch_provided_pod(pod, patch)
+        return cast(dict[str, Any], to_builtins(pod))
+
+    async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
+        """Read one object, or a provided pod."""
+        pod = self._find(resource, namespace, name)
+        if pod is None:
+            return await self._api.get(resource, namespace, name)
+        return cast(T, pod)
+
+    def _find(self, resource: Resource[Any], namespace: str, name: str) -> Pod | None:
+        return self._provided.get(f"{namespace}/{name}") if resource.id == PODS.id else None
+
     async def delete_pod(self, pod: Pod) -> None:
         """Delete a pod."""
         if is_provided(pod):
@@ -166,7 +198,7 @@ class ProvidedPodWrites:
         version: str = "",
     ) -> None:
         """Delete an object."""
-        pod = self._provided.get(f"{namespace}/{name}") if resource.id == PODS.id else None
+        pod = self._find(resource, namespace, name)
         if pod is not None:
             await self.delete_pod(pod)
         else:

@@ -90,14 +90,17 @@ class ShadowHandle(ProfileHandle):
     """The handle of a profile that runs in the shadow."""
 
     def _connect(
-        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+        self,
+        resource: Resource[T],
+        handler: Callable[[T | None, T | None], None],
+        with_provided: bool,
     ) -> None:
         if self.shared is self and not is_out_of_tree(handler):
             # What in-tree plugins of all profiles share outlives the trial that was the first to
             # need it: those in force may use it by then.
-            self._environment.stores.on_change(resource, handler)
+            tuple(self._subscribe(resource, handler, with_provided))
         else:
-            super()._connect(resource, handler)
+            super()._connect(resource, handler, with_provided)
 
     @property
     def nominator(self) -> Nominator:

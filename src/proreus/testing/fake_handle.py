@@ -136,6 +136,7 @@ class FakeHandle:
         self.cancelled: list[str] = []
         self.http_answers: dict[str, bytes] = {}
         self.provided: dict[str, Pod] = {}
+        self._sources: set[PodSourcePlugin] = set()
         for node in nodes:
             self.api.put(NODES, node)
         for pod in pods:
@@ -169,6 +170,7 @@ class FakeHandle:
             )
         self.remove_pod(key_of(pod))
         self.provided[key_of(pod)] = pod
+        self._sources.add(source)
         row = self.nodes.rows.get(pod.spec.node_name)
         if row is not None:
             self.nodes.add_pod(row, PodInfo(pod))
@@ -206,14 +208,24 @@ class FakeHandle:
         self.waiting[pod.uid] = held
         return held
 
-    def store(self, resource: Resource[T]) -> Mapping[str, T]:
-        """Return the objects of a resource, by key."""
+    def provided_for(self, pod: PodInfo) -> Mapping[str, PodInfo]:
+        """Return what the plugins that provided pods say, by node."""
+        return {
+            name: found for one in self._sources for name, found in one.provided_for(pod).items()
+        }
+
+    def store(self, resource: Resource[T], *, with_provided: bool = False) -> Mapping[str, T]:
+        """Return the objects of a resource, by key; those of ``provided`` are not among them."""
         return self.api.store(resource)
 
     def on_change(
-        self, resource: Resource[T], handler: Callable[[T | None, T | None], None]
+        self,
+        resource: Resource[T],
+        handler: Callable[[T | None, T | None], None],
+        *,
+        with_provided: bool = False,
     ) -> None:
-        """Call ``handler(old, new)`` on each change of a resource."""
+        """Call ``handler(old, new)`` on each change of a resource, at once for existing objects."""
         self.api.on_change(resource, handler)
 
     def node_order(self) -> Rows:

@@ -19,6 +19,7 @@ from proreus.framework import (
     PreFilterPlugin,
     ReservePlugin,
     Status,
+    is_provided,
 )
 from proreus.objects import PODS, Pod
 from proreus.scheduler.debugger.cache_comparer import CacheComparer
@@ -65,7 +66,15 @@ class Placeholders(PodSourcePlugin, PreFilterPlugin, ReservePlugin):
         bound = replace(pod, spec=replace(pod.spec, node_name=node_name))
         self.handle.put_pod(bound, self)
 
+    def provided_for(self, pod: PodInfo) -> dict[str, PodInfo]:
+        pods = (one for node in self.handle.nodes for one in node.pods.values())
+        held = (one for one in pods if "takes" in pod.labels and is_provided(one.pod))
+        return {one.pod.spec.node_name: one for one in held}
+
     async def patch_provided_pod_status(self, pod: Pod, patch: dict) -> None:
+        self.patches.append(patch)
+
+    async def patch_provided_pod(self, pod: Pod, patch: dict) -> None:
         self.patches.append(patch)
 
     async def delete_provided_pod(self, pod: Pod) -> None:
@@ -232,7 +241,7 @@ def test_it_may_preempt_others() -> None:
     assert any(one.reason == "Preempted" for one in harness.events())
 
 
-def test_other_plugins_are_told_of_it_and_find_it() -> None:
+def test_other_plugins_are_told_of_it_and_find_it_where_they_ask_for_it() -> None:
     harness, plugin = cluster()
     plugin.hold("a", "1")
     changes: list[tuple[str, str]] = []
@@ -241,13 +250,36 @@ def test_other_plugins_are_told_of_it_and_find_it() -> None:
         before, after = ("-" if one is None else one.spec.node_name for one in (old, new))
         changes.append((before, after))
 
-    plugin.handle.on_change(PODS, changed)
+    plugin.handle.on_change(PODS, changed, with_provided=True)
+    plugin.handle.on_change(PODS, lambda old, new: pytest.fail("it is no object of the API"))
     harness.schedule_all()
     plugin.handle.remove_pod("default/held/a")
     assert changes == [("-", ""), ("", "n0"), ("n0", "-")]
-    assert "default/held/a" not in plugin.handle.store(PODS)
+    assert "default/held/a" not in plugin.handle.store(PODS, with_provided=True)
     plugin.hold("b", "1")
-    assert "default/held/b" in plugin.handle.store(PODS)
+    assert "default/held/b" in plugin.handle.store(PODS, with_provided=True)
+    assert "default/held/b" not in plugin.handle.store(PODS)
+
+
+def test_what_other_plugins_write_to_it_goes_to_its_plugin() -> None:
+    harness, plugin = cluster()
+    plugin.hold("a", "1", "n0")
+    harness.add(make_pod("real"))
+    api, noted = plugin.handle.api, {"metadata": {"annotations": {"noted": "yes"}}}
+    assert harness.run(api.patch(PODS, "default", "held/a", noted))["metadata"]["name"] == "held/a"
+    harness.run(api.patch(PODS, "default", "held/a", {"status": {"reason": "Held"}}, "status"))
+    assert plugin.patches == [noted, {"status": {"reason": "Held"}}]
+    assert harness.run(api.get(PODS, "default", "held/a")).spec.node_name == "n0"
+    harness.run(api.patch(PODS, "default", "real", noted))
+    assert harness.pod("real").metadata.annotations == {"noted": "yes"}
+
+
+def test_a_plugin_says_for_whom_it_holds_room() -> None:
+    plugin = cluster()[1]
+    plugin.hold("a", "1", "n0")
+    assert not plugin.handle.provided_for(make_pod("p"))
+    found = plugin.handle.provided_for(make_pod("q", labels={"takes": "1"}))
+    assert {name: pod.name for name, pod in found.items()} == {"n0": "held/a"}
 
 
 def test_a_deletion_of_it_goes_to_its_plugin() -> None:

@@ -34,7 +34,7 @@ class QueueState:
         self._source: Any = _SOURCES[args.source]()
         half_life = args.half_life if args.k_value else 0.0
         self.accounts = QueueAccounts(half_life, args.k_value)
-        self._pods = handle.store(PODS)
+        self._pods = handle.store(PODS, with_provided=True)
         self._allocatable: dict[str, int] = {}
         self._allocatable_of = (-1, frozenset[str]())
         self._room_at = ("", 0.0)

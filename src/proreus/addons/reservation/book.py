@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from proreus.addons.pod_charges import PodCharges, of_cluster
-from proreus.addons.reservation.held import POD_PREFIX, HeldReservation, Owner
+from proreus.addons.reservation.held import HeldReservation, Owner
 from proreus.addons.reservation.matching import ReservationDemand
 from proreus.addons.reservation.objects import (
     RESERVATION_ALLOCATED,
@@ -98,8 +98,7 @@ class ReservationBook:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
-        if pod is None or pod.metadata.name.startswith(POD_PREFIX):
-            return
+        assert pod is not None
         self._charges.pod_changed(old, new)
         self._follow(pod)
 

@@ -176,6 +176,8 @@ class HeldReservation:
             spec = replace(spec, priority=self.priority)
         if not spec.scheduler_name:
             spec = replace(spec, scheduler_name=_DEFAULT_SCHEDULER)
+        # Room for a pod of a PodGroup is no pod of it.
+        spec = replace(spec, scheduling_group=None)
         return Pod(
             metadata=ObjectMeta(
                 name=f"{POD_PREFIX}{meta.name}",

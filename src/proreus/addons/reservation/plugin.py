@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from proreus.addons.reservation.book import ReservationBook
-from proreus.addons.reservation.held import POD_PREFIX, HeldReservation
+from proreus.addons.reservation.held import HeldReservation
 from proreus.addons.reservation.matching import RESERVATION_IGNORED, ReservationDemand
 from proreus.addons.reservation.objects import (
     AVAILABLE,
@@ -48,6 +48,7 @@ from proreus.framework import (
     ScorePlugin,
     Status,
     events,
+    is_provided,
     logger,
 )
 from proreus.objects import POD_SCHEDULED, PODS, Pod, PodStatus
@@ -97,7 +98,7 @@ class Reservation(
         if pod.labels.get(RESERVATION_IGNORED) == "true":
             state.replaceable_pods = _by_node(self._book.available)
             return None
-        if pod.name.startswith(POD_PREFIX):
+        if is_provided(pod.pod):
             return None
         demand = ReservationDemand(pod.pod)
         if not demand.is_valid:
@@ -174,6 +175,14 @@ class Reservation(
         self.handle.spawn(self._report(taken, _owners_status(taken)))
 
     # ---- the pods that hold room ---------------------------------------------------------------
+
+    def provided_for(self, pod: PodInfo) -> Mapping[str, PodInfo]:
+        """Return the pods of the reservations that a pod may take from, by node."""
+        if pod.labels.get(RESERVATION_IGNORED) == "true" or is_provided(pod.pod):
+            return {}
+        demand = ReservationDemand(pod.pod)
+        usable = self._book.usable(pod, demand) if demand.is_valid else {}
+        return {name: held.pod for name, held in usable.items()}
 
     async def bind_provided_pod(self, pod: Pod, node_name: str) -> None:
         """Write the node of a reservation to its status, and hold the room there."""

@@ -79,7 +79,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._pods = handle.store(PODS)
+        self._pods = handle.store(PODS, with_provided=True)
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
         self._budget_selectors = BudgetSelectors()
         gates = handle.feature_gates

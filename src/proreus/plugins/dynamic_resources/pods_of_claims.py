@@ -20,7 +20,7 @@ class PodsOfClaims:
 
     def __init__(self, handle: Handle) -> None:
         self._pods: dict[str, set[str]] = {}
-        handle.on_change(PODS, self._pod_changed)
+        handle.on_change(PODS, self._pod_changed, with_provided=True)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None:

@@ -70,7 +70,7 @@ class VolumeBinder:
     def __init__(self, handle: Handle, storage: Storage) -> None:
         self._handle = handle
         self._storage = storage
-        self._pods = handle.store(PODS)
+        self._pods = handle.store(PODS, with_provided=True)
 
     # ---- assume --------------------------------------------------------------------------------
 
