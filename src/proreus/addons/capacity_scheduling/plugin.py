@@ -70,7 +70,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         self._gangs = PlacedGangs()
         self._units = QuotaVictims(handle, self._gangs, self._state, self._leaving)
         super().__init__(args, handle)
-        handle.on_change(PODS, self._pod_changed)
+        handle.on_change(PODS, self._pod_changed, with_provided=True)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register deleted pods, pods that borrow, and any change of quotas."""
@@ -131,7 +131,16 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         """Reject a pod that is beyond its maximum, or borrows what is not idle."""
         claim: Claim = self._state.claim(pod)
         state.write(self.name, claim)
-        return claim.rejection()
+        rejection = claim.rejection()
+        if rejection is None:
+            return None
+        # Where it takes from a provided pod, such as a reservation, that one's use becomes its own.
+        nodes_with_room = frozenset(
+            name
+            for name, provided in self.handle.provided_for(pod).items()
+            if _without(claim, provided).rejection() is None
+        )
+        return nodes_with_room or rejection
 
     def add_pod(
         self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo
@@ -253,6 +262,13 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
                 dry_run.remove(unit)
                 victims.append(unit)
         return candidate_of_units(node.name, victims, violations)
+
+
+def _without(claim: Claim, pod: PodInfo) -> Claim:
+    """Return a claim as it would be without another pod."""
+    other = claim.clone()
+    other.remove(pod)
+    return other
 
 
 def _is_terminating(pod: Pod) -> bool:

@@ -72,11 +72,12 @@ class QueueAccounts:
         """
         before = self._pods.get(uid)
         if before is not None:
-            if before.queue == queue and (before.placed or not placed):
+            placed |= before.placed and before.queue == queue
+            if before == _QueuedPod(queue, amounts, placed):
                 return
             self._count(before, -1, now)
         self._pods[uid] = pod = _QueuedPod(queue, amounts, placed)
-        if before is None or before.queue != queue:
+        if before is None or (before.queue, before.amounts) != (queue, amounts):
             if before is not None:
                 self._note_request(before)
             self._note_request(pod)

@@ -70,11 +70,13 @@ class NamespaceUsage:
     used: dict[str, int] = field(default_factory=dict)
 
     def add(self, uid: str, amounts: Amounts) -> None:
-        """Count a pod, once."""
-        if uid not in self.pods:
-            self.pods[uid] = amounts
-            for name, amount in amounts.items():
-                self.used[name] = self.used.get(name, 0) + amount
+        """Count a pod, in place of what was counted of it before."""
+        if self.pods.get(uid) == amounts:
+            return
+        self.remove(uid)
+        self.pods[uid] = amounts
+        for name, amount in amounts.items():
+            self.used[name] = self.used.get(name, 0) + amount
 
     def remove(self, uid: str) -> None:
         """Do not count a pod any more."""

@@ -17,6 +17,7 @@ from proreus.addons.coscheduling.koordinator import (
     gangs_together,
 )
 from proreus.config.durations import DurationError, parse_duration
+from proreus.framework import is_provided
 from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource
 
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
@@ -218,7 +219,8 @@ _PLAIN_KEYS = (SCHEDULER_PLUGINS, *(one.source for one in _NAMINGS[2:4]))
 def membership_of(pod: Pod) -> Membership | None:
     """Return what a pod says about its group; None if it has none."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
-    if not labels and not annotations:
+    # Room that is held for a member has the member's labels, and is none.
+    if (not labels and not annotations) or is_provided(pod):
         return None
     for naming in _NAMINGS:
         name = labels.get(naming.name) or annotations.get(naming.name)

@@ -210,7 +210,7 @@ class Coscheduling(
             )
         if not group.min_resources or now < record.permitted_until:
             return None
-        lacking = self._lacking_resources(group, nodes)
+        lacking = self._lacking_resources(group, pod, nodes)
         if lacking is not None:
             return lacking
         wait = self.args.permit_waiting_time_seconds or _PERMITTED_SECONDS
@@ -230,11 +230,11 @@ class Coscheduling(
         if cycle is None or cycle.state.get(group.key) is not None:
             return None
         cycle.state.write(group.key, True)
-        return self._lacking_resources(group, nodes)
+        return self._lacking_resources(group, pod, nodes)
 
-    def _lacking_resources(self, group: Group, nodes: NodeTable) -> Status | None:
+    def _lacking_resources(self, group: Group, pod: PodInfo, nodes: NodeTable) -> Status | None:
         try:
-            gap = resource_gap(group, self._records.of(group.key), nodes, self.handle)
+            gap = resource_gap(group, pod, self._records.of(group.key), nodes, self.handle)
         except ValueError as error:
             return Status.unresolvable(f"podGroup {group.key}: {error}")
         return Status.unresolvable(f"resource gap: {_listed(gap)}") if gap else None

@@ -12,13 +12,18 @@ from proreus.framework import Handle, IntArray, NodeTable, PodInfo
 from proreus.objects import parse_amount
 
 
-def resource_gap(group: Group, record: Record, nodes: NodeTable, handle: Handle) -> dict[str, int]:
-    """Return what of a group's resources the cluster lacks, those of its members aside.
-
-    Raises ``ValueError`` for what is no quantity.
+def resource_gap(
+    group: Group, pod: PodInfo, record: Record, nodes: NodeTable, handle: Handle
+) -> dict[str, int]:
+    """Return what of a group's resources the cluster lacks, those of its members aside, and those
+    that are held for ``pod``, a member. Raises ``ValueError`` for what is no quantity.
     """
     needed = {**_amounts(group), "pods": group.min_member}
-    own: dict[int, list[PodInfo]] = {}
+    own: dict[int, list[PodInfo]] = {
+        nodes.rows[name]: [held]
+        for name, held in handle.provided_for(pod).items()
+        if name in nodes.rows
+    }
     for uid in record.assigned:
         for row in _rows_of(uid, record, nodes, handle):
             own.setdefault(row, []).append(nodes[row].pods[uid])

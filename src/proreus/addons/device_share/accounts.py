@@ -8,7 +8,7 @@ a nominated one, has the devices that best fit gives it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from proreus.addons.device_share.annotations import InvalidClaim, claimed_devices
@@ -18,8 +18,7 @@ from proreus.addons.device_share.hints import InvalidRequest
 from proreus.addons.device_share.requests import PodDeviceRequest, request_of
 from proreus.addons.device_share.usage import Grant, NodeDeviceUsage
 from proreus.addons.pod_charges import PodCharges, bound_at, of_cluster
-from proreus.framework import Handle, NodeInfo, PodInfo
-from proreus.framework.pod_source import is_provided
+from proreus.framework import Handle, NodeInfo, PodInfo, is_provided
 from proreus.objects import NODES, PODS, Node, Pod
 
 
@@ -73,8 +72,7 @@ class DeviceAccounts:
 
     def _claim(self, pod: Pod) -> DeviceCharge | None:
         info = PodInfo(pod)
-        # What the pod of a reservation requests changes: it has no charge of its own.
-        request = None if is_provided(pod) else valid_request(info)
+        request = valid_request(info)
         if request is None:
             return None
         self._unchecked.add(pod.spec.node_name)
@@ -113,8 +111,9 @@ class DeviceAccounts:
         self._inventories[node.name] = (node.node, found, inventory)
         return inventory
 
-    def usage(self, node: NodeInfo, without: str = "") -> NodeDeviceUsage:
-        """Return what the pods of a node use of its devices; ``without``: a UID that does not."""
+    def usage(self, node: NodeInfo, without: Container[str] = ()) -> NodeDeviceUsage:
+        """Return what the pods of a node use of its devices; ``without``: UIDs of those that do
+        not count."""
         usage = NodeDeviceUsage(self.inventory(node))
         if not usage.by_key:
             return usage
@@ -123,7 +122,7 @@ class DeviceAccounts:
         charges = self._charges.on_node(node.name)
         unknown: list[PodDeviceRequest] = []
         for uid, pod in node.pods.items():
-            if uid == without:
+            if uid in without:
                 continue
             charge = charges.get(uid)
             if charge is not None:
@@ -131,6 +130,8 @@ class DeviceAccounts:
                     usage.add(charge.grants, charge.request.spread_group)
                 else:
                     unknown.append(charge.request)
+            # A provided pod has no annotations to keep its devices in, and fewer of them with each
+            # pod that takes its room: so many as it requests are kept free, and any will do.
             elif is_provided(pod.pod) or not self._charges.is_decided(pod.pod):
                 request = valid_request(pod)
                 if request is not None:

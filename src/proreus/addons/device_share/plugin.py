@@ -44,6 +44,7 @@ from proreus.framework import (
     Status,
     Verdicts,
     events,
+    is_provided,
 )
 from proreus.objects import PODS, Pod
 
@@ -220,9 +221,13 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
             self._accounts.reserve(pod, node_name, None, ())
             return None
         node = self.handle.nodes[self.handle.nodes.rows[node_name]]
-        grants = place(self._accounts.usage(node, without=pod.uid), request, self._order)
+        replaceable = (one.uid for one in state.replaceable_pods.get(node_name, ()))
+        usage = self._accounts.usage(node, without={pod.uid, *replaceable})
+        grants = place(usage, request, self._order)
         if grants is None:
             return IN_USE
+        if is_provided(pod.pod):
+            return None
         self._accounts.reserve(pod, node_name, request, grants)
         return None
 

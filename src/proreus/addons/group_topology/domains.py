@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from proreus.framework import IntArray, NodeTable, PodInfo
 
+ProvidedFor = Callable[[PodInfo], Mapping[str, PodInfo]]
+"""``Handle.provided_for``."""
 
-def pods_by_node(nodes: NodeTable, pods: Sequence[PodInfo]) -> IntArray:
+
+def pods_by_node(nodes: NodeTable, pods: Sequence[PodInfo], provided_for: ProvidedFor) -> IntArray:
     """Return how many pods of the largest size each node has room for, shape ``(len(nodes),)``.
 
     By resources alone, with the largest request of any pod for each resource: a lower bound where
-    the pods differ, so that a domain that should hold the group does.
+    the pods differ, so that a domain that should hold the group does. What is held for the pods, as
+    ``provided_for`` says, is room for them.
     """
     room = np.maximum(nodes.allowed_pods - nodes.pod_count, 0)
+    held = {
+        one.uid: one
+        for pod in _unlike(pods)
+        for name, one in provided_for(pod).items()
+        if name in nodes.rows
+    }
     for name, amount in _largest_requests(pods).items():
-        free = np.maximum(nodes.allocatable[name] - nodes.requested[name], 0)
-        room = np.minimum(room, free // amount)
+        free = nodes.allocatable[name] - nodes.requested[name]
+        for one in held.values():
+            free[nodes.rows[one.pod.spec.node_name]] += one.requests.amounts.get(name, 0)
+        room = np.minimum(room, np.maximum(free, 0) // amount)
     room[nodes.unschedulable] = 0
     found: IntArray = room.astype(np.int64)
     return found
 
 
+def _unlike(pods: Sequence[PodInfo]) -> Iterable[PodInfo]:
+    """Return pods with different requests: those of a gang are alike, most share one object."""
+    return {id(pod.requests): pod for pod in pods}.values()
+
+
 def _largest_requests(pods: Sequence[PodInfo]) -> Mapping[str, int]:
     largest: dict[str, int] = {}
-    # Pods of a gang are alike, most of them share one object.
-    for requests in {id(pod.requests): pod.requests for pod in pods}.values():
-        for name, amount in requests.amounts.items():
+    for pod in _unlike(pods):
+        for name, amount in pod.requests.amounts.items():
             if amount > largest.get(name, 0):
                 largest[name] = amount
     return largest

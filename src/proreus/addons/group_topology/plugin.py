@@ -99,13 +99,15 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
             return self._in_hyper_nodes(tier, group, nodes)
         if request is None:
             return (Placement("all-nodes", None),)
-        room = pods_by_node(nodes, pods)
+        room = pods_by_node(nodes, pods, self.handle.provided_for)
         needed, own = self._needed(group, nodes)
         if self.args.policy == "BestFit":
             whole = self.handle.nodes
             # As few domains as possible for those that want neighbours, scraps for the others.
             fill = best_fit if request.key else least_free
-            room_of_all = room if nodes is whole else pods_by_node(whole, pods)
+            room_of_all = (
+                room if nodes is whole else pods_by_node(whole, pods, self.handle.provided_for)
+            )
             state.write(_POSITIONS, self._positions(whole, room_of_all, needed, fill))
         placements = list(self._domains(request, nodes, room, needed, own))
         text = f"no {request.key} has room for {needed} pods"
@@ -135,7 +137,7 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         room = np.zeros(len(whole), dtype=np.int64)
         # Within the placement of a group above, the table is a part of the nodes.
         rows = slice(None) if nodes is whole else [whole.rows[node.name] for node in nodes]
-        room[rows] = pods_by_node(nodes, group.unscheduled_pods)
+        room[rows] = pods_by_node(nodes, group.unscheduled_pods, self.handle.provided_for)
         found = []
         for domain in domains:
             capacity = int(room[domain.rows].sum())
@@ -206,7 +208,8 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         if slices is None or state.get(POD_GROUP_SCHEDULING_CYCLE) is None:
             return Status.skip()
         group = self.handle.pod_group_states.get(pod_group_key(pod.pod))
-        names = slices.node_names(pod, () if group is None else group.scheduled(), nodes)
+        placed = () if group is None else group.scheduled()
+        names = slices.node_names(pod, placed, nodes, self.handle.provided_for)
         text = f"no {slices.key} has room for a slice of {slices.size} pods"
         return names or Status.unresolvable(text)
 

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from proreus.addons.coscheduling.ranks import rank_of
-from proreus.addons.group_topology.domains import pods_by_node
+from proreus.addons.group_topology.domains import ProvidedFor, pods_by_node
 from proreus.framework import NodeTable, PlacedPod, PodInfo
 from proreus.objects import Pod
 from proreus.objects.selectors import parse_int64
@@ -30,7 +30,11 @@ class TopologySlices(Struct, frozen=True):
     size: int
 
     def node_names(
-        self, pod: PodInfo, placed: Sequence[PlacedPod], nodes: NodeTable
+        self,
+        pod: PodInfo,
+        placed: Sequence[PlacedPod],
+        nodes: NodeTable,
+        provided_for: ProvidedFor,
     ) -> frozenset[str]:
         """Return the nodes that a pod may go to, beside those of its group that have one.
 
@@ -48,7 +52,8 @@ class TopologySlices(Struct, frozen=True):
             domains = [int(codes[nodes.rows[one.node_name]]) for one in siblings]
         if not domains:
             present = codes >= 0
-            room = np.bincount(codes[present], weights=pods_by_node(nodes, [pod])[present])
+            by_node = pods_by_node(nodes, [pod], provided_for)
+            room = np.bincount(codes[present], weights=by_node[present])
             domains = np.flatnonzero(room >= self.size).tolist()
         rows = np.flatnonzero(np.isin(codes, domains) & (codes >= 0))
         return frozenset(nodes[row].name for row in rows.tolist())

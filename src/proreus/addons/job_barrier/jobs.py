@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from proreus.addons.job_barrier.args import JobBarrierArgs
+from proreus.framework import is_provided
 from proreus.objects import ObjectMeta, Pod, key_of
 from proreus.objects.pod import is_terminal
 from proreus.objects.selectors import parse_count
@@ -61,9 +62,11 @@ class Jobs:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def name_of(self, meta: ObjectMeta) -> str:
+    def name_of(self, pod: Pod) -> str:
         """Return ``namespace/job``, "" for a pod without a job."""
-        job = meta.labels.get(self._args.job_label, "")
+        meta = pod.metadata
+        # Room that is held for a member has the member's labels, and is none.
+        job = "" if is_provided(pod) else meta.labels.get(self._args.job_label, "")
         return job and f"{meta.namespace}/{job}"
 
     def role_of(self, meta: ObjectMeta) -> str:
@@ -89,16 +92,16 @@ class Jobs:
             return f'annotation {self._args.min_members} must be a whole number, not "{text}"'
         return Quorum(max(members, sum(by_role.values())), by_role)
 
-    def place(self, meta: ObjectMeta) -> None:
+    def place(self, pod: Pod) -> None:
         """Note that a pod has a node, assumed or bound."""
-        if name := self.name_of(meta):
-            job, key = self._jobs.setdefault(name, Job()), f"{meta.namespace}/{meta.name}"
+        if name := self.name_of(pod):
+            job, key = self._jobs.setdefault(name, Job()), key_of(pod)
             job.pending.discard(key)
-            job.placed[key] = self.role_of(meta)
+            job.placed[key] = self.role_of(pod.metadata)
 
-    def displace(self, meta: ObjectMeta) -> bool:
+    def displace(self, pod: Pod) -> bool:
         """Note that a pod has lost its node; return whether it had one."""
-        job, key = self.of(self.name_of(meta)), f"{meta.namespace}/{meta.name}"
+        job, key = self.of(self.name_of(pod)), key_of(pod)
         if job.placed.pop(key, None) is None:
             return False
         job.pending.add(key)
@@ -107,17 +110,17 @@ class Jobs:
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Follow the pods of the cluster, those from before this process included."""
         gone = new is None or is_terminal(new)
-        if old is not None and (name := self.name_of(old.metadata)) in self._jobs:
+        if old is not None and (name := self.name_of(old)) in self._jobs:
             job, key = self._jobs[name], key_of(old)
             job.pending.discard(key)
-            if new is None or gone or self.name_of(new.metadata) != name:
+            if new is None or gone or self.name_of(new) != name:
                 job.placed.pop(key, None)
             if not (job.pending or job.placed):
                 del self._jobs[name]
-        if new is None or gone or not (name := self.name_of(new.metadata)):
+        if new is None or gone or not (name := self.name_of(new)):
             return
         if new.spec.node_name:
-            self.place(new.metadata)
+            self.place(new)
             # Only what has passed the barrier is bound, be it by a former process.
             self._jobs[name].started = True
         elif key_of(new) not in (job := self._jobs.setdefault(name, Job())).placed:

@@ -50,7 +50,7 @@ class JobBarrier(QueueSortPlugin, PreFilterPlugin, ReservePlugin, PermitPlugin):
     def _is_elastic(self, pod: PodInfo) -> bool:
         """Return whether the job has its quorum without this pod."""
         meta = pod.pod.metadata
-        name = self._jobs.name_of(meta)
+        name = self._jobs.name_of(pod.pod)
         if not name:
             return False
         quorum = self._jobs.quorum_of(meta)
@@ -61,7 +61,7 @@ class JobBarrier(QueueSortPlugin, PreFilterPlugin, ReservePlugin, PermitPlugin):
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Reject pods whose annotations are wrong, and elastic members of a job not yet started."""
         meta = pod.pod.metadata
-        name = self._jobs.name_of(meta)
+        name = self._jobs.name_of(pod.pod)
         if not name:
             return Status.skip()
         quorum = self._jobs.quorum_of(meta)
@@ -75,13 +75,13 @@ class JobBarrier(QueueSortPlugin, PreFilterPlugin, ReservePlugin, PermitPlugin):
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Count the pod among those that have a node."""
-        self._jobs.place(pod.pod.metadata)
+        self._jobs.place(pod.pod)
         return None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Hold the pod until the job has its quorum; release all others with the last one."""
         meta = pod.pod.metadata
-        name = self._jobs.name_of(meta)
+        name = self._jobs.name_of(pod.pod)
         if not name:
             return None
         job, held, quorum = self._jobs.of(name), list(self._held(name)), self._jobs.quorum_of(meta)
@@ -100,8 +100,8 @@ class JobBarrier(QueueSortPlugin, PreFilterPlugin, ReservePlugin, PermitPlugin):
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Reject the waiting siblings of a pod that loses its node (timed out, not bound)."""
-        name = self._jobs.name_of(pod.pod.metadata)
-        if not name or not self._jobs.displace(pod.pod.metadata):
+        name = self._jobs.name_of(pod.pod)
+        if not name or not self._jobs.displace(pod.pod):
             return
         for sibling in self._held(name):
             sibling.reject(self.name, f"job {name} cannot start: {pod.name} lost its place")
@@ -115,7 +115,7 @@ class JobBarrier(QueueSortPlugin, PreFilterPlugin, ReservePlugin, PermitPlugin):
 
     def _held(self, name: str) -> Iterator[WaitingPod]:
         for waiting in self.handle.waiting_pods():
-            if self._jobs.name_of(waiting.pod.pod.metadata) == name:
+            if self._jobs.name_of(waiting.pod.pod) == name:
                 yield waiting
 
     # ---- events --------------------------------------------------------------------------------
@@ -129,8 +129,8 @@ class JobBarrier(QueueSortPlugin, PreFilterPlugin, ReservePlugin, PermitPlugin):
 
     def _is_of_job(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
         other = new or old
-        name = self._jobs.name_of(pod.pod.metadata)
-        return other is not None and bool(name) and self._jobs.name_of(other.metadata) == name
+        name = self._jobs.name_of(pod.pod)
+        return other is not None and bool(name) and self._jobs.name_of(other) == name
 
     def _is_itself(self, pod: PodInfo, old: Any, new: Any) -> bool:
         changed: bool = old.metadata.annotations != new.metadata.annotations

@@ -38,6 +38,7 @@ from proreus.framework import (
     Status,
     Verdicts,
     events,
+    is_provided,
 )
 from proreus.objects import PODS, Pod
 
@@ -130,7 +131,8 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Count the pod as placed."""
-        self._note(pod.pod, node_name)
+        if not is_provided(pod.pod):
+            self._note(pod.pod, node_name)
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
-from proreus.framework import CycleState, Handle, PodInfo, ReservePlugin, Status
+from proreus.framework import CycleState, Handle, PodInfo, ReservePlugin, Status, is_provided
 from proreus.objects import POD_SCHEDULED, PODS, Pod, true_condition_of
 
 T = TypeVar("T")
@@ -42,6 +42,8 @@ class RecentPods(Generic[T]):
 
     def note(self, pod: Pod, node_name: str) -> None:
         """Count a pod on a node, from the moment of its binding if that is known, else from now."""
+        if is_provided(pod):
+            return
         pods = self._by_node.setdefault(node_name, {})
         if pod.metadata.uid not in pods:
             assigned_at = transition_time(pod, POD_SCHEDULED) or self._clock.now()

@@ -20,7 +20,7 @@ from proreus.addons.node_resource_topology_match.fingerprint import (
     fingerprint,
 )
 from proreus.addons.node_resource_topology_match.zones import NodeResourceTopology, NodeTopology
-from proreus.framework import NodeInfo, NodeTable, PodInfo
+from proreus.framework import NodeInfo, NodeTable, PodInfo, is_provided
 
 _WHOLE_CPU = 1000
 
@@ -146,9 +146,9 @@ class TopologyCache:
 
 
 def pods_of(node: NodeInfo, exclusive: bool) -> list[tuple[str, str]]:
-    """Return namespace and name of the pods on a node; ``exclusive``: of those alone that have
-    resources to themselves."""
-    pods = node.pods.values()
+    """Return namespace and name of the pods that run on a node; ``exclusive``: of those alone that
+    have resources to themselves."""
+    pods = [pod for pod in node.pods.values() if not is_provided(pod.pod)]
     return [
         (pod.namespace, pod.name) for pod in pods if not exclusive or has_exclusive_resources(pod)
     ]

@@ -50,6 +50,7 @@ from proreus.framework import (
     Status,
     Verdicts,
     events,
+    is_provided,
     plugin_event,
 )
 from proreus.objects import PODS, Pod
@@ -133,6 +134,8 @@ class NodeResourceTopologyMatch(
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Take the pod's requests from the zones of the node."""
+        if is_provided(pod.pod):
+            return None
         if self._foreign != "None":
             self._own.add(pod.uid)
         if self.args.discard_reserved_nodes:
@@ -200,6 +203,8 @@ class NodeResourceTopologyMatch(
         data = state.get(self.name)
         if self.args.preemption_mode == "Disabled" or not isinstance(data, _RemovedPods):
             return False
+        if is_provided(pod.pod):
+            return None
         data.add(node.name, pod, sign)
         return None
 
