@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, cast
 
+from proreus import logs
 from proreus.addons.capacity_scheduling.queue_objects import (
     KaiSource,
     QueueSource,
     VolcanoSource,
 )
-from proreus.addons.capacity_scheduling.queue_tree import QueueTree
+from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueTree
 from proreus.controller.amounts import (
     is_assigned,
     is_waiting_or_assigned,
@@ -22,6 +23,8 @@ from proreus.controller.amounts import (
 )
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.objects import Pod
+
+log = logs.logger(__name__)
 
 _Compute = Callable[[list[Pod], list[str]], dict[str, Any]]
 
@@ -33,12 +36,27 @@ class QueueStatuses(StatusReconciler[Any]):
         super().__init__(source.resource, source.name_for)
         self._source = source
         self._compute = compute
-        self._tree = QueueTree()
+        self._known_tree: QueueTree | None = None
+
+    @property
+    def _tree(self) -> QueueTree:
+        """The tree of the queues as they are now, built when it is first asked for."""
+        if self._known_tree is None:
+            queues = (self._queue(key) for key in self.objects)
+            self._known_tree = QueueTree(queue for queue in queues if queue is not None)
+        return self._known_tree
+
+    def _queue(self, key: str) -> CapacityQueue | None:
+        try:
+            return self._source.queue_of(self.objects[key].obj)
+        except ValueError as error:
+            # A quantity that is none, which definitions let pass: the tree does without this one.
+            log.warning("A queue cannot be read", queue=key, err=str(error))
+            return None
 
     def keys_after(self, key: str) -> Collection[str]:
         """Return all queues: any may be above or below another now."""
-        queues = (self._source.queue_of(one.obj) for one in self.objects.values())
-        self._tree = QueueTree(queue for queue in queues if queue is not None)
+        self._known_tree = None
         return list(self.objects)
 
     def keys_that_count(self, names: Collection[str]) -> Collection[str]:
@@ -47,9 +65,8 @@ class QueueStatuses(StatusReconciler[Any]):
         return found & self.objects.keys()
 
     def status(self, key: str, now: float) -> dict[str, Any]:
-        """Return what the pods of a queue request and have."""
-        below = [name for name in self.objects if key in self._tree.path(name)]
-        pods = [pod for name in {key, *below} for pod in self.pods.of(name)]
+        """Return the resources that the pods of a queue and of those below it request and have."""
+        pods = [pod for name in self._tree.subtree(key) for pod in self.pods.of(name)]
         return self._compute(pods, sorted(self._tree.children(key)))
 
 

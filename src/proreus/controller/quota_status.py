@@ -21,14 +21,28 @@ class ElasticQuotaStatuses(StatusReconciler[ElasticQuota]):
 
     def __init__(self) -> None:
         super().__init__(ELASTIC_QUOTAS, lambda pod: pod.metadata.namespace)
+        self._keys: dict[str, set[str]] = {}
+        """Keys of quotas, by namespace."""
+        self._pods_by_quota: dict[str, dict[str, list[Pod]]] = {}
+        """By namespace and name of a quota; of namespaces that have not changed since."""
 
     def keys_after(self, key: str) -> Collection[str]:
         """Return the quotas of its namespace: they may count other pods now."""
-        return self.keys_that_count([key.partition("/")[0]])
+        namespace = key.partition("/")[0]
+        keys = self._keys.setdefault(namespace, set())
+        if key in self.objects:
+            keys.add(key)
+        else:
+            keys.discard(key)
+        if not keys:
+            del self._keys[namespace]
+        return self.keys_that_count([namespace])
 
     def keys_that_count(self, names: Collection[str]) -> Collection[str]:
-        """Return the quotas of these namespaces."""
-        return [key for key in self.objects if key.partition("/")[0] in names]
+        """Return the quotas of these namespaces, in which quotas or pods have changed."""
+        for namespace in names:
+            self._pods_by_quota.pop(namespace, None)
+        return [key for namespace in names for key in self._keys.get(namespace, ())]
 
     def status(self, key: str, now: float) -> dict[str, Any]:
         """Return what the quota's pods use."""
@@ -48,14 +62,21 @@ class ElasticQuotaStatuses(StatusReconciler[ElasticQuota]):
 
     def _pods_of(self, quota: ElasticQuota) -> list[Pod]:
         namespace = quota.metadata.namespace
-        in_order = sorted(
-            (self.objects[key].obj for key in self.keys_that_count([namespace])), key=_age_and_name
-        )
+        by_quota = self._pods_by_quota.get(namespace)
+        if by_quota is None:
+            by_quota = self._pods_by_quota[namespace] = self._grouped(namespace)
+        return by_quota.get(quota.metadata.name, [])
+
+    def _grouped(self, namespace: str) -> dict[str, list[Pod]]:
         source = ElasticQuotaSource()
-        for one in in_order:
+        for one in sorted(
+            (self.objects[key].obj for key in self._keys[namespace]), key=_age_and_name
+        ):
             source.note(None, one)
-        name = quota.metadata.name
-        return [pod for pod in self.pods.of(namespace) if source.name_for(pod) == name]
+        found: dict[str, list[Pod]] = {}
+        for pod in self.pods.of(namespace):
+            found.setdefault(source.name_for(pod), []).append(pod)
+        return found
 
 
 def _age_and_name(quota: ElasticQuota) -> tuple[float, str]:

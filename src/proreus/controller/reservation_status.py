@@ -7,7 +7,7 @@ while no scheduler runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from proreus.addons.reservation.book import reservation_of
@@ -20,7 +20,7 @@ from proreus.addons.reservation.objects import (
 )
 from proreus.clock import rfc3339
 from proreus.controller.amounts import is_assigned, quantities, requested
-from proreus.controller.status_reconciler import StatusReconciler
+from proreus.controller.status_reconciler import StatusReconciler, WithStatus
 from proreus.objects import Pod, parse_amount
 
 
@@ -29,10 +29,24 @@ class ReservationStatuses(StatusReconciler[ReservationObject]):
 
     def __init__(self) -> None:
         super().__init__(RESERVATIONS, reservation_of)
+        self._keys: dict[str, str] = {}
+        """The key of a reservation, by its uid."""
+
+    def put(self, key: str, obj: WithStatus[ReservationObject]) -> Iterable[str]:
+        """Note a reservation that is new or has changed."""
+        self.remove(key)
+        self._keys[obj.obj.metadata.uid] = key
+        return super().put(key, obj)
+
+    def remove(self, key: str) -> Iterable[str]:
+        """Note that a reservation is gone."""
+        if (seen := self.get(key)) is not None:
+            del self._keys[seen.obj.metadata.uid]
+        return super().remove(key)
 
     def keys_that_count(self, names: Collection[str]) -> Collection[str]:
         """Return the reservations with these uids."""
-        return [key for key, one in self.objects.items() if one.obj.metadata.uid in names]
+        return [self._keys[uid] for uid in names if uid in self._keys]
 
     def status(self, key: str, now: float) -> dict[str, Any]:
         """Return phase, owners and what they have taken; nothing of one that is over."""

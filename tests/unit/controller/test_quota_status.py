@@ -1,10 +1,14 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from proreus.addons.capacity_scheduling.queue_objects import (
+    ElasticQuotaSource,
     KaiQueue,
     KaiQueueSpec,
     VolcanoQueue,
     VolcanoQueueSpec,
+    VolcanoSource,
 )
 from proreus.addons.capacity_scheduling.quotas import ElasticQuota, ElasticQuotaSpec
 from proreus.controller.amounts import quantities
@@ -31,7 +35,7 @@ def pod(name: str, cpu: str, phase: str = "Running", node: str = "n", **meta: ob
 def quota(
     name: str, day: int = 1, **spec: dict[str, str | int | float]
 ) -> WithStatus[ElasticQuota]:
-    created = datetime(2026, 1, day, tzinfo=UTC)
+    created = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=day)
     meta = ObjectMeta(name=name, namespace="ns", creation_timestamp=created)
     return WithStatus(ElasticQuota(metadata=meta, spec=ElasticQuotaSpec(**spec)), {})
 
@@ -95,3 +99,49 @@ def test_kais_queues_have_children_and_what_is_requested() -> None:
         "requested": {"cpu": "1", "example.com/gpu": "1"},
         "childQueues": ["team"],
     }
+
+
+def test_a_queue_that_cannot_be_read_keeps_no_other_from_its_status() -> None:
+    statuses = volcano_queues()
+    odd = VolcanoQueue(
+        metadata=ObjectMeta(name="odd"), spec=VolcanoQueueSpec(deserved={"cpu": "?"})
+    )
+    statuses.put("odd", WithStatus(odd, {}))
+    statuses.put("team", WithStatus(VolcanoQueue(metadata=ObjectMeta(name="team")), {}))
+    statuses.put_pod(pod("a", "1", annotations={"scheduling.volcano.sh/queue-name": "team"}))
+    assert statuses.status("team", 0)["allocated"]["cpu"] == "1"
+
+
+def test_a_chain_of_queues_is_built_into_a_tree_once_for_all_statuses() -> None:
+    statuses, read = volcano_queues(), []
+    queue_of = VolcanoSource.queue_of
+    names = [f"q{n}" for n in range(300)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            VolcanoSource, "queue_of", lambda self, obj: read.append(obj) or queue_of(self, obj)
+        )
+        for above, name in zip(["", *names], names, strict=False):
+            obj = VolcanoQueue(metadata=ObjectMeta(name=name), spec=VolcanoQueueSpec(parent=above))
+            statuses.put(name, WithStatus(obj, {}))
+        leaf = {"scheduling.volcano.sh/queue-name": "q63"}
+        statuses.put_pod(pod("a", "1", annotations=leaf))
+        found = {name: statuses.status(name, 0)["allocated"] for name in names}
+    assert len(read) == len(names)
+    assert [name for name in names if found[name]] == names[:64]
+
+
+def test_the_pods_of_a_namespace_are_divided_among_its_quotas_once() -> None:
+    statuses = ElasticQuotaStatuses()
+    names = [f"q{n}" for n in range(50)]
+    for second, name in enumerate(names):
+        statuses.put(f"ns/{name}", quota(name, second, min={"cpu": "1"}))
+    for n in range(20):
+        statuses.put_pod(pod(str(n), "1"))
+    divided = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            ElasticQuotaSource, "name_for", lambda self, pod: divided.append(pod) or "q7"
+        )
+        used = [statuses.status(f"ns/{name}", 0)["used"]["cpu"] for name in names]
+    assert len(divided) == 20
+    assert [name for name, cpu in zip(names, used, strict=True) if cpu != "0"] == ["q7"]

@@ -83,6 +83,13 @@ class QueueTree:
         """Return the queues below a queue; "" for those at the top."""
         return self._children.get(name, ())
 
+    def subtree(self, name: str) -> list[str]:
+        """Return a queue and its descendants."""
+        found = [name]
+        for one in found:
+            found += self.children(one)
+        return found
+
     def path(self, name: str) -> tuple[str, ...]:
         """Return a queue and its ancestors, up to the top; empty for an unknown queue."""
         return self._paths.get(name, ())
