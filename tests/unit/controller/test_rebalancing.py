@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from proreus.controller.controller_metrics import ControllerMetrics
-from proreus.controller.evictions.eviction_record import EvictionRecord, RecordedEviction
+from proreus.controller.evictions.eviction_record import (
+    EvictionRecord,
+    RecordedEviction,
+    UnreadableRecord,
+)
 from proreus.controller.evictions.pod_evictor import Choose, PodEvictor
 from proreus.controller.options import RebalancingOptions
 from proreus.controller.rebalancing.better_nodes import Move, find_better_nodes, is_movable
@@ -29,7 +33,7 @@ OPTIONS = RebalancingOptions(period_seconds=60, evict=True)
 
 
 def moves_in(objects: ClusterObjects, min_gain: int = 10) -> dict[str, str]:
-    keys = sorted(objects.of(PODS))
+    keys = sorted(key for key in objects.of(PODS) if key.startswith("shop/web-"))
     moves = find_better_nodes(objects, settings_of(None), keys, min_gain)
     return {move.pod.removeprefix("shop/"): move.better_node for move in moves}
 
@@ -68,6 +72,44 @@ def test_a_node_that_a_pod_may_not_have_any_more_is_worse_than_any_other() -> No
 def test_a_cordon_says_nothing_about_pods_that_run() -> None:
     lone = pod("web-0", on="full", of="ReplicaSet/web")
     assert moves_in(cluster(node("full", unschedulable=True), node("empty"), lone)) == {}
+
+
+@pytest.mark.parametrize("kind", ["required", "preferred"])
+@pytest.mark.parametrize("reach", [{"namespaces": ["shop"]}, {"namespaceSelector": {}}])
+def test_terms_of_another_namespace_do_not_move_a_pod(kind: str, reach: dict[str, Any]) -> None:
+    term = {
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "topologyKey": "kubernetes.io/hostname",
+        **reach,
+    }
+    terms = {
+        "required": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+        "preferred": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 100, "podAffinityTerm": term}
+            ]
+        },
+    }[kind]
+    hostile = pod("hostile", cpu="0", on="full", affinity={"podAntiAffinity": terms})
+    web = pod("web-0", cpu="0", on="full", of="ReplicaSet/web")
+    objects = [node("full"), node("empty"), web, hostile]
+    # A term with a namespaceSelector may be about other namespaces: it counts for none.
+    assert moves_in(cluster(*objects)) == ({"web-0": "empty"} if "namespaces" in reach else {})
+    hostile["metadata"]["namespace"] = "elsewhere"
+    assert moves_in(cluster(*objects)) == {}
+
+
+def test_a_pod_is_not_moved_to_a_node_that_terms_of_another_namespace_forbid() -> None:
+    term = {
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "topologyKey": "kubernetes.io/hostname",
+        "namespaceSelector": {},
+    }
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    other = pod("other", cpu="0", on="empty", affinity={"podAntiAffinity": terms})
+    other["metadata"]["namespace"] = "elsewhere"
+    assert moves_in(crowded(node("empty"))) != {}
+    assert moves_in(crowded(node("empty"), other)) == {}
 
 
 def test_what_cannot_be_created_anew_elsewhere_is_not_movable() -> None:
@@ -144,7 +186,8 @@ class Api:
         self.evicted: list[str] = []
         self.stored: dict[str, Any] | None = None
         self.version = 0
-        self.refuses = False
+        self.refused: dict[str, ApiError] = {}
+        self.evicts_refused = False
         self.fails_at = ""
 
     async def request(self, method: str, path: str, body: bytes = b"", **_: Any) -> bytes:
@@ -157,8 +200,10 @@ class Api:
         if name not in self.uids:
             raise NotFound(404, "NotFound", "gone")
         if method == "POST":
-            if self.refuses:
-                raise TooManyRequests(429, "TooManyRequests", "a budget")
+            if refusal := self.refused.get(name):
+                if self.evicts_refused:
+                    self.terminating.add(name)
+                raise refusal
             assert sent["deleteOptions"]["preconditions"]["uid"] == self.uids[name]
             self.evicted.append(name)
             self.terminating.add(name)
@@ -218,12 +263,63 @@ async def test_an_eviction_whose_record_was_never_finished_is_not_made_again() -
     assert api.states() == {"a/x": "done"}
 
 
-async def test_refused_and_outdated_plans_are_dropped() -> None:
+async def test_refused_plans_are_recorded_and_outdated_ones_dropped() -> None:
     api = Api(x="uid-x", y="uid-y")
-    api.refuses = True
+    api.refused["x"] = TooManyRequests(429, "TooManyRequests", "a budget")
     await plan(api, recorded("x", 990, "planned"), recorded("y", 600, "planned"))
     await evictor_over(api).finish()
-    assert api.states() == {}
+    assert api.states() == {"a/x": "refused"}
+    assert api.evicted == []
+
+
+REFUSALS = [
+    TooManyRequests(429, "TooManyRequests", "a budget of zero"),
+    ApiError(500, "InternalError", "This pod has more than one PodDisruptionBudget"),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_a_pod_that_cannot_be_evicted_leaves_its_place_in_the_plan_to_others(
+    refusal: ApiError,
+) -> None:
+    api = Api(x="uid-x", y="uid-y", z="uid-z", other="uid-other")
+    api.refused.update(x=refusal, y=refusal)
+    moves = [move("x", 50), move("y", 40), move("z", 30), move("other", 20, "b")]
+    options = RebalancingOptions(period_seconds=60, evict=True, max_evictions=1)
+
+    def chosen(known: list[RecordedEviction]) -> list[RecordedEviction]:
+        return [
+            RecordedEviction(one.pod, one.uid, one.workload, one.node, 1000.0)
+            for one in choose(moves, known, options, 1000.0)
+        ]
+
+    await evictor_over(api).evict(chosen)
+    # Of namespace a two were tried, which is its part of the period.
+    assert api.evicted == ["other"]
+    assert api.states() == {"a/x": "refused", "a/y": "refused", "b/other": "done"}
+    assert choose(moves, [], options, 1000.0) != choose(moves, [recorded("x", 990)], options, 1060)
+
+
+async def test_an_eviction_that_happened_although_it_failed_is_done() -> None:
+    api = Api(x="uid-x")
+    api.refused["x"] = ApiError(504, "Timeout", "the apiserver was slow")
+    api.evicts_refused = True
+    await plan(api, recorded("x", 990, "planned"))
+    await evictor_over(api).finish()
+    assert api.states() == {"a/x": "done"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[", "{}", '[{"pod": "x"}]', '[{"pod":"../y","uid":"u","workload":"","node":"n","at":1}]'],
+)
+async def test_nobody_is_evicted_by_a_record_that_cannot_be_read(text: str) -> None:
+    api = Api(x="uid-x")
+    await plan(api, recorded("x", 990, "planned"))
+    assert api.stored is not None
+    api.stored["data"]["evictions.json"] = text
+    with pytest.raises(UnreadableRecord, match=r"ConfigMap system/proreus-controller-evictions"):
+        await evictor_over(api).evict(lambda known: [] if known else [recorded("x", 1, "planned")])
     assert api.evicted == []
 
 

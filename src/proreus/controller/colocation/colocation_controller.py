@@ -33,7 +33,7 @@ from proreus.controller.colocation.pressure import (
 )
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.budgets import EvictionBudget
-from proreus.controller.evictions.eviction_record import RecordedEviction
+from proreus.controller.evictions.eviction_record import RecordedEviction, UnreadableRecord
 from proreus.controller.evictions.pod_evictor import PodEvictor
 from proreus.controller.options import ControllerOptions
 from proreus.errors import ApiError, NotFound
@@ -77,7 +77,7 @@ class ColocationController:
             started = time.monotonic()
             try:
                 await self.cycle()
-            except ApiError as error:
+            except (ApiError, UnreadableRecord) as error:
                 log.warning("A cycle of colocation failed", err=str(error))
             spent = time.monotonic() - started
             await asyncio.sleep(max(1.0, self._options.period_seconds - spent))
@@ -191,11 +191,11 @@ class ColocationController:
         controllers = Controllers(ClusterObjects())
         chosen = []
         for pod in pods:
-            if budget.take(key_of(pod)):
+            meta = pod.metadata
+            if budget.take(key_of(pod), meta.uid):
                 node = pod.spec.node_name
                 # Those that leave are in the next measurement still.
                 self._pressure.forget(node)
-                meta = pod.metadata
                 workload = str(controllers.workload_of(pod) or key_of(pod))
                 planned = RecordedEviction(key_of(pod), meta.uid, workload, node, now)
                 chosen.append(planned)

@@ -7,27 +7,43 @@ from collections.abc import Iterable
 
 from proreus.controller.evictions.eviction_record import RecordedEviction
 
+_TRIES_PER_EVICTION = 10
+"""The record stays small, however many namespaces refuse."""
+
 
 class EvictionBudget:
     """What is left of the budgets of a period that began at ``since`` (Unix seconds).
 
     What is recorded of the period has used them already: a process that begins anew has no budget
-    of its own.
+    of its own. An eviction that was refused counts for its namespace alone, so that budgets of zero
+    in one namespace leave room for the others.
     """
 
     def __init__(
         self, recorded: Iterable[RecordedEviction], since: float, most: int, most_of_namespace: int
     ) -> None:
-        self._used = Counter(_namespace(one.pod) for one in recorded if one.at > since)
+        latest = [one for one in recorded if one.at > since]
+        self._used = sum(one.state != "refused" for one in latest)
+        self._tried = Counter(_namespace(one.pod) for one in latest)
+        self._uids = {one.uid for one in latest}
         self._most = most
         self._most_of_namespace = most_of_namespace
 
-    def take(self, pod: str) -> bool:
-        """Count the eviction of a pod, named by its key; return False if there is none left."""
+    def take(self, pod: str, uid: str) -> bool:
+        """Count the eviction of a pod; return False if it may not be tried, or was in the period.
+
+        ``pod``: its key.
+        """
         namespace = _namespace(pod)
-        if self._used.total() >= self._most or self._used[namespace] >= self._most_of_namespace:
+        if (
+            self._used >= self._most
+            or self._tried.total() >= self._most * _TRIES_PER_EVICTION
+            or self._tried[namespace] >= self._most_of_namespace
+            or uid in self._uids
+        ):
             return False
-        self._used[namespace] += 1
+        self._used += 1
+        self._tried[namespace] += 1
         return True
 
 

@@ -1,35 +1,40 @@
 """The record of evictions: a ConfigMap, which is written before anybody is evicted.
 
-An eviction is *planned*, then *done*. A process that is killed in between leaves the plan, which
-the next one finishes; it names the pod by its uid, so that it is the same eviction. The ConfigMap
-is replaced under its resourceVersion: of two processes that believe to lead, one fails before it
-has evicted anybody.
+An eviction is *planned*, then *done*, or *refused* by the apiserver. A process that is killed in
+between leaves the plan, which the next one finishes; it names the pod by its uid, so that it is the
+same eviction. The ConfigMap is replaced under its resourceVersion: of two processes that believe to
+lead, one fails before it has evicted anybody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from proreus.client.responses import read_json
 from proreus.client.session import ApiClient
-from proreus.errors import NotFound
+from proreus.errors import NotFound, ProreusError
+from proreus.objects.codec import UNDECODABLE
 
 NAME = "proreus-controller-evictions"
 _KEY = "evictions.json"
 
 
+class UnreadableRecord(ProreusError):
+    """The record is not one that this controller has written."""
+
+
 class RecordedEviction(msgspec.Struct, frozen=True):
     """An eviction. ``pod``: its key; ``at``: when it was planned, in Unix seconds."""
 
-    pod: str
+    pod: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]*/[a-z0-9][a-z0-9.-]*$")]
     uid: str
     workload: str
     node: str
     at: float
-    state: Literal["planned", "done"] = "planned"
+    state: Literal["planned", "done", "refused"] = "planned"
 
 
 _decoder = msgspec.json.Decoder(list[RecordedEviction])
@@ -45,14 +50,24 @@ class EvictionRecord:
         self._version = ""
 
     async def read(self) -> list[RecordedEviction]:
-        """Return what is recorded, the oldest first; raises ``ApiError``."""
+        """Return the recorded evictions, the oldest first.
+
+        Raises ``ApiError``, and ``UnreadableRecord`` for a ConfigMap with other contents: without
+        the evictions of the last period there is no budget for the next.
+        """
         try:
             found = read_json(await self._client.request("GET", f"{self._collection}/{NAME}"))
         except NotFound:
             self._version = ""
             return []
         self._version = found["metadata"]["resourceVersion"]
-        return _decoder.decode((found.get("data") or {}).get(_KEY, "[]"))
+        try:
+            return _decoder.decode((found.get("data") or {}).get(_KEY, "[]"))
+        except UNDECODABLE as error:
+            raise UnreadableRecord(
+                f"{_KEY} of ConfigMap {self._namespace}/{NAME} cannot be read ({error}): nobody is"
+                " evicted until the ConfigMap is deleted, or corrected"
+            ) from error
 
     async def write(self, evictions: Iterable[RecordedEviction]) -> None:
         """Replace the record that was read or written last; raises ``Conflict`` if another

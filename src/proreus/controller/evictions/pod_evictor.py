@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 import msgspec
 
@@ -21,8 +22,10 @@ log = logs.logger(__name__)
 _PLAN_SECONDS = 300.0
 """A plan that is older was made for another cluster: it is dropped, and made again perhaps."""
 
+_State = Literal["done", "refused"]
+
 Choose = Callable[[list[RecordedEviction]], Iterable[RecordedEviction]]
-"""Returns the evictions to make now, of those that are recorded."""
+"""Returns the evictions to make now, given the record; none that is in the record of the period."""
 
 
 class PodEvictor:
@@ -50,32 +53,39 @@ class PodEvictor:
             await self._finish(await self._record.read())
 
     async def evict(self, choose: Choose) -> None:
-        """Finish what was planned, then plan and evict what is chosen; raises ``ApiError``."""
+        """Finish the last plan, then evict the pods that are chosen; raises ``ApiError``.
+
+        While evictions are refused, others are chosen in their place.
+        """
         async with self._one_plan:
             recorded = await self._finish(await self._record.read())
-            chosen = list(choose(recorded))
-            if chosen:
+            while chosen := list(choose(recorded)):
                 oldest = self._now() - self._remember_seconds
                 planned = [*(one for one in recorded if one.at > oldest), *chosen]
                 await self._record.write(planned)
-                await self._finish(planned)
+                recorded = await self._finish(planned)
 
     async def _finish(self, recorded: list[RecordedEviction]) -> list[RecordedEviction]:
-        if all(one.state == "done" for one in recorded):
+        """Carry out a plan and record it; return the record without outdated plans."""
+        if all(one.state != "planned" for one in recorded):
             return recorded
         after: list[RecordedEviction] = []
         for one in recorded:
-            if one.state == "planned" and not await self._evict(one):
-                continue
-            after.append(msgspec.structs.replace(one, state="done"))
+            if one.state != "planned":
+                after.append(one)
+            elif (state := await self._evict(one)) is not None:
+                after.append(msgspec.structs.replace(one, state=state))
         await self._record.write(after)
         return after
 
-    async def _evict(self, planned: RecordedEviction) -> bool:
-        """Evict a pod unless it is gone or going; return False if it stays where it is."""
+    async def _evict(self, planned: RecordedEviction) -> _State | None:
+        """Evict a pod unless it is gone or going; return the state that follows.
+
+        None: the plan is too old.
+        """
+        results = self._metrics.evictions_total
         namespace, _, name = planned.pod.partition("/")
         path = PODS.path(namespace, name)
-        results = self._metrics.evictions_total
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -84,25 +94,38 @@ class PodEvictor:
             "deleteOptions": {"preconditions": {"uid": planned.uid}},
         }
         try:
-            meta = read_json(await self._client.request("GET", path))["metadata"]
-            if meta["uid"] != planned.uid or meta.get("deletionTimestamp"):
+            if await self._is_going(path, planned.uid):
                 results.labels("gone").inc()
-                return True
+                return "done"
             if self._now() - planned.at > _PLAN_SECONDS:
-                return False
+                return None
             body = msgspec.json.encode(eviction)
             await self._client.request("POST", f"{path}/eviction", body)
         except (NotFound, Conflict):
             results.labels("gone").inc()
-            return True
+            return "done"
         except TooManyRequests as error:
             log.info("An eviction is refused", pod=planned.pod, err=error.message)
             results.labels("refused").inc()
-            return False
-        except ApiError:
-            # It stays planned; whether it happened is for the next cycle to see.
+            return "refused"
+        except ApiError as error:
+            if not error.status:
+                # No answer: it stays planned, and the next cycle sees whether it happened.
+                results.labels("error").inc()
+                raise
+            # Such as 500 for a pod of two PodDisruptionBudgets: that pod stays, others go on. After
+            # a timeout of the apiserver it may be going all the same.
+            log.warning("An eviction failed", pod=planned.pod, err=error.message)
             results.labels("error").inc()
-            raise
+            return "done" if await self._is_going(path, planned.uid) else "refused"
         log.info("Evicted a pod", pod=planned.pod, node=planned.node, workload=planned.workload)
         results.labels("evicted").inc()
-        return True
+        return "done"
+
+    async def _is_going(self, path: str, uid: str) -> bool:
+        """Return whether a pod is gone, terminating, or another by now; raises ``ApiError``."""
+        try:
+            meta = read_json(await self._client.request("GET", path))["metadata"]
+        except NotFound:
+            return True
+        return meta["uid"] != uid or "deletionTimestamp" in meta

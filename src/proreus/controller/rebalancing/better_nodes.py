@@ -6,16 +6,21 @@ and all nodes are filtered and scored for it as for a new pod. Where another nod
 own by enough, its successor is scheduled, by the whole engine: only if that pod gets another node,
 and nobody has to go for it, the move is advised. The move then stays, so that the next candidate
 does not count on the same room.
+
+Moves are found in a cluster without foreign terms (``foreign_terms``), so that no tenant causes the
+eviction of another's pods, and then proved in the cluster as it is, where the scheduler will decide
+about the successors.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proreus.addons.coscheduling.groups import membership_of
 from proreus.controller.evictions.safe_to_evict import is_safe_to_evict
+from proreus.controller.rebalancing.foreign_terms import without_foreign_terms
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions
 from proreus.objects.kinds import PODS
@@ -35,6 +40,9 @@ _FOR_NEW_PODS_ONLY = ("NodeUnschedulable", "TaintToleration")
 """Plugins whose rejection says nothing against a pod that runs already: a cordon, a taint."""
 _MOST_POINTS = 100
 """Of a plugin of weight 1."""
+
+_AsExisting = Callable[[Pod], Pod]
+"""Returns a pod as other pods see it."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,16 @@ def find_better_nodes(
     without a running event loop: the clock of the one that it makes is virtual.
     """
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(_find(objects, settings, candidates, min_gain, is_stopped))
+        deserved = runner.run(
+            _find(objects, settings, candidates, min_gain, is_stopped, without_foreign_terms)
+        )
+        found = {move.pod: move for move in deserved}
+        proved = (
+            runner.run(_find(objects, settings, found, min_gain, is_stopped, lambda pod: pod))
+            if found
+            else []
+        )
+    return [replace(found[move.pod], better_node=move.better_node) for move in proved]
 
 
 async def _find(
@@ -102,20 +119,23 @@ async def _find(
     candidates: Iterable[str],
     min_gain: int,
     is_stopped: Callable[[], bool],
+    as_existing: _AsExisting,
 ) -> list[Move]:
+    pods = objects.of(PODS)
+    existing = objects.copy()
+    existing.of(PODS).update({key: as_existing(pod) for key, pod in pods.items()})
     cluster = SimulatedCluster(settings)
-    await cluster.load(objects)
+    await cluster.load(existing)
     await cluster.schedule()
-    search = _Search(cluster, Controllers(objects), settings, min_gain)
+    search = _Search(cluster, Controllers(objects), settings, min_gain, as_existing)
     moves: list[Move] = []
     for key in candidates:
         if is_stopped() or search.is_disturbed:
             break
-        before = objects.of(PODS)[key]
         pod = cluster.pods.get(key)
         # One that a waiting pod has preempted in the simulation is somewhere else by now.
-        if pod is not None and pod.metadata.uid == before.metadata.uid:
-            move = await search.examine(pod)
+        if pod is not None and pod.metadata.uid == pods[key].metadata.uid:
+            move = await search.examine(pods[key])
             if move is not None:
                 moves.append(move)
     return moves
@@ -138,11 +158,13 @@ class _Search:
         controllers: Controllers,
         settings: Settings,
         min_gain: int,
+        as_existing: _AsExisting,
     ) -> None:
         self._cluster = cluster
         self._controllers = controllers
         self._options = PodResourcesOptions.of(settings.feature_gates)
         self._min_gain = min_gain
+        self._as_existing = as_existing
         self.is_disturbed = False
         """Whether the simulated cluster is another than the real one with the moves so far."""
 
@@ -156,7 +178,7 @@ class _Search:
         successor = recreated(pod)
         comparison = self._compare(successor, node)
         if comparison is None or comparison.gain < self._min_gain:
-            cluster.api.put(PODS, pod)
+            cluster.api.put(PODS, self._as_existing(pod))
             return None
         victims = len(cluster.victims)
         cluster.put_pod(successor)
@@ -167,8 +189,9 @@ class _Search:
             return None
         if not better or better == node:
             cluster.remove_pod(key)
-            cluster.api.put(PODS, pod)
+            cluster.api.put(PODS, self._as_existing(pod))
             return None
+        cluster.api.put(PODS, self._as_existing(cluster.pods[key]))
         workload = str(self._controllers.workload_of(pod) or "")
         return Move(
             key, pod.metadata.uid, workload, node, better, comparison.gain, comparison.reason

@@ -18,8 +18,8 @@ def choose(
 ) -> list[Move]:
     """Return the moves to make, the best first; ``now``: Unix seconds.
 
-    A workload is left alone for the cooldown, whichever of its pods was
-    evicted: its successor may be the next that would be better elsewhere.
+    A workload is left alone for the cooldown, whichever of its pods was evicted, or could not be:
+    its successor may be the next that would be better elsewhere.
     """
     since = now - options.period_seconds
     budget = EvictionBudget(
@@ -28,7 +28,7 @@ def choose(
     resting = {one.workload for one in recorded if one.at > now - options.cooldown_seconds}
     chosen: list[Move] = []
     for move in sorted(moves, key=lambda move: (-move.gain, move.pod)):
-        if move.workload not in resting and budget.take(move.pod):
+        if move.workload not in resting and budget.take(move.pod, move.uid):
             chosen.append(move)
             resting.add(move.workload)
     return chosen

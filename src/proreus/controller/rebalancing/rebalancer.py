@@ -14,7 +14,7 @@ from proreus import logs
 from proreus.client.session import ApiClient
 from proreus.config.load import default_configuration, load_file
 from proreus.controller.controller_metrics import ControllerMetrics
-from proreus.controller.evictions.eviction_record import RecordedEviction
+from proreus.controller.evictions.eviction_record import RecordedEviction, UnreadableRecord
 from proreus.controller.evictions.pod_evictor import PodEvictor
 from proreus.controller.evictions.safe_to_evict import SAFE_TO_EVICT
 from proreus.controller.options import RebalancingOptions
@@ -86,7 +86,7 @@ class Rebalancer:
                 try:
                     await self.cycle()
                     result = "done"
-                except ApiError as error:
+                except (ApiError, UnreadableRecord) as error:
                     log.warning("A cycle of the rebalancer failed", err=str(error))
                     result = "error"
                 self._metrics.rebalancing_cycles_total.labels(result).inc()
