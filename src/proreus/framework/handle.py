@@ -272,10 +272,11 @@ class Handle(Protocol):
         and none with the plugins of Kubernetes 1.36."""
         ...
 
-    def put_pod_group(self, group: PodGroup | CompositePodGroup) -> None:
-        """Provide a group of a ``PodGroupSourcePlugin``, or its new version.
+    def put_pod_group(self, *groups: PodGroup | CompositePodGroup) -> None:
+        """Provide groups of a ``PodGroupSourcePlugin``, or their new versions, parents first.
 
-        Raises ``ValueError`` if its name has no slash: it might be that of an object of the API.
+        All groups of one call are one change: their pods are tried anew once. Raises ``ValueError``
+        if a name has no slash: it might be that of an object of the API.
         """
         ...
 

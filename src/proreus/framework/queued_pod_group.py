@@ -7,6 +7,7 @@ which has a back-off and a gate of its own.
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
@@ -34,12 +35,18 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
     timestamp: float
     pods_by_group: dict[EntityKey, list[QueuedPodInfo]] = msgspec.field(default_factory=dict)
     """By PodGroup, in the order in which they are tried; no list is empty."""
+    profiles: dict[str, int] = msgspec.field(default_factory=dict)
+    """How many of them each profile schedules, by schedulerName."""
     reported: float | None = None
     """When the pods of a group that a plugin provides were last told why it does not fit."""
     lacking: int = 1
     """How many of its pods the last attempt found no node for and that it needs, if it failed."""
     room_made: int = 0
     """For how many of its pods events may have made room since then."""
+
+    def __post_init__(self) -> None:
+        """Count the pods that it is made with."""
+        self.profiles = Counter(pod.pod.spec.scheduler_name for pod in self.queued_pods)
 
     @property
     def key(self) -> str:
@@ -49,7 +56,7 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
     @property
     def size(self) -> int:
         """How many of its pods wait."""
-        return sum(map(len, self.pods_by_group.values()))
+        return sum(self.profiles.values())
 
     @property
     def queued_pods(self) -> Sequence[QueuedPodInfo]:
@@ -76,21 +83,34 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
         group = pod_group_entity_key(queued.pod)
         assert group is not None
         insort(self.pods_by_group.setdefault(group, []), queued, key=_order)
+        profile = queued.pod.spec.scheduler_name
+        self.profiles[profile] = self.profiles.get(profile, 0) + 1
 
-    def remove_pod(self, key: str) -> QueuedPodInfo | None:
-        """Remove and return a pod by ``namespace/name``, if it is here."""
-        for group, pods in self.pods_by_group.items():
-            for index, queued in enumerate(pods):
-                if queued.key == key:
-                    del pods[index]
-                    if not pods:
-                        del self.pods_by_group[group]
-                    return queued
-        return None
+    def remove_pod(self, queued: QueuedPodInfo) -> bool:
+        """Remove a pod; return whether it was here."""
+        group = pod_group_entity_key(queued.pod)
+        pods = [] if group is None else self.pods_by_group.get(group, [])
+        if queued not in pods:
+            return False
+        assert group is not None
+        pods.remove(queued)
+        if not pods:
+            del self.pods_by_group[group]
+        self._count_removed(queued)
+        return True
 
     def remove_groups(self, groups: Iterable[EntityKey]) -> list[QueuedPodInfo]:
         """Remove and return the pods of some PodGroups."""
-        return [pod for group in groups for pod in self.pods_by_group.pop(group, ())]
+        removed = [pod for group in groups for pod in self.pods_by_group.pop(group, ())]
+        for queued in removed:
+            self._count_removed(queued)
+        return removed
+
+    def _count_removed(self, queued: QueuedPodInfo) -> None:
+        profile = queued.pod.spec.scheduler_name
+        self.profiles[profile] -= 1
+        if not self.profiles[profile]:
+            del self.profiles[profile]
 
     def begin_attempt(self) -> None:
         """Count an attempt, of the group and of each pod."""
@@ -104,15 +124,17 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
         for queued in self.queued_pods:
             queued.was_flushed_from_unschedulable = flushed
 
-    def set_initial_attempt_timestamp(self, now: float) -> None:
-        """Set the time of the first attempt of the pods that have none."""
-        for queued in self.queued_pods:
+    def set_initial_attempt_timestamp(
+        self, now: float, pods: Iterable[QueuedPodInfo] | None = None
+    ) -> None:
+        """Set the time of the first attempt of pods that have none; ``pods`` None: all of them."""
+        for queued in self.queued_pods if pods is None else pods:
             if queued.initial_attempt_timestamp is None:
                 queued.initial_attempt_timestamp = now
 
     def without_pods(self, priority: int) -> QueuedPodGroupInfo:
         """Return the group with the history of its attempts, a ``priority`` and no pods."""
-        return replace(self, priority=priority, pods_by_group={})
+        return replace(self, priority=priority, pods_by_group={}, profiles={})
 
 
 QueuedEntityInfo = QueuedPodInfo | QueuedPodGroupInfo

@@ -102,7 +102,7 @@ class ActiveQueue:
             self._group_pods.pop(queued.key, None)
             if not self._in_flight.begin(queued.info):
                 log.error("Pod is being scheduled already, so it is discarded", pod=queued.key)
-                group.remove_pod(queued.key)
+                group.remove_pod(queued)
         if not group.pods_by_group:
             log.error("All pods of the pod group are being scheduled already", podGroup=group.key)
             return False

@@ -12,7 +12,7 @@ the pods before them, so that no hint of one pod says much about the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from proreus import logs
 from proreus.clock import Clock
@@ -101,21 +101,10 @@ class PodGroupQueue:
         key = str(root.key)
         # As it is there counts as a nominated pod from now on (Nominator.nominated_pods).
         self._nominator.record_change(queued.uid)
-        entity = self._unschedulable.get(key)
-        if isinstance(entity, QueuedPodGroupInfo) and entity.gated:
-            # Where the group stays gated whoever joins it, nothing but the new pod is looked at.
+        entity = self._sub_queues.get_entity(key)
+        if isinstance(entity, QueuedPodGroupInfo):
             entity.add_pod(queued)
-            self._unschedulable.pod_joined(entity, queued)
-            # kube-scheduler takes the group out and puts it back, which counts all of its pods.
-            self._recorder.record_incoming_pods("unschedulable", self._added, entity)
-            return
-        taken, strategy = self._sub_queues.take(key)
-        if strategy is QueueingStrategy.SKIP:
-            # It was rejected as it was, and is another group with one more pod.
-            strategy = QueueingStrategy.AFTER_BACKOFF
-        if isinstance(taken, QueuedPodGroupInfo):
-            taken.add_pod(queued)
-            self._sub_queues.requeue(taken, strategy, self._added)
+            self._joined(entity, queued)
         elif self._active.last_popped_group == key:
             self.pending.add(queued)
             self._recorder.note(queued.key, "pending")
@@ -125,6 +114,20 @@ class PodGroupQueue:
             entity.add_pod(queued)
             self._sub_queues.move_to_active(entity, self._added)
         self._notify_ready()
+
+    def _joined(self, entity: QueuedPodGroupInfo, queued: QueuedPodInfo) -> None:
+        """Put a group where it belongs now that a pod has joined it."""
+        if entity.key not in self._unschedulable:
+            self._sub_queues.group_changed(entity, (queued,), self._added)
+        elif entity.gated:
+            # Where the group stays gated whoever joins it, nothing but the new pod is looked at.
+            self._unschedulable.pod_joined(entity, queued)
+            # kube-scheduler takes the group out and puts it back, which counts all of its pods.
+            self._recorder.record_incoming_pods("unschedulable", self._added, entity)
+        else:
+            # It was rejected as it was, and is another group with one more pod.
+            self._unschedulable.discard(entity.key)
+            self._sub_queues.requeue(entity, QueueingStrategy.AFTER_BACKOFF, self._added)
 
     def update(self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]) -> bool:
         """Apply an update of a pod; return whether it waits here. ``events``: what changed."""
@@ -141,6 +144,9 @@ class PodGroupQueue:
             return True
         before = None if old is None else old.pod
         for event in events:
+            # As for events of others: what has not passed PreEnqueue waits for its gate alone.
+            if group.gated and not self._hints.gating_plugin_registered(group, event):
+                continue
             strategy = self._hints.group_queueing_strategy(group, event, before, new.pod)
             if self._sub_queues.requeue(group, strategy, event.label):
                 break
@@ -175,10 +181,29 @@ class PodGroupQueue:
             # A namesake may have been of another group.
             pod = queued.pod
         root = self._root_of(pod)
-        entity, strategy = (None, None) if root is None else self._sub_queues.take(str(root.key))
+        entity = None if root is None else self._sub_queues.get_entity(str(root.key))
         if isinstance(entity, QueuedPodGroupInfo):
-            entity.remove_pod(key)
-            self._put_back(entity, strategy, self._added)
+            self._left(entity, queued)
+
+    def _left(self, entity: QueuedPodGroupInfo, queued: QueuedPodInfo | None) -> None:
+        """Put a group where it belongs now that a pod has left it; one without pods is dropped.
+
+        ``queued`` None: the pod did not wait with the others.
+        """
+        if queued is not None:
+            entity.remove_pod(queued)
+        if entity.key in self._unschedulable:
+            if queued is not None:
+                self._sub_queues.unschedulable_group_changed(entity, queued, self._added)
+        elif entity.pods_by_group:
+            # As in kube-scheduler: the others may be too few now. Those that are alike agree.
+            pods = next(iter(entity.pods_by_group.values()))
+            leaf = None if queued is None else pod_group_entity_key(queued.pod)
+            alike = pods if leaf is None else entity.pods_by_group.get(leaf, pods)
+            self._sub_queues.group_changed(entity, (pods[0], alike[0]), self._added)
+            self._notify_ready()
+        if not entity.pods_by_group:
+            self._sub_queues.take(entity.key)
 
     def _put_back(
         self, group: QueuedPodGroupInfo, strategy: QueueingStrategy | None, label: str
@@ -195,10 +220,10 @@ class PodGroupQueue:
     def add_group(self, group: Group) -> None:
         """Add a group to the forest, and the pods that waited for it to their root group."""
         self._forest.put(group)
-        root = self._forest.root_of(group.key)
-        if root is None or not self.incomplete:
+        if not self.incomplete or self._forest.root_of(group.key) is None:
             return
-        for leaf in self._forest.leaves_of(root.key):
+        # Those beside it had a root before, or have none now.
+        for leaf in self._forest.leaves_of(group.key):
             for queued in self.incomplete.clear(leaf):
                 self._place(queued)
 
@@ -215,13 +240,27 @@ class PodGroupQueue:
         if root is not None and entity is not None and entity.priority != root.priority:
             entity.priority = root.priority
             self._sort_anew(entity)
-        # What it needs may have changed, which no rejection of its pods tells of.
-        if new.key.is_provided and entity is not None and not entity.gated:
-            taken, strategy = self._sub_queues.take(entity.key)
-            assert taken is entity
-            if strategy is QueueingStrategy.SKIP:
-                strategy = QueueingStrategy.AFTER_BACKOFF
-            self._put_back(entity, strategy, self._updated)
+
+    def put_provided(self, groups: Iterable[Group]) -> None:
+        """Add groups that a plugin provides, or replace them by their new versions."""
+        changed: dict[EntityKey, None] = {}
+        for group in groups:
+            known = self._forest.get(group.key)
+            if known is None:
+                self.add_group(group)
+            elif known != group:
+                self.update_group(known, group)
+                root = self._forest.root_of(group.key)
+                if root is not None:
+                    changed[root.key] = None
+        # What they need may have changed, which no rejection of their pods tells of.
+        for key in changed:
+            entity = self._sub_queues.get_entity(str(key))
+            if isinstance(entity, QueuedPodGroupInfo) and not entity.gated:
+                _, strategy = self._sub_queues.take(entity.key)
+                if strategy is QueueingStrategy.SKIP:
+                    strategy = QueueingStrategy.AFTER_BACKOFF
+                self._put_back(entity, strategy, self._updated)
 
     def delete_group(self, group: Group) -> None:
         """Remove a group from the forest; its pods wait until it is there again."""

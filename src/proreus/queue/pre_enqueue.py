@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from time import perf_counter
 
 from proreus import logs
@@ -40,6 +40,12 @@ class PreEnqueuePlugins:
             self._run_for_group(queued)
         else:
             self._run(queued, None)
+
+    def run_for(self, group: QueuedPodGroupInfo, pods: Iterable[QueuedPodInfo]) -> None:
+        """Run the plugins for some pods of a group that is not gated: what gates one gates it."""
+        for queued in pods:
+            self._run(queued, None)
+            group.gating_plugin = queued.gating_plugin or group.gating_plugin
 
     def _run_for_group(self, group: QueuedPodGroupInfo) -> None:
         gating_plugin = ""

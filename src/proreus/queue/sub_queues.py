@@ -225,6 +225,37 @@ class SubQueues:
             self.nominator.add_nominated_pod(queued.info, None)
         return True
 
+    def group_changed(
+        self,
+        group: QueuedPodGroupInfo,
+        looked_at: Iterable[QueuedPodInfo],
+        label: str,
+    ) -> None:
+        """Sort a group anew that is active or backs off, and has gained or lost a pod.
+
+        Its other pods have passed PreEnqueue on the way in, which runs for those ``looked_at``.
+        """
+        queue = self.active if group.key in self.active else self.backoff
+        name = "active" if queue is self.active else "backoff"
+        self.pre_enqueue_plugins.run_for(group, looked_at)
+        if group.gated:
+            queue.discard(group.key)
+            group.set_was_flushed_from_unschedulable(False)
+            self._add_unschedulable(group, label, name)
+            return
+        if queue is self.active:
+            group.set_initial_attempt_timestamp(self._clock.monotonic(), looked_at)
+        queue.put(group)
+        self._moved(group, name, label, name)
+
+    def unschedulable_group_changed(
+        self, group: QueuedPodGroupInfo, queued: QueuedPodInfo, label: str
+    ) -> None:
+        """Index a group anew that is unschedulable, and has lost a pod."""
+        self.unschedulable.pod_left(group, queued)
+        name = "unschedulable"
+        self._moved(group, name, label, name, gated=group.gated)
+
     def _moved(
         self,
         queued: QueuedEntityInfo,

@@ -68,24 +68,30 @@ class UnschedulablePods:
         key = queued.key
         if isinstance(queued, QueuedPodGroupInfo):
             self._group_of.update((pod.key, key) for pod in queued.queued_pods)
-        rejector_keys = _rejector_keys(queued)
-        if self._rejector_keys_of.get(key) != rejector_keys or self._pods[key] is not queued:
-            self._unindex(key)
-            self._rejector_keys_of[key] = rejector_keys
-            for rejector in rejector_keys:
-                self._by_rejector.setdefault(rejector, {})[key] = queued
+        self._index(queued)
         self._pods[key] = queued
         if queued.gated:
             self._gated.add(key)
         else:
             self._gated.discard(key)
 
+    def _index(self, queued: QueuedEntityInfo) -> None:
+        key, rejector_keys = queued.key, _rejector_keys(queued)
+        if self._rejector_keys_of.get(key) != rejector_keys or self._pods[key] is not queued:
+            self._unindex(key)
+            self._rejector_keys_of[key] = rejector_keys
+            for rejector in rejector_keys:
+                self._by_rejector.setdefault(rejector, {})[key] = queued
+
     def pod_joined(self, group: QueuedPodGroupInfo, pod: QueuedPodInfo) -> None:
         """Index a pod that was added to a group that is here."""
         self._group_of[pod.key] = group.key
-        gate = RejectorKey(pod.pod.spec.scheduler_name, group.gating_plugin, gated=True)
-        if gate not in self._rejector_keys_of[group.key]:
-            self.put(group)
+        self._index(group)
+
+    def pod_left(self, group: QueuedPodGroupInfo, pod: QueuedPodInfo) -> None:
+        """Index a group that is here, and has lost a pod."""
+        self._group_of.pop(pod.key, None)
+        self._index(group)
 
     def discard(self, key: str) -> QueuedEntityInfo | None:
         """Remove and return a pod, if it is here."""
@@ -152,7 +158,7 @@ class UnschedulablePods:
 
 def _rejector_keys(queued: QueuedEntityInfo) -> tuple[RejectorKey, ...]:
     if isinstance(queued, QueuedPodGroupInfo):
-        profiles = sorted({pod.pod.spec.scheduler_name for pod in queued.queued_pods})
+        profiles = sorted(queued.profiles)
         if queued.gating_plugin:
             return tuple(RejectorKey(one, queued.gating_plugin, gated=True) for one in profiles)
         rejectors = sorted(queued.rejectors) or [""]

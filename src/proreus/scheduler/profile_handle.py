@@ -144,21 +144,17 @@ class ProfileHandle:
         """The PodGroups and CompositePodGroups."""
         return self._core.cache.workload_forest
 
-    def put_pod_group(self, group: Group) -> None:
-        """Provide a group of a plugin, or its new version."""
+    def put_pod_group(self, *groups: Group) -> None:
+        """Provide groups of a plugin, or their new versions."""
+        for group in groups:
+            if not group.key.is_provided:
+                raise ValueError(
+                    f"the name of a group that a plugin provides needs a slash: {group.key}"
+                )
         pod_groups = self._core.queue.pod_groups
-        if not group.key.is_provided:
-            raise ValueError(
-                f"the name of a group that a plugin provides needs a slash: {group.key}"
-            )
         # The queue of a scheduler without such plugins has no groups.
-        if pod_groups is None:
-            return
-        known = self._core.cache.workload_forest.get(group.key)
-        if known is None:
-            pod_groups.add_group(group)
-        elif known != group:
-            pod_groups.update_group(known, group)
+        if pod_groups is not None:
+            pod_groups.put_provided(groups)
 
     def remove_pod_group(self, group: Group) -> None:
         """Take back a group of a plugin."""

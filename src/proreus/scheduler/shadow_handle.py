@@ -107,7 +107,7 @@ class ShadowHandle(ProfileHandle):
         """The nominated pods, read-only."""
         return ReadOnlyNominator(super().nominator)
 
-    def put_pod_group(self, group: PodGroup | CompositePodGroup) -> None:
+    def put_pod_group(self, *groups: PodGroup | CompositePodGroup) -> None:
         """Do nothing: groups are those of the configuration in force."""
 
     def remove_pod_group(self, group: PodGroup | CompositePodGroup) -> None:

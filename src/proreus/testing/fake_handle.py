@@ -150,13 +150,14 @@ class FakeHandle:
         for obj in objects:
             self.api.add(obj)
 
-    def put_pod_group(self, group: Group) -> None:
-        """Provide a group of a plugin, or its new version."""
-        if not group.key.is_provided:
-            raise ValueError(
-                f"the name of a group that a plugin provides needs a slash: {group.key}"
-            )
-        self.workload_forest.put(group)
+    def put_pod_group(self, *groups: Group) -> None:
+        """Provide groups of a plugin, or their new versions."""
+        for group in groups:
+            if not group.key.is_provided:
+                raise ValueError(
+                    f"the name of a group that a plugin provides needs a slash: {group.key}"
+                )
+            self.workload_forest.put(group)
 
     def remove_pod_group(self, group: Group) -> None:
         """Take back a group of a plugin."""

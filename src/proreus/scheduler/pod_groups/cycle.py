@@ -167,7 +167,7 @@ class PodGroupCycle:
         """Drop the pods that need no attempt."""
         for queued in list(popped.queued_pods):
             if self._pods.skip_pod_schedule(queued, profile):
-                popped.remove_pod(queued.key)
+                popped.remove_pod(queued)
                 self._queue.done(queued.uid)
 
     def _fail(
