@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from proreus.framework.change_log import Changes
 from proreus.framework.pod_group import PlacedPod
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import pod_group_key
+
+_CHANGES_KEPT = 4096
 
 
 class PodGroupState:
@@ -61,6 +64,16 @@ class PodGroupStates:
 
     def __init__(self) -> None:
         self._groups: dict[str, PodGroupState] = {}
+        self._changes: Changes[str] = Changes(_CHANGES_KEPT)
+
+    @property
+    def position(self) -> int:
+        """The number of changes so far: pods that came, went, or got or lost a node."""
+        return self._changes.position
+
+    def changed_since(self, position: int) -> list[str] | None:
+        """Return the groups whose pods changed since, each once; None: that is forgotten."""
+        return self._changes.changed_since(position)
 
     def get(self, key: str) -> PodGroupState | None:
         """Return the state of a group; None if none of its pods is known."""
@@ -78,6 +91,8 @@ class PodGroupStates:
             return
         placed = state.assumed.get(pod.uid)
         if placed is None:
+            if pod.uid not in state.unscheduled:
+                self._changes.record(pod_group_key(pod.pod))
             state.unscheduled[pod.uid] = pod
         else:
             state.generation += 1
@@ -89,18 +104,23 @@ class PodGroupStates:
         if state is not None:
             state.discard(pod.uid)
             state.assigned[pod.uid] = PlacedPod(pod, pod.pod.spec.node_name)
+            self._changes.record(pod_group_key(pod.pod))
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
         """Record that a pod was assumed on a node, unless it was deleted during its cycle."""
-        state = self._groups.get(pod_group_key(pod.pod))
+        key = pod_group_key(pod.pod)
+        state = self._groups.get(key)
         if state is not None and state.unscheduled.pop(pod.uid, None) is not None:
+            self._changes.record(key)
             state.generation += 1
             state.assumed[pod.uid] = PlacedPod(pod, node_name)
 
     def forget(self, pod: PodInfo) -> None:
         """Record that an assumption was undone, unless the pod was deleted meanwhile."""
-        state = self._groups.get(pod_group_key(pod.pod))
+        key = pod_group_key(pod.pod)
+        state = self._groups.get(key)
         if state is not None and state.assumed.pop(pod.uid, None) is not None:
+            self._changes.record(key)
             state.generation += 1
             state.unscheduled[pod.uid] = pod
 
@@ -110,6 +130,7 @@ class PodGroupStates:
         state = self._groups.get(key)
         if state is not None:
             state.discard(pod.metadata.uid)
+            self._changes.record(key)
             if not state.all_pods_count:
                 del self._groups[key]
 

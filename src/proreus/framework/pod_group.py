@@ -88,6 +88,18 @@ class PodGroupStates(Protocol):
         """Return the state of every group."""
         ...
 
+    @property
+    def position(self) -> int:
+        """The number of changes so far: pods that came, went, or got or lost a node."""
+        ...
+
+    def changed_since(self, position: int) -> Sequence[str] | None:
+        """Return the ``namespace/name`` of groups whose pods changed since, each once.
+
+        None: that is forgotten, and any group may have changed.
+        """
+        ...
+
 
 class PodGroupInfo(Struct, frozen=True):
     """A group, ``namespace`` and ``name``: ``pods`` are to be placed now, in their order.

@@ -302,3 +302,67 @@ def test_a_configuration_is_read_again_while_there_are_groups() -> None:
     cluster.schedule_all()
     assert bound(cluster, "p0", "p1") == ["p0", "p1"]
     validate(cluster)
+
+
+def test_a_pod_beyond_the_maximum_starts_once_another_one_is_gone() -> None:
+    annotations = {
+        f"{KOORDINATOR}/name": "g",
+        f"{KOORDINATOR}/min-available": "1",
+        f"{KOORDINATOR}/total-number": "2",
+    }
+    cluster = harness()
+    cluster.add(*(annotated(f"p{number}", annotations) for number in range(3)))
+    cluster.schedule_all()
+    placed = bound(cluster, "p0", "p1", "p2")
+    assert len(placed) == 2
+    cluster.remove("Pod", placed[0])
+    cluster.advance(15)
+    cluster.schedule_all()
+    assert len(bound(cluster, *({"p0", "p1", "p2"} - {placed[0]}))) == 2
+
+
+def test_a_node_with_the_resources_that_were_lacking_wakes_a_group() -> None:
+    cluster = harness(gang("g", 2, minResources={"cpu": "9"}))
+    cluster.add(member("p0"), member("p1"))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == []
+    cluster.add(make_node("more", "8"))
+    cluster.advance(15)
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == ["p0", "p1"]
+
+
+def test_a_pod_that_goes_frees_the_resources_that_were_lacking() -> None:
+    cluster = harness(gang("g", 2, minResources={"cpu": "4"}))
+    cluster.add(make_pod("other", "1", node_name="n0"), member("p0"), member("p1"))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == []
+    cluster.remove("Pod", "other")
+    cluster.advance(15)
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == ["p0", "p1"]
+
+
+def test_an_event_of_another_group_runs_pre_enqueue_of_none() -> None:
+    cluster = harness(gang("g", 5), gang("other", 5))
+    cluster.add(*(member(f"p{number}") for number in range(3)))
+    plugin, asked = cluster.plugin(Coscheduling), []
+    before = plugin._planner.pre_enqueue
+    plugin._planner.pre_enqueue = lambda pod: asked.append(pod.name) or before(pod)
+    cluster.add(gang("other", 4), gang("g", 4), member("x0", "other"))
+    assert asked == ["x0"]
+    cluster.add(gang("g", 3))
+    assert asked[0:2] == ["x0", "p0"]
+    cluster.schedule_all()
+    assert len(bound(cluster, "p0", "p1", "p2")) == 3
+
+
+def test_a_pod_group_speaks_for_a_gang_that_annotations_name() -> None:
+    annotations = {f"{KOORDINATOR}/name": "g", f"{KOORDINATOR}/min-available": "2"}
+    cluster = harness(gang("g", 3))
+    cluster.add(*(annotated(f"p{number}", annotations) for number in range(2)))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == []
+    cluster.add(gang("g", 2))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == ["p0", "p1"]

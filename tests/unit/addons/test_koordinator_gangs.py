@@ -90,7 +90,10 @@ def test_gangs_that_start_together_are_removed_with_the_last_of_them() -> None:
     for name in ("b0", "b1", "b2"):
         cluster.remove("Pod", name)
     assert not forest._groups
-    assert not cluster.plugin(Coscheduling)._planner._providers
+    planner = cluster.plugin(Coscheduling)._planner
+    together = planner._together
+    kept = (planner._groups, planner._task_of, planner._provided._providers, together._lists)
+    assert not any((*kept, together._own, together._with))
 
 
 @both_modes

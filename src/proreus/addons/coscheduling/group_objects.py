@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from proreus.addons.coscheduling.groups import (
     GANGS,
     LEADER_WORKER_SET,
+    SOURCES_OF_GANGS,
     VOLCANO,
     VOLCANO_GANGS,
     Gang,
     Group,
     Membership,
+    group_key_of,
 )
 from proreus.addons.coscheduling.leader_worker_sets import LEADER_WORKER_SETS, LeaderWorkerSet
-from proreus.framework import ClusterEvent, Handle, events
+from proreus.framework import ClusterEvent, Handle, PodInfo, events
+from proreus.objects import ObjectMeta
 
 Changed = Callable[[str, bool], None]
 """Called with the key of a group whose object has changed, and whether that exists now."""
+
+KeysOf = Callable[[ObjectMeta], Sequence[str]]
+"""Returns the keys of the groups for which the object with some metadata speaks."""
 
 
 class GroupObjects:
@@ -29,6 +36,8 @@ class GroupObjects:
         self._volcano_gangs = handle.store(VOLCANO_GANGS)
         self._leader_worker_sets = handle.store(LEADER_WORKER_SETS)
         self._changed = changed
+        self._parsed: dict[str, tuple[Gang, Group]] = {}
+        """By key of a group: the version of its PodGroup that was parsed, and what it says."""
         self._keys_of_set: dict[str, set[str]] = {}
         """By key of a LeaderWorkerSet: the keys of its groups that have pods."""
         self._set_of: dict[str, str] = {}
@@ -37,11 +46,27 @@ class GroupObjects:
         handle.on_change(VOLCANO_GANGS, self._volcano_gang_changed)
         handle.on_change(LEADER_WORKER_SETS, self._set_changed)
 
-    def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Return the events of objects that may help the pods of a group."""
+    def events_to_register(
+        self,
+        hint: Callable[[PodInfo, str], bool] | None = None,
+        ungated_pods: events.UngatedPodsFn | None = None,
+    ) -> Iterable[ClusterEvent]:
+        """Return the events of objects that may help the pods of a group.
+
+        ``hint``: whether a pod may be helped by a change of the group that has a key.
+        """
         changes = events.ADD | events.UPDATE
-        for resource in (GANGS, VOLCANO_GANGS, LEADER_WORKER_SETS):
-            yield ClusterEvent(resource.id, changes)
+        for resource, keys_of in (
+            (GANGS, self._keys_of_gang),
+            (VOLCANO_GANGS, self._keys_of_volcano_gang),
+            (LEADER_WORKER_SETS, self._keys_of_groups),
+        ):
+            yield ClusterEvent(
+                resource.id,
+                changes,
+                None if hint is None else _hint(keys_of, hint),
+                ungated_pods=ungated_pods,
+            )
 
     def has_pod_group(self, key: str) -> bool:
         """Return whether a PodGroup of scheduler-plugins has a group's key."""
@@ -59,6 +84,7 @@ class GroupObjects:
 
     def forget(self, key: str) -> None:
         """Forget a group that has no pods any more, by its key."""
+        self._parsed.pop(key, None)
         of_set = self._set_of.pop(key, None)
         if of_set is not None:
             keys = self._keys_of_set[of_set]
@@ -72,7 +98,12 @@ class GroupObjects:
             return self._group_of_set(membership)
         gangs = self._volcano_gangs if membership.source == VOLCANO else self._gangs
         gang = gangs.get(membership.object_key)
-        return membership.virtual if gang is None else Group.of(gang, membership.key)
+        if gang is None:
+            return membership.virtual
+        known = self._parsed.get(membership.key)
+        if known is None or known[0] is not gang:
+            known = self._parsed[membership.key] = gang, Group.of(gang, membership.key)
+        return known[1]
 
     def _group_of_set(self, membership: Membership) -> Group | None:
         assert membership.virtual is not None
@@ -83,17 +114,36 @@ class GroupObjects:
         return replace(membership.virtual, min_member=1)
 
     def _gang_changed(self, old: Gang | None, new: Gang | None) -> None:
-        meta = (old or new or Gang()).metadata
-        self._changed(f"{meta.namespace}/{meta.name}", new is not None)
+        self._note_change(self._keys_of_gang, old, new)
 
     def _volcano_gang_changed(self, old: Gang | None, new: Gang | None) -> None:
-        meta = (old or new or Gang()).metadata
-        self._changed(f"{meta.namespace}/{VOLCANO}/{meta.name}", new is not None)
+        self._note_change(self._keys_of_volcano_gang, old, new)
 
     def _set_changed(self, old: LeaderWorkerSet | None, new: LeaderWorkerSet | None) -> None:
-        meta = (old or new or LeaderWorkerSet()).metadata
-        for group in tuple(self._keys_of_set.get(f"{meta.namespace}/{meta.name}", ())):
-            self._changed(group, new is not None)
+        self._note_change(self._keys_of_groups, old, new)
+
+    def _note_change(self, keys_of: KeysOf, old: Any, new: Any) -> None:
+        for key in keys_of((old or new).metadata):
+            if new is None:
+                self._parsed.pop(key, None)
+            self._changed(key, new is not None)
+
+    def _keys_of_gang(self, meta: ObjectMeta) -> Sequence[str]:
+        """Return the keys of the groups for which a PodGroup speaks, whoever names them."""
+        return [group_key_of(source, meta) for source in SOURCES_OF_GANGS]
+
+    def _keys_of_volcano_gang(self, meta: ObjectMeta) -> Sequence[str]:
+        return [group_key_of(VOLCANO, meta)]
+
+    def _keys_of_groups(self, meta: ObjectMeta) -> Sequence[str]:
+        return tuple(self._keys_of_set.get(f"{meta.namespace}/{meta.name}", ()))
+
+
+def _hint(keys_of: KeysOf, hint: Callable[[PodInfo, str], bool]) -> events.QueueingHintFn:
+    def helps(pod: PodInfo, old: Any, new: Any) -> bool:
+        return any(hint(pod, key) for key in keys_of(new.metadata))
+
+    return helps
 
 
 def _key_of_set(membership: Membership) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from proreus.addons.coscheduling.koordinator import (
@@ -16,6 +17,7 @@ from proreus.addons.coscheduling.koordinator import (
     MatchPolicy,
     gangs_together,
 )
+from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache
 from proreus.config.durations import DurationError, parse_duration
 from proreus.framework import is_provided
 from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource
@@ -130,12 +132,10 @@ class Membership:
     virtual: Group | None = None
     owner: str = ""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The key of the group."""
-        if self.source in _PLAIN_KEYS:
-            return f"{self.namespace}/{self.name}"
-        return f"{self.namespace}/{self.source}/{self.name}"
+        return _key(self.source, self.namespace, self.name)
 
     def provided_name(self, task: str = "") -> str:
         """The name of the PodGroup that the scheduler has for the group, or for a task of it."""
@@ -212,16 +212,47 @@ _NAMINGS = (
         owner=f"{LEADER_WORKER_SET}/name",
     ),
 )
+_NAMES = frozenset(one.name for one in _NAMINGS)
 _PLAIN_KEYS = (SCHEDULER_PLUGINS, *(one.source for one in _NAMINGS[2:4]))
 """The sources whose groups have the key ``namespace/name``."""
 
+SOURCES_OF_GANGS = (SCHEDULER_PLUGINS, KOORDINATOR, KUEUE)
+"""The sources whose groups a PodGroup of scheduler-plugins may say more of."""
+
+
+def _key(source: str, namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if source in _PLAIN_KEYS else f"{namespace}/{source}/{name}"
+
+
+def group_key_of(source: str, meta: ObjectMeta) -> str:
+    """Return the key of the group for which an object speaks."""
+    return _key(source, meta.namespace, meta.name)
+
+
+_BUDGET_BYTES = 32 << 20
+_memberships: BoundedCache[str, tuple[ObjectMeta, Membership | None]] = BoundedCache(_BUDGET_BYTES)
+"""By UID: the metadata of the version of a pod that was parsed, and what it says."""
+
 
 def membership_of(pod: Pod) -> Membership | None:
-    """Return what a pod says about its group; None if it has none."""
-    labels, annotations = pod.metadata.labels, pod.metadata.annotations
-    # Room that is held for a member has the member's labels, and is none.
-    if (not labels and not annotations) or is_provided(pod):
+    """Return what a pod says about its group; None if it has none. A version is parsed once."""
+    meta = pod.metadata
+    labels, annotations = meta.labels, meta.annotations
+    if _NAMES.isdisjoint(labels) and _NAMES.isdisjoint(annotations):
         return None
+    # Room that is held for a member has the member's labels, and is none.
+    if is_provided(pod):
+        return None
+    known = _memberships.get(meta.uid)
+    if known is None or known[0] is not meta:
+        texts = (*labels.values(), *annotations.values())
+        size_bytes = BYTES_AN_ENTRY * (1 + len(texts)) + 5 * sum(map(len, texts))
+        known = _memberships.put(meta.uid, (meta, _parsed(pod)), size_bytes)
+    return known[1]
+
+
+def _parsed(pod: Pod) -> Membership | None:
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
     for naming in _NAMINGS:
         name = labels.get(naming.name) or annotations.get(naming.name)
         if name and (found := _membership(pod, naming, name)) is not None:

@@ -1,8 +1,6 @@
 """Mode ``plan``: a group waits in the queue as one, and is placed as a whole or not at all.
 
-Each group is provided to the scheduler as a PodGroup; one with tasks as a CompositePodGroup with a
-PodGroup for each task, and gangs that start together as PodGroups of one CompositePodGroup. What is
-enough of it is decided here.
+``provided_groups`` has the groups that the scheduler sees. What is enough of one is decided here.
 
 Worked example: 3 members are needed, and 4 exist. The scheduler tries one after another; each that
 fits is assumed for the next ones to see. Once 3 fit, the group is bound. The fourth is surplus: it
@@ -11,10 +9,17 @@ comes back, and is tried after the groups that lack their minimum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterator
 
 from proreus.addons.coscheduling.groups import Group, Membership, membership_of
 from proreus.addons.coscheduling.koordinator import MatchPolicy
+from proreus.addons.coscheduling.planned_groups import PlannedGroup, StartingTogether
+from proreus.addons.coscheduling.provided_groups import (
+    ProvidedGroups,
+    changed_objects,
+    objects_of,
+    task_object,
+)
 from proreus.framework import (
     Code,
     CycleState,
@@ -24,18 +29,7 @@ from proreus.framework import (
     PodInfo,
     Status,
 )
-from proreus.objects import ObjectMeta, Pod
-from proreus.objects.scheduling import (
-    CompositeGangSchedulingPolicy,
-    CompositePodGroup,
-    CompositePodGroupSchedulingPolicy,
-    CompositePodGroupSpec,
-    EntityKey,
-    GangSchedulingPolicy,
-    PodGroup,
-    PodGroupSchedulingPolicy,
-    PodGroupSpec,
-)
+from proreus.objects import Pod
 
 FindGroup = Callable[[Membership], Group | None]
 """Returns the group that a pod names; None while its PodGroup does not exist."""
@@ -50,20 +44,19 @@ class GroupPlanner:
     ``find_group``: what is known of a group now.
     """
 
-    # Invariants: _tasks, _priorities and _memberships have the groups that have been asked about,
-    # by their key; _provided has the objects that were put and not removed again, and _providers,
-    # by the key of each, whose objects they are: gangs that start together have one in common.
-    # _satisfied has the groups whose pods may start alone.
+    # Invariants: _groups has the groups that have pods, by their key; _task_of the group and task
+    # of each PodGroup that is provided, by ``namespace/name``. All pods have been counted that came
+    # or went before _counted.
 
     def __init__(self, handle: Handle, find_group: FindGroup) -> None:
         self._handle = handle
+        self._states = handle.pod_group_states
         self._find_group = find_group
-        self._memberships: dict[str, Membership] = {}
-        self._tasks: dict[str, set[str]] = {}
-        self._priorities: dict[str, int] = {}
-        self._provided: dict[str, list[PodGroup | CompositePodGroup]] = {}
-        self._providers: dict[EntityKey, set[str]] = {}
-        self._satisfied: set[str] = set()
+        self._groups: dict[str, PlannedGroup] = {}
+        self._task_of: dict[str, tuple[PlannedGroup, str]] = {}
+        self._together = StartingTogether(self._is_complete)
+        self._provided = ProvidedGroups(handle)
+        self._counted = self._states.position
 
     # ---- groups --------------------------------------------------------------------------------
 
@@ -80,114 +73,150 @@ class GroupPlanner:
         membership = membership_of(pod)
         if membership is None:
             return
-        key, priority = membership.key, pod.spec.priority or 0
-        tasks = self._tasks.setdefault(key, set())
+        key, task, priority = membership.key, membership.task, pod.spec.priority or 0
+        planned = self._groups.get(key)
+        if planned is None:
+            planned = self._groups[key] = PlannedGroup(membership, priority)
+        had_tasks, is_new = planned.has_tasks, not planned.has_task(task)
+        if is_new:
+            self._task_of[_state_key(membership, task)] = planned, task
+            self._count(planned, task)
         if pod.spec.node_name:
-            self._note_if_satisfied(membership)
-        known = key in self._provided and membership.task in tasks
-        if known and priority <= self._priorities[key]:
-            return
-        tasks.add(membership.task)
-        self._memberships[key] = membership
-        self._priorities[key] = max(priority, self._priorities.get(key, priority))
-        self.provide(key)
+            self._note_if_satisfied(planned)
+        if key not in self._provided or priority > planned.priority or (is_new and not had_tasks):
+            planned.priority = max(priority, planned.priority)
+            self._provide_all(planned, self._find_group(planned.membership))
+        elif is_new:
+            assert planned.group is not None
+            self._provided.add(key, [task_object(planned, planned.group, task)])
 
     def provide(self, key: str) -> None:
         """Provide a group as it is now; take it back if its PodGroup is gone."""
-        membership = self._memberships.get(key)
-        if membership is None:
+        planned = self._groups.get(key)
+        if planned is None:
             return
-        group = self._find_group(membership)
-        wanted = [] if group is None else self._objects(membership, group)
-        provided = self._provided.pop(key, [])
-        for one in wanted:
-            self._providers.setdefault(one.key, set()).add(key)
-        self._take_back(key, provided, {one.key for one in wanted})
-        for one in wanted:
-            self._handle.put_pod_group(one)
-        if wanted:
-            self._provided[key] = wanted
+        before, group = planned.group, self._find_group(planned.membership)
+        if before is None or group is None or not planned.has_tasks:
+            self._provide_all(planned, group)
+            return
+        self._use(planned, group)
+        self._provided.add(key, changed_objects(planned, before, group))
+
+    def _provide_all(self, planned: PlannedGroup, group: Group | None) -> None:
+        self._use(planned, group)
+        if group is None:
+            self._provided.remove(planned.key)
+            return
+        others = (self._groups.get(one) for one in group.gangs)
+        priorities = (one.priority for one in others if one is not None)
+        highest = max(priorities, default=planned.priority)
+        self._provided.put(planned.key, objects_of(planned, group, highest))
+
+    def _use(self, planned: PlannedGroup, group: Group | None) -> None:
+        """Use another version of what is known of a group."""
+        planned.use(group)
+        self._together.note(planned.key, planned.is_complete)
+        if group is None:
+            self._together.remove(planned.key)
+        else:
+            self._together.put(planned.key, group.together)
 
     def forget(self, key: str) -> None:
         """Forget a group that has no pods."""
-        self._take_back(key, self._provided.pop(key, []), ())
-        for known in (self._memberships, self._tasks, self._priorities):
-            known.pop(key, None)
-        self._satisfied.discard(key)
+        planned = self._groups.pop(key, None)
+        if planned is None:
+            return
+        for task in planned.tasks:
+            del self._task_of[_state_key(planned.membership, task)]
+        self._provided.remove(key)
+        self._together.remove(key)
+        self._together.note(key, False)
 
-    def _take_back(
-        self,
-        key: str,
-        provided: Iterable[PodGroup | CompositePodGroup],
-        kept: Collection[EntityKey],
-    ) -> None:
-        """Remove objects that a group does not need any more, nor any other."""
-        for one in provided:
-            if one.key in kept:
-                continue
-            providers = self._providers[one.key]
-            providers.discard(key)
-            if not providers:
-                del self._providers[one.key]
-                self._handle.remove_pod_group(one)
+    # ---- counts --------------------------------------------------------------------------------
 
-    def _objects(self, membership: Membership, group: Group) -> list[PodGroup | CompositePodGroup]:
-        """Return the objects that stand for a group, parents first."""
-        key = group.key
-        tasks, priority = sorted(self._tasks[key]), self._priorities[key]
-        namespace, name = membership.namespace, membership.provided_name()
-        if tasks == [""] and not group.gangs:
-            return [_pod_group(membership, "", group.min_member, priority)]
-        if tasks == [""]:
-            # Of the same priority for each of its gangs, which all provide it.
-            highest = max(self._priorities.get(one, priority) for one in group.gangs)
-            parent = "+".join(group.gangs)
-            together = _composite(namespace, parent, 0, highest)
-            return [together, _pod_group(membership, "", group.min_member, priority, parent)]
-        objects: list[PodGroup | CompositePodGroup] = [
-            _composite(namespace, name, group.min_member, priority)
-        ]
-        for task in tasks:
-            minimum = group.minimums.get(task, 0)
-            objects.append(_pod_group(membership, task, minimum, priority, name))
-        return objects
+    def _count_changes(self) -> None:
+        """Count the pods that came, went, or got or lost a node."""
+        since, self._counted = self._counted, self._states.position
+        if since == self._counted:
+            return
+        changed = self._states.changed_since(since)
+        for name in self._task_of if changed is None else changed:
+            found = self._task_of.get(name)
+            if found is not None:
+                self._count(*found)
+
+    def _count(self, planned: PlannedGroup, task: str) -> None:
+        before = planned.is_complete
+        state = self._states.get(_state_key(planned.membership, task))
+        pods, scheduled = (0, 0) if state is None else (state.all_pods_count, state.scheduled_count)
+        planned.count(task, pods, scheduled)
+        if planned.is_complete != before:
+            self._together.note(planned.key, not before)
+
+    def _is_complete(self, key: str) -> bool:
+        planned = self._groups.get(key)
+        return planned is not None and planned.is_complete
+
+    def _planned(self, pod: Pod) -> PlannedGroup | None:
+        """Return the group of a pod, all pods counted; None while its PodGroup does not exist."""
+        membership = membership_of(pod)
+        if membership is None:
+            return None
+        self._count_changes()
+        planned = self._groups.get(membership.key)
+        return None if planned is None or planned.group is None else planned
 
     # ---- decisions -----------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Gate the pods of a group that has too few of them."""
-        membership = membership_of(pod.pod)
-        if membership is None or (group := self._find_group(membership)) is None:
+        planned = self._planned(pod.pod)
+        if planned is None or planned.is_satisfied:
             return None
-        if group.key in self._satisfied:
-            return None
-        lacking = next((key for key in group.together if not self._is_complete(key)), None)
+        lacking = self._together.lacking(planned.key)
         return None if lacking is None else Status.unresolvable(self._why_incomplete(lacking))
 
-    def keys_ungated_by(self, pod: Pod) -> Iterable[str]:
-        """Return the pods whose group is complete with a new pod: that pod stands for all."""
-        membership = membership_of(pod)
-        if membership is None or (group := self._find_group(membership)) is None:
-            return ()
-        if not all(map(self._is_complete, group.together)):
-            return ()
-        return (f"{pod.metadata.namespace}/{pod.metadata.name}",)
+    def _why_incomplete(self, key: str) -> str:
+        planned = self._groups.get(key)
+        if planned is None or planned.group is None:
+            return f"waiting for group {key}"
+        needed, known = planned.group.min_member, planned.known
+        return f"waiting for {needed} pods of group {key}, of which {known} exist"
+
+    def ungated_pods(self) -> list[str]:
+        """Return a pod of each group that may start since the last call: it stands for all."""
+        self._count_changes()
+        released = dict(self._together.released)
+        self._together.released.clear()
+        return [pod for key in released for pod in self._any_waiting_pod(key)]
+
+    def _any_waiting_pod(self, key: str) -> Iterator[str]:
+        """Yield the ``namespace/name`` of one pod of a group that has no node, if there is one."""
+        planned = self._groups.get(key)
+        if planned is None:
+            return
+        for task in planned.tasks:
+            state = self._states.get(_state_key(planned.membership, task))
+            for pod in () if state is None else state.unscheduled.values():
+                yield pod.key
+                return
 
     def surplus(self, pod: PodInfo, is_new: bool) -> Status | None:
         """Reject a pod that its group does not need now.
 
         ``is_new``: whether the group lacked its minimum when the attempt began.
         """
-        membership = membership_of(pod.pod)
-        if membership is None or (group := self._find_group(membership)) is None:
+        planned = self._planned(pod.pod)
+        if planned is None or (group := planned.group) is None:
             return None
-        scheduled = self._scheduled(membership)
-        if group.maximum and scheduled >= group.maximum:
+        if group.maximum and planned.scheduled >= group.maximum:
             return Status.unresolvable(f"group {group.key} has its {group.maximum} pods")
         # What does not start now would have to wait for as many pods again.
         if group.policy is MatchPolicy.ONLY_WAITING:
             return None
-        if is_new and not membership.task and scheduled >= group.min_member > 0:
+        membership = membership_of(pod.pod)
+        is_of_task = membership is not None and membership.task != ""
+        if is_new and not is_of_task and planned.scheduled >= group.min_member > 0:
             return Status.unresolvable(
                 f"group {group.key} has its minimum of {group.min_member} pods; others go first"
             )
@@ -195,12 +224,12 @@ class GroupPlanner:
 
     def is_satisfied(self, pod: Pod) -> bool:
         """Return whether a pod's group has its minimum, so that the pod is surplus."""
-        membership = membership_of(pod)
-        if membership is None or (group := self._find_group(membership)) is None:
+        planned = self._planned(pod)
+        if planned is None or (group := planned.group) is None:
             return False
         if group.policy is MatchPolicy.ONLY_WAITING:
             return False
-        return self._scheduled(membership) >= group.min_member
+        return planned.scheduled >= group.min_member
 
     def placement_feasible(
         self, state: CycleState, info: PodGroupInfo, progress: PlacementProgress
@@ -209,9 +238,10 @@ class GroupPlanner:
         assert info.group is not None
         if info.is_composite:
             return self._children_feasible(info, progress)
-        group = self._group_of(info)
+        planned, _ = self._task_of.get(info.key, (None, ""))
+        group = None if planned is None else planned.group
         needed, (remaining, scheduled) = info.group.min_count, progress
-        if group is not None and group.key in self._satisfied:
+        if planned is not None and planned.is_satisfied:
             needed = 0
         elif group is not None and group.policy is MatchPolicy.ONLY_WAITING and info.pods:
             before: int | None = state.get(_SCHEDULED_BEFORE)
@@ -225,20 +255,13 @@ class GroupPlanner:
             return Status(Code.WAIT, (f"{scheduled} of {needed} pods fit",))
         return None
 
-    def _group_of(self, info: PodGroupInfo) -> Group | None:
-        """Return the group that a PodGroup stands for."""
-        assert info.group is not None
-        providers = self._providers.get(info.group.key, ())
-        membership = next((self._memberships[key] for key in providers), None)
-        return None if membership is None else self._find_group(membership)
-
     def _children_feasible(self, info: PodGroupInfo, progress: PlacementProgress) -> Status | None:
         assert info.group is not None
         if progress.remaining + progress.scheduled < len(info.children):
             return Status.unschedulable("not all tasks have the pods that they need")
         if progress.remaining:
             return Status(Code.WAIT)
-        states = (self._handle.pod_group_states.get(leaf.key) for leaf in info.leaves)
+        states = (self._states.get(leaf.key) for leaf in info.leaves)
         scheduled = sum(state.scheduled_count for state in states if state is not None)
         needed = info.group.min_count
         if scheduled < needed:
@@ -248,71 +271,20 @@ class GroupPlanner:
     def pod_bound(self, pod: Pod) -> None:
         """Note a group that has its minimum, and whose pods may start alone from now on."""
         membership = membership_of(pod)
-        if membership is not None:
-            self._note_if_satisfied(membership)
-
-    def _note_if_satisfied(self, membership: Membership) -> None:
-        """Note a group of which a pod has a node, which it got beside enough others."""
-        group = self._find_group(membership)
+        planned = None if membership is None else self._groups.get(membership.key)
         # Its last pod may have gone while it was tried.
-        if group is None or group.key not in self._tasks:
+        if planned is not None:
+            self._note_if_satisfied(planned)
+
+    def _note_if_satisfied(self, planned: PlannedGroup) -> None:
+        """Note a group of which a pod has a node, which it got beside enough others."""
+        group = planned.group or self._find_group(planned.membership)
+        if group is None or group.policy is not MatchPolicy.ONCE_SATISFIED:
             return
-        if group.policy is MatchPolicy.ONCE_SATISFIED:
-            self._satisfied.add(group.key)
-
-    def _is_complete(self, key: str) -> bool:
-        """Return whether a group has all pods that it needs."""
-        membership = self._memberships.get(key)
-        group = None if membership is None else self._find_group(membership)
-        if membership is None or group is None:
-            return False
-        if self._known(membership, group) < group.min_member:
-            return False
-        return all(self._count(membership, t, group) >= n for t, n in group.minimums.items())
-
-    def _why_incomplete(self, key: str) -> str:
-        membership = self._memberships.get(key)
-        group = None if membership is None else self._find_group(membership)
-        if membership is None or group is None:
-            return f"waiting for group {key}"
-        known = self._known(membership, group)
-        return f"waiting for {group.min_member} pods of group {key}, of which {known} exist"
-
-    def _known(self, membership: Membership, group: Group) -> int:
-        tasks = self._tasks.get(membership.key, ())
-        return sum(self._count(membership, task, group) for task in tasks)
-
-    def _count(self, membership: Membership, task: str, group: Group) -> int:
-        """Return how many pods of a task there are that count to the minimum."""
-        state = self._handle.pod_group_states.get(_state_key(membership, task))
-        if state is None:
-            return 0
-        only_waiting = group.policy is MatchPolicy.ONLY_WAITING
-        return state.all_pods_count - (state.scheduled_count if only_waiting else 0)
-
-    def _scheduled(self, membership: Membership) -> int:
-        keys = (_state_key(membership, task) for task in self._tasks.get(membership.key, ()))
-        states = (self._handle.pod_group_states.get(key) for key in keys)
-        return sum(state.scheduled_count for state in states if state is not None)
+        if not planned.is_satisfied:
+            planned.is_satisfied = True
+            self._together.released[planned.key] = None
 
 
 def _state_key(membership: Membership, task: str) -> str:
     return f"{membership.namespace}/{membership.provided_name(task)}"
-
-
-def _composite(namespace: str, name: str, minimum: int, priority: int) -> CompositePodGroup:
-    """Return a group of groups, of which ``minimum`` pods are needed in all."""
-    policy = CompositePodGroupSchedulingPolicy(gang=CompositeGangSchedulingPolicy(minimum))
-    spec = CompositePodGroupSpec(scheduling_policy=policy, priority=priority)
-    return CompositePodGroup(ObjectMeta(name=name, namespace=namespace), spec)
-
-
-def _pod_group(
-    membership: Membership, task: str, minimum: int, priority: int, parent: str | None = None
-) -> PodGroup:
-    policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(minimum))
-    spec = PodGroupSpec(
-        scheduling_policy=policy, priority=priority, parent_composite_pod_group_name=parent
-    )
-    meta = ObjectMeta(name=membership.provided_name(task), namespace=membership.namespace)
-    return PodGroup(meta, spec)

@@ -7,7 +7,7 @@ fits nowhere, PostFilter rejects the other two, unless the group is close to its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from proreus.addons.coscheduling.args import CoschedulingArgs
@@ -41,9 +41,10 @@ from proreus.framework import (
     ReservePlugin,
     Status,
     Verdicts,
+    WaitingPod,
     events,
 )
-from proreus.objects import PODS, Pod, key_of
+from proreus.objects import PODS, Node, Pod, key_of
 
 DEFAULT_WAIT_SECONDS = 60.0
 _PERMITTED_SECONDS = 3.0
@@ -82,23 +83,39 @@ class Coscheduling(
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register pods that got a node, of whatever group, and changes of groups."""
-        groups = self._objects.events_to_register()
         if self._planner is None:
+            groups = self._objects.events_to_register()
             return (ClusterEvent(events.ASSIGNED_POD, events.ADD), *groups)
+        room = events.ADD | events.UPDATE_NODE_ALLOCATABLE
         return (
-            ClusterEvent(
-                events.POD, events.ADD, hint=self._is_of_group, ungated_pods=self._ungated_pods
-            ),
-            *groups,
+            self._event(events.POD, events.ADD, self._is_of_group),
+            self._event(events.ASSIGNED_POD, events.DELETE, self._may_help_of_group),
+            self._event(events.NODE, room, self._needs_resources),
+            *self._objects.events_to_register(self._is_group_of, self._ungated_pods),
         )
+
+    def _event(self, resource: str, action: int, hint: events.QueueingHintFn) -> ClusterEvent:
+        return ClusterEvent(resource, action, hint=hint, ungated_pods=self._ungated_pods)
 
     def _is_of_group(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
         return new is not None and group_key(new) == group_key(pod.pod)
 
-    def _ungated_pods(self, old: Pod | None, new: Pod | None) -> tuple[str, ...]:
-        if new is None or self._planner is None:
-            return ()
-        return tuple(self._planner.keys_ungated_by(new))
+    def _may_help_of_group(self, pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+        """Return whether a pod that goes makes room in a group that is full, or resources."""
+        same = old is not None and group_key(old) == group_key(pod.pod)
+        return same or self._needs_resources(pod, None, None)
+
+    def _needs_resources(self, pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+        group = self.group(pod.pod)
+        return group is not None and bool(group.min_resources)
+
+    def _is_group_of(self, pod: PodInfo, key: str) -> bool:
+        """Return whether a pod may start, or may not, because of a group that has changed."""
+        group = self.group(pod.pod)
+        return group is None or key in group.together
+
+    def _ungated_pods(self, old: Any, new: Any) -> Sequence[str]:
+        return () if self._planner is None else self._planner.ungated_pods()
 
     # ---- groups --------------------------------------------------------------------------------
 
@@ -202,7 +219,7 @@ class Coscheduling(
                 f"pre-filter pod {pod.name} cannot find enough sibling pods, current pods number: "
                 f"{len(record.members)}, minMember of group: {group.min_member}"
             )
-        gated = sum(bool(one.spec.scheduling_gates) for one in record.members.values())
+        gated = len(record.gated)
         if gated and len(record.members) - gated < group.min_member:
             return Status.unresolvable(
                 f"pre-filter pod {pod.name} cannot find enough sibling pods, {gated} of "
@@ -260,10 +277,10 @@ class Coscheduling(
         is_first = self._is_first(group)
         if is_first and not record.attempts.may_begin(pod.uid):
             return Status.unschedulable(f"PodGroup {key} failed while pod {pod.name} was queued")
-        record.assigned.add(pod.uid)
+        record.assign(pod.uid)
         if self._quorum.is_reached(group):
             self._quorum.note(group)
-            for waiting in self._waiting_siblings(group):
+            for waiting in self._release(group):
                 waiting.allow(self.name)
             return None
         if is_first:
@@ -273,6 +290,7 @@ class Coscheduling(
             state.pods_to_activate.extend(key_of(one) for one in siblings)
         else:
             record.attempts.tried(pod.uid)
+        record.held[pod.uid] = None
         wait = group.timeout_seconds or self.args.permit_waiting_time_seconds
         return Status.wait(float(wait or DEFAULT_WAIT_SECONDS))
 
@@ -283,16 +301,21 @@ class Coscheduling(
             return not self._records.of(group.key).assigned
         return not self._quorum.has_waiting(group)
 
-    def _waiting_siblings(self, group: Group) -> list[Any]:
-        waiting = self.handle.waiting_pods()
-        return [one for one in waiting if group_key(one.pod.pod) in group.together]
+    def _release(self, group: Group) -> Iterator[WaitingPod]:
+        """Yield the pods that Permit holds, of all groups that start together, each once."""
+        for key in group.together:
+            record = self._records.of(key)
+            held, record.held = record.held, {}
+            for uid in held:
+                if (waiting := self.handle.get_waiting_pod(uid)) is not None:
+                    yield waiting
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Reject the siblings of a pod that lost its node."""
         key = group_key(pod.pod)
         if self._planner is not None or not key:
             return
-        self._records.of(key).assigned.discard(pod.uid)
+        self._records.of(key).unassign(pod.uid)
         group = self.group(pod.pod)
         if group is not None and group.strict:
             self._fail(group, f"rejection in Unreserve: pod {pod.key} of the group lost its node")
@@ -334,7 +357,7 @@ class Coscheduling(
         record = self._records.kept(group.key)
         record.permitted_until = 0.0
         record.failed_at = self.handle.clock.now()
-        for waiting in self._waiting_siblings(group):
+        for waiting in self._release(group):
             waiting.reject(self.name, message)
 
 

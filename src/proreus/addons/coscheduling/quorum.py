@@ -43,7 +43,7 @@ class GroupQuorum:
 
     def has_waiting(self, group: Group) -> bool:
         """Return whether a pod of a group, or of one that starts with it, waits at Permit."""
-        return any(_waiting(self._records.of(key)) for key in group.together)
+        return any(self._records.of(key).waiting for key in group.together)
 
     def note(self, group: Group) -> None:
         """Record that a group may start, and all that start with it."""
@@ -60,11 +60,5 @@ class GroupQuorum:
 
 def _counted(record: Record, group: Group) -> int:
     if group.policy is MatchPolicy.ONLY_WAITING:
-        return _waiting(record)
+        return len(record.waiting)
     return len(record.assigned)
-
-
-def _waiting(record: Record) -> int:
-    """Return how many pods are assigned, and not bound."""
-    members = (record.members.get(uid) for uid in record.assigned)
-    return sum(pod is not None and not pod.spec.node_name for pod in members)

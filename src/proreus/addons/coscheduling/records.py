@@ -16,20 +16,56 @@ from proreus.objects import Pod
 class Record:
     """One group. Times are in seconds of ``Clock.monotonic`` unless they say otherwise.
 
-    ``members``: all pods of the group by UID, as the informer has them. ``assigned``: UIDs of those
-    with a node, also while they wait for the others at Permit. ``failed_at``: when the group failed
+    ``members``: all pods of the group by UID, as the informer has them. ``gated``: UIDs of those
+    with scheduling gates. ``assigned``: UIDs of those with a node, also while they wait for the
+    others at Permit; ``waiting`` are those that are not bound, ``held`` those that Permit holds and
+    that were neither allowed nor rejected, in their order. ``failed_at``: when the group failed
     last, in seconds since the epoch. ``satisfied``: whether it has had enough pods.
     ``backs_off_until``, ``permitted_until``: until when it is not tried, and until when its
     resources need not be added up again.
     """
 
     members: dict[str, Pod] = field(default_factory=dict)
+    gated: set[str] = field(default_factory=set)
     assigned: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+    held: dict[str, None] = field(default_factory=dict)
     failed_at: float | None = None
     satisfied: bool = False
     backs_off_until: float = 0.0
     permitted_until: float = 0.0
     attempts: GroupAttempts = field(default_factory=GroupAttempts)
+
+    def put(self, pod: Pod) -> None:
+        """Add or replace a member."""
+        uid = pod.metadata.uid
+        self.members[uid] = pod
+        if pod.spec.scheduling_gates:
+            self.gated.add(uid)
+        else:
+            self.gated.discard(uid)
+        if pod.spec.node_name:
+            self.waiting.discard(uid)
+
+    def assign(self, uid: str) -> None:
+        """Record that a pod has a node."""
+        self.assigned.add(uid)
+        member = self.members.get(uid)
+        if member is not None and not member.spec.node_name:
+            self.waiting.add(uid)
+
+    def unassign(self, uid: str) -> None:
+        """Record that a pod has no node any more."""
+        self.assigned.discard(uid)
+        self.waiting.discard(uid)
+        self.held.pop(uid, None)
+
+    def remove(self, uid: str) -> None:
+        """Remove a member; one that waits at Permit stays assigned until it is rejected."""
+        self.members.pop(uid, None)
+        self.gated.discard(uid)
+        self.waiting.discard(uid)
+        self.attempts.tried(uid)
 
 
 class Records:
@@ -54,9 +90,9 @@ class Records:
         it is not counted as assigned.
         """
         record = self.kept(key)
-        record.members[pod.metadata.uid] = pod
+        record.put(pod)
         if is_placed:
-            record.assigned.add(pod.metadata.uid)
+            record.assign(pod.metadata.uid)
             # It got its node beside enough others, before a restart of the scheduler, say.
             record.satisfied = True
 
@@ -65,10 +101,9 @@ class Records:
         record = self._records.get(key)
         if record is None:
             return
-        record.members.pop(pod.metadata.uid, None)
-        record.attempts.tried(pod.metadata.uid)
+        record.remove(pod.metadata.uid)
         if pod.spec.node_name:
-            record.assigned.discard(pod.metadata.uid)
+            record.unassign(pod.metadata.uid)
 
     def forget_if_empty(self, key: str) -> None:
         """Forget a group that has no members."""
