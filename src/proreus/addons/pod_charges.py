@@ -19,6 +19,9 @@ from proreus.objects.pod import is_terminal
 T = TypeVar("T")
 S = TypeVar("S")
 
+_MOST_GONE = 1_000
+"""How many pods that are gone are remembered."""
+
 
 class PodCharges(Generic[T]):
     """The charges of one account. Its owner calls ``pod_changed`` for each change of a pod.
@@ -27,8 +30,8 @@ class PodCharges(Generic[T]):
     the name of the plugin, for Events and metrics.
     """
 
-    # Invariant: a pod that is in _nodes and not in _by_node is charged with nothing, by a Reserve
-    # whose binding the apiserver has not confirmed yet.
+    # Invariant: _nodes has every pod that is reserved or bound, and _by_node those of them that are
+    # charged with anything. So a pod is charged once, in whatever order handlers are called.
 
     def __init__(self, handle: Handle, account: str, claim: Callable[[Pod], T | None]) -> None:
         self._handle = handle
@@ -38,6 +41,8 @@ class PodCharges(Generic[T]):
         self._nodes: dict[str, str] = {}
         """The node of each pod, by UID."""
         self._by_node: dict[str, dict[str, T]] = {}
+        self._gone: dict[str, T] = {}
+        """Of pods that are gone, the latest at the end."""
         self._refused: set[str] = set()
         self._refused_total = handle.metrics.counter(
             "proreus_refused_allocations_total",
@@ -50,6 +55,13 @@ class PodCharges(Generic[T]):
     def get(self, uid: str) -> T | None:
         """Return what a pod is charged with; None for nothing."""
         return self._by_node.get(self._nodes.get(uid, ""), {}).get(uid)
+
+    def latest(self, uid: str) -> T | None:
+        """Return what a pod is charged with, or was if it is gone since a short time.
+
+        Hints ask for the latter, as soon as the pod that was tried meanwhile is back in the queue.
+        """
+        return self._gone.get(uid) or self.get(uid)
 
     def on_node(self, node_name: str) -> Mapping[str, T]:
         """Return the charges of the pods on a node, by UID."""
@@ -68,28 +80,31 @@ class PodCharges(Generic[T]):
         self._remove(pod.uid)
         found = self._pods.get(pod.key)
         if found is not None and found.metadata.uid == pod.uid:
-            self.pod_changed(None, found)
+            self.decide(found)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Charge a pod that has got a node, and forget one that is gone or has finished."""
         if new is None or is_terminal(new):
             gone = new or old
             assert gone is not None
-            self._remove(gone.metadata.uid)
-            self._refused.discard(gone.metadata.uid)
-            return
-        uid, node_name = new.metadata.uid, new.spec.node_name
-        if not node_name:
-            return
-        reserved_on = self._nodes.get(uid, "")
-        if reserved_on == node_name:
-            if uid not in self.on_node(node_name):
-                del self._nodes[uid]
-        elif reserved_on or old is None or not old.spec.node_name:
-            self._remove(uid)
-            charge = self._claim(new)
-            if charge is not None:
-                self._put(uid, node_name, charge)
+            self._forget(gone.metadata.uid)
+        else:
+            self.decide(new)
+
+    def decide(self, pod: Pod) -> None:
+        """Charge a pod by its claim, if it has a node and is not charged on that node already."""
+        uid, node_name = pod.metadata.uid, pod.spec.node_name
+        if node_name and self._nodes.get(uid) != node_name:
+            self._put(uid, node_name, self._claim(pod))
+
+    def _forget(self, uid: str) -> None:
+        charge = self.get(uid)
+        if charge is not None:
+            self._gone[uid] = charge
+            if len(self._gone) > _MOST_GONE:
+                del self._gone[next(iter(self._gone))]
+        self._remove(uid)
+        self._refused.discard(uid)
 
     def refuse(self, pod: Pod, why: str) -> None:
         """Say by an Event, once, and by the metric that a pod's claim does not count."""

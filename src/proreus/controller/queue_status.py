@@ -6,6 +6,7 @@ Only for clusters in which their own controllers do not run: two writers would u
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, cast
 
 from proreus import logs
@@ -13,6 +14,7 @@ from proreus.addons.capacity_scheduling.queue_objects import (
     KaiSource,
     QueueSource,
     VolcanoSource,
+    queue_for,
 )
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueTree
 from proreus.controller.amounts import (
@@ -33,7 +35,7 @@ class QueueStatuses(StatusReconciler[Any]):
     """A queue counts the pods of the queues below it too."""
 
     def __init__(self, source: QueueSource, compute: _Compute) -> None:
-        super().__init__(source.resource, source.name_for)
+        super().__init__(source.resource, partial(queue_for, source))
         self._source = source
         self._compute = compute
         self._known_tree: QueueTree | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from proreus.addons.capacity_scheduling.queue_objects import ElasticQuotaSource
+from proreus.addons.capacity_scheduling.queue_objects import ElasticQuotaSource, queue_for
 from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, Bounds, ElasticQuota
 from proreus.controller.amounts import is_assigned, quantities, requested
 from proreus.controller.status_reconciler import StatusReconciler
@@ -75,7 +75,7 @@ class ElasticQuotaStatuses(StatusReconciler[ElasticQuota]):
             source.note(None, one)
         found: dict[str, list[Pod]] = {}
         for pod in self.pods.of(namespace):
-            found.setdefault(source.name_for(pod), []).append(pod)
+            found.setdefault(queue_for(source, pod), []).append(pod)
         return found
 
 

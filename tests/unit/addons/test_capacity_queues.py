@@ -9,7 +9,11 @@ import pytest
 
 from proreus.addons.capacity_scheduling import CapacityScheduling
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
-from proreus.addons.capacity_scheduling.queue_objects import ElasticQuotaSource, _shared_weight
+from proreus.addons.capacity_scheduling.queue_objects import (
+    ElasticQuotaSource,
+    _shared_weight,
+    queue_for,
+)
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue
 from proreus.addons.capacity_scheduling.quotas import ElasticQuota
 from proreus.framework import ConfigError
@@ -330,12 +334,12 @@ def test_a_quota_that_becomes_a_parent_takes_no_pods_of_its_namespace() -> None:
     parent = ElasticQuota(ObjectMeta(name="a", namespace="team", labels=labels))
     source.note(None, first)
     source.note(None, second)
-    assert source.name_for(pod) == "a"
+    assert queue_for(source, pod) == "a"
     source.note(first, parent)
-    assert source.name_for(pod) == "b"
+    assert queue_for(source, pod) == "b"
     source.note(parent, first)
     source.note(second, None)
-    assert source.name_for(pod) == "a"
+    assert queue_for(source, pod) == "a"
 
 
 def test_the_past_of_a_queue_is_forgotten_once_it_counts_no_more() -> None:

@@ -140,7 +140,9 @@ def test_the_pods_of_a_namespace_are_divided_among_its_quotas_once() -> None:
     divided = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            ElasticQuotaSource, "name_for", lambda self, pod: divided.append(pod) or "q7"
+            ElasticQuotaSource,
+            "queue_named",
+            lambda self, name, namespace: divided.append(name) or "q7",
         )
         used = [statuses.status(f"ns/{name}", 0)["used"]["cpu"] for name in names]
     assert len(divided) == 20

@@ -73,11 +73,12 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         handle.on_change(PODS, self._pod_changed, with_provided=True)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register deleted pods, pods that borrow, and any change of quotas."""
+        """Register deleted pods, pods that borrow, another queue, and any change of quotas."""
         return (
             *super().events_to_register(),
             ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._may_help),
             ClusterEvent(events.ASSIGNED_POD, events.ADD, hint=self._may_reclaim),
+            ClusterEvent(events.TARGET_POD, events.UPDATE, hint=self._names_another_queue),
             ClusterEvent(self._state.resource_id, events.ALL),
             plugin_event(SHARES_CHANGED),
         )
@@ -88,6 +89,9 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
     def _may_reclaim(self, pod: PodInfo, old: None, new: Pod) -> bool:
         # What was idle when the pod was rejected is borrowed now, and can be taken back.
         return self._state.may_reclaim(pod, new)
+
+    def _names_another_queue(self, pod: PodInfo, old: Pod, new: Pod) -> bool:
+        return new.metadata.uid == pod.uid and self._state.names_another_queue(old, new)
 
     async def run_in_background(self) -> None:
         """Announce that a fair share has grown: others ask for less, or had much in the past."""
@@ -114,13 +118,13 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Count the pod."""
-        self._state.note(pod.pod, placed=True)
+        self._state.reserve(pod, node_name)
         self._gangs.put(pod.pod, node_name)
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Do not count the pod any more."""
-        self._state.unplace(pod.pod)
+        self._state.unreserve(pod)
         self._gangs.remove(pod.uid)
 
     # ---- PreFilter -----------------------------------------------------------------------------

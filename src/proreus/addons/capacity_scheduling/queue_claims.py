@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proreus.addons.capacity_scheduling.claims import most_important_first
+from proreus.addons.capacity_scheduling.pod_queues import PodQueues
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
-from proreus.addons.capacity_scheduling.queue_objects import QueueSource
 from proreus.addons.capacity_scheduling.queue_tree import QueueShares
 from proreus.addons.capacity_scheduling.quotas import Amounts, added, requests_of
 from proreus.framework import Nominator, PodInfo, Status
@@ -32,7 +32,7 @@ class QueueView:
     """
 
     accounts: QueueAccounts
-    source: QueueSource
+    queues: PodQueues
     shares: QueueShares
     saturation_multiplier: float
     now: float
@@ -61,14 +61,14 @@ class QueueClaim:
     def of(cls, pods: Sequence[PodInfo], view: QueueView, nominator: Nominator) -> QueueClaim:
         """Return the claim of a pod, or of the pods of a gang together."""
         pod, uids = pods[0], {pod.uid for pod in pods}
-        queue = view.source.name_for(pod.pod)
+        queue = view.queues.name_for(pod.pod)
         requests = added(requests_of(one.pod) for one in pods)
         own = [requests]
         for node_name in nominator.nominated_nodes():
             for other in nominator.nominated_pods(node_name):
                 if other.uid in uids or other.priority < pod.priority:
                     continue
-                if queue and view.source.name_for(other.pod) == queue:
+                if queue and view.queues.name_for(other.pod) == queue:
                     own.append(requests_of(other.pod))
         return cls(view, pod, queue, requests, added(own))
 
@@ -100,7 +100,7 @@ class QueueClaim:
         for name in tree.path(queue):
             if resource := self._over_limit(name, self.own):
                 return Status.unschedulable(f'queue "{name}" is at its limit of {resource}')
-        preemptible = self.view.source.is_preemptible(self.pod.pod)
+        preemptible = self.view.queues.is_preemptible(self.pod.pod)
         for name in tree.path(queue):
             if self._within(name, self.own, self.view.shares.deserved):
                 continue
@@ -202,7 +202,7 @@ class QueueClaim:
     def _move(self, pod: PodInfo, sign: int) -> None:
         self._moved ^= {pod.uid}
         amounts = requests_of(pod.pod)
-        for name in self.view.accounts.tree.path(self.view.source.name_for(pod.pod)):
+        for name in self.view.accounts.tree.path(self.view.queues.name_for(pod.pod)):
             changed = self._changed.setdefault(name, {})
             for resource, amount in amounts.items():
                 changed[resource] = changed.get(resource, 0) + sign * amount
@@ -222,15 +222,15 @@ class QueueClaim:
         deserves; or if this pod is within the fair share of its queue, and that queue is more
         saturated, and stays so. Pods of no queue and pods of queues leave each other alone.
         """
-        source = self.view.source
-        queue = source.name_for(other.pod)
+        queues = self.view.queues
+        queue = queues.name_for(other.pod)
         if queue == self.queue:
             if queue and not self.last_resort and self.reaches_its_guarantee():
                 return False
-            return other.priority < self.pod.priority and source.is_preemptible(other.pod)
+            return other.priority < self.pod.priority and queues.is_preemptible(other.pod)
         if not queue or not self.queue:
             return False
-        return source.is_preemptible(other.pod) and self._may_reclaim(queue, other)
+        return queues.is_preemptible(other.pod) and self._may_reclaim(queue, other)
 
     def _may_reclaim(self, queue: str, other: PodInfo) -> bool:
         tree = self.view.accounts.tree
@@ -286,7 +286,7 @@ class QueueClaim:
         """
         tree, deserved, found = self.view.accounts.tree, self.view.shares.deserved, []
         for unit in most_important_first(removed):
-            queue = self.view.source.name_for(unit.pods[0].pod)
+            queue = self.view.queues.name_for(unit.pods[0].pod)
             amounts = added(requests_of(pod.pod) for pod in unit.pods)
             others = tree.diverging(self.queue, queue)[1]
             if any(self._within(name, amounts, deserved) for name in others):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from math import ceil
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue
 from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, ElasticQuota
@@ -26,7 +26,26 @@ _GPU = "nvidia.com/gpu"
 _MEGABYTE = 10**6
 
 
-class QueueSource(Protocol):
+class QueueLabels(NamedTuple):
+    """What a pod says: the name of its queue, "" for none, and whether it may be evicted."""
+
+    queue: str = ""
+    preemptible: bool = True
+
+
+class QueueNaming(Protocol):
+    """How pods name their queues."""
+
+    def labels_of(self, pod: Pod) -> QueueLabels:
+        """Return what a pod's labels and annotations say."""
+        ...
+
+    def queue_named(self, name: str, namespace: str) -> str:
+        """Return the queue of a pod that names one, or "" for none; "" if it is of none."""
+        ...
+
+
+class QueueSource(QueueNaming, Protocol):
     """A kind of objects that are queues."""
 
     @property
@@ -38,13 +57,10 @@ class QueueSource(Protocol):
         """Return an object as a queue; None for one that is none."""
         ...
 
-    def name_for(self, pod: Pod) -> str:
-        """Return the queue that a pod names; "" if it names none."""
-        ...
 
-    def is_preemptible(self, pod: Pod) -> bool:
-        """Return whether a pod may be evicted for others."""
-        ...
+def queue_for(naming: QueueNaming, pod: Pod) -> str:
+    """Return the queue that a pod names; "" if it names none."""
+    return naming.queue_named(naming.labels_of(pod).queue, pod.metadata.namespace)
 
 
 # ---- Volcano -------------------------------------------------------------------------------------
@@ -101,22 +117,19 @@ class VolcanoSource:
             reclaimable=spec.reclaimable is not False,
         )
 
-    def name_for(self, pod: Pod) -> str:
-        """Return the queue that the annotation names."""
-        annotations = pod.metadata.annotations
-        return (
-            annotations.get("scheduling.volcano.sh/queue-name")
-            or annotations.get("volcano.sh/queue-name")
-            or "default"
+    def labels_of(self, pod: Pod) -> QueueLabels:
+        """Return what the annotations say; one of them may be a label."""
+        labels, annotations = pod.metadata.labels, pod.metadata.annotations
+        name = annotations.get("scheduling.volcano.sh/queue-name")
+        key = "volcano.sh/preemptable"
+        return QueueLabels(
+            name or annotations.get("volcano.sh/queue-name", ""),
+            (annotations.get(key) or labels.get(key)) != "false",
         )
 
-    def is_preemptible(self, pod: Pod) -> bool:
-        """Return False for a pod that says so."""
-        meta = pod.metadata
-        text = meta.annotations.get("volcano.sh/preemptable") or meta.labels.get(
-            "volcano.sh/preemptable"
-        )
-        return text != "false"
+    def queue_named(self, name: str, namespace: str) -> str:
+        """Return the queue of that name."""
+        return name or "default"
 
 
 # ---- KAI -----------------------------------------------------------------------------------------
@@ -185,14 +198,17 @@ class KaiSource:
             reclaim_min_runtime_seconds=_seconds(spec.reclaim_min_runtime),
         )
 
-    def name_for(self, pod: Pod) -> str:
-        """Return the queue that the label names, in its present or older spelling."""
+    def labels_of(self, pod: Pod) -> QueueLabels:
+        """Return what the labels say; the queue's has an older spelling."""
         labels = pod.metadata.labels
-        return labels.get("kai.scheduler/queue") or labels.get("runai/queue", "")
+        return QueueLabels(
+            labels.get("kai.scheduler/queue") or labels.get("runai/queue", ""),
+            labels.get("kai.scheduler/preemptibility") != "non-preemptible",
+        )
 
-    def is_preemptible(self, pod: Pod) -> bool:
-        """Return False for a pod that says so."""
-        return pod.metadata.labels.get("kai.scheduler/preemptibility") != "non-preemptible"
+    def queue_named(self, name: str, namespace: str) -> str:
+        """Return the queue of that name."""
+        return name
 
 
 # ---- Koordinator ---------------------------------------------------------------------------------
@@ -237,14 +253,17 @@ class ElasticQuotaSource:
             if not quotas:
                 self._by_namespace.pop(namespace, None)
 
-    def name_for(self, pod: Pod) -> str:
-        """Return the quota that the label names, or the first of the namespace."""
-        named = pod.metadata.labels.get(f"{_KOORDINATOR}name")
-        return named or next(iter(self._by_namespace.get(pod.metadata.namespace, ())), "")
+    def labels_of(self, pod: Pod) -> QueueLabels:
+        """Return what the labels say."""
+        labels = pod.metadata.labels
+        return QueueLabels(
+            labels.get(f"{_KOORDINATOR}name", ""),
+            labels.get(f"{_KOORDINATOR}preemptible") != "false",
+        )
 
-    def is_preemptible(self, pod: Pod) -> bool:
-        """Return False for a pod that says so."""
-        return pod.metadata.labels.get(f"{_KOORDINATOR}preemptible") != "false"
+    def queue_named(self, name: str, namespace: str) -> str:
+        """Return the quota of that name, or the first of the namespace."""
+        return name or next(iter(self._by_namespace.get(namespace, ())), "")
 
 
 def _shared_weight(meta: ObjectMeta) -> Mapping[str, int]:

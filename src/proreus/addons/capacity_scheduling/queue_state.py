@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proreus.addons.capacity_scheduling.args import QueuesArgs
+from proreus.addons.capacity_scheduling.pod_queues import PodQueues
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
 from proreus.addons.capacity_scheduling.queue_claims import QueueClaim, QueueView
 from proreus.addons.capacity_scheduling.queue_objects import (
@@ -32,6 +33,7 @@ class QueueState:
         self._args = args
         self._handle = handle
         self._source: Any = _SOURCES[args.source]()
+        self._queues = PodQueues(self._source, handle)
         half_life = args.half_life if args.k_value else 0.0
         self.accounts = QueueAccounts(half_life, args.k_value)
         self._pods = handle.store(PODS, with_provided=True)
@@ -73,9 +75,21 @@ class QueueState:
             or self.accounts.is_placed(pod.metadata.uid)
             or (spec.scheduler_name == self._handle.profile_name and not spec.scheduling_gates)
         ):
-            name = self._source.name_for(pod)
+            # The handler of the charges may be called later.
+            self._queues.decide(pod)
+            name = self._queues.name_for(pod)
             now = self._handle.clock.monotonic()
             self.accounts.note(pod.metadata.uid, name, requests_of(pod), placed, now)
+
+    def reserve(self, pod: PodInfo, node_name: str) -> None:
+        """Count a pod that gets a node."""
+        self._queues.reserve(pod, node_name)
+        self.note(pod.pod, placed=True)
+
+    def unreserve(self, pod: PodInfo) -> None:
+        """Note that a pod got no node after all."""
+        self._queues.unreserve(pod)
+        self.unplace(pod.pod)
 
     def unplace(self, pod: Pod) -> None:
         """Note that a pod has no node after all."""
@@ -87,7 +101,12 @@ class QueueState:
 
     def may_help(self, pod: PodInfo, gone: Pod) -> bool:
         """Return whether a pod may start after another is gone: both are of queues, or of none."""
-        return bool(self._source.name_for(pod.pod)) == bool(self._source.name_for(gone))
+        return bool(self._queues.name_for(pod.pod)) == bool(self._queues.name_for(gone))
+
+    def names_another_queue(self, old: Pod, new: Pod) -> bool:
+        """Return whether the new version of a pod that waits says something else of its queue."""
+        changed: bool = self._source.labels_of(old) != self._source.labels_of(new)
+        return changed
 
     def may_reclaim(self, pod: PodInfo, other: Pod) -> bool:
         """Return whether a pod is within what its queue deserves, and another's is beyond it."""
@@ -95,10 +114,10 @@ class QueueState:
         event = other.metadata.uid, self._handle.clock.monotonic()
         if self._room_at != event:
             self._room_at, self._room = event, {}
-        queue = self._source.name_for(pod.pod)
+        queue = self._queues.name_for(pod.pod)
         room = self._room.get(queue)
         if room is None:
-            room = self._room[queue] = self._room_to_reclaim(queue, self._source.name_for(other))
+            room = self._room[queue] = self._room_to_reclaim(queue, self._queues.name_for(other))
         if not room:
             return False
         amounts = requests_of(pod.pod)
@@ -138,7 +157,7 @@ class QueueState:
         """Return the claim of a pod, or of the pods of a gang together, as of now."""
         view = QueueView(
             self.accounts,
-            self._source,
+            self._queues,
             self.shares(),
             self._args.reclaimer_utilization_multiplier,
             self._handle.clock.now(),

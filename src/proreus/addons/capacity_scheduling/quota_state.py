@@ -60,9 +60,21 @@ class QuotaState:
 
     unplace = forget
 
+    def reserve(self, pod: PodInfo, node_name: str) -> None:
+        """Count a pod that gets a node."""
+        self.note(pod.pod, placed=True)
+
+    def unreserve(self, pod: PodInfo) -> None:
+        """Do not count a pod that got no node after all."""
+        self.forget(pod.pod)
+
     def may_help(self, pod: PodInfo, gone: Pod) -> bool:
         """Return whether a pod may start after another is gone: both are counted by quotas."""
         return pod.namespace in self._quotas and gone.metadata.namespace in self._quotas
+
+    def names_another_queue(self, old: Pod, new: Pod) -> bool:
+        """Return False: a pod stays in its namespace."""
+        return False
 
     def may_reclaim(self, pod: PodInfo, other: Pod) -> bool:
         """Return whether a pod is within its guarantee, and another's namespace is over its own."""

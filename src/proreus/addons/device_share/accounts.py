@@ -43,12 +43,10 @@ class DeviceAccounts:
         self._unchecked: set[str] = set()
         """The nodes of pods whose annotations are to be checked."""
         self._inventories: dict[str, tuple[Node | None, DeviceObject | None, Inventory]] = {}
-        self.last_gone = ""
-        """The UID of the pod with devices that was deleted last."""
         self.objects = handle.store(DEVICES)
         """Device objects by node."""
         handle.on_change(DEVICES, self._object_changed)
-        handle.on_change(PODS, self._pod_changed)
+        handle.on_change(PODS, self._charges.pod_changed)
         handle.on_change(NODES, self._node_changed)
 
     @staticmethod
@@ -65,11 +63,6 @@ class DeviceAccounts:
         if new is None and old is not None:
             self._inventories.pop(old.metadata.name, None)
 
-    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if new is None and old is not None and self.charge(old.metadata.uid) is not None:
-            self.last_gone = old.metadata.uid
-        self._charges.pod_changed(old, new)
-
     def _claim(self, pod: Pod) -> DeviceCharge | None:
         info = PodInfo(pod)
         request = valid_request(info)
@@ -82,6 +75,10 @@ class DeviceAccounts:
     def charge(self, uid: str) -> DeviceCharge | None:
         """Return what a pod is charged with; None for nothing."""
         return self._charges.get(uid)
+
+    def had_devices(self, uid: str) -> bool:
+        """Return whether a pod, which has just gone, was charged with devices."""
+        return self._charges.latest(uid) is not None
 
     def reserve(
         self,

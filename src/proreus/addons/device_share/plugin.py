@@ -84,9 +84,7 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         )
 
     def _had_devices(self, pod: PodInfo, old: Pod, new: Any) -> bool:
-        # What it asked for last may be less than what it had.
-        gone = old.metadata.uid == self._accounts.last_gone
-        return gone or valid_request(PodInfo(old)) is not None
+        return self._accounts.had_devices(old.metadata.uid)
 
     def _note_request(self, old: Pod | None, new: Pod | None) -> None:
         if self._recent is None or old is not None or new is None:
