@@ -27,6 +27,7 @@ from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Verdicts
+from proreus.objects.node import Node
 from proreus.objects.pod import Pod, RBDVolume, Volume
 from proreus.objects.storage import (
     PERSISTENT_VOLUME_CLAIMS,
@@ -81,7 +82,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
             # VolumeBinding would reject the pod too; kube-scheduler attributes it to this plugin.
             if claim is None:
                 return Status.unresolvable(f'persistentvolumeclaim "{name}" not found')
-            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+            if _is_exclusive(claim):
                 exclusive.append(name)
         disks = tuple(volume for volume in volumes if _is_disk(volume))
         names = frozenset(exclusive)
@@ -123,28 +124,43 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     # ---- events --------------------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register deleted pods with the same volume, new nodes and new claims."""
+        """Register deleted pods with the same volume, new and deleted nodes, and new claims."""
         return (
             *pod_registrations(
                 self.handle.feature_gates, assigned=DELETE, hint=_is_schedulable_after_pod_deleted
             ),
             ClusterEvent(NODE, ADD),
             ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD, _is_schedulable_after_pvc_added),
+            ClusterEvent(NODE, DELETE, self._is_schedulable_after_node_deleted),
+        )
+
+    def _is_schedulable_after_node_deleted(self, pod: PodInfo, old: Node, new: None) -> bool:
+        # What the pods of the node use counts no more, though they are deleted later, or never.
+        nodes = self.handle.nodes
+        row = nodes.rows.get(old.metadata.name)
+        return any(
+            row is None or f"{pod.namespace}/{name}" in nodes[row].pvc_ref_counts
+            for name in _claim_names(pod.pod)
+            if _is_exclusive(self._claims.get(f"{pod.namespace}/{name}"))
         )
 
 
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
-    if old.metadata.namespace != pod.namespace:
-        return False
     mine, theirs = pod.pod.spec.volumes, old.spec.volumes
     if any(_conflict(one, other) for one in mine if _is_disk(one) for other in theirs):
         return True
+    if old.metadata.namespace != pod.namespace:
+        return False
     return not set(_claim_names(pod.pod)).isdisjoint(_claim_names(old))
 
 
 def _is_schedulable_after_pvc_added(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
     meta = new.metadata
     return meta.namespace == pod.namespace and meta.name in _claim_names(pod.pod)
+
+
+def _is_exclusive(claim: PersistentVolumeClaim | None) -> bool:
+    return claim is not None and READ_WRITE_ONCE_POD in claim.spec.access_modes
 
 
 def _claim_names(pod: Pod) -> list[str]:

@@ -139,6 +139,7 @@ def test_events() -> None:
         (ASSIGNED_POD, DELETE),
         (NODE, ADD),
         (PERSISTENT_VOLUME_CLAIM, ADD),
+        (NODE, DELETE),
     ]
 
 
@@ -153,13 +154,26 @@ def test_events() -> None:
             False,
         ),
         (disks(gce("d")), make_pod("o", spec=disks(gce("d"))), True),
-        (disks(gce("d")), make_pod("o", namespace="elsewhere", spec=disks(gce("d"))), False),
+        (disks(gce("d")), make_pod("o", namespace="elsewhere", spec=disks(gce("d"))), True),
         (disks(gce("d", True)), make_pod("o", spec=disks(gce("d", True))), False),
     ],
 )
 def test_deleted_pods(mine: dict[str, Any], gone: PodInfo, queued: bool) -> None:
     hint = make_plugin(VolumeRestrictions, FakeHandle()).events_to_register()[0].hint
     assert hint(make_pod(spec=mine), gone.pod, None) is queued
+
+
+@pytest.mark.parametrize(
+    ("claim", "node_name", "queued"),
+    [("mine", "n0", True), ("mine", "n1", False), ("mine", "gone", True), ("other", "n0", False)],
+)
+def test_deleted_nodes(claim: str, node_name: str, queued: bool) -> None:
+    user = make_pod("other", node_name="n0", spec=spec_with_claims("mine", "other"))
+    plugin = make_plugin(VolumeRestrictions, exclusive(user))
+    event = [*plugin.events_to_register()][-1]
+    gone = make_node(node_name)
+    assert event.hint is not None
+    assert event.hint(make_pod(spec=spec_with_claims(claim)), gone, None) is queued
 
 
 @pytest.mark.parametrize(
