@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from math import inf
 
 import numpy as np
 from msgspec import Struct
@@ -15,8 +16,10 @@ from msgspec import Struct
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
     ADD,
+    CSI_DRIVER,
     CSI_NODE,
     DELETE,
+    NODE,
     PERSISTENT_VOLUME_CLAIM,
     UPDATE,
     VOLUME_ATTACHMENT,
@@ -40,7 +43,7 @@ from proreus.objects.storage import (
     VolumeAttachment,
 )
 from proreus.objects.volume_claims import uses_claim
-from proreus.plugins.csi_migration import in_tree_plugin_of
+from proreus.plugins.csi_migration import in_tree_plugin_of, migrated_plugins
 from proreus.plugins.node_volume_limits.attached import AttachedVolumes
 from proreus.plugins.node_volume_limits.volumes import (
     LimitedVolumes,
@@ -180,8 +183,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return self._scaling and any(self._is_waited_for(one[0]) for one in ids)
 
     def _is_waited_for(self, driver: str) -> bool:
-        found = self._csi_drivers.get(driver)
-        return found is not None and bool(found.spec.prevent_pod_scheduling_if_missing)
+        return _keeps_pods_out(self._csi_drivers.get(driver))
 
     def _missing_driver(self, ids: Iterable[VolumeId], csi_node: CSINode | None) -> str:
         """Return a driver that the pod must wait for and that the node lacks; "" without."""
@@ -194,9 +196,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     # ---- events --------------------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register higher limits, deleted pods and attachments, and new claims."""
+        """Register limits that rise or go, deleted pods and attachments, new nodes and claims."""
+        drivers = ClusterEvent(CSI_DRIVER, UPDATE | DELETE, _is_schedulable_after_driver_change)
         return (
-            ClusterEvent(CSI_NODE, ADD | UPDATE, _is_schedulable_after_csi_node_updated),
+            ClusterEvent(CSI_NODE, ADD | UPDATE | DELETE, _is_schedulable_after_csi_node_change),
             *pod_registrations(
                 self.handle.feature_gates, assigned=DELETE, hint=_is_schedulable_after_pod_deleted
             ),
@@ -204,22 +207,43 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             ClusterEvent(
                 VOLUME_ATTACHMENT, DELETE, _is_schedulable_after_volume_attachment_deleted
             ),
+            # It has no CSINode yet, and a node without one has no limits.
+            ClusterEvent(NODE, ADD),
+            *((drivers,) if self._scaling else ()),
         )
 
 
-def _limits(csi_node: CSINode) -> dict[str, int]:
+def _limits(csi_node: CSINode) -> dict[str, float]:
+    """Return how many volumes of each installed driver the node takes."""
     return {
-        driver.name: driver.allocatable.count
+        driver.name: inf
+        if driver.allocatable is None or driver.allocatable.count is None
+        else driver.allocatable.count
         for driver in csi_node.spec.drivers
-        if driver.allocatable is not None and driver.allocatable.count is not None
     }
 
 
-def _is_schedulable_after_csi_node_updated(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
-    if old is None:
+def _is_schedulable_after_csi_node_change(
+    pod: PodInfo, old: CSINode | None, new: CSINode | None
+) -> bool:
+    if old is None or new is None:
         return True
-    before = _limits(old)
-    return any(limit > before.get(driver, 0) for driver, limit in _limits(new).items())
+    before, after = _limits(old), _limits(new)
+    if any(limit > before.get(driver, 0) for driver, limit in after.items()):
+        return True
+    # Volumes of a driver that is not installed are not counted.
+    return not before.keys() <= after.keys() or migrated_plugins(old) != migrated_plugins(new)
+
+
+def _is_schedulable_after_driver_change(
+    pod: PodInfo, old: CSIDriver, new: CSIDriver | None
+) -> bool:
+    return _keeps_pods_out(old) and not _keeps_pods_out(new)
+
+
+def _keeps_pods_out(driver: CSIDriver | None) -> bool:
+    """Return whether pods must not go to nodes that lack the driver."""
+    return driver is not None and bool(driver.spec.prevent_pod_scheduling_if_missing)
 
 
 def _is_schedulable_after_pod_deleted(pod: PodInfo, old: Pod, new: Pod | None) -> bool:
@@ -236,7 +260,7 @@ def _is_schedulable_after_volume_attachment_deleted(
     pod: PodInfo, old: VolumeAttachment, new: VolumeAttachment | None
 ) -> bool:
     for volume in pod.pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
             return True
         plugin = in_tree_plugin_of(volume)
         if plugin is not None and plugin.driver == old.spec.attacher:

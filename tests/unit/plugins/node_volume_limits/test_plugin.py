@@ -10,8 +10,10 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
     ADD,
     ASSIGNED_POD,
+    CSI_DRIVER,
     CSI_NODE,
     DELETE,
+    NODE,
     PERSISTENT_VOLUME_CLAIM,
     UPDATE,
     VOLUME_ATTACHMENT,
@@ -272,13 +274,34 @@ def events() -> Any:
 
 def test_events() -> None:
     assert [(event.resource, event.action) for event in events()] == [
-        (CSI_NODE, ADD | UPDATE),
+        (CSI_NODE, ADD | UPDATE | DELETE),
         (ASSIGNED_POD, DELETE),
         (PERSISTENT_VOLUME_CLAIM, ADD),
         (VOLUME_ATTACHMENT, DELETE),
+        (NODE, ADD),
+        (CSI_DRIVER, UPDATE | DELETE),
     ]
 
 
+def test_drivers_matter_only_where_pods_wait_for_them() -> None:
+    handle = FakeHandle(gates=["VolumeLimitScaling=false"])
+    registered = make_plugin(NodeVolumeLimits, handle).events_to_register()
+    assert CSI_DRIVER not in {event.resource for event in registered}
+
+
+def make_csi_driver(keeps_pods_out: bool) -> dict[str, Any]:
+    spec = {"preventPodSchedulingIfMissing": keeps_pods_out}
+    meta = {"name": DRIVER}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": meta, "spec": spec}
+
+
+def migrated(csi_node: dict[str, Any]) -> dict[str, Any]:
+    key = "storage.alpha.kubernetes.io/migrated-plugins"
+    csi_node["metadata"]["annotations"] = {key: "kubernetes.io/gce-pd"}
+    return csi_node
+
+
+PLAIN = make_pod("w")
 WAITING = make_pod("w", spec=spec_with_claims("c"))
 EPHEMERAL = make_pod("w", spec={"volumes": [{"name": "v", "ephemeral": {}}]})
 INLINE = make_pod("w", spec={"volumes": [{"name": "v", **IN_TREE_PLUGINS}]})
@@ -291,15 +314,23 @@ INLINE = make_pod("w", spec={"volumes": [{"name": "v", **IN_TREE_PLUGINS}]})
         (0, WAITING, make_csi_node("n", {"d": 1}), make_csi_node("n", {"d": 2}), True),
         (0, WAITING, make_csi_node("n", {"d": 2}), make_csi_node("n", {"d": 1}), False),
         (0, WAITING, make_csi_node("n", {"d": 1}), make_csi_node("n", {"d": 1, "e": 1}), True),
-        (0, WAITING, make_csi_node("n", {"d": 1}), make_csi_node("n", {"d": None}), False),
+        (0, WAITING, make_csi_node("n", {"d": 1}), make_csi_node("n", {"d": None}), True),
+        (0, WAITING, make_csi_node("n", {"d": 1}), make_csi_node("n"), True),
+        (0, WAITING, make_csi_node("n", {"d": 1}), migrated(make_csi_node("n", {"d": 1})), True),
+        (0, WAITING, make_csi_node("n", {"d": 1}), None, True),
         (2, WAITING, None, make_claim("c"), True),
         (2, WAITING, None, make_claim("d"), False),
         (2, WAITING, None, make_claim("c", namespace="elsewhere"), False),
         (2, EPHEMERAL, None, make_claim("w-v"), True),
         (3, WAITING, make_attachment("va", "n", "pv"), None, True),
-        (3, EPHEMERAL, make_attachment("va", "n", "pv"), None, False),
+        (3, EPHEMERAL, make_attachment("va", "n", "pv"), None, True),
+        (3, PLAIN, make_attachment("va", "n", "pv"), None, False),
         (3, INLINE, make_attachment("va", "n", "pv"), None, False),
         (3, INLINE, make_attachment("va", "n", "pv", attacher=EBS), None, True),
+        (5, WAITING, make_csi_driver(True), make_csi_driver(False), True),
+        (5, WAITING, make_csi_driver(True), None, True),
+        (5, WAITING, make_csi_driver(True), make_csi_driver(True), False),
+        (5, WAITING, make_csi_driver(False), None, False),
     ],
 )
 def test_hints(number: int, pod: PodInfo, old: Any, new: Any, queued: bool) -> None:
