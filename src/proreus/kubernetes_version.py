@@ -72,10 +72,6 @@ class Change(Enum):
         V1_37,
         "DynamicResources gives no reason in PostFilter when it has nothing to deallocate",
     )
-    CLAIM_DELETION_EVENT = (
-        V1_37,
-        "DynamicResources retries a pod when an allocated ResourceClaim is deleted",
-    )
     FIRST_EXHAUSTED_BUDGET = (
         V1_37,
         "of the PodDisruptionBudgets of a victim, those after the first exhausted one keep theirs",

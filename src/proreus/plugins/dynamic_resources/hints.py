@@ -25,7 +25,6 @@ from proreus.framework.events import (
 )
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
-from proreus.kubernetes_version import Change
 from proreus.objects.devices import DeviceTaintRule, ResourceSlice
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import ResourceClaim
@@ -80,13 +79,12 @@ def events(
     pod_events = (
         ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, _is_schedulable_after_pod_event),
     )
-    claim_actions = ADD | UPDATE | (DELETE if gates.includes(Change.CLAIM_DELETION_EVENT) else 0)
     return (
         *(pod_events if uses_node_allocatable else ()),
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
         ClusterEvent(
             RESOURCE_CLAIM,
-            claim_actions,
+            ADD | UPDATE | DELETE,
             is_schedulable_after_claim_change,
             pre_queueing_hint=concerned_pods,
         ),

@@ -9,6 +9,7 @@ import pytest
 from proreus.framework.event_registrations import registrations_of
 from proreus.framework.events import (
     ADD,
+    DELETE,
     DEVICE_CLASS,
     NODE,
     POD,
@@ -35,7 +36,7 @@ def test_registered_events(gpus: Any) -> None:
     events = list(gpus.plugin.events_to_register())
     assert [(event.resource, event.action) for event in events] == [
         (NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
-        (RESOURCE_CLAIM, ADD | UPDATE),
+        (RESOURCE_CLAIM, ADD | UPDATE | DELETE),
         (POD, UPDATE_POD_GENERATED_RESOURCE_CLAIM),
         (DEVICE_CLASS, ADD | UPDATE),
         (RESOURCE_SLICE, ADD | UPDATE),
