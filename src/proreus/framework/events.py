@@ -47,6 +47,7 @@ __all__ = [
     "UPDATE_NODE_LABEL",
     "UPDATE_NODE_PREEMPTION_POLICY",
     "UPDATE_NODE_TAINT",
+    "UPDATE_POD_DELETION_TIMESTAMP",
     "UPDATE_POD_GENERATED_RESOURCE_CLAIM",
     "UPDATE_POD_LABEL",
     "UPDATE_POD_SCALE_DOWN",
@@ -105,7 +106,9 @@ UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 8192
 """The pod's last scheduling gate was removed."""
 UPDATE_POD_GENERATED_RESOURCE_CLAIM = 16384
 """The pod's status names other generated ResourceClaims."""
-ALL = 32767
+UPDATE_POD_DELETION_TIMESTAMP = 32768
+"""The pod is being deleted. kube-scheduler has no action for it: it is an update like others."""
+ALL = 65535
 """Everything."""
 UPDATE = ALL & ~(ADD | DELETE)
 """Any update, also one that has no action of its own."""
@@ -126,6 +129,7 @@ _ACTION_NAMES = {
     UPDATE_POD_TOLERATION: "UpdatePodToleration",
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
     UPDATE_POD_GENERATED_RESOURCE_CLAIM: "UpdatePodGeneratedResourceClaim",
+    UPDATE_POD_DELETION_TIMESTAMP: "UpdatePodDeletionTimestamp",
     ALL: "All",
     UPDATE: "Update",
 }

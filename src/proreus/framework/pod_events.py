@@ -22,6 +22,7 @@ from proreus.framework.events import (
     UNSCHEDULABLE_POD,
     UNSCHEDULED_POD,
     UPDATE,
+    UPDATE_POD_DELETION_TIMESTAMP,
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
     UPDATE_POD_LABEL,
     UPDATE_POD_SCALE_DOWN,
@@ -44,6 +45,7 @@ POD_ACTIONS = (
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
     UPDATE_POD_TOLERATION,
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+    UPDATE_POD_DELETION_TIMESTAMP,
     UPDATE,
 )
 """What may change about a pod; UPDATE is anything else."""
@@ -59,10 +61,10 @@ class PodEvents:
 
     def __init__(self, target_pods: bool = False) -> None:
         def event(resource: str, action: int) -> ClusterEvent:
-            if target_pods or resource == ASSIGNED_POD:
-                return ClusterEvent(resource, action)
-            label = ClusterEvent(UNSCHEDULABLE_POD, action).label
-            return ClusterEvent(resource, action, label=label)
+            named = resource if target_pods or resource == ASSIGNED_POD else UNSCHEDULABLE_POD
+            # kube-scheduler's metrics know this one as an update like others.
+            known = UPDATE if action == UPDATE_POD_DELETION_TIMESTAMP else action
+            return ClusterEvent(resource, action, label=ClusterEvent(named, known).label)
 
         def updates(resource: str) -> Mapping[int, ClusterEvent]:
             return {action: event(resource, action) for action in POD_ACTIONS}

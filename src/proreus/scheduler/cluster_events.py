@@ -18,6 +18,7 @@ from proreus.framework.events import (
     UPDATE_NODE_LABEL,
     UPDATE_NODE_PREEMPTION_POLICY,
     UPDATE_NODE_TAINT,
+    UPDATE_POD_DELETION_TIMESTAMP,
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
     UPDATE_POD_LABEL,
     UPDATE_POD_SCALE_DOWN,
@@ -77,6 +78,8 @@ def pod_events(
         or was.extended_resource_claim_status != now.extended_resource_claim_status
     ):
         found.append(events[UPDATE_POD_GENERATED_RESOURCE_CLAIM])
+    if after.metadata.deletion_timestamp and not before.metadata.deletion_timestamp:
+        found.append(events[UPDATE_POD_DELETION_TIMESTAMP])
     # Any update may matter to a plugin that registered Update as such.
     return found or [events[UPDATE]]
 

@@ -13,6 +13,13 @@ import pytest
 
 from proreus.framework.pod_info import PodInfo
 from proreus.testing import Harness, make_node, make_pod
+from proreus.testing.volumes import (
+    DRIVER,
+    make_claim,
+    make_csi_node,
+    make_volume,
+    spec_with_claims,
+)
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 LONGER_THAN_A_BACK_OFF = 15
@@ -164,3 +171,58 @@ def test_a_node_moves_to_another_zone_with_the_pod_that_keeps_others_away() -> N
     cluster.patch("Node", "a", {"metadata": {"labels": {ZONE: "b"}}}, "")
 
     assert_bound_soon(cluster, pod, "b")
+
+
+# ---- PodTopologySpread ---------------------------------------------------------------------------
+
+
+def test_a_pod_that_counts_is_being_deleted() -> None:
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "db"}},
+    }
+    nodes = [in_zone("a", "a"), in_zone("b", "b", unschedulable=True)]
+    there = make_pod("there", labels={"app": "db"}, node_name="a")
+    cluster = Harness(nodes=nodes, objects=[there])
+    spec = {"topologySpreadConstraints": [constraint]}
+    pod = make_pod("pod", labels={"app": "db"}, spec=spec)
+    rejected(cluster, pod)
+
+    being_deleted = {"deletionTimestamp": "2025-01-01T00:00:00Z", "finalizers": ["x/y"]}
+    cluster.patch("Pod", "there", {"metadata": being_deleted})
+
+    assert_bound_soon(cluster, pod, "a")
+
+
+# ---- volumes -------------------------------------------------------------------------------------
+
+
+def test_a_node_is_gone_with_the_pod_that_used_the_claim() -> None:
+    objects = [make_claim("c", volume="v", modes=["ReadWriteOncePod"]), make_volume("v")]
+    there = make_pod("there", node_name="a", spec=spec_with_claims("c"))
+    cluster = Harness(nodes=[make_node("a"), make_node("b")], objects=[*objects, there])
+    pod = make_pod("pod", spec=spec_with_claims("c"))
+    rejected(cluster, pod)
+
+    cluster.remove("Node", "a", "")
+
+    assert_bound_soon(cluster, pod, "b")
+
+
+@pytest.mark.parametrize("change", ["node", "limits", "driver"])
+def test_no_limit_of_volumes_holds_any_more(change: str) -> None:
+    objects = [make_claim("c", volume="v"), make_volume("v"), make_csi_node("a", {DRIVER: 0})]
+    cluster = Harness(nodes=[make_node("a")], objects=objects)
+    pod = make_pod("pod", spec=spec_with_claims("c"))
+    rejected(cluster, pod)
+
+    if change == "node":
+        cluster.add(make_node("b"))
+    elif change == "limits":
+        cluster.remove("CSINode", "a", "")
+    else:
+        cluster.add(make_csi_node("a"))
+
+    assert_bound_soon(cluster, pod)

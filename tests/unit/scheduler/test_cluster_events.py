@@ -14,6 +14,7 @@ from proreus.scheduler.cluster_events import as_assigned, node_events, pod_event
 from proreus.testing.builders import make_node
 
 PREEMPTION_POLICY = "NodeUpdateNodePreemptionPolicy"
+ENDING = {"deletionTimestamp": "2025-01-01T00:00:00Z"}
 TOLERATION = {"key": "a", "operator": "Exists"}
 
 
@@ -36,6 +37,7 @@ TOLERATION = {"key": "a", "operator": "Exists"}
             {"spec": {"schedulingGates": [{"name": "a"}]}},
             ["Update"],
         ),
+        ({}, {"metadata": ENDING}, ["Update"]),
         ({}, {"tolerations": [TOLERATION]}, ["UpdatePodToleration"]),
         (
             {"tolerations": [TOLERATION]},

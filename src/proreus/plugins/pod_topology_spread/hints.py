@@ -11,6 +11,7 @@ from proreus.framework.events import (
     NODE,
     UPDATE_NODE_LABEL,
     UPDATE_NODE_TAINT,
+    UPDATE_POD_DELETION_TIMESTAMP,
     UPDATE_POD_LABEL,
     UPDATE_POD_TOLERATION,
     ClusterEvent,
@@ -37,7 +38,7 @@ class SpreadHints:
         return (
             *pod_registrations(
                 self._gates,
-                assigned=ADD | UPDATE_POD_LABEL | DELETE,
+                assigned=ADD | UPDATE_POD_LABEL | UPDATE_POD_DELETION_TIMESTAMP | DELETE,
                 target=UPDATE_POD_LABEL | UPDATE_POD_TOLERATION,
                 hint=self.is_schedulable_after_pod_change,
             ),
@@ -64,6 +65,9 @@ class SpreadHints:
         ):
             return True
         before, after = old.metadata.labels, new.metadata.labels
+        # A pod that is being deleted counts no more.
+        if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
+            return any(c.selector.matches(before) for c in constraints)
         if before == after:
             return False
         return any(c.selector.matches(before) != c.selector.matches(after) for c in constraints)

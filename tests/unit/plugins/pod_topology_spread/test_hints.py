@@ -13,6 +13,7 @@ from proreus.framework.events import (
     POD,
     UPDATE_NODE_LABEL,
     UPDATE_NODE_TAINT,
+    UPDATE_POD_DELETION_TIMESTAMP,
     UPDATE_POD_LABEL,
     UPDATE_POD_TOLERATION,
 )
@@ -43,6 +44,7 @@ def zoned(zone: str = "", *taints: str) -> Node:
     return make_node("n", labels={"zone": zone} if zone else {}, taints=taints)
 
 
+ENDING = {"deletionTimestamp": "2025-01-01T00:00:00Z"}
 TOLERATING = waiting("Honor", tolerations=[{"operator": "Exists"}]).pod
 
 
@@ -52,7 +54,8 @@ def test_events_of_1_36() -> None:
     ).events_to_register()
 
     assert (pods.resource, nodes.resource) == (POD, NODE)
-    assert pods.action == ADD | UPDATE_POD_LABEL | UPDATE_POD_TOLERATION | DELETE
+    updates = UPDATE_POD_LABEL | UPDATE_POD_TOLERATION | UPDATE_POD_DELETION_TIMESTAMP
+    assert pods.action == ADD | updates | DELETE
     assert nodes.action == ADD | DELETE | UPDATE_NODE_LABEL | UPDATE_NODE_TAINT
 
 
@@ -67,6 +70,8 @@ def test_events_of_1_36() -> None:
         (waiting(action="ScheduleAnyway"), None, other(), False),
         (waiting(), other(), None, True),
         (waiting(), other("y"), None, False),
+        (waiting(), other(), other(metadata=ENDING), True),
+        (waiting(), other("y"), other("y", metadata=ENDING), False),
         (waiting(), other(), other("y"), True),
         (waiting(), other("y"), other(), True),
         (waiting(), other("y"), other("z"), False),
