@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz hostile hostile-real kwok-up kwok-down kind-up lock vendored sbom image-steps clean
+.PHONY: build-ahead help venv demo test lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock vendored sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -99,6 +99,12 @@ $(ORACLE_PROGRAM): $(wildcard $(ORACLE)/*.go) $(ORACLE)/go.mod $(ORACLE)/kuberne
 oracle-fuzz: $(INSTALLED) $(ORACLE_PROGRAM) ## compare proreus with kube-scheduler's own code on random cases (needs Go): make oracle-fuzz KUBERNETES=1.36
 	PYTHONPATH=tests $(BIN)/python -m conformance.oracle.fuzz $(ORACLE_PROGRAM) --kubernetes $(KUBERNETES) $(ORACLE_FUZZ) \
 		--out $(ORACLE)/build/differences-$(KUBERNETES).jsonl
+
+WAKEUPS ?= --scripts 20000
+
+wakeups: $(INSTALLED) ## random scripts after which no pod may wait that could run (about an hour): make wakeups WAKEUPS="--scripts 2000 --seed 1 storage"
+	@mkdir -p build
+	PYTHONPATH=tests $(BIN)/python -m conformance.wakeups.run $(WAKEUPS) --out build/left-behind.jsonl
 
 HOSTILE ?=
 
