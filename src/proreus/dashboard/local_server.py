@@ -1,19 +1,21 @@
 """The pages over plain HTTP and without authentication, on a loopback address only.
 
-For --dashboard-insecure-local: whoever has an account on this machine can read them.
+For --dashboard-insecure-local: whoever has an account on this machine can read them. The limits for
+connections are those of the secure port, of whose process this port is a part.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from proreus import logs
 from proreus.errors import ConfigError
-from proreus.http_server_log import HTTP_SERVER_LOGGER
+from proreus.server.connections import ConnectionLimits, ConnectionServer
 from proreus.server.responses import plain
 
 log = logs.logger(__name__)
@@ -46,10 +48,11 @@ class LocalServer:
     """Serves ``respond`` from ``start`` to ``stop``. ``port``: the one in use, once it serves."""
 
     def __init__(self, address: tuple[str, int], respond: Respond) -> None:
-        self._host, self.port = address
+        host, self.port = address
+        self._host = "127.0.0.1" if host == "localhost" else host
         self._respond = respond
-        self._http: web.Server | None = None
-        self._server: asyncio.Server | None = None
+        self._connections: ConnectionServer | None = None
+        self._accepting: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
@@ -59,21 +62,24 @@ class LocalServer:
 
     async def start(self) -> None:
         """Listen; raises ``ConfigError`` if that fails."""
-        self._http = web.Server(self._handle, logger=HTTP_SERVER_LOGGER, access_log=None)
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._http, self._host, self.port
-            )
+            listener = socket.create_server((self._host, self.port), family=family)
         except OSError as error:
             raise ConfigError(f"failed to listen on {self._host}:{self.port}: {error}") from error
-        self.port = self._server.sockets[0].getsockname()[1]
+        listener.setblocking(False)
+        self.port = listener.getsockname()[1]
+        limits = ConnectionLimits.within_open_files()
+        self._connections = ConnectionServer(self._handle, None, limits)
+        self._accepting = asyncio.create_task(self._connections.accept(listener))
 
     async def stop(self) -> None:
         """Stop listening, and end what is still sent after two seconds."""
-        if self._server is not None:
-            self._server.close()
-        if self._http is not None:
-            await self._http.shutdown(_GRACE_SECONDS)
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.gather(self._accepting, return_exceptions=True)
+        if self._connections is not None:
+            await self._connections.close(_GRACE_SECONDS)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         # A page of somewhere else can have its name resolve to 127.0.0.1, and would be of the same

@@ -83,7 +83,10 @@ class ConnectionServer:
     of the address that has most. So a flood displaces itself, and a probe still gets through.
     """
 
-    def __init__(self, handler: Handler, context: ssl.SSLContext, limits: ConnectionLimits) -> None:
+    def __init__(
+        self, handler: Handler, context: ssl.SSLContext | None, limits: ConnectionLimits
+    ) -> None:
+        """``context``: None for plain HTTP."""
         self._http = _HttpServer(handler)
         self._context = context
         self._limits = limits
@@ -139,10 +142,10 @@ class ConnectionServer:
                 lambda: handler,
                 connection,
                 ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_SECONDS,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_SECONDS if self._context else None,
                 # A slow client reads what was sent until then. Whatever it sends itself meanwhile,
                 # without confirming the end, is decrypted.
-                ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
+                ssl_shutdown_timeout=_SHUTDOWN_SECONDS if self._context else None,
             )
             await closed.wait()
         except (OSError, ssl.SSLError) as error:

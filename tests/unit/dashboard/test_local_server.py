@@ -1,12 +1,15 @@
 """Plain HTTP without authentication: on loopback, for pages of this machine."""
 
+import asyncio
 import socket
+from urllib.parse import urlsplit
 
 import pytest
 
 from proreus.dashboard import Dashboard
 from proreus.dashboard.local_server import names_loopback, parse_local_address
 from proreus.errors import ConfigError
+from proreus.server.connections import ConnectionLimits
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,24 @@ async def test_it_leads_to_the_dashboard_and_to_nothing_else(browser):
         assert browser.headers["Location"] == "/dashboard/"
     for path in ("/metrics", "/configz", "/explain/queue"):
         assert await browser.get(path) == 404
+
+
+async def test_one_address_has_as_many_connections_as_on_the_secure_port(world):
+    dashboard = Dashboard(world.sources, ("localhost", 0))
+    await dashboard.start()
+    port = urlsplit(dashboard.local_url).port
+    limit = ConnectionLimits.within_open_files().per_address
+    held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(limit + 1)]
+    try:
+        # The oldest is closed to admit the last one.
+        assert await asyncio.wait_for(held[0][0].read(), 10) == b""
+        reader, writer = held[-1]
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 307")
+    finally:
+        for _, writer in held:
+            writer.transport.abort()
+        await dashboard.stop()
 
 
 async def test_a_port_in_use_is_said(world):

@@ -23,15 +23,17 @@ async def ok(request):
 class Served:
     """A server with few connections, and clients that hold theirs open."""
 
-    def __init__(self, limits):
-        context = ServingCertificate(ServingOptions()).context
+    def __init__(self, limits, *, tls=True):
+        self._tls = tls
+        context = ServingCertificate(ServingOptions()).context if tls else None
         self.server = ConnectionServer(ok, context, limits)
         self._listener = listener()
         self.port = self._listener.getsockname()[1]
         self._accepting = asyncio.create_task(self.server.accept(self._listener))
         self._writers = []
 
-    async def connect(self, address="127.0.0.1", *, tls=True):
+    async def connect(self, address="127.0.0.1", *, tls=None):
+        tls = self._tls if tls is None else tls
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         reader, writer = await asyncio.open_connection(
@@ -57,8 +59,8 @@ class Served:
 async def served():
     made = []
 
-    def start(total=256, per_address=32):
-        made.append(Served(ConnectionLimits(total, per_address)))
+    def start(total=256, per_address=32, *, tls=True):
+        made.append(Served(ConnectionLimits(total, per_address), tls=tls))
         return made[-1]
 
     yield start
@@ -93,10 +95,11 @@ async def test_what_is_no_http_fills_no_log(served, caplog, sent):
     assert not caplog.records
 
 
+@pytest.mark.parametrize("tls", [True, False])
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHos"], ids=["idle", "half a request"])
-async def test_a_connection_without_a_request_is_closed(served, monkeypatch, sent):
+async def test_a_connection_without_a_request_is_closed(served, monkeypatch, sent, tls):
     monkeypatch.setattr(connections, "IDLE_TIMEOUT_SECONDS", 0.2)
-    server = served()
+    server = served(tls=tls)
     reader, writer = await server.connect()
     writer.write(sent)
     assert await ended(reader) == b""
@@ -140,8 +143,9 @@ async def test_a_handshake_that_does_not_begin_is_ended(served, monkeypatch):
     assert await ended(reader) == b""
 
 
-async def test_one_address_displaces_its_own_oldest_connection(served, caplog):
-    server = served(per_address=3)
+@pytest.mark.parametrize("tls", [True, False])
+async def test_one_address_displaces_its_own_oldest_connection(served, caplog, tls):
+    server = served(per_address=3, tls=tls)
     other, _ = await server.connect("127.0.0.2")
     held = [(await server.connect())[0] for _ in range(3)]
     assert (await server.ask()).startswith(b"HTTP/1.1 200")
