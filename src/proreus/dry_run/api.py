@@ -21,6 +21,10 @@ MAX_PODS = 2000
 MAX_NODES = 2000
 MAX_TEMPLATE_PODS = 10_000
 MAX_NODE_NAMES = 50_000
+MAX_VALUES = 4_000_000
+"""Labels, taints, amounts, images and other values of all pods and nodes together."""
+MAX_RESOURCES = 500
+"""Different resources of all added nodes, each of which is a column of all nodes."""
 MAX_IGNORED_NODES = 20_000
 MAX_TIMEOUT_SECONDS = 60
 MAX_BEST_NODES = 100

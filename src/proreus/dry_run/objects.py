@@ -77,30 +77,42 @@ def decode_node(place: str, text: msgspec.Raw) -> Node:
     return msgspec.structs.replace(node, status=status)
 
 
-def nodes_of_template(
-    place: str, template: NodeTemplate, taken: Container[str]
-) -> Iterator[tuple[Node, list[Pod]]]:
-    """Yield the nodes of a template with the pods on each; raises ``InvalidDryRun``.
+class DecodedTemplate:
+    """A template of nodes; ``place``: where it is in the request."""
 
-    ``taken``: names that exist already.
-    """
-    node = decode_node(f"{place}.node", template.node)
-    pods = [
-        decode_pod(f"{place}.pods[{number}]", text) for number, text in enumerate(template.pods)
-    ]
-    names = (name for n in count() if (name := f"{template.name}-{n}") not in taken)
-    for _ in range(template.count):
-        name = next(names)
-        labels = dict(node.metadata.labels)
-        if LABEL_HOSTNAME in labels:
-            labels[LABEL_HOSTNAME] = name
-        meta = msgspec.structs.replace(
-            node.metadata, name=name, uid=f"dry-run/{name}", labels=labels
-        )
-        yield (
-            msgspec.structs.replace(node, metadata=meta),
-            [_on_node(pod, name, number) for number, pod in enumerate(pods)],
-        )
+    def __init__(self, place: str, template: NodeTemplate) -> None:
+        """Decode it; raises ``InvalidDryRun``."""
+        self.place = place
+        self.name = template.name
+        self._count = template.count
+        self._node = decode_node(f"{place}.node", template.node)
+        self._pods = [
+            decode_pod(f"{place}.pods[{number}]", text) for number, text in enumerate(template.pods)
+        ]
+
+    def resource_names(self) -> set[str]:
+        """Return the resources that the nodes have, or that the pods on them request."""
+        names = set(self._node.status.allocatable)
+        for pod in self._pods:
+            names.update(*(one.resources.requests for one in pod.spec.containers))
+            names.update(*(one.resources.requests for one in pod.spec.init_containers))
+        return names
+
+    def nodes(self, taken: Container[str]) -> Iterator[tuple[Node, list[Pod]]]:
+        """Yield the nodes with the pods on each; ``taken``: names that exist already."""
+        names = (name for n in count() if (name := f"{self.name}-{n}") not in taken)
+        for _ in range(self._count):
+            name = next(names)
+            labels = self._node.metadata.labels
+            if LABEL_HOSTNAME in labels:
+                labels = {**labels, LABEL_HOSTNAME: name}
+            meta = msgspec.structs.replace(
+                self._node.metadata, name=name, uid=f"dry-run/{name}", labels=labels
+            )
+            yield (
+                msgspec.structs.replace(self._node, metadata=meta),
+                [_on_node(pod, name, number) for number, pod in enumerate(self._pods)],
+            )
 
 
 def _on_node(pod: Pod, node_name: str, number: int) -> Pod:

@@ -10,17 +10,13 @@ follow a rejected one are rejected for the same reasons, as long as nothing was 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import msgspec
 import numpy as np
 
 from proreus.clock import rfc3339
 from proreus.dry_run.api import (
-    MAX_NODE_NAMES,
-    MAX_NODES,
-    MAX_PODS,
-    MAX_TEMPLATE_PODS,
     DryRunSpec,
     DryRunStatus,
     NodeTotal,
@@ -30,7 +26,8 @@ from proreus.dry_run.api import (
     TemplateUse,
 )
 from proreus.dry_run.environment import DryRunEnvironment
-from proreus.dry_run.objects import InvalidDryRun, decode_pod, nodes_of_template, numbered_pods
+from proreus.dry_run.limits import check_resources
+from proreus.dry_run.objects import DecodedTemplate, decode_pod, numbered_pods
 from proreus.dry_run.score_weights import ScoreWeights
 from proreus.dry_run.slices import Slices
 from proreus.framework.attempt_budget import AttemptBudget
@@ -44,8 +41,8 @@ from proreus.runtime.profile import Profile
 from proreus.runtime.select_host import NodeScores
 from proreus.scheduler.attempt import Attempt, Failure
 
-_ATTEMPT_SECONDS = 1.0
-"""How long one pod may compute, without a turn for other work."""
+_ATTEMPT_SECONDS = 0.4
+"""CPU time of one pod: the longest that other work may have to wait for a turn."""
 
 
 class _FeasibleRows:
@@ -101,6 +98,11 @@ class DryRunAttempts:
     async def answer(self) -> DryRunStatus:
         """Return where the pods would be; raises ``InvalidDryRun``."""
         spec, environment = self._spec, self._environment
+        templates = [
+            DecodedTemplate(f"spec.nodeTemplates[{number}]", template)
+            for number, template in enumerate(spec.node_templates)
+        ]
+        check_resources(templates)
         self._weights.change(spec.score_weights)
         await environment.replica.sync(self._slices)
         time = rfc3339(environment.environment.clock.now())
@@ -113,15 +115,15 @@ class DryRunAttempts:
                 unknown.append(name)
             await self._slices.pause_if_due()
         cluster_nodes = self._cache.table.size
-        for number, template in enumerate(spec.node_templates):
-            place = f"spec.nodeTemplates[{number}]"
-            for node, pods in nodes_of_template(place, template, self._cache.table.rows):
+        for template in templates:
+            for node, pods in template.nodes(self._cache.table.rows):
                 name = node.metadata.name
                 self._template_of[name] = template.name
                 environment.replica.differs_at([name])
                 self._cache.add_node(node)
                 for pod in pods:
                     self._cache.assume(PodInfo(pod, self._resources_options), name)
+                    await self._slices.pause_if_due()
                 await self._slices.pause_if_due()
         outcomes = []
         for number, item in enumerate(spec.pods):
@@ -147,6 +149,11 @@ class DryRunAttempts:
             cycle.unreserve_and_forget(attempt, node_name)
             replica.differs_at([node_name])
             await self._slices.pause_if_due()
+        # Here, in slices: whoever freed all of the copy at once would block the loop.
+        for name in self._template_of:
+            replica.remove_node(name)
+            await self._slices.pause_if_due()
+        self._template_of.clear()
         self._environment.forget_results()
 
     # ---- pods ----------------------------------------------------------------------------------
@@ -219,7 +226,7 @@ class DryRunAttempts:
         info = PodInfo(pod, self._resources_options)
         now = self._environment.environment.clock.monotonic()
         state = CycleState()
-        state.budget = AttemptBudget(_ATTEMPT_SECONDS)
+        state.budget = AttemptBudget(_ATTEMPT_SECONDS, thread_time)
         queued = QueuedPodInfo(info=info, timestamp=now)
         return Attempt(queued, info, profile, state, perf_counter(), may_preempt=False)
 
@@ -236,29 +243,6 @@ class DryRunAttempts:
                 nodes_used=len(set(nodes)),
                 pods=len(nodes),
             )
-
-
-def check_spec(spec: DryRunSpec) -> None:
-    """Raise ``InvalidDryRun`` if a spec asks for too much, or names a template twice."""
-    pods = sum(item.count for item in spec.pods)
-    templates = spec.node_templates
-    for place, what, number, most in (
-        ("pods", "pods", pods, MAX_PODS),
-        ("nodeTemplates", "nodes", sum(one.count for one in templates), MAX_NODES),
-        (
-            "nodeTemplates",
-            "pods on nodes",
-            sum(one.count * len(one.pods) for one in templates),
-            MAX_TEMPLATE_PODS,
-        ),
-        ("nodeNames", "names in all", spec.node_names * pods, MAX_NODE_NAMES),
-        ("bestNodes", "names in all", spec.best_nodes * pods, MAX_NODE_NAMES),
-    ):
-        if number > most:
-            raise InvalidDryRun(f"spec.{place}: {number} {what} are more than {most}")
-    names = [one.name for one in spec.node_templates]
-    if len(set(names)) < len(names):
-        raise InvalidDryRun("spec.nodeTemplates: each name may be there once only")
 
 
 def _rejections(failure: Failure) -> tuple[RejectedNodeCount, ...]:

@@ -15,9 +15,10 @@ from time import perf_counter
 from proreus import logs
 from proreus.dry_run.api import DryRunSpec, DryRunStatus
 from proreus.dry_run.environment import DryRunEnvironment
+from proreus.dry_run.limits import check_spec
 from proreus.dry_run.objects import InvalidDryRun
 from proreus.dry_run.replica import ClusterChanged
-from proreus.dry_run.run import DryRunAttempts, check_spec
+from proreus.dry_run.run import DryRunAttempts
 from proreus.dry_run.slices import Slices
 from proreus.errors import ProreusError
 from proreus.scheduler.assembly import Assembly

@@ -34,6 +34,8 @@ _SUFFIX = {
 _LARGE = Context(prec=40, rounding=ROUND_CEILING, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 """Rounds up what has more digits, and takes exponents of any size: the result may be infinite."""
 _MOST = Decimal(MAX_INT64)
+MOST = MAX_INT64 * NANO
+"""What ``parse_quantity`` returns for all that is too large for an int64 of whole units."""
 _MOST_SHOWN = 100
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from typing import Any
 
 import pytest
 
+from proreus.cache.cache import Cache
 from proreus.dry_run.objects import InvalidDryRun
 
 from .conftest import World, node, pod
@@ -161,6 +164,86 @@ def test_too_large_answers_and_templates(world: World) -> None:
     template = {"name": "g", "count": 2000, "node": node("x"), "pods": [pod("d")] * 6}
     with pytest.raises(InvalidDryRun, match="12000 pods on nodes"):
         world.ask(pod("p"), nodeTemplates=[template])
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        {"metadata": {"labels": {f"label-{n}": "" for n in range(5_000)}}},
+        {"spec": {"taints": [{"key": f"t{n}", "effect": "NoSchedule"} for n in range(5_000)]}},
+        {"status": {"allocatable": {f"example.com/{n}": "1" for n in range(5_000)}}},
+        {"status": {"images": [{"names": [f"image-{n}"]} for n in range(5_000)]}},
+    ],
+    ids=["labels", "taints", "resources", "images"],
+)
+def test_nodes_times_what_they_have_is_limited(
+    world: World, monkeypatch: pytest.MonkeyPatch, many: dict[str, Any]
+) -> None:
+    world.add(node("a"))
+    large = {**node("x"), **many}
+    built = []
+    add_node = Cache.add_node
+    monkeypatch.setattr(
+        Cache, "add_node", lambda self, one: built.append(one) or add_node(self, one)
+    )
+    template = {"name": "g", "count": 1_000, "node": large}
+    with pytest.raises(InvalidDryRun, match=r"nodeTemplates\[0\]: with 1000 nodes of \d+ values"):
+        world.ask(pod("p"), nodeTemplates=[template])
+    assert built == []
+
+
+def test_pods_times_what_they_have_is_limited(world: World) -> None:
+    world.add(node("a"))
+    labels = {f"label-{n}": "" for n in range(5_000)}
+    large = {**pod("p"), "metadata": {"name": "p", "labels": labels}}
+    with pytest.raises(InvalidDryRun, match=r"spec.pods\[1\]: with 1000 pods of 50\d\d values"):
+        world.ask(pod("q"), {"pod": large, "count": 1_000})
+    template = {"name": "g", "count": 1_000, "node": node("x"), "pods": [pod("d"), large]}
+    with pytest.raises(InvalidDryRun, match=r"nodeTemplates\[0\].pods\[1\]: with 1000 pods of 50"):
+        world.ask(pod("q"), nodeTemplates=[template])
+    assert world.ask({"pod": large, "count": 3}).all_fit
+
+
+def test_each_resource_is_a_column_of_all_nodes(world: World) -> None:
+    resources = {f"example.com/{n}": "1" for n in range(300)}
+    first = {**node("x"), "status": {"allocatable": resources}}
+    requests = {f"example.org/{n}": "1" for n in range(300)}
+    daemon = pod("d")
+    daemon["spec"]["containers"][0]["resources"] = {"requests": requests}
+    templates = [
+        {"name": "g", "node": first},
+        {"name": "h", "node": node("x"), "pods": [daemon]},
+    ]
+    with pytest.raises(
+        InvalidDryRun, match=r"nodeTemplates\[1\]: 60\d different resources are more"
+    ):
+        world.ask(pod("p"), nodeTemplates=templates)
+
+
+@pytest.mark.parametrize(
+    ("amount", "problem"),
+    [("-5", "-5 must be greater than or equal to 0"), ("1e30", "1e30 is too large for an int64")],
+)
+@pytest.mark.parametrize("field", ["allocatable", "capacity"])
+def test_amounts_that_no_node_has(world: World, field: str, amount: str, problem: str) -> None:
+    status = {**node("x")["status"], field: {"cpu": amount}}
+    template = {"name": "g", "node": {**node("x"), "status": status}}
+    where = rf"spec.nodeTemplates\[0\].node: status.{field}.cpu: "
+    with pytest.raises(InvalidDryRun, match=where + re.escape(problem)):
+        world.ask(pod("p"), nodeTemplates=[template])
+
+
+def test_added_nodes_are_removed_in_slices_once_all_is_answered(world: World) -> None:
+    world.add(node("a"))
+    assert world.ask(pod("p"), nodeTemplates=[{"name": "g", "count": 50, "node": node("x")}])
+    environment = world.service._environment
+    assert environment is not None
+
+    async def undone() -> None:
+        await asyncio.gather(*world.service._undoing)
+
+    world.run(undone())
+    assert list(environment.replica.cache.table.rows) == ["a"]
 
 
 def test_invalid_pods(world: World) -> None:
