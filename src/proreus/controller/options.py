@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from proreus.logs import Format
     from proreus.server.options import ServingOptions
 
-STATUS_KINDS = ("podgroups", "elasticquotas", "reservations", "volcano-queues", "kai-queues")
+STATUS_KINDS = (
+    "podgroups",
+    "elasticquotas",
+    "reservations",
+    "volcano-podgroups",
+    "volcano-queues",
+    "kai-queues",
+)
 DEFAULT_STATUS_KINDS = STATUS_KINDS[:2]
 
 

@@ -43,6 +43,7 @@ from proreus.controller.rebalancing.rebalancer import Rebalancer, settings_of
 from proreus.controller.reservation_status import ReservationStatuses
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.controller.status_writer import StatusWriter
+from proreus.controller.volcano_group_status import VolcanoPodGroupStatuses
 from proreus.errors import ApiError, LeaseLost, ProreusError
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import Resource
@@ -57,6 +58,7 @@ STATUSES: dict[str, Callable[[], StatusReconciler[Any]]] = {
     "podgroups": PodGroupStatuses,
     "elasticquotas": ElasticQuotaStatuses,
     "reservations": ReservationStatuses,
+    "volcano-podgroups": VolcanoPodGroupStatuses,
     "volcano-queues": volcano_queues,
     "kai-queues": kai_queues,
 }

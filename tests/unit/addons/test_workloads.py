@@ -203,11 +203,11 @@ def test_a_job_of_volcano() -> None:
 # ---- LeaderWorkerSet ----------------------------------------------------------------------------
 
 
-def leader_worker_set(startup_policy: str) -> Json:
+def leader_worker_set(startup_policy: str, **annotations: str) -> Json:
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
-        "metadata": {"name": "vllm", "namespace": "default"},
+        "metadata": {"name": "vllm", "namespace": "default", "annotations": annotations},
         "spec": {"replicas": 2, "startupPolicy": startup_policy},
     }
 
@@ -236,8 +236,17 @@ def test_each_group_of_a_leaderworkerset() -> None:
     assert sorted((bound(cluster, pods), bound(cluster, other))) == [0, 3]
 
 
-def test_a_leader_whose_workers_are_created_later_waits_for_none() -> None:
-    cluster = harness(leader_worker_set("LeaderReady"), cpus="3")
+@pytest.mark.parametrize(
+    "leader_worker_set_",
+    [
+        leader_worker_set("LeaderReady"),
+        leader_worker_set(
+            "LeaderCreated", **{"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}
+        ),
+    ],
+)
+def test_a_leader_whose_workers_are_created_later_waits_for_none(leader_worker_set_: Json) -> None:
+    cluster = harness(leader_worker_set_, cpus="3")
     cluster.add(lws_pod(0, 0))
     cluster.schedule_all()
     assert bound(cluster, [lws_pod(0, 0)]) == 1

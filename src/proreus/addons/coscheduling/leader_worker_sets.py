@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from proreus.objects import ApiStruct, ObjectMeta, Resource
 
+EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+"""The annotation with which each group has a topology domain of its own: the leader's, which its
+workers select, so that they are created once the leader has a node."""
+
 
 class LeaderWorkerSetSpec(ApiStruct, frozen=True):
     """``startup_policy``: with ``LeaderReady`` the workers are created once the leader is ready."""
@@ -19,8 +23,11 @@ class LeaderWorkerSet(ApiStruct, frozen=True):
 
     @property
     def starts_together(self) -> bool:
-        """Whether the leader of a group needs none of its workers to become ready."""
-        return self.spec.startup_policy != "LeaderReady"
+        """Whether the workers of a group are created before its leader has a node."""
+        return (
+            self.spec.startup_policy != "LeaderReady"
+            and EXCLUSIVE_TOPOLOGY not in self.metadata.annotations
+        )
 
 
 LEADER_WORKER_SETS = Resource(
