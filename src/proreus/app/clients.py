@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from proreus.app.options import RunOptions
+from proreus.client.authentication_health import AuthenticationHealth
 from proreus.client.credential_loading import load as load_credentials
 from proreus.client.credentials import Credentials
 from proreus.client.request_headers import user_agent
@@ -30,6 +31,7 @@ class Clients(Struct, frozen=True):
 
     ``connect_for_lease`` must be called on the loop that renews the Lease: credentials and
     connections belong to the loop that they were made on. ``fence`` stops all other writes.
+    ``health``: of our requests, and of those for the Lease.
     """
 
     main: ApiClient
@@ -38,6 +40,12 @@ class Clients(Struct, frozen=True):
     fence: WriteFence
     authentication: Delegation | None
     authorization: Delegation | None
+    health: tuple[AuthenticationHealth, ...]
+
+    def authentication_problem(self, at_most_seconds: float) -> str | None:
+        """Return a sentence if our requests have been refused for longer than that."""
+        problems = (one.problem(at_most_seconds) for one in self.health)
+        return next(filter(None, problems), None)
 
 
 async def make_clients(
@@ -50,18 +58,25 @@ async def make_clients(
     load_ours = partial(load_credentials, config.client_connection.kubeconfig, options.master)
     credentials = await load_ours()
     hooks, fence = request_hooks(metrics), WriteFence()
+    health, lease_health = AuthenticationHealth(), AuthenticationHealth()
     hooks_from_elsewhere = _hooks_on(asyncio.get_running_loop(), hooks)
 
     async def client(
-        component: str, of: Credentials = credentials, fence: WriteFence | None = None
+        component: str,
+        of: Credentials = credentials,
+        fence: WriteFence | None = None,
+        health: AuthenticationHealth | None = None,
     ) -> ApiClient:
-        made = ApiClient(of, agent=user_agent(component), hooks=hooks, fence=fence)
+        agent = user_agent(component)
+        made = ApiClient(of, agent=agent, hooks=hooks, fence=fence, health=health)
         return await stack.enter_async_context(made)
 
     @contextlib.asynccontextmanager
     async def connect_for_lease() -> AsyncIterator[ApiClient]:
         agent = user_agent("leader-election")
-        async with ApiClient(await load_ours(), agent=agent, hooks=hooks_from_elsewhere) as made:
+        async with ApiClient(
+            await load_ours(), agent=agent, hooks=hooks_from_elsewhere, health=lease_health
+        ) as made:
             yield made
 
     async def delegate(kubeconfig: str) -> Delegation | None:
@@ -76,12 +91,13 @@ async def make_clients(
 
     serving = options.serving
     return Clients(
-        main=await client("scheduler", fence=fence),
-        events=await client("events", fence=fence),
+        main=await client("scheduler", fence=fence, health=health),
+        events=await client("events", fence=fence, health=health),
         connect_for_lease=connect_for_lease,
         fence=fence,
         authentication=await delegate(serving.authentication.kubeconfig),
         authorization=await delegate(serving.authorization.kubeconfig),
+        health=(health, lease_health),
     )
 
 

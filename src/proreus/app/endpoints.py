@@ -51,9 +51,15 @@ def make_server(
     def leader_pods() -> Iterable[Pod] | None:
         return stores.store(PODS).values() if state.leads else None
 
+    def why_not_authenticated() -> str | None:
+        # For shorter, the apiserver may only be busy with a rotation of its own.
+        lease = state.config.leader_election
+        return clients.authentication_problem(lease.lease_duration_seconds)
+
     # Always healthy: a lost Lease ends the process at once. kube-scheduler lists this check, and
     # probes of its manifests may name it.
     elects = state.config.leader_election.leader_elect
+    authenticated = HealthCheck("authentication", why_not_authenticated)
     election = (HealthCheck("leaderElection", lambda: None),) if elects else ()
     server = Server(
         options.serving,
@@ -62,9 +68,10 @@ def make_server(
             emulation_version=str(options.feature_gates.emulation_version),
             metrics=scheduler.metrics,
             healthz=election,
-            livez=(HealthCheck("scheduling-cycle", stuck_cycle.problem),),
+            livez=(HealthCheck("scheduling-cycle", stuck_cycle.problem), authenticated),
             readyz=(
                 *election,
+                authenticated,
                 HealthCheck("shutdown", lambda: "shutting down" if state.stopping else None),
                 HealthCheck("sched-handler-sync", why_not_synced),
             ),

@@ -80,7 +80,7 @@ class ConnectionPool:
         # the server, and the others time out, so that the pool shrinks after a burst.
         while self.idle:
             connection = self.idle.pop()
-            if not connection.closing:
+            if not (connection.closing or connection.outdated):
                 return connection
         return await self._connect(min(timeout_seconds, self._connect_seconds))
 
@@ -96,6 +96,15 @@ class ConnectionPool:
             connection.close()
             raise NotConnected("the connection was closed at once")
         return connection
+
+    def replace_connections(self) -> None:
+        """Have all requests use new connections, and streams begin anew, one after the other."""
+        for connection in list(self.open):
+            connection.outdated = True
+            if connection in self.idle:
+                connection.close()
+            else:
+                connection.replace()
 
     def reallocate(self) -> Iterator[None]:
         """Have all connections replaced, one after the other."""

@@ -7,6 +7,7 @@ to it; the result becomes ``Credentials``.
 import asyncio
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from proreus.client.credentials import (
     FetchAuthorization,
     TlsFiles,
     not_fetched,
+    stamp_of,
 )
 from proreus.client.exec_plugin import ExecCredentialStatus, ExecPlugin
 from proreus.client.plain_credentials import (
@@ -53,6 +55,19 @@ async def load(
     With neither, the service account of the pod we run in, then KUBERNETES_MASTER. Raises
     ``ConfigError`` with a one-sentence message.
     """
+    files = _paths_of(kubeconfig)
+    again = partial(_load_once, kubeconfig, master, context=context, environ=environ)
+    # Before it is read: a file that changes meanwhile is read again.
+    stamp = stamp_of(files)
+    credentials = await again()
+    if files:
+        credentials.load_again_when_changed(files, again, stamp)
+    return credentials
+
+
+async def _load_once(
+    kubeconfig: str, master: str, *, context: str | None, environ: Mapping[str, str]
+) -> Credentials:
     if plain := await load_plain(kubeconfig, master, context=context, environ=environ):
         return plain
     if kubeconfig:

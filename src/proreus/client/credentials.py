@@ -1,16 +1,22 @@
 """The credentials of one apiserver, as the session reads them before each request.
 
-What rotates (service account tokens, token files, files of CAs and client certificates, exec and
-OIDC tokens) is read again once a minute, and at once after a 401. ``credential_loading`` makes
-them.
+All that they come from may be rotated while we run: kubeconfig, CA, client certificate and key,
+token file, and what an exec plugin or OIDC returns. One rule serves all: once a minute, after a
+connection that failed, and after a 401, the files are looked at, and what has changed is loaded
+again. A new certificate or CA makes a new TLS context, and the session then opens new connections:
+the apiserver judges the certificate of a connection's handshake at every request on it.
+``credential_loading`` makes the credentials.
 """
+
+from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
@@ -19,7 +25,8 @@ from proreus.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 _RECHECK_SECONDS = 60.0
-_DEBOUNCE_SECONDS = 1.0
+_REFRESH_SECONDS = 1.0
+"""How long after a 401 another one has nothing loaded again: an exec plugin is a process."""
 
 FetchAuthorization = Callable[[bool], Awaitable[str]]
 """Return the Authorization header; True requests a new token even if the old one looks valid."""
@@ -69,55 +76,107 @@ class Credentials:
         self.fetch = fetch
         self.fetch_seconds = fetch_seconds
         self.now = now
+        self.version = 0
+        """Grows with each change of the Authorization header or of the TLS context."""
         self._authorization: str | None = None
-        self._fetched_at = 0.0
+        self._checked_at = self._refreshed_at = -math.inf
         self._context: ssl.SSLContext | None = None
-        self._file_stamps: tuple[object, ...] = ()
+        self._context_of: object = None
+        """The files that the context was made of, and their stamps."""
+        self._loaded = self
+        """What was loaded last: ``self``, or what the kubeconfig says since it has changed."""
+        self._load_again: Callable[[], Awaitable[Credentials]] | None = None
+        self._sources: tuple[str, ...] = ()
+        self._sources_stamp: object = None
         self._fault = ""
+
+    def load_again_when_changed(
+        self, files: Sequence[str], load: Callable[[], Awaitable[Credentials]], stamp: object
+    ) -> None:
+        """Use what ``load`` returns once one of the files differs from ``stamp`` (``stamp_of``)."""
+        self._sources, self._load_again, self._sources_stamp = tuple(files), load, stamp
 
     def authorization(self) -> str | None:
         """Return the Authorization header ("" for none), or None if it must be fetched first."""
-        if self._authorization is None or self.now() - self._fetched_at > _RECHECK_SECONDS:
+        if self._authorization is None or self.now() - self._checked_at > _RECHECK_SECONDS:
             return None
         return self._authorization
+
+    def recheck(self) -> None:
+        """Look at the files before the next request: a connection has failed."""
+        self._checked_at = -math.inf
 
     async def fetch_authorization(self) -> str:
         """Fetch the header again; while its source fails, the old one remains in use."""
         # Before the fetch: requests that come while a slow exec plugin runs must use the old token
         # and not start the plugin again, once each.
-        self._fetched_at = self.now()
+        self._checked_at = self.now()
         try:
-            self._authorization = await self._fetch(False)
-            self._fault = ""
+            await self._load(force=False)
         except (ConfigError, OSError) as error:
             if self._authorization is None:
                 raise
             self._report(error)
-        self._reload_certificates()
+        assert self._authorization is not None
         return self._authorization
 
-    async def refresh(self) -> bool:
-        """Get new secrets after a 401; return whether the request is worth repeating."""
-        # Another request has just refreshed them: this 401 was for the old token, so that even an
-        # unchanged result of this fetch is worth a second request.
-        if self._authorization and self.now() - self._fetched_at < _DEBOUNCE_SECONDS:
-            old = None
-        else:
-            old = self._authorization
-        self._fetched_at = self.now()
+    async def refresh(self, used: int) -> bool:
+        """Get new secrets after a 401; return whether the request is worth repeating.
+
+        ``used``: the version of the credentials that it was sent with.
+        """
+        # Another request has refreshed them since.
+        if self.version != used:
+            return True
+        now = self.now()
+        if now - self._refreshed_at < _REFRESH_SECONDS:
+            return False
+        self._checked_at = self._refreshed_at = now
         try:
-            self._authorization = await self._fetch(True)
+            await self._load(force=True)
+        except (ConfigError, OSError) as error:
+            self._report(error)
+        return self.version != used
+
+    async def _load(self, *, force: bool) -> None:
+        """Load what has changed; ``force``: get a new token even if the old one looks valid."""
+        sources_read = await self._load_changed_sources()
+        try:
+            header = await self._fetch(force)
+        finally:
+            self.tls = self._loaded.tls
+            certificates_read = self._renew_tls_context()
+        if header != self._authorization:
+            self._authorization = header
+            self.version += 1
+        if sources_read and certificates_read:
             self._fault = ""
+
+    async def _load_changed_sources(self) -> bool:
+        """Read the kubeconfig again if it has changed; return False if it cannot be read."""
+        stamp = stamp_of(self._sources)
+        if self._load_again is None or stamp == self._sources_stamp:
+            return True
+        try:
+            loaded = await self._load_again()
         except (ConfigError, OSError) as error:
             self._report(error)
             return False
-        return self._reload_certificates() or self._authorization != old
+        self._sources_stamp = stamp
+        self._loaded = loaded
+        for name in ("server", "proxy", "tls_server_name"):
+            if getattr(loaded, name) != getattr(self, name):
+                logger.warning(
+                    "%s: the kubeconfig has another %s now, which a restart will use",
+                    *(self.server, name),
+                )
+        return True
 
     async def _fetch(self, force: bool) -> str:
         """Fetch the header; raises ``ConfigError`` if that takes too long, or if it is none."""
         try:
             async with asyncio.timeout(self.fetch_seconds):
-                header = await self.fetch(force)
+                header = await self._loaded.fetch(force)
         except TimeoutError as error:
             raise ConfigError(not_fetched(self.fetch_seconds)) from error
         # A line break, at the end of a decoded Secret for example, would begin another header.
@@ -134,40 +193,46 @@ class Credentials:
     def tls_context(self) -> ssl.SSLContext | None:
         """Return the TLS context, or None for a plain-text server.
 
-        It is one object for both connection pools, and a rotated certificate is loaded into it.
+        It is another object once a certificate or CA has changed: connections of an older one are
+        not to be used any more.
         """
         if self._context is None and self.server.startswith("https"):
+            self._context_of = self._files_with_stamp()
             self._context = _new_tls_context(self.tls)
-            self._file_stamps = self._stamp()
         return self._context
 
-    def _stamp(self) -> tuple[object, ...]:
+    def _files_with_stamp(self) -> object:
         tls = self.tls
-        files = [file for file in (tls.ca_file, tls.cert_file, tls.key_file) if file]
-        return tuple((file, os.stat(file).st_mtime_ns) for file in files)
+        return tls, stamp_of([file for file in (tls.ca_file, tls.cert_file, tls.key_file) if file])
 
-    def _reload_certificates(self) -> bool:
-        """Load CAs and a client certificate that have been rotated; return whether any were.
-
-        New connections use them; open ones keep those of their handshake. CAs are added: one that
-        has been replaced stays trusted until the process ends.
-        """
-        if self._context is None:
-            return False
+    def _renew_tls_context(self) -> bool:
+        """Load CAs and a client certificate that have been rotated; return False if that fails."""
+        files = self._files_with_stamp()
+        if self._context is None or files == self._context_of:
+            return True
         try:
-            stamp = self._stamp()
-            if stamp == self._file_stamps:
-                return False
-            if self.tls.ca_file:
-                self._context.load_verify_locations(cafile=self.tls.ca_file)
-            if self.tls.cert_file:
-                self._context.load_cert_chain(self.tls.cert_file, self.tls.key_file)
-        except (OSError, ssl.SSLError):
-            # Half written, or the key is not there yet. The stamp stays the old one, so that the
-            # files are tried again in a minute.
+            self._context = _new_tls_context(self.tls)
+        except ConfigError as error:
+            # Half written, or the key is not there yet: tried again at the next look.
+            self._report(error)
             return False
-        self._file_stamps = stamp
+        self._context_of = files
+        self.version += 1
+        logger.info("%s: rotated certificates are in use", self.server)
         return True
+
+
+def stamp_of(files: Sequence[str]) -> object:
+    """Return what differs once one of the files has been written or replaced."""
+    return tuple(map(_stamp_of_one, files))
+
+
+def _stamp_of_one(file: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(os.path.expanduser(file))
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _new_tls_context(files: TlsFiles) -> ssl.SSLContext:

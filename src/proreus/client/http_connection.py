@@ -48,6 +48,8 @@ class HttpConnection(asyncio.Protocol):
         self._loop = loop
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
+        self.outdated = False
+        """Whether it was opened with credentials that have changed since."""
         self._waiter: asyncio.Future[HttpResponse | Stream] | None = None
         self._stream: Stream | None = None
         self._stream_seconds: float | None = None  # not None: a stream is wanted
@@ -300,7 +302,7 @@ class HttpConnection(asyncio.Protocol):
         """Return the response, and the connection to the pool."""
         if not self._end_response():
             return
-        if self._parser.should_keep_alive():
+        if self._parser.should_keep_alive() and not self.outdated:
             self._set_deadline(self._loop.time() + _IDLE_SECONDS)
             self._pool.idle.append(self)
         else:

@@ -87,6 +87,7 @@ class LeaderElector:
         self._observed_at = 0.0  # when its spec last changed, on our clock
         self._reported_leader = ""
         self._deadline = 0.0  # by which the present attempt must end, on our clock
+        self._last_error = ""
         self._health_problem = ""  # why the Lease was given up, if it was
 
     @property
@@ -189,9 +190,14 @@ class LeaderElector:
         """
         self._deadline = self._now() + at_most_seconds
         try:
-            return await self._acquire_or_renew()
+            renewed = await self._acquire_or_renew()
+            self._last_error = ""
+            return renewed
         except (ApiError, ConfigError, RecursionError) as error:
-            logger.warning("%s: cannot %s the Lease: %s", self._path, purpose, error)
+            # A standby may meet the same error every few seconds for hours.
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                logger.warning("%s: cannot %s the Lease: %s", self._path, purpose, error)
             return False
 
     async def _acquire_or_renew(self) -> bool:

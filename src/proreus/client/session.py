@@ -1,12 +1,14 @@
 """HTTP to the apiserver: bytes out, bytes in, over pooled connections.
 
 Nothing here depends on a resource, and nothing is retried, with one exception: after a 401 the
-credentials are refreshed and the request is sent once more (an unauthorized request was not
-processed). The code path of a request is short, since a scheduler sends a binding for each pod:
-prepared headers, no cookies, no compression. Connections are kept by ``connection_pool``.
+credentials are refreshed and, if they have changed, the request is sent once more (an unauthorized
+request was not processed). New TLS files end the connections that were opened with older ones. The
+code path of a request is short, since a scheduler sends a binding for each pod: prepared headers,
+no cookies, no compression. Connections are kept by ``connection_pool``.
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
+from proreus.client.authentication_health import AuthenticationHealth
 from proreus.client.connection_pool import ConnectionPool
 from proreus.client.credentials import Credentials
 from proreus.client.dialer import Dialer, NotConnected, basic_authorization, host_header
@@ -57,7 +60,7 @@ class ApiClient:
     """A client of one apiserver. ``timeout_seconds`` limits each request that is not a watch.
 
     ``fence`` is checked before each request but GET is sent, and raises ``NotLeading``.
-    ``forwarded_as``: see ``RequestHeaders``.
+    ``forwarded_as``: see ``RequestHeaders``. ``health`` is told whether we are authenticated.
 
     Must be created and closed in a running event loop: ``async with ApiClient(...) as client``.
     """
@@ -72,8 +75,10 @@ class ApiClient:
         hooks: RequestHooks | None = None,
         fence: WriteFence | None = None,
         forwarded_as: str = "",
+        health: AuthenticationHealth | None = None,
     ) -> None:
         self.credentials = credentials
+        self._health = health or AuthenticationHealth()
         self.hooks = hooks or RequestHooks()
         self.fence = fence or WriteFence()
         server = urlsplit(credentials.server)
@@ -97,6 +102,7 @@ class ApiClient:
         self._connect_seconds = connect_seconds
         self._headers = RequestHeaders(self.host, agent or user_agent(), forwarded_as)
         self._pool: ConnectionPool | None = None
+        self._context: ssl.SSLContext | None = None
         self._closed = False
         self._refreshing: asyncio.Task[bool] | None = None
 
@@ -135,9 +141,12 @@ class ApiClient:
         there is none."""
         if timeout_seconds is None:
             timeout_seconds = self._timeout_seconds
-        response = await self._attempt(request, timeout_seconds)
-        if response.code == 401 and await self._refresh():
-            response = await self._attempt(request, timeout_seconds)
+        authorization, used = await self._authorization()
+        response = await self._attempt(request, authorization, timeout_seconds)
+        if response.code == 401 and await self._refresh(used):
+            authorization, _ = await self._authorization()
+            response = await self._attempt(request, authorization, timeout_seconds)
+        self._health.responded(response.code)
         return response
 
     @asynccontextmanager
@@ -146,9 +155,13 @@ class ApiClient:
     ) -> AsyncIterator["Stream"]:
         """Open a watch; reading raises ``ResponseLost`` when nothing has arrived for
         ``read_timeout_seconds``."""
-        opened = await self._open(path, query, read_timeout_seconds)
-        if opened.code == 401 and await self._refresh():
-            opened = await self._open(path, query, read_timeout_seconds)
+        request = Request("GET", path, query=query)
+        authorization, used = await self._authorization()
+        opened = await self._open(request, authorization, read_timeout_seconds)
+        if opened.code == 401 and await self._refresh(used):
+            authorization, _ = await self._authorization()
+            opened = await self._open(request, authorization, read_timeout_seconds)
+        self._health.responded(opened.code)
         if isinstance(opened, HttpResponse):
             raise error_from_response(opened, f"GET {path}")
         opened.name = f"the watch of {path} at {self.host}"
@@ -158,33 +171,35 @@ class ApiClient:
             opened.close()
 
     async def _open(
-        self, path: str, query: str, read_timeout_seconds: float
+        self, request: Request, authorization: str, read_timeout_seconds: float
     ) -> Stream | HttpResponse:
         started = time.perf_counter()
         code = "<error>"
         try:
             # The apiserver sends the headers of a watch at once: these are not waited for as long
             # as events are.
-            request = await self._encode(Request("GET", path, query=query))
+            encoded = self._encode(request, authorization)
             opened = await self._connections().open_stream(
-                request, self._timeout_seconds, read_timeout_seconds
+                encoded, self._timeout_seconds, read_timeout_seconds
             )
             code = str(opened.code)
             return opened
         except OSError as error:
-            raise self._transport_error(error, f"GET {path}") from error
+            raise self._transport_error(error, f"GET {request.path}") from error
         finally:
             self.hooks.on_request(
                 code, "GET", "WATCH", self.host, time.perf_counter() - started, 0, 0
             )
 
-    async def _attempt(self, request: Request, timeout_seconds: float) -> HttpResponse:
+    async def _attempt(
+        self, request: Request, authorization: str, timeout_seconds: float
+    ) -> HttpResponse:
         method, path, body = request.method, request.path, request.body
         started = time.perf_counter()
         code, received = "<error>", 0
         try:
             response = await self._connections().round_trip(
-                await self._encode(request), timeout_seconds, reads=method == "GET"
+                self._encode(request, authorization), timeout_seconds, reads=method == "GET"
             )
             code, received = str(response.code), len(response.body)
             return response
@@ -194,9 +209,9 @@ class ApiClient:
             seconds, sent = time.perf_counter() - started, len(body) if body else 0
             self.hooks.on_request(code, method, method, self.host, seconds, sent, received)
 
-    async def _encode(self, request: Request) -> bytes:
+    def _encode(self, request: Request, authorization: str) -> bytes:
         """Return a request as it is sent."""
-        head = self._headers.lines(await self._authorization(), request.content_type)
+        head = self._headers.lines(authorization, request.content_type)
         target = f"{self._prefix}{request.path}"
         if request.query:
             target = f"{target}?{request.query}"
@@ -213,11 +228,13 @@ class ApiClient:
             body,
         )
 
-    async def _authorization(self) -> str:
-        cached = self.credentials.authorization()
+    async def _authorization(self) -> tuple[str, int]:
+        """Return the Authorization header, and the version of the credentials that it is of."""
+        credentials = self.credentials
+        cached = credentials.authorization()
         if cached is None:
-            cached = await self.credentials.fetch_authorization()
-        return cached or self._basic_authorization
+            cached = await credentials.fetch_authorization()
+        return cached or self._basic_authorization, credentials.version
 
     def _connections(self) -> ConnectionPool:
         if self._pool is None:
@@ -230,12 +247,16 @@ class ApiClient:
                 connect_seconds=self._connect_seconds,
                 before_writing=self.fence.check,
             )
+        context = self.credentials.tls_context()
+        if context is not self._context:
+            self._context = context
+            self._pool.replace_connections()
         return self._pool
 
-    async def _refresh(self) -> bool:
+    async def _refresh(self, used: int) -> bool:
         """Refresh the credentials, once for all requests that got a 401 together."""
         if self._refreshing is None:
-            self._refreshing = asyncio.create_task(self.credentials.refresh())
+            self._refreshing = asyncio.create_task(self.credentials.refresh(used))
             self._refreshing.add_done_callback(self._refresh_ended)
         # Shielded: one request that is cancelled must not cancel the refresh for all others.
         return await asyncio.shield(self._refreshing)
@@ -246,6 +267,9 @@ class ApiClient:
     def _transport_error(self, error: Exception, request: str) -> ApiError:
         """Return ``Unreachable`` if nothing can have been sent, else ``ResponseLost``."""
         text = error_message(error)
+        # A certificate may have been rotated, ours or the apiserver's.
+        self.credentials.recheck()
+        self._health.failed(error)
         if isinstance(error, NotConnected):
             return Unreachable(f"the apiserver {self._base} cannot be reached: {text}")
         return ResponseLost(f"{request}: no answer from the apiserver {self._base}: {text}")

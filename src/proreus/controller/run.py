@@ -23,6 +23,7 @@ from proreus import __version__, logs
 from proreus.app.clients import Delegation, request_hooks
 from proreus.app.emulation import version_to_emulate
 from proreus.app.stopping import first_error, until_set
+from proreus.client.authentication_health import AuthenticationHealth
 from proreus.client.credential_loading import load as load_credentials
 from proreus.client.informer import Informer
 from proreus.client.leader_election import LeaderElector, new_identity
@@ -133,11 +134,11 @@ class _Controller:
         metrics, fence = ControllerMetrics(), WriteFence()
         hooks = request_hooks(metrics.process)
         connect = partial(load_credentials, options.kubeconfig, options.server)
-        credentials = await connect()
+        credentials, health = await connect(), AuthenticationHealth()
 
         async def client(purpose: str, of_fence: WriteFence | None = None) -> ApiClient:
             agent = user_agent(purpose)
-            made = ApiClient(credentials, agent=agent, hooks=hooks, fence=of_fence)
+            made = ApiClient(credentials, agent=agent, hooks=hooks, fence=of_fence, health=health)
             return await stack.enter_async_context(made)
 
         own = await client("controller", fence)
@@ -152,11 +153,15 @@ class _Controller:
         controller._elector = LeaderElector(
             lease_client, lock, options.lease, callbacks, fence=fence
         )
+        authenticated = HealthCheck(
+            "authentication", partial(health.problem, options.lease.lease_duration_seconds)
+        )
         server = Server(
             options.serving,
             EndpointSources(
                 metrics=metrics.process,
-                readyz=(HealthCheck("pods-synced", controller._why_not_ready),),
+                livez=(authenticated,),
+                readyz=(authenticated, HealthCheck("pods-synced", controller._why_not_ready)),
                 component="proreus-controller",
                 binary_version=__version__,
                 profiling=False,

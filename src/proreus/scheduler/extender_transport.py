@@ -6,6 +6,7 @@ pod's condition.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import ssl
@@ -15,14 +16,19 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from proreus.client.credentials import stamp_of
 from proreus.client.request_headers import JSON, user_agent
 from proreus.config.types import Extender, ExtenderTLSConfig
 from proreus.errors import ConfigError
+from proreus.logs import logger
 from proreus.scheduler.extender_requests import ExtenderUnreachable, status_error
+
+log = logger(__name__)
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _IDLE_SECONDS = 90.0
 _REDIRECTS = 10
+_LOOK_AT_FILES_SECONDS = 60.0
 
 
 class Transport:
@@ -34,10 +40,17 @@ class Transport:
     def __init__(self, config: Extender) -> None:
         self._base = config.url_prefix.rstrip("/")
         self._timeout = aiohttp.ClientTimeout(total=config.http_timeout_seconds)
+        tls = config.tls_config or ExtenderTLSConfig()
+        self._config = config
+        self._files = [file for file in (tls.ca_file, tls.cert_file, tls.key_file) if file]
+        self._stamp = stamp_of(self._files)
+        self._next_look = 0.0
         self._tls = tls_context(config)
         self._server_name = (config.tls_config and config.tls_config.server_name) or None
         self._proxy = _proxy_of(self._base)
         self._session: aiohttp.ClientSession | None = None
+        self._retired: list[aiohttp.ClientSession] = []
+        """Sessions with older TLS files; requests may be under way on them."""
 
     async def post(self, verb: str, body: bytes, *, repeatable: bool = True) -> bytes:
         """Return the body of a 200; raises ``ExtenderError``, ``ExtenderUnreachable`` when none
@@ -55,6 +68,7 @@ class Transport:
                     raise
                 response = await self._send(url, body)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            self._next_look = 0.0  # a certificate may have been rotated
             timed_out = isinstance(error, TimeoutError)
             raise ExtenderUnreachable(
                 f'Post "{url}": {_go_error_text(error, url)}', timed_out
@@ -72,11 +86,40 @@ class Transport:
 
     async def close(self) -> None:
         """Close all connections."""
+        self._retire_session()
+        await self._close_retired()
+
+    def _retire_session(self) -> None:
         if self._session is not None:
-            session, self._session = self._session, None
+            self._retired.append(self._session)
+            self._session = None
+
+    async def _close_retired(self) -> None:
+        retired, self._retired = self._retired, []
+        for session in retired:
             await session.close()
 
+    async def _renew_tls(self) -> None:
+        """Use TLS files that have changed, for new connections."""
+        now = asyncio.get_running_loop().time()
+        if not self._files or now < self._next_look:
+            return
+        self._next_look = now + _LOOK_AT_FILES_SECONDS
+        stamp = stamp_of(self._files)
+        if stamp == self._stamp:
+            return
+        try:
+            self._tls = tls_context(self._config)
+        except ConfigError as error:
+            # Half written, maybe: tried again at the next look.
+            log.warning("Keeping the TLS files of an extender", extender=self._base, err=error)
+            return
+        self._stamp = stamp
+        await self._close_retired()
+        self._retire_session()
+
     async def _send(self, url: str, body: bytes) -> aiohttp.ClientResponse:
+        await self._renew_tls()
         # Not in __init__, which may run before there is an event loop.
         if self._session is None:
             self._session = self._new_session()
@@ -113,7 +156,7 @@ class Transport:
 def tls_context(config: Extender) -> ssl.SSLContext | None:
     """Return the TLS context for an extender; None for Go's defaults: the system's CAs.
 
-    ``enableHTTPS`` without a CA turns verification off, as in kube-scheduler. Files are read once.
+    ``enableHTTPS`` without a CA turns verification off, as in kube-scheduler.
     """
     tls = config.tls_config or ExtenderTLSConfig()
     ca = _pem(tls.ca_data, tls.ca_file)

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import shutil
 import signal
 
 import pytest
 import yaml
+
+from proreus.sandbox.reviews import Users
 
 PLUGINS = """\
 import asyncio
@@ -213,3 +216,41 @@ def waits(sandbox):
     """Return whether the pod is in PreBind: its nominatedNodeName is written before."""
     pod = sandbox.store.get("pods", "a", "default").object()
     return (pod.get("status") or {}).get("nominatedNodeName")
+
+
+async def test_a_standby_that_is_refused_is_not_well_and_uses_renewed_credentials(
+    start, sandbox, flags, live, kubeconfig, tmp_path, monkeypatch
+):
+    """Its kubeconfig is written anew, as by whoever rotates a certificate or a token."""
+    leader = await start(*flags())
+    await live.until(lambda: lease(sandbox).get("holderIdentity"))
+    own = tmp_path / "own-kubeconfig"
+    shutil.copy(kubeconfig, own)
+    document = yaml.safe_load((tmp_path / "none.yaml").read_text())
+    document["clientConnection"]["kubeconfig"] = str(own)
+    (tmp_path / "standby.yaml").write_text(yaml.safe_dump(document))
+    port = live.port()
+    standby = await start(
+        f"--config={tmp_path}/standby.yaml", "--bind-address=127.0.0.1", f"--secure-port={port}"
+    )
+    pages = live.Pages(port, "")
+    await pages.ready()
+    renewed = "the-renewed-token"
+    monkeypatch.setattr(sandbox.api, "_users", Users({renewed: "the same user"}))
+    async with asyncio.timeout(60):
+        for path in ("/livez", "/readyz"):
+            while (await pages.get(path, anonymous=True))[0] == 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+    _, body = await pages.get("/livez?verbose", anonymous=True)
+    assert "[-]authentication failed" in body
+    code, err = await live.ended(leader)
+    assert (code, "Leaderelection lost" in err) == (1, True)
+    own.write_text(own.read_text().replace(sandbox.token, renewed))
+    sandbox.store.create("pods", live.pod("a"))
+    await live.until(lambda: node_of(sandbox, "a"))
+    await pages.ready()
+    assert (await pages.get("/livez", anonymous=True))[0] == 200
+    standby.send_signal(signal.SIGTERM)
+    code, err = await live.ended(standby)
+    assert code == 0
+    assert err.count("Unauthorized") < 30

@@ -83,6 +83,13 @@ def pems(tmp_path):
     return make
 
 
+async def refused(credentials):
+    """Report a 401, ten seconds later; return whether the request is worth repeating."""
+    later = credentials.now() + 10
+    credentials.now = lambda: later
+    return await credentials.refresh(credentials.version)
+
+
 async def test_token_and_context(kubeconfig):
     path = kubeconfig({"token": "abc"})
     found = await load(path, environ={})
@@ -144,24 +151,23 @@ async def test_an_invalid_master_names_the_allowed_form():
 async def test_token_file_is_read_again_every_minute_and_after_a_401(kubeconfig, tmp_path):
     (tmp_path / "token").write_text("one\n")
     found = await load(kubeconfig({"tokenFile": "token"}), environ={})
-    now = 0.0
+    now = found.now()
+    began = now
     found.now = lambda: now
-    found._fetched_at = 0.0
+    await found.fetch_authorization()
     assert found.authorization() == "Bearer one"
     (tmp_path / "token").write_text("two")
-    now = 59
+    now = began + 59
     assert found.authorization() == "Bearer one"
-    now = 61
+    now = began + 61
     assert found.authorization() is None
     assert await found.fetch_authorization() == "Bearer two"
     (tmp_path / "token").write_text("three")
-    now = 70
-    assert await found.refresh()
+    now = began + 70
+    assert await refused(found)
     assert found.authorization() == "Bearer three"
-    now = 80
-    assert not await found.refresh()  # nothing new: a retry would be useless
+    assert not await refused(found)  # nothing new: a retry would be useless
     (tmp_path / "token").unlink()
-    now = 200
     assert await found.fetch_authorization() == "Bearer three"  # the old one stays in use
 
 
@@ -175,8 +181,7 @@ async def test_service_account(tmp_path, monkeypatch, pems):
     assert await found.fetch_authorization() == "Bearer in-cluster"
     assert isinstance(found.tls_context(), ssl.SSLContext)
     token.write_text("rotated")
-    found._fetched_at -= 10
-    assert await found.refresh()
+    assert await refused(found)
     assert found.authorization() == "Bearer rotated"
 
 
@@ -193,16 +198,18 @@ async def test_client_certificate_and_its_rotation(kubeconfig, pems):
     path = kubeconfig(user, **{"certificate-authority": cert_file, "tls-server-name": "k8s.local"})
     found = await load(path, environ={})
     context = found.tls_context()
+    await found.fetch_authorization()
     assert found.tls_context() is context
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert not context.verify_flags & getattr(ssl, "VERIFY_X509_STRICT", 0)
     assert found.tls_server_name == "k8s.local"
-    assert not await found.refresh()
+    assert not await refused(found)
     for source, target in ((other_cert, cert_file), (other_key, key_file)):
         shutil.copy(source, target)
         os.utime(target, ns=(1, 1))
-    found._fetched_at -= 10
-    assert await found.refresh()  # new connections use the new one
+    assert await refused(found)
+    assert found.tls_context() is not context  # connections are opened with another one
+    assert not await refused(found)
 
 
 async def test_a_ca_file_that_changes_is_read_again(kubeconfig, pems, tmp_path):
@@ -213,19 +220,68 @@ async def test_a_ca_file_that_changes_is_read_again(kubeconfig, pems, tmp_path):
     found = await load(path, environ={})
     await found.fetch_authorization()
     context = found.tls_context()
-
-    def trusted():
-        return context.cert_store_stats()["x509"]
-
-    assert trusted() == 1
     shutil.copy(half_written, ca_file)
-    os.utime(ca_file, ns=(1, 1))
     await found.fetch_authorization()
-    assert trusted() == 1
+    assert found.tls_context() is context
     shutil.copy(other_file, ca_file)
-    os.utime(ca_file, ns=(2, 2))
     await found.fetch_authorization()
-    assert trusted() == 2
+    assert found.tls_context() is not context
+    assert found.tls_context().cert_store_stats()["x509"] == 1  # the old one is not trusted
+
+
+def data_of(*files):
+    return [base64.b64encode(Path(file).read_bytes()).decode() for file in files]
+
+
+async def test_a_kubeconfig_that_changes_is_read_again(kubeconfig, pems, caplog):
+    """Where a controller renews the certificate in it, or a person signs in anew."""
+    certificate, key = data_of(*pems("one"))
+    authority, _ = data_of(*pems("ca"))
+    ca = {"certificate-authority-data": authority}
+    path = kubeconfig({"client-certificate-data": certificate, "client-key-data": key}, **ca)
+    found = await load(path, environ={})
+    context = found.tls_context()
+    assert not await refused(found)
+    certificate, key = data_of(*pems("two"))
+    kubeconfig({"client-certificate-data": certificate, "client-key-data": key}, **ca)
+    assert await refused(found)
+    assert found.tls_context() is not context
+    kubeconfig({"token": "abc"}, **ca)
+    assert await refused(found)
+    assert found.authorization() == "Bearer abc"
+    Path(path).write_text("{")  # noqa: ASYNC240
+    for _ in range(3):
+        assert not await refused(found)
+        assert await found.fetch_authorization() == "Bearer abc"
+    [line] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert path in line.getMessage()
+    caplog.clear()
+    kubeconfig({"token": "def"}, server="https://elsewhere:6443", **ca)
+    assert await refused(found)
+    assert (found.server, found.authorization()) == ("https://k8s:6443", "Bearer def")
+    [line] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "another server" in line.getMessage()
+
+
+async def test_several_kubeconfigs_are_read_again_too(kubeconfig):
+    """They are read by the library, and so is what an exec plugin needs."""
+    path = f"{kubeconfig({'token': 'a'})}{os.pathsep}/does/not/exist"
+    found = await load(path, environ={})
+    assert found.authorization() == "Bearer a"
+    kubeconfig({"token": "bcd"})
+    assert await refused(found)
+    assert found.authorization() == "Bearer bcd"
+
+
+async def test_one_401_after_another_loads_nothing_again(kubeconfig, tmp_path):
+    """An exec plugin is a process: twenty watches are refused within a moment."""
+    found = await load(kubeconfig(plugin(tmp_path, {"token": "run-N"})), environ={})
+    assert await refused(found)
+    used = found.version
+    for _ in range(20):
+        assert not await found.refresh(used)
+        assert await found.refresh(used - 1), "it was sent with the token before"
+    assert found.authorization() == "Bearer run-2"
 
 
 async def test_invalid_certificates_are_named(kubeconfig, tmp_path):
@@ -267,8 +323,7 @@ async def test_exec_plugin_runs_again_only_when_its_token_is_refused(kubeconfig,
     found = await load(kubeconfig(plugin(tmp_path, {"token": "run-N"})), environ={})
     assert found.authorization() == "Bearer run-1"
     assert await found.fetch_authorization() == "Bearer run-1"
-    found._fetched_at -= 10
-    assert await found.refresh()
+    assert await refused(found)
     assert found.authorization() == "Bearer run-2"
 
 
@@ -308,8 +363,7 @@ async def test_exec_plugin_that_hangs_is_killed_and_the_old_token_stays_in_use(
             await asyncio.sleep(0.01)
     found.fetch_seconds = 0.01
     assert await found.fetch_authorization() == first
-    found._fetched_at -= 10
-    assert not await found.refresh()
+    assert not await refused(found)
     # These two plugins were killed as well: asyncio has to reap them before the loop is closed.
     async with asyncio.timeout(20):
         while any(thread.name.startswith("waitpid-") for thread in threading.enumerate()):  # noqa: ASYNC110
@@ -450,8 +504,7 @@ async def test_a_token_file_that_is_no_text_keeps_the_old_token(kubeconfig, tmp_
         caplog.clear()
         for _ in range(3):
             assert await found.fetch_authorization() == "Bearer first"
-            found._fetched_at -= 10
-            assert not await found.refresh()
+            assert not await refused(found)
         (record,) = caplog.records
         assert why in record.getMessage()
 
@@ -473,5 +526,4 @@ async def test_a_failure_of_oidc_is_no_end(kubeconfig, monkeypatch):
     found = await load(kubeconfig({"auth-provider": provider}), environ={})
     error = KeyError("id_token")
     assert await found.fetch_authorization() == "Bearer a"
-    found._fetched_at -= 10
-    assert not await found.refresh()
+    assert not await refused(found)

@@ -1,5 +1,6 @@
 """TLS options as kube-scheduler takes them, on real sockets, and what is refused at the start."""
 
+import asyncio
 import datetime
 import ssl
 
@@ -191,6 +192,35 @@ async def test_a_client_certificate(as_files, serve, tmp_path):
     assert await post(extender(url, tls_config=tls(ca_data=ca, **pair))) == b"body"
     with pytest.raises(ExtenderError):
         await post(extender(url, tls_config=tls(ca_data=ca)))
+
+
+async def test_files_that_change_are_read_again(serve, tmp_path, caplog, monkeypatch):
+    """After a minute, and as soon as the extender could not be reached."""
+    (first, ca), (second, other_ca) = make_server_context("127.0.0.1"), make_server_context("::1")
+    urls = [await serve(first), await serve(second)]
+    file = tmp_path / "ca.crt"
+    file.write_bytes(ca)
+    options = {"ca_file": str(file), "server_name": "localhost"}
+    transport = Transport(extender(urls[0], tls_config=tls(**options)))
+    try:
+        assert await transport.post("echo", b"body") == b"body"
+        transport._base = urls[1]  # the extender's certificate is another one now
+        with pytest.raises(ExtenderError, match="failed to verify certificate"):
+            await transport.post("echo", b"body")
+        file.write_bytes(b"half a certif")
+        with pytest.raises(ExtenderError, match="failed to verify certificate"):
+            await transport.post("echo", b"body")
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        file.write_bytes(other_ca)
+        assert await transport.post("echo", b"body") == b"body"
+        file.write_bytes(ca)
+        assert await transport.post("echo", b"body") == b"body", "it is not looked at each time"
+        now = asyncio.get_running_loop().time() + 61
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+        transport._base = urls[0]
+        assert await transport.post("echo", b"body") == b"body"
+    finally:
+        await transport.close()
 
 
 # ---- which proxy ---------------------------------------------------------------------------------

@@ -1,0 +1,50 @@
+"""Whether the apiserver accepts our credentials: by what it has answered, and since when."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable
+
+_CERTIFICATE_ALERTS = ("CERTIFICATE", "UNKNOWN_CA")
+"""In names of TLS alerts by which a server refuses the certificate of its client."""
+
+
+class AuthenticationHealth:
+    """Told of each response by the clients that share it; may be asked from any thread.
+
+    ``now`` returns seconds on a clock that does not go back.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._refused_since: float | None = None
+
+    def responded(self, code: int) -> None:
+        """Record the status of a response."""
+        if code == 401:
+            self._refuse()
+        else:
+            self._refused_since = None
+
+    def failed(self, error: BaseException | None) -> None:
+        """Record that there was no response; the error may be a TLS handshake's."""
+        while error is not None:
+            if isinstance(error, ssl.SSLCertVerificationError) or (
+                isinstance(error, ssl.SSLError)
+                and any(alert in (error.reason or "") for alert in _CERTIFICATE_ALERTS)
+            ):
+                self._refuse()
+                return
+            error = error.__cause__
+
+    def _refuse(self) -> None:
+        if self._refused_since is None:
+            self._refused_since = self._now()
+
+    def problem(self, at_most_seconds: float) -> str | None:
+        """Return a sentence if no request has been accepted for longer than that."""
+        since = self._refused_since
+        if since is None or (seconds := self._now() - since) <= at_most_seconds:
+            return None
+        return f"the apiserver has not accepted our credentials for {seconds:.0f} s"
