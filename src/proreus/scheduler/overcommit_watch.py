@@ -4,6 +4,11 @@
     ours there that has not started? ─► counted and logged, once until the node fits again
                                      ─► opt-in: our pods that do not fit are given up
 
+Which pods of a node go is decided by what every scheduler can see: of the pods that no kubelet has
+seen and that a controller creates again, whoever bound them, those of the lowest priority, then the
+newest. So two schedulers that give up their own among these give up no more than it takes. A pod of
+another scheduler that has not gone after a while is taken to stay.
+
 Nothing prevents the race itself: both bindings are accepted by the apiserver, and the kubelet
 admits the pod that it sees first. Which pods are ours follows from their schedulerName.
 """
@@ -32,16 +37,20 @@ _PODS = "pods"
 _MIRROR = "kubernetes.io/config.mirror"
 """The annotation of static pods, which no scheduler has bound."""
 _NAMED = 10
+_OTHERS_SECONDS = 20.0
+"""How long others' pods may take to go: longer than a Lease, after which another instance leads."""
 
 
 class _Episode(Struct):
     """The time from a binding that over-commits a node until the node fits again.
 
     ``given_up``: the UIDs of the pods given up there. ``self_assigned``: those of pods that were
-    created with the node's name, which no scheduler has bound.
+    created with the node's name, which no scheduler has bound. ``waits_for_others_since``: when
+    pods of other schedulers were first among those that have to go.
     """
 
     given_up: set[str] = field(default_factory=set)
+    waits_for_others_since: float | None = None
     self_assigned: set[str] = field(default_factory=set)
 
 
@@ -67,6 +76,7 @@ class OvercommitWatch:
         self._metrics = environment.metrics
         self._spawn = environment.spawn
         self._leads = environment.leads
+        self._clock = environment.clock
         self.episodes: dict[str, _Episode] = {}
         """By the names of the nodes that are over-committed."""
         self._metrics.overcommitted_nodes.set_function(lambda: {(): len(self.episodes)})
@@ -120,14 +130,7 @@ class OvercommitWatch:
 
     def _unstarted(self, info: NodeInfo, exceeded: Mapping[str, int]) -> list[PodInfo]:
         """Return our pods that take part in the excess and that the kubelet has not seen."""
-        return [
-            pod
-            for pod in info.pods.values()
-            if self._responsible_for_pod(pod.pod)
-            and is_unstarted(pod.pod)
-            and _MIRROR not in pod.pod.metadata.annotations
-            and not _amounts(pod).keys().isdisjoint(exceeded)
-        ]
+        return [pod for pod in _unstarted(info, exceeded) if self._responsible_for_pod(pod.pod)]
 
     # ---- opt-in --------------------------------------------------------------------------------
 
@@ -136,40 +139,46 @@ class OvercommitWatch:
         info, episode = self._cache.node_info(node_name), self.episodes[node_name]
         if not self._gives_up or info is None:
             return
-        given_up = episode.given_up
         excess = _exceeded(info, (*info.requested, _PODS))
         for pod in info.pods.values():
             # Whoever may create pods may name a node in them. Others' pods are not deleted for
             # that: whether the new one may run there is for the kubelet to say.
             waits_for_kubelet = pod.uid in episode.self_assigned and not _is_bound(pod.pod)
-            if pod.uid in given_up or waits_for_kubelet:
+            if pod.uid in episode.given_up or waits_for_kubelet or _is_leaving(pod.pod):
                 excess = _less(excess, pod)
-        chosen = []
-        for pod in self._in_order(info, excess, given_up):
-            if not excess.keys().isdisjoint(_amounts(pod)):
-                chosen.append(pod)
-                excess = _less(excess, pod)
-        # Without effect on what is left, it would only cost us the pods.
-        if excess:
-            return
+        chosen = _choose(self._in_order(info, excess, episode), excess)
         for pod in chosen:
-            self._give_up_pod(pod, node_name, given_up)
+            if self._responsible_for_pod(pod.pod):
+                self._give_up_pod(pod, node_name, episode.given_up)
+            elif episode.waits_for_others_since is None:
+                episode.waits_for_others_since = self._clock.monotonic()
 
     def _in_order(
-        self, info: NodeInfo, excess: Mapping[str, int], given_up: set[str]
+        self, info: NodeInfo, excess: Mapping[str, int], episode: _Episode
     ) -> list[PodInfo]:
         """Return the pods that may be given up: lowest priority first, then the newest.
 
-        Of bound pods only those that a controller creates again, and that may then go elsewhere.
+        Those that are not bound yet come before all others: no other scheduler sees them. Of bound
+        pods only those that a controller creates again, and that may then go elsewhere.
         """
+        since = episode.waits_for_others_since
+        others_stay = since is not None and self._clock.monotonic() - since >= _OTHERS_SECONDS
         found = []
-        for pod in self._unstarted(info, excess):
-            owner = controller_of(pod.pod.metadata)
-            replaced = owner is not None and owner.kind not in ("DaemonSet", "Node")
-            deleted = pod.pod.metadata.deletion_timestamp or pod.uid in given_up
-            if (replaced or self._cache.is_assumed(pod.uid)) and not deleted:
+        for pod in _unstarted(info, excess):
+            if others_stay and not self._responsible_for_pod(pod.pod):
+                continue
+            deleted = pod.pod.metadata.deletion_timestamp or pod.uid in episode.given_up
+            if (_is_replaced(pod.pod) or self._cache.is_assumed(pod.uid)) and not deleted:
                 found.append(pod)
-        return sorted(found, key=lambda pod: (pod.priority, -_created(pod)))
+        return sorted(
+            found,
+            key=lambda pod: (
+                not self._cache.is_assumed(pod.uid),
+                pod.priority,
+                -_created(pod),
+                pod.uid,
+            ),
+        )
 
     def _give_up_pod(self, pod: PodInfo, node_name: str, given_up: set[str]) -> None:
         note = f"node {node_name} is over-committed by a pod that another scheduler has bound"
@@ -209,6 +218,39 @@ class OvercommitWatch:
                 f"{note}: deleted before it has started",
                 pod.pod.spec.scheduler_name,
             )
+
+
+def _unstarted(info: NodeInfo, exceeded: Mapping[str, int]) -> list[PodInfo]:
+    """Return the pods that take part in the excess and that the kubelet has not seen."""
+    return [
+        pod
+        for pod in info.pods.values()
+        if is_unstarted(pod.pod)
+        and _MIRROR not in pod.pod.metadata.annotations
+        and not _amounts(pod).keys().isdisjoint(exceeded)
+    ]
+
+
+def _choose(pods: Iterable[PodInfo], excess: Mapping[str, int]) -> list[PodInfo]:
+    """Return the first pods without which there is no excess; none if all are not enough."""
+    chosen = []
+    for pod in pods:
+        if not excess.keys().isdisjoint(_amounts(pod)):
+            chosen.append(pod)
+            excess = _less(excess, pod)
+    # Without effect on what is left, it would only cost the pods.
+    return [] if excess else chosen
+
+
+def _is_replaced(pod: Pod) -> bool:
+    """Return whether a controller creates a pod like this again, which may go elsewhere."""
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.kind not in ("DaemonSet", "Node")
+
+
+def _is_leaving(pod: Pod) -> bool:
+    """Return whether a pod is being deleted before it has started."""
+    return pod.metadata.deletion_timestamp is not None and is_unstarted(pod)
 
 
 def _is_bound(pod: Pod) -> bool:

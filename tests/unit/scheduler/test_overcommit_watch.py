@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from typing import Any
 
 import pytest
@@ -313,6 +314,91 @@ async def test_a_pod_that_permit_holds_goes_back_to_the_queue(make_world, kit) -
     assert world.places() == {"backoff": ["p"]}
     world.advance(3)
     assert world.places() == {"active": ["p"]}
+
+
+# ---- two schedulers that give up pods ------------------------------------------------------------
+
+
+def both_bound(seed: int) -> list[tuple[str, str, dict[str, Any]]]:
+    """Pods that two schedulers bind to one node of 20 cores: scheduler, name, fields."""
+    rng = random.Random(seed)
+    pods = []
+    for number in range(28):
+        second = rng.choice((0, 0, 1))
+        created = f"2026-01-01T00:00:0{second}Z"
+        fields = {
+            "cpu": str(rng.choice((1, 1, 2, 3))),
+            "priority": rng.choice((0, 0, 5)),
+            "metadata": {**OWNED, "creationTimestamp": created},
+        }
+        pods.append(("one" if number % 2 else "another", f"p{number}", fields))
+    rng.shuffle(pods)
+    return pods
+
+
+async def given_up_by(kit, scheduler: str, pods: Any) -> set[str]:
+    """Return the pods that a scheduler deletes, which sees them arrive in an order of its own."""
+    options = OfflineOptions(shares_nodes=True, delete_overcommitting_pods=True)
+    world = kit.World(options=options)
+    world.add_node("n0", cpu="20", pods=100)
+    for owner, name, fields in pods:
+        ours = {} if owner == scheduler else {"scheduler_name": owner}
+        world.add_pod(name, node_name="n0", status=BOUND, **ours, **fields)
+        if random.Random(name).random() < 0.5:
+            await world.settle()
+    for _ in range(3):
+        await world.settle()
+        world.advance(1)
+    return {name for _, name, _ in pods} - {key.partition("/")[2] for key in world.api.store(PODS)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_two_that_give_up_pods_give_up_no_more_than_it_takes(kit, seed) -> None:
+    pods = both_bound(seed)
+    one = await given_up_by(kit, "one", pods)
+    another = await given_up_by(kit, "another", list(reversed(pods)))
+    assert all(int(name[1:]) % 2 for name in one), "its own only"
+    assert not any(int(name[1:]) % 2 for name in another)
+    cores = {name: int(fields["cpu"]) for _, name, fields in pods}
+    left = sum(cores.values()) - sum(cores[name] for name in one | another)
+    assert left <= 20
+    assert all(left + cores[name] > 20 for name in _last_to_go(pods, one | another))
+
+
+def _last_to_go(pods: Any, gone: set[str]) -> list[str]:
+    """Return the most important of the pods that are gone: without it, it would not be enough."""
+
+    def order(pod: Any) -> tuple[int, Any, str]:
+        _, name, fields = pod
+        seconds = int(fields["metadata"]["creationTimestamp"][-2])
+        return fields["priority"], -seconds, f"uid-of-default-{name}"
+
+    return [max((pod for pod in pods if pod[1] in gone), key=order)[1]]
+
+
+async def test_pods_of_a_scheduler_that_gives_none_up_are_taken_to_stay(make_world) -> None:
+    world = make_world(give_up=True)
+    created = {**OWNED, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    await place(world, "p", metadata=created)
+    add_other(world, metadata={**OWNED, "creationTimestamp": "2026-01-01T00:00:01Z"})
+    for _ in range(19):
+        await world.settle()
+        world.advance(1)
+    assert sorted(world.api.store(PODS)) == ["default/other", "default/p"]
+    for _ in range(2):
+        await world.settle()
+        world.advance(1)
+    await world.settle()
+    assert sorted(world.api.store(PODS)) == ["default/other"]
+
+
+async def test_a_pod_that_is_on_its_way_out_costs_no_other_its_place(make_world) -> None:
+    world = make_world(give_up=True)
+    await place(world, "p")
+    leaving = {**OWNED, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    add_other(world, metadata=leaving)
+    await world.settle()
+    assert "default/p" in world.api.store(PODS)
 
 
 async def test_a_larger_node_ends_it(make_world, kit) -> None:
