@@ -14,7 +14,7 @@ two to get a node wait on permit, the third allows them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from functools import partial
 from typing import Any
 
@@ -79,16 +79,19 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         """Register new pods of the group, and the group itself."""
         if not self._enabled:
             return ()
+        of_pod, of_group = self._ungated_by_pod, self._ungated_by_group
         found = [
-            ClusterEvent(POD, ADD, hint=self._is_schedulable_after_pod_added),
-            ClusterEvent(POD_GROUP, ADD, hint=self._is_schedulable_after_group_added),
+            ClusterEvent(POD, ADD, self._is_schedulable_after_pod_added, ungated_pods=of_pod),
+            ClusterEvent(
+                POD_GROUP, ADD, self._is_schedulable_after_group_added, ungated_pods=of_group
+            ),
         ]
         if self._whole:
             hint = self._is_schedulable_after_pod_group_updated
-            found.append(ClusterEvent(POD_GROUP, UPDATE, hint=hint))
+            found.append(ClusterEvent(POD_GROUP, UPDATE, hint, ungated_pods=of_group))
         if self._composite:
-            hint = self._is_schedulable_after_group_added
-            found.append(ClusterEvent(COMPOSITE_POD_GROUP, ADD, hint=hint))
+            added = self._is_schedulable_after_group_added
+            found.append(ClusterEvent(COMPOSITE_POD_GROUP, ADD, added, ungated_pods=of_group))
         return found
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -197,6 +200,21 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
                 waiting.allow(self.name)
 
     # ---- hints ---------------------------------------------------------------------------------
+
+    def _ungated_by_pod(self, old: Pod | None, new: Pod) -> Collection[str]:
+        return self._waiting_in_hierarchy(pod_group_entity_key(new))
+
+    def _ungated_by_group(self, old: Group | None, new: Group) -> Collection[str]:
+        return self._waiting_in_hierarchy(new.key)
+
+    def _waiting_in_hierarchy(self, group: EntityKey | None) -> Collection[str]:
+        """Return pods without a node of all groups with the same root as one."""
+        leaves: Iterable[EntityKey] = () if group is None else (group,)
+        if self._composite:
+            root = self._forest.root_of(group)
+            leaves = () if root is None else self._forest.leaves_of(root.key)
+        states = (self._states.get(leaf.namespaced_name) for leaf in leaves)
+        return [pod.key for one in states if one is not None for pod in one.unscheduled.values()]
 
     def _is_schedulable_after_pod_added(
         self, pod: PodInfo, old: Pod | None, new: Pod | None

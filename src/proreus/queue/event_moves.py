@@ -5,11 +5,12 @@ kube-scheduler's ``moveAllToActiveOrBackoffQueue`` and ``flushUnschedulableEntit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from proreus.clock import Clock
-from proreus.framework.events import UNSCHEDULABLE_TIMEOUT, ClusterEvent
+from proreus.framework.events import ADD, ALL, ANY, UNSCHEDULABLE_TIMEOUT, ClusterEvent
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.queue.in_flight import InFlightPods
@@ -48,6 +49,7 @@ class EventMoves:
         self._flushes_gated_pods = options.flushes_gated_pods
         self._names_pods = names_pods
         self._put_off_groups = PutOffGroups()
+        self._first_list: dict[ClusterEvent, list[Any]] | None = None
         self._next_left_over_flush = clock.monotonic()
 
     def move_all(self, event: ClusterEvent, old: Any, new: Any, precheck: Precheck | None) -> bool:
@@ -55,16 +57,50 @@ class EventMoves:
         # Not even pods in flight can need it: whatever rejects them did not register it.
         if not event.wildcard and self._hints.matches_of(event) is NO_MATCHES:
             return False
+        if self._first_list is not None and event.action == ADD:
+            self._first_list.setdefault(event, []).append(new)
+            return False
         named = self._hints.named_pods(event, old, new) if self._names_pods else None
         # With room for all pods none is here, and every one that is bound is an event.
         if len(self._unschedulable):
-            candidates = self._hints.candidates_for(self._unschedulable, event, old, new)
+            candidates = self._hints.candidates_for(self._unschedulable, event, ((old, new),))
             if named is not None or precheck is not None:
                 candidates = [one for one in candidates if _concerns(one, named, precheck)]
             self._move(candidates, event, old, new, named)
         # Replayed, it concerns any pod: what is named now may not be what is named then.
         self._in_flight.record(event, old, new)
         return True
+
+    @contextmanager
+    def first_list(self) -> Iterator[None]:
+        """Take all additions of a kind meanwhile for one event, which needs no hints.
+
+        Asked about each object of a first list, hints and PreEnqueue would be called for each pod
+        that waits times each object. One of so many is likely to help.
+        """
+        first_list: dict[ClusterEvent, list[Any]] = {}
+        self._first_list = first_list
+        try:
+            yield
+        finally:
+            self._first_list = None
+            for event, added in first_list.items():
+                changes = [(None, new) for new in added]
+                for queued in self._hints.candidates_for(self._unschedulable, event, changes):
+                    if not self._is_held(queued, event):
+                        self._unschedulable.discard(queued.key)
+                        strategy = QueueingStrategy.AFTER_BACKOFF
+                        self._sub_queues.requeue(queued, strategy, event.label)
+                self._in_flight.record(ClusterEvent(ANY, ALL, label=event.label), None, None)
+
+    def _is_held(self, queued: QueuedEntityInfo, event: ClusterEvent) -> bool:
+        """Return whether a pod is gated by a plugin that the event does not concern."""
+        # It has not passed PreEnqueue: other plugins' events do not concern it yet.
+        return (
+            queued.gated
+            and not (event.wildcard and self._flushes_gated_pods)
+            and not self._hints.gating_plugin_registered(queued, event)
+        )
 
     def _move(
         self,
@@ -75,12 +111,7 @@ class EventMoves:
         named: NamedPods | None = None,
     ) -> None:
         for queued in candidates:
-            # A gated pod has not passed PreEnqueue: other plugins' events do not concern it yet.
-            if (
-                queued.gated
-                and not (event.wildcard and self._flushes_gated_pods)
-                and not self._hints.gating_plugin_registered(queued, event)
-            ):
+            if self._is_held(queued, event):
                 continue
             if isinstance(queued, QueuedPodGroupInfo):
                 strategy = self._hints.group_queueing_strategy(queued, event, old, new, named)

@@ -149,15 +149,18 @@ class QueueingHints:
         return run_pre_queueing_hints(pre_hints, self._recorder, event, old, new)
 
     def candidates_for(
-        self, pods: UnschedulablePods, event: ClusterEvent, old: Any, new: Any
+        self, pods: UnschedulablePods, event: ClusterEvent, changes: Iterable[tuple[Any, Any]]
     ) -> list[QueuedEntityInfo]:
-        """Return the pods and groups that an event could help, before hints are called."""
+        """Return the pods and groups that an event could help, before hints are called.
+
+        ``changes``: the old and the new version of each object that it is about.
+        """
         if event.wildcard:
             return pods.pods()
         matches = self.matches_of(event)
         found = pods.rejected_by(matches.rejector_keys)
         for gate, gated_lookups in matches.gated_lookups:
-            keys = _ungated_pods(gate.plugin, gated_lookups, event, old, new)
+            keys = _ungated_pods(gate.plugin, gated_lookups, event, changes)
             found += pods.rejected_by((gate,)) if keys is None else pods.rejected_among(gate, keys)
         return found
 
@@ -283,12 +286,18 @@ def _enough(pending: bool) -> QueueingStrategy:
 
 
 def _ungated_pods(
-    plugin: str, gated_lookups: tuple[UngatedPodsFn, ...], event: ClusterEvent, old: Any, new: Any
+    plugin: str,
+    gated_lookups: tuple[UngatedPodsFn, ...],
+    event: ClusterEvent,
+    changes: Iterable[tuple[Any, Any]],
 ) -> Collection[str] | None:
     """Return the keys of the pods that an event ungates; None: the plugin failed, try all."""
     try:
         return dict.fromkeys(
-            key for ungated_pods in gated_lookups for key in ungated_pods(old, new)
+            key
+            for old, new in changes
+            for ungated_pods in gated_lookups
+            for key in ungated_pods(old, new)
         )
     except Exception as error:
         log.error(

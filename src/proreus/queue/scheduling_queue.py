@@ -15,7 +15,8 @@ popped pod has yet to see, ``pod_group_queue`` the pods of groups; ``pending_pod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -216,10 +217,12 @@ class SchedulingQueue(PendingPods):
             )
         self._recorder.note(key, "deleted")
 
-    @property
-    def awaits_events(self) -> bool:
-        """Whether an event may matter: a pod has been rejected, or is being tried."""
-        return bool(len(self._unschedulable) or len(self._in_flight))
+    @contextmanager
+    def first_list(self) -> Iterator[None]:
+        """Take the additions that are reported meanwhile, of a first list, for one event."""
+        with self._moves.first_list():
+            yield
+        self._notify_ready()
 
     def move_all_to_active_or_backoff(
         self,

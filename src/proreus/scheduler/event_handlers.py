@@ -113,6 +113,12 @@ class PodHandlers:
                 self._groups.add(info)
             self._add_to_queue(info, started)
 
+    def on_add_all(self, pods: Sequence[Pod]) -> None:
+        """All these pods appeared: the first list."""
+        with self._queue.first_list():
+            for pod in pods:
+                self.on_add(pod)
+
     def on_update(self, old: Pod, new: Pod) -> None:
         """A pod changed."""
         # The watch missed the deletion: another pod has taken the name.
@@ -319,7 +325,7 @@ class NodeHandlers:
         """All these nodes joined: the first list."""
         started = perf_counter()
         self._cache.add_nodes(nodes)
-        if self._queue.awaits_events:
+        with self._queue.first_list():
             for node in nodes:
                 self._queue.move_all_to_active_or_backoff(NODE_ADD, None, node)
         self._timed.observe_times(NODE_ADD, started, len(nodes))
@@ -363,6 +369,12 @@ class OtherHandlers:
     def on_add(self, obj: Any) -> None:
         """An object appeared."""
         self._move(self._add, None, obj)
+
+    def on_add_all(self, objects: Sequence[Any]) -> None:
+        """All these objects appeared: the first list."""
+        with self._queue.first_list():
+            for obj in objects:
+                self.on_add(obj)
 
     def on_update(self, old: Any, new: Any) -> None:
         """An object changed, in whatever way."""

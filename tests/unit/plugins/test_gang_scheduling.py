@@ -133,6 +133,18 @@ def test_pods_of_the_group_and_the_group_itself_queue_its_pods() -> None:
     assert not groups.hint(member("p", "h"), None, found)
 
 
+def test_an_event_has_pre_enqueue_run_for_the_pods_of_its_group_alone() -> None:
+    waiting, there = (member("p"), member("q"), member("r", "h")), member("s", node_name="a")
+    handle, plugin = ready(*waiting, there)
+    pods, groups = plugin.events_to_register()
+    assert pods.ungated_pods is not None
+    assert groups.ungated_pods is not None
+    found = handle.store(POD_GROUPS)["default/g"]
+    assert {*pods.ungated_pods(None, there.pod)} == {"default/p", "default/q"}
+    assert {*groups.ungated_pods(None, found)} == {"default/p", "default/q"}
+    assert not pods.ungated_pods(None, member("t", "").pod)
+
+
 def test_without_the_gate_the_plugin_does_nothing() -> None:
     plugin = make_plugin(GangScheduling, FakeHandle(objects=[GANG]))
     assert plugin.pre_enqueue(member("p")) is None

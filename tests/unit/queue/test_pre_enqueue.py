@@ -284,3 +284,59 @@ def test_a_second_registration_without_it_tries_all(harness, pod, gate, letting)
     gate.status = None
     harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
     assert harness.places() == {"active": ["a"]}
+
+
+# ---- a first list --------------------------------------------------------------------------------
+
+
+def list_of_nodes(harness, number: int) -> None:
+    with harness.queue.first_list():
+        for node in range(number):
+            harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, node)
+
+
+def test_a_first_list_is_one_event(harness, pod, gate):
+    asked = []
+    harness.profile.register("ToggleGate", ev.NODE, ev.ADD, lambda *change: asked.append(change))
+    gate.status = Status.unschedulable("shut")
+    harness.add(pod("a"), pod("b"))
+    calls = gate.calls
+    list_of_nodes(harness, 50)
+    assert gate.calls == calls + 2
+    assert harness.places() == {"gated": ["a", "b"]}
+    gate.status = None
+    list_of_nodes(harness, 50)
+    harness.queue.validate()
+    assert harness.places() == {"active": ["a", "b"]}
+    assert not asked
+
+
+def test_a_first_list_concerns_pods_that_its_objects_let_in(harness, pod, gate):
+    event = ClusterEvent(ev.NODE, ev.ADD, ungated_pods=lambda old, new: [f"default/{new}"])
+    harness.profile.registrations.append(("ToggleGate", event))
+    gate.status = Status.unschedulable("shut")
+    harness.add(pod("1"), pod("x"))
+    gate.status, calls = None, gate.calls
+    list_of_nodes(harness, 50)
+    assert harness.places() == {"active": ["1"], "gated": ["x"]}
+    assert gate.calls == calls + 1
+
+
+def test_a_first_list_helps_rejected_pods_and_those_in_flight(harness, pod):
+    harness.profile.register("Fit", ev.NODE, ev.ADD, lambda *_: False)
+    harness.rejected(pod("a"), "Fit")
+    harness.rejected(pod("b"), "Other")
+    harness.add(pod("c"))
+    in_flight = harness.pop()
+    list_of_nodes(harness, 2)
+    harness.reject(in_flight, "Fit")
+    assert harness.places() == {"backoff": ["a", "c"], "unschedulable": ["b"]}
+
+
+def test_no_list_is_left_behind_by_one_that_fails(harness, pod):
+    harness.profile.register("Fit", ev.NODE, ev.ADD)
+    harness.rejected(pod("a"), "Fit")
+    with pytest.raises(ValueError, match="broken"), harness.queue.first_list():
+        raise ValueError("broken")
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert harness.places() == {"backoff": ["a"]}

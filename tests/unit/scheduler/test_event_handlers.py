@@ -383,19 +383,16 @@ def test_an_uncordoned_node_counts_as_one_without_a_taint(world) -> None:
 
 async def test_a_first_list_of_nodes_moves_what_waits(kit) -> None:
     world = kit.World(kit.rejecting("A", NO))
-    moved = []
-    world.queue.move_all_to_active_or_backoff = lambda event, old, new: moved.append(new)
     metrics = SchedulerMetrics()
     handlers = NodeHandlers(cache=world.cache, queue=world.queue, metrics=metrics)
-    nodes = [kit.make_node("n0"), kit.make_node("n1")]
-    handlers.on_add_all(nodes)
-    assert (world.cache.node_count, moved) == (2, [])
+    world.add_node("n")
     world.add_pod()
     await world.attempt()
-    moved.clear()
-    handlers.on_add_all(nodes)
-    assert (world.cache.node_count, moved) == (2, nodes)
-    assert metrics.event_handling_duration_seconds.labels("NodeAdd").count == 4
+    assert len(world.queue.unschedulable_pods()) == 1
+    handlers.on_add_all([kit.make_node("n0"), kit.make_node("n1")])
+    assert world.cache.node_count == 3
+    assert not world.queue.unschedulable_pods()
+    assert metrics.event_handling_duration_seconds.labels("NodeAdd").count == 2
 
 
 # ---- other kinds ---------------------------------------------------------------------------------

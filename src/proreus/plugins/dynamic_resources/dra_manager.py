@@ -136,12 +136,7 @@ class DRAManager:
             handle.on_change(DEVICE_TAINT_RULES, self._rule_changed)
         handle.on_change(DEVICE_CLASSES, self._class_changed)
         handle.on_change(RESOURCE_SLICES, self._slice_changed)
-        # An index of all pods, which nothing else needs.
-        self.pods_of_claims = (
-            PodsOfClaims(handle)
-            if handle.feature_gates.enabled("SchedulerPreQueueingHints")
-            else None
-        )
+        self.pods_of_claims = PodsOfClaims(handle)
 
     @staticmethod
     def of(handle: Handle, features: Features) -> DRAManager:

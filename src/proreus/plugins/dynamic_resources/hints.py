@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from proreus.feature_gates import FeatureGates
 from proreus.framework.events import (
@@ -21,6 +22,7 @@ from proreus.framework.events import (
     UPDATE_POD_SCALE_DOWN,
     ClusterEvent,
     PreQueueingHintFn,
+    UngatedPodsFn,
     plugin_event,
 )
 from proreus.framework.pod_events import pod_registrations
@@ -39,12 +41,14 @@ def events(
     claims_of: ClaimsOf,
     uses_node_allocatable: bool,
     gates: FeatureGates,
+    ungated_by: UngatedPodsFn,
     concerned_pods: PreQueueingHintFn | None = None,
 ) -> tuple[ClusterEvent, ...]:
     """Return the events that the plugin registers, with queueing hints.
 
     ``uses_node_allocatable``: whether devices may take cpu or memory of the node, so that a pod may
-    be rejected because other pods have taken it. ``concerned_pods``: the pre-queueing hint.
+    be rejected because other pods have taken it. ``ungated_by``: the pods that use a claim.
+    ``concerned_pods``: the pre-queueing hint.
     """
 
     def is_schedulable_after_claim_change(
@@ -86,6 +90,7 @@ def events(
             RESOURCE_CLAIM,
             ADD | UPDATE | DELETE,
             is_schedulable_after_claim_change,
+            ungated_pods=ungated_by,
             pre_queueing_hint=concerned_pods,
         ),
         *pod_registrations(
@@ -144,6 +149,18 @@ def taint_rule_event(slices: Mapping[str, ResourceSlice]) -> ClusterEvent:
 
     answered: list[object] = [None, None, False]
     return ClusterEvent(DEVICE_TAINT_RULE, ADD | UPDATE | DELETE, changes_a_slice)
+
+
+def for_claims_alone(event: ClusterEvent) -> ClusterEvent:
+    """Return a registration that has PreEnqueue run for the pods of the claim in question alone.
+
+    Nothing but claims decides there, and the pod itself, which is asked without a registration.
+    """
+    return event if event.ungated_pods else replace(event, ungated_pods=_ungates_nobody)
+
+
+def _ungates_nobody(old: object, new: object) -> Collection[str]:
+    return ()
 
 
 def _is_schedulable_after_pod_event(pod: PodInfo, old: Pod, new: Pod | None) -> bool:

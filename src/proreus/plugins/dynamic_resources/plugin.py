@@ -62,6 +62,7 @@ from proreus.plugins.dynamic_resources.hints import (
     CLAIM_RESTORED,
     claim_restored,
     events,
+    for_claims_alone,
     taint_rule_event,
 )
 from proreus.plugins.dynamic_resources.node_matching import PoolError
@@ -119,13 +120,14 @@ class DynamicResources(
             self._claims_of,
             self.features.node_allocatable,
             gates,
-            None if index is None else index.concerned_by,
+            index.ungated_by,
+            index.concerned_by if gates.enabled("SchedulerPreQueueingHints") else None,
         )
         if self.manager.allocated.in_flight_until_pre_bind_ends:
             found = (*found, claim_restored(self._claims_of))
         if self.features.device_taint_rules:
             found = (*found, taint_rule_event(self.handle.store(RESOURCE_SLICES)))
-        return found
+        return map(for_claims_alone, found)
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Return None for a pod with claims: its results do not go to the equivalence cache."""

@@ -1,4 +1,4 @@
-"""The pods that use each ResourceClaim, for the pre-queueing hint of DynamicResources."""
+"""The pods that use each ResourceClaim: an event of a claim concerns few of all that wait."""
 
 from __future__ import annotations
 
@@ -41,9 +41,13 @@ class PodsOfClaims:
         freed = new is None or new.status.allocation is None
         if old is not None and old.status.allocation is not None and freed:
             return None
+        return frozenset(self.ungated_by(old, new))
+
+    def ungated_by(self, old: ResourceClaim | None, new: ResourceClaim | None) -> Collection[str]:
+        """Return the pods that PreEnqueue may judge otherwise after a change of a claim."""
         claim = old if new is None else new
         assert claim is not None
-        return frozenset(self._pods.get(key_of(claim), ()))
+        return self._pods.get(key_of(claim), ())
 
 
 def _claim_keys(pod: Pod) -> Iterator[str]:

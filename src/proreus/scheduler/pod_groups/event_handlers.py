@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TypeVar
 
@@ -48,6 +49,12 @@ class PodGroupHandlers:
         started = perf_counter()
         self._pod_groups.add_group(group)
         self._move(self._added, None, group, started)
+
+    def on_add_all(self, groups: Sequence[G]) -> None:
+        """All these groups appeared: the first list."""
+        with self._queue.first_list():
+            for group in groups:
+                self.on_add(group)
 
     def on_update(self, old: G, new: G) -> None:
         """A group changed."""

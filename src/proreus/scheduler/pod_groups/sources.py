@@ -10,7 +10,7 @@ one of a PodGroup. The informer's store keeps the pod as the apiserver has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -100,6 +100,10 @@ class GroupedPodHandlers:
     def on_add(self, pod: Pod) -> None:
         """A pod appeared."""
         self._handlers.on_add(self._sources.with_group(pod))
+
+    def on_add_all(self, pods: Sequence[Pod]) -> None:
+        """All these pods appeared: the first list."""
+        self._handlers.on_add_all([self._sources.with_group(pod) for pod in pods])
 
     def on_update(self, old: Pod, new: Pod) -> None:
         """A pod changed."""

@@ -122,7 +122,26 @@ def test_the_pods_of_a_changed_claim_are_named(cluster: Any) -> None:
     assert named(None, made) == {"default/generated"}
 
 
-def test_without_the_gate_no_pods_are_indexed(cluster: Any) -> None:
+def test_without_the_gate_no_pods_are_named_before_hints(cluster: Any) -> None:
     one = cluster("n1", kubernetes_version="1.37")
     assert pre_queueing_hint(one) is None
-    assert one.plugin.manager.pods_of_claims is None
+
+
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+def test_an_event_has_pre_enqueue_run_for_the_pods_of_its_claim_alone(
+    cluster: Any, version: str
+) -> None:
+    one = cluster("n1", kubernetes_version=version)
+    for name in ("made", "other"):
+        one.api.put(PODS, one.pod(name, name=f"pod-of-{name}").pod)
+    one.claim("made")
+    made = one.claim_now("made")
+
+    ungated = {
+        event.resource: set(event.ungated_pods(None, made))
+        for event in one.plugin.events_to_register()
+    }
+
+    assert ungated.pop(RESOURCE_CLAIM) == {"default/pod-of-made"}
+    assert ungated
+    assert not any(ungated.values())
