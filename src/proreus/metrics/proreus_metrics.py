@@ -18,6 +18,7 @@ class ProreusMetrics(ProcessMetrics):
         self._describe_reloads()
         self._describe_loop()
         self._describe_comparisons()
+        self._describe_wake_ups()
         self._describe_kubelet_rejections()
         self._describe_overcommits()
         self._describe_shadow()
@@ -133,6 +134,15 @@ class ProreusMetrics(ProcessMetrics):
             "Objects whose state differed persistently from the apiserver's and was corrected, by "
             "structure (store, cache, columns, queue).",
             "structure",
+        )
+
+    def _describe_wake_ups(self) -> None:
+        self.scheduled_after_flush_total = self.counter(
+            "proreus_scheduled_after_flush_total",
+            "ALPHA",
+            "Pods that were bound at the attempt after the periodic flush alone had moved them, by "
+            "each plugin that had rejected them: no event woke them.",
+            "plugin",
         )
 
     def _describe_kubelet_rejections(self) -> None:

@@ -296,6 +296,8 @@ class BindingCycle:
         metrics.pod_scheduling_attempts.observe(queued.attempts)
         if queued.was_flushed_from_unschedulable:
             metrics.pod_scheduled_after_flush_total.inc()
+            for plugin in queued.rejectors:
+                metrics.scheduled_after_flush_total.labels(plugin).inc()
         if queued.initial_attempt_timestamp is not None:
             attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
             metrics.pod_scheduling_sli_duration_seconds.labels(attempts).observe(

@@ -558,7 +558,25 @@ async def test_a_scheduled_pod_that_had_been_flushed_is_counted(kit) -> None:
     open_now.append(True)
     await world.attempt()
     assert world.metrics.pod_scheduled_after_flush_total.value == 1
+    assert list(world.metrics.scheduled_after_flush_total.values()) == [(("A",), 1)]
     assert world.metrics.pod_scheduling_sli_duration_seconds.labels("2").sum == 331
+
+
+async def test_a_pod_that_an_event_has_moved_is_not_counted_as_flushed(kit) -> None:
+    open_now = []
+
+    def filter_node(self, state, pod, node):
+        return None if open_now else Status.unschedulable("no")
+
+    world = kit.World(kit.plugin("A", FilterPlugin, filter=filter_node))
+    world.add_node("n0")
+    world.add_pod()
+    await world.attempt()
+    open_now.append(True)
+    world.add_node("n1")
+    world.advance(11)
+    await world.attempt()
+    assert not list(world.metrics.scheduled_after_flush_total.values())
 
 
 # ---- the end -------------------------------------------------------------------------------------
