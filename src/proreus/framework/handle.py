@@ -422,7 +422,15 @@ class Handle(Protocol):
         ...
 
     def cancel_binding(self, uid: str, message: str) -> bool:
-        """Cancel a pod's binding; return False if it is not in PreBind."""
+        """Cancel a pod's binding between Permit and Bind.
+
+        Return False if the pod is not there, or its binding was cancelled before. The pod counts on
+        its node until its binding has ended.
+        """
+        ...
+
+    async def wait_for_binding(self, uid: str) -> bool:
+        """Return whether a pod counts on a node, once its binding has ended if one is under way."""
         ...
 
     def invalidate_results(self, node_name: str) -> None:

@@ -53,7 +53,7 @@ def run_pre_bind_pre_flight(
 
 
 class Cancellation:
-    """Lets preemption cancel the PreBind of a pod. ``cause``: the reason given, or ""."""
+    """Lets preemption cancel a binding before Bind. ``cause``: the reason given first, or ""."""
 
     def __init__(self) -> None:
         self.cause = ""
@@ -77,11 +77,13 @@ class Cancellation:
         return Status.error(self.cause) if self.cause else status
 
     def cancel(self, cause: str) -> bool:
-        """Cancel the work; return False if it had ended or was cancelled before."""
-        if self._task is None or self._task.done() or self.cause:
+        """Cancel the work, now or before it begins; return False if it was cancelled already."""
+        if self.cause:
             return False
         self.cause = cause
-        return self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        return True
 
 
 async def run_pre_bind(

@@ -53,6 +53,11 @@ class WaitingPod:
         return self._decide(Status(Code.ERROR, (message,), plugin))
 
     @property
+    def allowed(self) -> bool:
+        """Whether all plugins have allowed it, and its binding cycle is about to go on."""
+        return self._decided and self._signal is None
+
+    @property
     def deadline(self) -> float:
         """When the shortest timeout expires, in seconds since the epoch."""
         # Computed from the plugins still pending: when the one with the shortest timeout allows the

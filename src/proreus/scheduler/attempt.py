@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from time import perf_counter
 from typing import Protocol
@@ -17,6 +18,7 @@ from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInf
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.logs import logger
+from proreus.runtime.binding_points import Cancellation
 from proreus.runtime.find_nodes import FeasibleNodes
 from proreus.runtime.prioritize_nodes import ComputedScores
 from proreus.runtime.profile import Profile
@@ -76,6 +78,8 @@ class ScheduleResult(Struct):
     ``waiting``: set while Permit holds the pod.
     ``point``: PreBind or Bind once the binding cycle is there, ``since`` (of ``Clock``) which time.
     ``nominated``: whether the node is written to the pod's status before it is bound.
+    ``cancellation``: set once preemption keeps the pod from being bound. ``ended``: set once
+    somebody waits for the end of the binding cycle.
     """
 
     attempt: Attempt
@@ -84,6 +88,8 @@ class ScheduleResult(Struct):
     point: str = ""
     since: float = 0.0
     nominated: bool = False
+    cancellation: Cancellation | None = None
+    ended: asyncio.Event | None = None
 
 
 class Failure(Struct):

@@ -12,6 +12,7 @@ One task for each assumed pod, concurrent with the scheduling loop. kube-schedul
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterable
 from heapq import nlargest
 from operator import itemgetter
@@ -73,7 +74,6 @@ class BindingCycle:
         self._clock = environment.clock
         self._gates = environment.feature_gates
         self._spawn = environment.spawn
-        self._in_pre_bind: dict[str, Cancellation] = {}
         self._under_way: dict[str, ScheduleResult] = {}
         """The pods whose binding cycles have not ended, by UID."""
         self._running = environment.metrics.goroutines.labels("binding")
@@ -95,6 +95,10 @@ class BindingCycle:
                 self._fail(schedule_result, failure)
         finally:
             self._running.dec()
+            if schedule_result.ended is not None:
+                schedule_result.ended.set()
+            # A restored etcd, or a watch that jumps back, may show the pod as deleted and created
+            # again under the same UID: then a second cycle has begun, and the entry is its own.
             if self._under_way.get(pod.uid) is schedule_result:
                 del self._under_way[pod.uid]
 
@@ -134,9 +138,25 @@ class BindingCycle:
         }
 
     def cancel(self, uid: str, message: str) -> bool:
-        """Cancel a binding that is in PreBind; return whether that was still possible."""
-        cancellation = self._in_pre_bind.get(uid)
-        return cancellation is not None and cancellation.cancel(message)
+        """Cancel a binding between Permit and Bind; return whether that was possible."""
+        schedule_result = self._under_way.get(uid)
+        waiting = self._waiting_pods.get(uid)
+        if schedule_result is None or schedule_result.point == "Bind":
+            return False
+        if waiting is not None and not waiting.allowed:
+            return False
+        if schedule_result.cancellation is None:
+            schedule_result.cancellation = Cancellation()
+        return schedule_result.cancellation.cancel(message)
+
+    async def wait_for(self, uid: str) -> None:
+        """Wait for the end of a pod's binding cycle, if one is under way: bound, or undone."""
+        schedule_result = self._under_way.get(uid)
+        if schedule_result is None:
+            return
+        if schedule_result.ended is None:
+            schedule_result.ended = asyncio.Event()
+        await schedule_result.ended.wait()
 
     # ---- the steps -----------------------------------------------------------------------------
 
@@ -230,11 +250,14 @@ class BindingCycle:
         self, schedule_result: ScheduleResult, plugins_with_work: frozenset[str]
     ) -> Failure | None:
         attempt, pod = schedule_result.attempt, schedule_result.attempt.pod
+        if schedule_result.cancellation is not None:
+            # Preemption has chosen this pod while its nomination was written.
+            return Failure(Status.error(schedule_result.cancellation.cause))
         if not plugins_with_work:
             attempt.profile.observe_point("PreBind", SUCCESS, 0.0)
             return None
         # If preemption chooses this pod as a victim now, it is cancelled without an eviction.
-        cancellation = self._in_pre_bind[pod.uid] = Cancellation()
+        cancellation = schedule_result.cancellation = Cancellation()
         schedule_result.point, schedule_result.since = "PreBind", self._clock.monotonic()
         started = perf_counter()
         status: Status | None = Status(Code.ERROR)
@@ -248,10 +271,6 @@ class BindingCycle:
                 cancellation,
             )
         finally:
-            # A restored etcd, or a watch that jumps back, may show the pod as deleted and created
-            # again under the same UID: then a second cycle has begun, and the entry is its own.
-            if self._in_pre_bind.get(pod.uid) is cancellation:
-                del self._in_pre_bind[pod.uid]
             attempt.profile.observe_point("PreBind", code_of(status), perf_counter() - started)
         return None if status is None else Failure(status)
 

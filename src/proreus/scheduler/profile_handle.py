@@ -339,8 +339,13 @@ class ProfileHandle:
         return self._core.waiting_pods
 
     def cancel_binding(self, uid: str, message: str) -> bool:
-        """Cancel a pod's binding while it is in PreBind."""
+        """Cancel a pod's binding before Bind."""
         return self._core.binding_cycle.cancel(uid, message)
+
+    async def wait_for_binding(self, uid: str) -> bool:
+        """Return whether a pod counts on a node, once its binding has ended."""
+        await self._core.binding_cycle.wait_for(uid)
+        return self._core.cache.get_pod(uid) is not None
 
     def invalidate_results(self, node_name: str) -> None:
         """Discard the cached results for one node."""

@@ -137,6 +137,10 @@ class ShadowHandle(ProfileHandle):
         """Return False: nothing is cancelled."""
         return False
 
+    async def wait_for_binding(self, uid: str) -> bool:
+        """Return True at once: nothing is waited for."""
+        return True
+
 
 class ShadowTasks:
     """The background work of plugins in the shadow, which ends with their trial."""

@@ -329,6 +329,10 @@ class FakeHandle:
         self.cancelled.append(uid)
         return False
 
+    async def wait_for_binding(self, uid: str) -> bool:
+        """Return at once whether a node has the pod."""
+        return any(uid in node.pods for node in self.nodes)
+
     def invalidate_results(self, node_name: str) -> None:
         """Discard the cached results for one node."""
         self.nodes.record_change(node_name)

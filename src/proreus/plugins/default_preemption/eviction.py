@@ -7,7 +7,12 @@ preemptor out of the scheduling queue until the last victim is terminating.
 Worked example: victims ``a``, ``b``, ``c``. ``a`` and ``b`` are patched and deleted in parallel,
 then ``c``. When the watch reports ``c`` as terminating, the preemptor is no longer gated. If ``a``
 cannot be deleted, ``c`` stays, and the preemptor is gated for a second, then tried again. If that
-fails as well, it is gated for 2, 4, 8, 10 … seconds: a webhook may refuse for hours.
+fails as well, it is gated for 2, 4, 8, 10 … seconds: a webhook may refuse for hours. If ``c`` was
+not bound yet, its binding is cancelled instead, and the preemptor is tried again once ``c`` is
+forgotten.
+
+However an eviction ends, somebody wakes the preemptor: the watch event of the last victim, or the
+task itself where that event came too early, or does not come.
 """
 
 from __future__ import annotations
@@ -174,7 +179,8 @@ class Evictor:
         elsewhere: Counter[str] = Counter()
         if preemptor.group is None:
             elsewhere.update(victim.spec.node_name for victim in victims)
-            del elsewhere[candidate.node_name]
+            # An assumed victim names no node yet.
+            del elsewhere[candidate.node_name], elsewhere[""]
             self.pods_leaving_other_nodes += elsewhere
         self._handle.spawn(self._evict_all(candidate, preemptor, victims, elsewhere, running))
 
@@ -190,29 +196,33 @@ class Evictor:
         metrics, node_name = self._handle.metrics, candidate.node_name
         *others, last = victims
         preemption = self._turns.next_preemption()
-        failure: ApiError | None = None
-        result, deleted, in_memory = "success", False, False
+        failure: BaseException | None = None
+        cleared, deleted, in_memory = False, False, False
         try:
-            if not await self._clear_nominations(candidate, preemptor):
-                result = "error"
+            cleared = await self._clear_nominations(candidate, preemptor)
             # The last one only after all others: when its watch event comes, all are terminating.
             await self._evict_many(others, preemptor, node_name, preemption)
+            await self._wait_until_forgotten(others)
             self.running.set_last_victim(running, last)
             deleted = await self._evict_one(last, preemptor, node_name, preemption)
-            in_memory = not deleted
-        except ApiError as error:
-            result, failure = "error", error
+            if in_memory := not deleted:
+                await self._wait_until_forgotten([last])
+        except BaseException as error:
+            failure = error
+            if not isinstance(error, ApiError):
+                raise
         finally:
             self.pods_leaving_other_nodes -= elsewhere
             self._forget_deletions(victims)
-            if failure is None:
-                # A victim that was still in memory has no watch event to wait for.
+            # Some victims may stay, or the last one has no event: then none requeues the preemptor.
+            if failure is not None:
+                self._retry_later(running, preemptor, failure)
+            else:
                 (self.running.last_victim_deleted if deleted else self.running.end)(running)
-        # Some victims may stay, or the last one has no event, so that none requeues the preemptor.
-        if failure is not None:
-            self._retry_later(running, preemptor, failure)
-        elif result == "error" or (in_memory and self._as_of_1_37):
-            self._handle.activate(preemptor.pods)
+                no_event = not cleared or (in_memory and self._as_of_1_37)
+                keys = preemptor.pods if no_event else self.running.missed_by(running)
+                self._handle.activate(keys)
+        result = "success" if cleared and failure is None else "error"
         if result == "success":
             self._failures.succeeded(preemptor.uid)
         metrics.preemption_goroutines_execution_total.labels(result).inc()
@@ -221,7 +231,7 @@ class Evictor:
         self._observe_execution(preemptor, result, seconds)
 
     def _retry_later(
-        self, running: RunningPreemption, preemptor: Preemptor, error: ApiError
+        self, running: RunningPreemption, preemptor: Preemptor, error: BaseException
     ) -> None:
         """Try the preemptor again after a back-off, for which the running preemption gates it.
 
@@ -263,23 +273,41 @@ class Evictor:
         if errors:
             raise errors[0]
 
+    async def _wait_until_forgotten(self, victims: Iterable[Pod]) -> None:
+        """Wait until victims whose bindings were cancelled leave their nodes to the preemptor."""
+        # Tried before, it would find them there, and evict them once more. Up to 1.36 it is not
+        # tried before: the event that they leave requeues it.
+        if self._as_of_1_37:
+            for victim in victims:
+                await self._handle.wait_for_binding(victim.metadata.uid)
+
+    def _cancel_binding(self, victim: Pod) -> bool:
+        """Keep a victim from being bound; return whether it is not too late for that."""
+        # A pod that waits on permit or is in PreBind runs nowhere yet: its binding cycle fails, and
+        # the apiserver does not hear of it.
+        uid = victim.metadata.uid
+        waiting = self._handle.get_waiting_pod(uid)
+        if waiting is not None and waiting.preempt(self._plugin_name, "preempted"):
+            return True
+        return self._handle.cancel_binding(uid, f"preempted by {self._plugin_name}")
+
     async def _evict_one(
         self, victim: Pod, preemptor: Preemptor, node_name: str, preemption: int
     ) -> bool:
-        """Evict a victim and return whether it was deleted, rather than kept from being bound."""
+        """Evict a victim; return whether the watch is to report it as terminating, or deleted.
+
+        Otherwise it is kept from being bound, or has left its node already.
+        """
         handle = self._handle
-        in_memory = False
-        # A pod that waits on permit or is in PreBind runs nowhere yet: its binding cycle fails, and
-        # the apiserver does not hear of it.
-        waiting = handle.get_waiting_pod(victim.metadata.uid)
-        if waiting is not None:
-            in_memory = waiting.preempt(self._plugin_name, "preempted")
+        in_memory = self._cancel_binding(victim)
         if not in_memory:
-            cause = f"preempted by {self._plugin_name}"
-            in_memory = handle.cancel_binding(victim.metadata.uid, cause)
-        # If somebody else was faster, kube-scheduler sends no Event either.
-        if not in_memory and not await self._delete(victim, preemptor, preemption):
-            return True
+            # Its binding may fail at this very moment. Without a node it takes no room, and its
+            # deletion would wake nobody.
+            if not await handle.wait_for_binding(victim.metadata.uid):
+                return False
+            # If somebody else was faster, kube-scheduler sends no Event either.
+            if not await self._delete(victim, preemptor, preemption):
+                return True
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
         if in_memory:
             note += " (in kube-scheduler memory)."

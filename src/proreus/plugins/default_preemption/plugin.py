@@ -109,11 +109,18 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register Pod/Delete: it ungates preemptors, and by its hint queues no other pod."""
         return pod_registrations(
-            self.handle.feature_gates, assigned=DELETE, hint=_never, ungated_pods=self._ungated_by
+            self.handle.feature_gates,
+            assigned=DELETE,
+            hint=self._is_ungated,
+            ungated_pods=self._ungated_by,
         )
 
     def _ungated_by(self, gone: Pod, new: None) -> Collection[str]:
         return self._evictor.running.ungated_by(gone.metadata.uid)
+
+    def _is_ungated(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        # Whatever went last: the events of other victims, which helped, found the pod gated.
+        return self._evictor.running.is_ungated(pod.key)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Gate a preemptor until its last victim is terminating."""
@@ -346,7 +353,3 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
 def _aggregate(errors: list[str]) -> str:
     distinct = list(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else "[" + ", ".join(distinct) + "]"
-
-
-def _never(pod: PodInfo, old: Any, new: Any) -> bool:
-    return False

@@ -89,6 +89,10 @@ class RunningPreemptions:
             del self._ungated[key]
         return tuple(self._ungated)
 
+    def is_ungated(self, key: str) -> bool:
+        """Return whether a pod was gated for a preemption that has ended, and is to be queued."""
+        return key in self._ungated
+
     def _is_terminating(self, victim: Pod) -> bool:
         # Another UID: the victim is gone and a pod of its name was created since.
         live = self._pods.get(key_of(victim))
@@ -109,6 +113,8 @@ class RunningPreemptions:
         if before is not None:
             self.end(before)
         running = self._by_uid[uid] = RunningPreemption(uid)
+        if before is not None:
+            running.gated_pods |= before.gated_pods
         return running
 
     def set_last_victim(self, running: RunningPreemption, victim: Pod) -> None:
@@ -123,6 +129,16 @@ class RunningPreemptions:
             self._awaiting_deletion[running] = None
             # The watch event may have come before the response.
             self.is_running(running.uid)
+
+    def missed_by(self, running: RunningPreemption) -> Collection[str]:
+        """Return the pods that no event has queued since a preemption ended, which gated them.
+
+        The last victim may have gone while its eviction had not begun: then the event of that found
+        them gated, and another one does not come.
+        """
+        if self._by_uid.get(running.uid) is running:
+            return ()
+        return [key for key in running.gated_pods if key in self._ungated]
 
     def end(self, running: RunningPreemption) -> None:
         """End a preemption, so that its gated pods may be queued."""
