@@ -131,6 +131,12 @@ class SchedulingQueue(PendingPods):
         self._add(pod, self._events.unscheduled_add)
         self._notify_ready()
 
+    def add_again(self, pod: PodInfo) -> None:
+        """Add a pod that was assumed in vain, as the informer knows it, if it has no node."""
+        live = self._pod_lister(pod.key)
+        if live is not None and live.metadata.uid == pod.uid and not live.spec.node_name:
+            self.add(PodInfo(live, pod.resources_options, pod))
+
     def _add(self, pod: PodInfo, event: ClusterEvent) -> None:
         # Before the move, which makes the pod that is to be tried next.
         if self._bookkeeping_of_1_37:

@@ -364,10 +364,12 @@ class Scheduler:
         self.queue.flush()
         self.waiting_pods.expire()
         for pod, node_name in self.cache.expire_assumed():
-            log.warning("Assumed pod was never confirmed; forgetting it", pod=pod.key)
+            log.warning("Assumed pod was never confirmed; scheduling it anew", pod=pod.key)
             # Its resources are free again: for the queue, that is the deletion of an assigned pod.
             assigned_pod = as_assigned(pod.pod, node_name)
             self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, assigned_pod, None)
+            # It may be bound all the same, and the watch has lost that: then its binding fails.
+            self.queue.add_again(pod)
         self._watch_gates()
         for call in self.on_tick:
             call()

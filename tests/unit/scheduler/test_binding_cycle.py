@@ -474,6 +474,29 @@ async def test_an_assumption_that_expires_lets_others_in(kit) -> None:
     assert seen == [("q", "n0")]
 
 
+async def test_a_pod_whose_binding_is_never_seen_is_scheduled_anew(kit) -> None:
+    world = kit.World()
+    world.cache._assumed_ttl = 30
+    world.add_node("n0")
+    world.add_pod()
+    bind = world.api.bind
+
+    async def bind_unseen(pod, node_name) -> None:
+        world.api.bind = bind
+
+    world.api.bind = bind_unseen
+    assert await world.attempt() == "n0"
+    world.advance(29)
+    assert world.places() == {}
+    world.advance(1)
+    assert world.places() == {"active": ["p"]}
+    assert world.cache.pod_count == 0
+    assert await world.attempt() == "n0"
+    assert world.pod().spec.node_name == "n0"
+    world.advance(60)
+    assert world.places() == {}
+
+
 # ---- order of steps ------------------------------------------------------------------------------
 
 
