@@ -25,11 +25,13 @@ venv: $(INSTALLED) ## the virtual environment, with proreus in it
 demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster, in the browser too
 	@if [ -t 1 ]; then $(BIN)/proreus demo --serve; else $(BIN)/proreus demo; fi
 
-# Those of the first line share nothing, so that two processes halve their time; the others measure
-# time, or start processes of their own.
+# Tests of the first part share nothing, so that two processes halve their time; those of the second
+# measure time, or start processes of their own. A failure of one part does not hide the other.
 test: $(INSTALLED) ## all tests that need no cluster
-	$(BIN)/pytest --numprocesses 2 --dist worksteal tests/unit tests/conformance
-	$(BIN)/pytest tests/integration tests/browser examples
+	@failed=; \
+	$(BIN)/pytest --numprocesses 2 --dist worksteal tests/unit tests/conformance || failed="tests/unit tests/conformance"; \
+	$(BIN)/pytest tests/integration tests/browser examples || failed="$$failed tests/integration tests/browser examples"; \
+	if [ -n "$$failed" ]; then echo "FAILED, see above: $$failed"; exit 1; fi
 
 lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes, licences
 	$(BIN)/ruff format --check

@@ -115,21 +115,23 @@ def test_a_run_that_is_cancelled_while_it_starts_ends_at_once(plugin, tmp_path, 
         running.cancel()
         await asyncio.wait((running,), timeout=10)
         assert running.cancelled()
-        assert not await asyncio.to_thread(children_of_group, tmp_path / "pids")
+        # Killed already, but on a busy machine a process is gone only once it has had its turn.
+        for pid in await asyncio.to_thread(processes_of_groups, tmp_path / "pids"):
+            await ended(pid)
 
     for turns in range(1, 8):
         run(cancelled_after(turns))
 
 
-def children_of_group(pids):
-    """Return the processes that are left of the groups that plugins led."""
+def processes_of_groups(pids):
+    """Return the ids of the processes that are left of the groups that plugins led."""
     groups = pids.read_text().split() if pids.exists() else []
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended meanwhile
-            state, _, group, *_ = path.read_text().rpartition(")")[2].split()
-            if group in groups and state != "Z":
-                found.append(path)
+            _, _, group, *_ = path.read_text().rpartition(")")[2].split()
+            if group in groups:
+                found.append(path.parent.name)
     return found
 
 
