@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import count
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -116,14 +116,14 @@ def test_no_part_is_long_however_long_the_search(one: Any) -> None:
         assert one.pre_filter(pod) is None
         one.state.budget = AttemptBudget(10.0)
         one.state.budget.resume()
-        began = perf_counter()
+        began = thread_time()
         with pytest.raises(SearchSuspended):
             one.filter_again(pod)
-        longest = max(longest, perf_counter() - began)
+        longest = max(longest, thread_time() - began)
         [cache] = one.state.read(one.plugin.name).claims_by_resources.values()
         [checkpoint] = cache.allocation_cache.checkpoints.values()
         places.append(checkpoint.devices)
-    # a tenth of a second is allowed; more only for a machine that does other things
+    # a tenth of a second is allowed; of CPU, since the machine may do other things
     assert longest < 1.0
     assert places == sorted(places)
     assert len(set(places)) == 3
