@@ -366,3 +366,89 @@ def test_a_pod_group_speaks_for_a_gang_that_annotations_name() -> None:
     cluster.add(gang("g", 2))
     cluster.schedule_all()
     assert bound(cluster, "p0", "p1") == ["p0", "p1"]
+
+
+# ---- pods of different sizes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cpus"),
+    [
+        ((1, 1, 1, 1, 4), (4, 4)),
+        ((3, 3, 2, 2, 2), (6, 6)),
+        ((2, 2, 2, 3, 3), (6, 6)),
+        ((1, 2, 1, 2, 3, 3), (4, 4, 4)),
+        ((1, 1, 8, 1, 1, 4), (8, 8)),
+    ],
+)
+def test_pods_of_different_sizes_are_tried_in_other_orders(
+    sizes: tuple[int, ...], cpus: tuple[int, ...]
+) -> None:
+    nodes = [make_node(f"n{number}", str(cpu)) for number, cpu in enumerate(cpus)]
+    args = {"Coscheduling": {"mode": "plan"}}
+    cluster = Harness([Coscheduling], nodes, [gang("g", len(sizes))], args=args)
+    cluster.add(*(member(f"p{number}", cpu=str(cpu)) for number, cpu in enumerate(sizes)))
+    cluster.schedule_all()
+    names = [f"p{number}" for number in range(len(sizes))]
+    assert bound(cluster, *names) == names
+    validate(cluster)
+
+
+def test_tasks_are_tried_in_other_orders_too() -> None:
+    def of(name: str, task: str, cpu: str):
+        annotations = {"scheduling.k8s.io/group-name": "j", "volcano.sh/task-spec": task}
+        return annotated(name, annotations, cpu)
+
+    cluster = harness(volcano("j", 5), nodes=2)
+    cluster.add(*(of(f"a{number}", "a", "1") for number in range(4)), of("b0", "b", "4"))
+    cluster.schedule_all()
+    assert len(bound(cluster, "a0", "a1", "a2", "a3", "b0")) == 5
+
+
+def test_gangs_that_start_together_are_tried_in_other_orders_too() -> None:
+    def of(name: str, gang: str, minimum: int, cpu: str):
+        notes = {"name": gang, "min-available": str(minimum), "groups": '["default/a","default/b"]'}
+        return annotated(name, {f"{KOORDINATOR}/{key}": v for key, v in notes.items()}, cpu)
+
+    cluster = harness(nodes=2)
+    cluster.add(*(of(f"a{number}", "a", 4, "1") for number in range(4)), of("b0", "b", 1, "4"))
+    cluster.schedule_all()
+    assert len(bound(cluster, "a0", "a1", "a2", "a3", "b0")) == 5
+
+
+def test_a_pod_that_may_go_to_one_node_alone_is_tried_before_the_others() -> None:
+    nodes = [make_node("n0", "4", labels={"gpu": "yes"}), make_node("n1", "3")]
+    args = {"Coscheduling": {"mode": "plan"}}
+    cluster = Harness([Coscheduling], nodes, [gang("g", 2)], args=args)
+    cluster.add(member("p0", cpu="3"), member("p1", cpu="3", node_selector={"gpu": "yes"}))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == ["p0", "p1"]
+
+
+def test_a_group_that_fits_in_no_order_is_tried_in_a_few_and_says_why() -> None:
+    cluster = harness(gang("g", 3), nodes=2)
+    cluster.add(member("p0", cpu="1"), member("p1", cpu="2"), member("p2", cpu="5"))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1", "p2") == []
+    assert "3 pods are needed together, 2 fit" in message(cluster, "p0")
+    assert "pod default/p2: 0/2 nodes are available: 2 Insufficient cpu." in message(cluster, "p0")
+    assert cluster.node("n0").requested["cpu"] == 0
+    validate(cluster)
+
+
+def test_pods_that_are_alike_are_tried_once() -> None:
+    cluster = harness(gang("g", 3), cpus="2")
+    cluster.add(*(member(f"p{number}") for number in range(3)))
+    begun = []
+    begin = cluster.scheduler.begin
+    cluster.scheduler.begin = lambda queued, profile: begun.append(1) or begin(queued, profile)
+    cluster.schedule_all()
+    assert len(begun) == 3
+
+
+def test_resources_that_the_cluster_lacks_are_lacking_in_every_order() -> None:
+    cluster = harness(gang("g", 2, minResources={"cpu": "9"}), nodes=2)
+    cluster.add(member("p0", cpu="1"), member("p1", cpu="2"))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == []
+    assert "resource gap: cpu: 1000" in message(cluster, "p0")

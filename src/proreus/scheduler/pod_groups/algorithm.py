@@ -47,6 +47,7 @@ from proreus.runtime.placement_points import run_placement_generate, run_placeme
 from proreus.runtime.pod_group_points import run_placement_feasible
 from proreus.runtime.profile import Profile
 from proreus.scheduler.attempt import Attempt, Failure, NodeSubset
+from proreus.scheduler.pod_groups.orders import Order, OtherOrders
 from proreus.scheduler.pod_groups.results import (
     UNSCHEDULABLE,
     PodGroupResult,
@@ -100,6 +101,9 @@ class PodGroupAlgorithm:
         self._metrics = metrics
         self._timer = PluginTimer(metrics)
         self._pods: PodsByGroup = {}
+        self._root: PodGroupInfo | None = None
+        self._order: Order | None = None
+        """The order in which the pods are tried; None: their own."""
         self._assumed: list[PodResult] = []
         """The pods that are assumed now, in the order in which they were."""
 
@@ -108,7 +112,7 @@ class PodGroupAlgorithm:
 
         ``state``: what plugins keep about the group's cycle.
         """
-        self._pods = pods
+        self._pods, self._root = pods, root
         try:
             results = await self._schedule_group(root, state, None)
         finally:
@@ -133,7 +137,7 @@ class PodGroupAlgorithm:
     ) -> Results:
         """Try the pods of a PodGroup in their order; they stay assumed if the group fits."""
         before = len(self._assumed)
-        pods = self._pods.get(group.entity_key, ())
+        pods = self._ordered(group)
         known = self._states.get(group.key)
         scheduled = 0 if known is None else known.scheduled_count
         cycle = PodGroupSchedulingCycle(scheduled, state)
@@ -195,7 +199,7 @@ class PodGroupAlgorithm:
         result.status = self._feasible(result, progress)
         results: Results = {}
         rejected: Status | None = None
-        for child in group.children:
+        for child in sorted(group.children, key=self._place_of):
             if code_of(result.status) in (Code.UNSCHEDULABLE, Code.ERROR):
                 break
             of_child = await self._schedule_group(child, CycleState(), nodes)
@@ -264,6 +268,45 @@ class PodGroupAlgorithm:
         if node_name:
             self._nominator.add_nominated_pod(queued.info, NominatingInfo(node_name))
 
+    # ---- orders --------------------------------------------------------------------------------
+
+    def _ordered(self, group: PodGroupInfo) -> Sequence[QueuedPodInfo]:
+        """Return the pods of a PodGroup as they are tried."""
+        pods, order = self._pods.get(group.entity_key, ()), self._order
+        return pods if order is None else sorted(pods, key=lambda queued: order[queued.uid])
+
+    def _place_of(self, group: PodGroupInfo) -> int:
+        """Return the place of the first pod of a child group; all are equal in their own order."""
+        order = self._order
+        if order is None:
+            return 0
+        return min((order[pod.uid] for pod in group.unscheduled_pods), default=0)
+
+    async def _try_in_orders(
+        self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None, try_: Try
+    ) -> Results:
+        """Try a group in one placement; a root that a plugin provides in several orders."""
+        key = group.entity_key
+        first = results = await try_(group, state, nodes)
+        if group is not self._root or not key.is_provided:
+            return results
+        orders: OtherOrders | None = None
+        while code_of(results[key].status) == Code.UNSCHEDULABLE:
+            if orders is None:
+                table = self._profile.table if nodes is None else nodes.nodes
+                states = (self._states.get(leaf.key) for leaf in group.leaves)
+                placed = sum(one.scheduled_count for one in states if one is not None)
+                orders = OtherOrders(group, self._pods, table, placed, self._rng)
+            self._order = orders.next(results)
+            if self._order is None:
+                return first
+            try:
+                results = await try_(group, state, nodes)
+            finally:
+                self._order = None
+            first[key].lacking = min(first[key].lacking, results[key].lacking)
+        return results
+
     # ---- placements ----------------------------------------------------------------------------
 
     async def _schedule_in_placements(
@@ -290,7 +333,7 @@ class PodGroupAlgorithm:
             within = self._subset(placement, nodes)
             if isinstance(within, Status):
                 return {key: PodGroupResult(group, within)}
-            results = await try_(group, state, within)
+            results = await self._try_in_orders(group, state, within, try_)
             self._revert_to(before)
             result = results[key]
             if result.failed:
