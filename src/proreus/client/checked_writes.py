@@ -99,6 +99,7 @@ class CheckedWriter:
                     # holds, a cycle that is not collected for long (``gc_tuning``).
                     raise error_from_response(response, f"{write.method} {write.path}")
                 refusal = error_from_response(response, f"{write.method} {write.path}")
+                self._window.report_refusal(place, refusal.message)
                 return await self._verify_outcome(write, place, refusal, refusal)
             # Nothing was sent, so there is nothing to verify; when to retry is the caller's
             # decision (the pod goes back to the queue).

@@ -118,7 +118,7 @@ class RequestWindow:
         self._idle = asyncio.Event()
         self._idle.set()
         self._timer: asyncio.TimerHandle | None = None
-        self._slow_reported: FailureBackoff[str] = FailureBackoff(
+        self._slow_reported: FailureBackoff[tuple[str, str]] = FailureBackoff(
             _REPORT_SECONDS, _REPORT_SECONDS, now
         )
         self._slow_lines = LineLimit(now=now)
@@ -309,17 +309,29 @@ class RequestWindow:
         self._admit()
 
     def _report_slow(self, namespace: str, in_flight: int) -> None:
-        """Log that many writes of a namespace take long, once in ten minutes."""
-        if in_flight < _MANY_SLOW or self._slow_reported.is_backing_off(namespace):
-            return
-        if self._slow_lines.allows():
-            self._slow_reported.failed(namespace)
+        """Log that many writes of a namespace take long."""
+        if in_flight >= _MANY_SLOW and self._may_report(namespace, "slow"):
             log.warning(
                 "The apiserver takes long for the writes of a namespace; those of others go on. An "
                 "admission webhook may hang",
                 namespace=namespace,
                 inFlight=in_flight,
             )
+
+    def report_refusal(self, place: WritePlace, message: str) -> None:
+        """Log why a write that took long was refused: the message names the admission webhook."""
+        if not place.quick and self._may_report(place.namespace, "refused"):
+            log.warning(
+                "A write that took long was refused", namespace=place.namespace, err=message
+            )
+
+    def _may_report(self, namespace: str, what: str) -> bool:
+        """Return whether a line may be logged: one in ten minutes for a namespace."""
+        key = namespace, what
+        if self._slow_reported.is_backing_off(key) or not self._slow_lines.allows():
+            return False
+        self._slow_reported.failed(key)
+        return True
 
     def _admit(self) -> None:
         while len(self._quick) < self.limit and (place := self._next()) is not None:
