@@ -41,6 +41,7 @@ class ConnectionPool:
         self.idle: list[HttpConnection] = []
         self.open: set[HttpConnection] = set()
         self._closed = False
+        self._generation = 0
         self._replaced_at = float("-inf")
         reallocation.register(self)
 
@@ -85,9 +86,12 @@ class ConnectionPool:
         return await self._connect(min(timeout_seconds, self._connect_seconds))
 
     async def _connect(self, timeout_seconds: float) -> HttpConnection:
+        generation = self._generation
         connection = await self._dialer.connect(
             lambda: HttpConnection(self, self._loop), timeout_seconds
         )
+        # Its handshake may have been with the credentials from before ``replace_connections``.
+        connection.outdated = generation != self._generation
         # The pool was closed while we connected: its close() did not see this connection.
         if self._closed:
             connection.close()
@@ -99,6 +103,7 @@ class ConnectionPool:
 
     def replace_connections(self) -> None:
         """Have all requests use new connections, and streams begin anew, one after the other."""
+        self._generation += 1
         for connection in list(self.open):
             connection.outdated = True
             if connection in self.idle:

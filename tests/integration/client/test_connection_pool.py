@@ -410,3 +410,26 @@ def test_tls_verifies_the_server_name(tmp_path, run):
                 await ask(url, known, None)
 
     run(main())
+
+
+async def test_a_connection_that_was_being_opened_when_all_were_replaced_serves_one_request(
+    server, client
+):
+    """Its handshake may have been with a certificate that has been rotated since."""
+    connections = set()
+
+    async def script(call):
+        connections.add(call.writer)
+        await call.answer(200, b"")
+
+    server.script = script
+    await post(client)
+    first = asyncio.create_task(post(client))
+    pool = client._pool
+    pool.idle.pop().close()
+    await asyncio.sleep(0)  # it connects
+    pool.replace_connections()
+    await first
+    for _ in range(3):
+        await post(client)
+    assert len(connections) == 3
