@@ -76,3 +76,17 @@ async def test_a_failed_eviction_gives_its_turn_back():
             raise ValueError("refused")
     async with asyncio.timeout(1), turns.turn(1):
         pass
+
+
+@pytest.mark.looptime
+async def test_evictions_that_hang_do_not_stop_others():
+    """A webhook of the victims' namespace never answers."""
+    turns, evicted, loop = EvictionTurns(2), [], asyncio.get_running_loop()
+    hanging = [asyncio.create_task(evict(turns, 0, "a", evicted, 100)) for _ in range(6)]
+    await asyncio.sleep(0)
+    await evict(turns, 1, "b", evicted)
+    assert 3 <= loop.time() < 3.1, "the earlier preemption's go first, two a second"
+    await evict(turns, 1, "b", evicted)
+    assert loop.time() < 4.1
+    await asyncio.gather(*hanging)
+    assert turns._free == 2
