@@ -12,7 +12,6 @@ import hashlib
 import logging
 import random
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -29,6 +28,7 @@ from proreus.client.event_bodies import (
     reference_to,
     series_patch,
 )
+from proreus.client.event_queue import EventQueue
 from proreus.client.rate_limiter import RateLimiter, no_rate_limit
 from proreus.client.request_headers import JSON, STRATEGIC_MERGE_PATCH
 from proreus.client.request_window import Priority, RequestWindow
@@ -116,6 +116,11 @@ class _Entry:
         return f"{self.event_key.regarding.name}.{self.nanoseconds:x}"
 
     @property
+    def namespace(self) -> str:
+        """Where it is written: Events of cluster-scoped objects are in "default"."""
+        return self.event_key.regarding.namespace or "default"
+
+    @property
     def at(self) -> float:
         """When it was recorded, in seconds since the epoch."""
         return self.nanoseconds / 1e9
@@ -158,7 +163,7 @@ class EventRecorder:
             verify_backoff_seconds=(0.1, 1.0),
             rng=self._rng,
         )
-        self._queue: deque[_Entry] = deque()
+        self._queue: EventQueue[_Entry] = EventQueue(capacity, _WORKERS)
         self._filled = asyncio.Event()
         self._under_way = 0  # entries queued or being written
         self._all_written = asyncio.Event()
@@ -238,7 +243,7 @@ class EventRecorder:
     def _enqueue(self, entry: _Entry) -> bool:
         if entry.under_way:
             return True  # the worker that writes it compares the count afterwards
-        if len(self._queue) >= self._capacity:
+        if not self._queue.put(entry.namespace, entry):
             if not self.dropped:
                 logger.warning("events come faster than they can be written: some are dropped")
             self.dropped += 1
@@ -246,7 +251,6 @@ class EventRecorder:
         entry.under_way = True
         self._under_way += 1
         self._all_written.clear()
-        self._queue.append(entry)
         self._filled.set()
         return True
 
@@ -297,7 +301,7 @@ class EventRecorder:
         """Write recorded Events until cancelled."""
         await self._discover_event_api()
         async with asyncio.TaskGroup() as tasks:
-            for number in range(_WORKERS):
+            for number in range(self._queue.workers):
                 tasks.create_task(self._work(), name=f"event writer {number}")
             tasks.create_task(_every(REFRESH_SECONDS, self.refresh_series))
             tasks.create_task(_every(FINISH_SECONDS, self.finish_series))
@@ -321,7 +325,7 @@ class EventRecorder:
 
     async def _work(self) -> None:
         while True:
-            while not self._queue:
+            while (entry := self._queue.take()) is None:
                 self._filled.clear()
                 await self._filled.wait()
             # Bindings go first: each Event would take a slot of the apiserver's write path from a
@@ -329,11 +333,9 @@ class EventRecorder:
             if self._idle is not None:
                 pressing = len(self._queue) > self._capacity // 10
                 await self._idle(_IMPATIENT_SECONDS if pressing else _PATIENCE_SECONDS)
-                # Another worker may have taken the last entry meanwhile.
-                if not self._queue:
-                    continue
-            entry = self._queue.popleft()
             await self._write(entry)
+            self._queue.done(entry.namespace)
+            self._filled.set()  # there is room for the next one
             entry.under_way = False
             self._under_way -= 1
             # It was repeated while it was being created: then ``_enqueue`` did not queue it.
@@ -367,7 +369,7 @@ class EventRecorder:
     async def _write_once(self, entry: _Entry) -> None:
         core = entry.core or self._core_only
         resource: Resource[Any] = EVENTS_V1 if core else EVENTS
-        namespace = entry.event_key.regarding.namespace or "default"
+        namespace = entry.namespace
         count = entry.count
         if entry.written:
             patch = _encode(series_patch(count, entry.last, core=core))

@@ -391,3 +391,26 @@ async def test_bindings_go_before_events(server):
             await recorder.flush(5)
     assert order.count("e") == 200
     assert bound < 350
+
+
+async def test_events_that_hang_do_not_hold_up_those_of_other_namespaces(server):
+    """An admission webhook of their namespace never answers."""
+    written = []
+
+    async def script(call):
+        if "/namespaces/hangs/" in call.path:
+            await asyncio.sleep(25)
+        elif call.method == "POST":
+            written.append(call.json["regarding"]["name"])
+        await accept(call)
+
+    server.script = script
+    async with ApiClient(Credentials(server.url)) as client, recording(client) as recorder:
+        await asyncio.sleep(0.01)
+        for number in range(1000):
+            failed(recorder, pod=Pod(metadata=ObjectMeta(name=f"h{number}", namespace="hangs")))
+        await asyncio.sleep(5)
+        for number in range(50):
+            failed(recorder, pod=Pod(metadata=ObjectMeta(name=f"p{number}", namespace="well")))
+        await asyncio.sleep(5)
+        assert sorted(written) == sorted(f"p{number}" for number in range(50))
