@@ -10,12 +10,26 @@ class ProreusError(Exception):
 
 
 class ConfigError(ProreusError):
-    """A configuration that cannot be used; ``problems`` holds every fault, not only the first."""
+    """A configuration that cannot be used; ``problems`` holds every fault, not only the first.
 
-    def __init__(self, *problems: str) -> None:
+    ``remedy``: what to write instead, where the text is kube-scheduler's and does not say it.
+    """
+
+    def __init__(self, *problems: str, remedy: str = "") -> None:
         self.problems: tuple[str, ...] = tuple(dict.fromkeys(problems))
+        self.remedy = remedy
         one = len(self.problems) == 1
         super().__init__(self.problems[0] if one else "[" + ", ".join(self.problems) + "]")
+
+    @property
+    def explained(self) -> str:
+        """The text with the remedy."""
+        return f"{self}; {self.remedy}" if self.remedy else str(self)
+
+
+def explained(error: BaseException) -> str:
+    """Return the text of an error as a user gets it, with the remedy if it has one."""
+    return error.explained if isinstance(error, ConfigError) else str(error)
 
 
 class UnknownPluginSlot(ProreusError):

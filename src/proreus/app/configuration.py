@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proreus import logs
 from proreus.app.options import RunOptions
 from proreus.app.watched_files import WatchedFiles
-from proreus.config.load import default_configuration, load, read_file
+from proreus.config.load import default_configuration, load, naming_file, read_file
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.errors import ConfigError
 from proreus.loading import LoadedPlugins
@@ -44,7 +44,8 @@ def configuration(
         if options.config:
             source = read_file(options.config)
             files.set_loaded_config(source)
-            config = load(source, registry, gates, override, DEFAULT_QPS)
+            with naming_file(options.config):
+                config = load(source, registry, gates, override, DEFAULT_QPS)
             problems = loaded_plugins.problems(config)
         else:
             problems = loaded_plugins.problems_with(loaded_plugins.requested_names)

@@ -33,8 +33,9 @@ from proreus.app.reload import Reloader
 from proreus.app.remote_plugins import connect_plugins
 from proreus.app.stopping import first_error, until_set
 from proreus.app.watched_files import WatchedFiles
+from proreus.config.load import naming_file
 from proreus.config.types import SchedulerConfiguration
-from proreus.errors import ConfigError, LeaseLost, ProreusError
+from proreus.errors import ConfigError, LeaseLost, ProreusError, explained
 from proreus.feature_gates import FeatureGates
 from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
@@ -71,7 +72,7 @@ async def run(options: RunOptions, on_signal: Callable[[], None] = lambda: None)
             failure = "command failed", first_error(group)
     if failure is not None:
         message, error = failure
-        log.error(message, err=error)
+        log.error(message, err=explained(error))
         return 1
     log.info("Requested to terminate, exiting")
     return 0
@@ -137,33 +138,37 @@ async def _start(
     await remote_plugins.check_args(config)
     remote_plugins.keep_for_slots(config)
     clients = await make_clients(options, config, metrics, stack)
-    if options.write_config_to:
-        await _write_configuration(options.write_config_to, config, options.feature_gates)
-        return None
-    emulating = await with_emulated_version(options, clients.main)
+    emulating = options
+    if not options.write_config_to:
+        emulating = await with_emulated_version(options, clients.main)
     if emulating is not options:
         options = emulating
         reading = partial(configuration, options, loaded_plugins, files)
         config = await run_in_loading_thread(reading, READING, folders)
         metrics.emulate(options.feature_gates.emulation_version)
     _set_versions(metrics, options)
-    process = Process(
-        options,
-        config,
-        loaded_plugins.registry,
-        metrics,
-        clients,
-        remote_plugins,
-        call_watchdog,
-    )
+    with naming_file(options.config):
+        process = Process(
+            options,
+            config,
+            loaded_plugins.registry,
+            metrics,
+            clients,
+            remote_plugins,
+            call_watchdog,
+        )
+    # After the clients on the stack, and so closed before them.
+    stack.push_async_callback(process.close)
+    # Not before everything was made of it: plugins and extenders find faults of their own.
+    if options.write_config_to:
+        await _write_configuration(options.write_config_to, config, options.feature_gates)
+        return None
     process.state.plugin_files = loaded_plugins.files()
     metrics.plugin_file_info.set_function(
         lambda: {
             (one["file"], one["sha256"], one["package"]): 1.0 for one in process.state.plugin_files
         }
     )
-    # After the clients on the stack, and so closed before them.
-    stack.push_async_callback(process.close)
     reloader = Reloader(options, files, remote_plugins, metrics, process)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.debugger.request)
     trials = None

@@ -11,7 +11,7 @@ import importlib
 import click
 
 import proreus
-from proreus.errors import ProreusError
+from proreus.errors import ProreusError, explained
 
 _COMMANDS = {
     "run": "proreus.cli.run_command",
@@ -64,6 +64,6 @@ def call(command: click.Group, arguments: list[str] | None, name: str) -> int:
     except click.Abort:
         code = 130
     except ProreusError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {explained(error)}", err=True)
         code = 1
     return code if isinstance(code, int) else 0

@@ -89,7 +89,7 @@ def _try_out(path: str, gates: FeatureGates, loaded_plugins: LoadedPlugins) -> N
     import asyncio
 
     from proreus import logs
-    from proreus.config.load import load_file
+    from proreus.config.load import load_file, naming_file
     from proreus.errors import ConfigError
     from proreus.offline.cluster import OfflineCluster
 
@@ -104,7 +104,8 @@ def _try_out(path: str, gates: FeatureGates, loaded_plugins: LoadedPlugins) -> N
         # An empty cluster in memory; plugins may need a running loop when they are made.
         OfflineCluster(configuration, loaded_plugins.registry, gates)
 
-    asyncio.run(build())
+    with naming_file(path):
+        asyncio.run(build())
 
 
 def _all(loaded_plugins: LoadedPlugins) -> dict[str, LoadedPlugin]:

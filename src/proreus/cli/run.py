@@ -13,7 +13,7 @@ from proreus import gc_tuning, numpy_import, yaml_import
 from proreus.cli.go_flags import FlagError, ParsedFlags, parse_flags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
-from proreus.errors import ConfigError, ProreusError
+from proreus.errors import ConfigError, ProreusError, explained
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import (
     DEFAULT_VERSION,
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int | None:
         values = parse_flags({flag.name: flag for flag in FLAGS}, arguments, "proreus run")
         return None if values is None else run(values)
     except ProreusError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {explained(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

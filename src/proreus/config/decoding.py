@@ -25,6 +25,7 @@ A = TypeVar("A", bound=BasePluginArgs)
 S = TypeVar("S", bound=ConfigStruct)
 
 _GROUP = API_VERSION.partition("/")[0]
+_LAST_BETA = f"{_GROUP}/v1beta3"
 _SCHEME = "pkg/runtime/scheme.go:111"
 
 
@@ -47,15 +48,16 @@ def decode_configuration(
     fields = _fields_of(data)
     version, kind = _version_and_kind(fields)
     if not kind:
-        raise ConfigError(f"Object 'Kind' is missing in '{body}'")
+        raise ConfigError(f"Object 'Kind' is missing in '{body}'", remedy=f"kind: write {KIND}")
     if not version:
-        raise ConfigError(f"Object 'apiVersion' is missing in '{body}'")
+        text = f"Object 'apiVersion' is missing in '{body}'"
+        raise ConfigError(text, remedy=f"apiVersion: write {API_VERSION}")
     if version.count("/") > 1:
         raise ConfigError(f"unexpected GroupVersion string: {version}")
     if version == API_VERSION and kind in _in_tree_args_kinds(catalog):
         raise ConfigError(f"couldn't decode as {KIND}, got {API_VERSION}, Kind={kind}: ")
     if (version, kind) != (API_VERSION, KIND):
-        raise _not_registered(version, kind)
+        raise _not_registered(version, kind, _remedy(version, kind))
     return _decode(SchedulerConfiguration, fields)
 
 
@@ -117,10 +119,27 @@ def _version_and_kind(fields: dict[str, Any]) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def _not_registered(version: str, kind: str) -> ConfigError:
+def _not_registered(version: str, kind: str, remedy: str = "") -> ConfigError:
     return ConfigError(
-        f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEME}"'
+        f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEME}"',
+        remedy=remedy,
     )
+
+
+def _remedy(version: str, kind: str) -> str:
+    """Return what to write in the place of another version and kind."""
+    if kind == "Policy":
+        return (
+            f"kind: write {KIND} with apiVersion {API_VERSION}, which has plugins where a Policy "
+            "has predicates and priorities"
+        )
+    texts = []
+    if version != API_VERSION:
+        same = ", in which all fields of v1beta3 are the same" if version == _LAST_BETA else ""
+        texts.append(f"apiVersion: write {API_VERSION}{same}")
+    if kind != KIND:
+        texts.append(f"kind: write {KIND}")
+    return " and ".join(texts)
 
 
 def decode_fields(model: type[A], fields: dict[str, Any]) -> tuple[A, tuple[str, ...]]:

@@ -7,11 +7,13 @@ first step that found any. Profiles are built from the result by ``runtime.expan
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
 
+from proreus import logs
 from proreus.config import validation
 from proreus.config.decoding import StrictDecodingError, decode_args, decode_configuration
 from proreus.config.defaults import DEFAULT_QPS, set_defaults
@@ -29,6 +31,8 @@ from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import Change
 
 __all__ = ["PluginCatalog", "default_configuration", "load", "load_file", "parse", "read_file"]
+
+log = logs.logger(__name__)
 
 Override = Callable[[SchedulerConfiguration], SchedulerConfiguration]
 
@@ -55,6 +59,7 @@ def load(
     problems = tuple(validation.problems(config, gates))
     if problems:
         raise ConfigError(*problems)
+    _warn_of_idle_points(config, catalog)
     return config
 
 
@@ -65,7 +70,19 @@ def load_file(
     override: Override | None = None,
 ) -> SchedulerConfiguration:
     """Load a file; raises ``ConfigError`` also if it cannot be opened."""
-    return load(read_file(path), catalog, gates, override)
+    with naming_file(path):
+        return load(read_file(path), catalog, gates, override)
+
+
+@contextmanager
+def naming_file(path: str) -> Iterator[None]:
+    """Have the remedy of an error in a configuration say in which file; "" for none."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.remedy and path and not error.remedy.startswith(path):
+            error.remedy = f"{path}: {error.remedy}"
+        raise
 
 
 def read_file(path: str) -> bytes:
@@ -144,6 +161,7 @@ def _decode_plugin_config(
         model = catalog.args_model(config.name)
         in_tree = catalog.is_in_tree(config.name)
         if model is not None:
+            config = replace(config, args=_with_effect(config, model))
             where = f"decoding {path}.pluginConfig[{index}]"
             hint = "" if in_tree else f"; {_described(model)}"
             try:
@@ -163,6 +181,28 @@ def _decode_plugin_config(
             )
         configs.append(config)
     return replace(profile, plugin_config=tuple(configs)), strict_errors
+
+
+def _with_effect(config: PluginConfig, model: type[BasePluginArgs]) -> Any:
+    """Return the arguments without those that have no effect, with a warning for each of them."""
+    if not isinstance(config.args, Mapping):
+        return config.args
+    known = {name: config.args[name] for name in config.args}
+    for name, why in model.arguments_without_effect.items():
+        if name in known:
+            del known[name]
+            log.warning("Argument without effect", plugin=config.name, argument=name, why=why)
+    return known
+
+
+def _warn_of_idle_points(config: SchedulerConfiguration, catalog: PluginCatalog) -> None:
+    for profile in config.profiles:
+        for point, plugins in profile.plugins.sets().items():
+            for ref in plugins.enabled:
+                model = catalog.args_model(ref.name)
+                if model is not None and point in model.points_without_effect:
+                    text = "Plugin without effect at an extension point"
+                    log.warning(text, profile=profile.name, plugin=ref.name, point=point)
 
 
 def _described(model: type[BasePluginArgs]) -> str:

@@ -36,7 +36,23 @@ def read(source: str | bytes) -> Document:
         text = source.decode() if isinstance(source, bytes) else source
     except UnicodeDecodeError as error:
         raise ConfigError(f"the configuration is not UTF-8 text: {error}") from None
-    return _read_json(text) if text.lstrip().startswith("{") else _read_yaml(text)
+    try:
+        return _read_json(text) if text.lstrip().startswith("{") else _read_yaml(text)
+    except ConfigError as error:
+        error.remedy = template_remedy(text)
+        raise
+
+
+def template_remedy(text: str) -> str:
+    """Return what to do with a template of Helm that was not rendered; "" for another text."""
+    found = _TEMPLATE.search(text)
+    if found is None:
+        return ""
+    line = text.count("\n", 0, found.start()) + 1
+    return f"line {line}: write what `helm template` makes of this template"
+
+
+_TEMPLATE = re.compile(r"\{\{-? *(?:[.$]|(?:if|with|range|include|define|template|toYaml|end)\b)")
 
 
 def _read_json(text: str) -> Document:

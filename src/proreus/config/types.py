@@ -6,7 +6,8 @@ are in ``validation``. In an instance that ``load`` returned, every default is f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
@@ -42,6 +43,14 @@ class BasePluginArgs:
     kube-scheduler does so for NodeResourcesFitArgs: errors in the arguments of a plugin that no
     profile enables are not reported.
     """
+
+    arguments_without_effect: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Arguments that a plugin of this name has in another project, and why they have no effect
+    here. They are accepted, with a warning."""
+
+    points_without_effect: ClassVar[frozenset[str]] = frozenset()
+    """Extension points that a plugin of this name has in another project, and does not need here.
+    It may be enabled there, with a warning."""
 
     def with_defaults(self, gates: FeatureGates) -> Self:
         """Return the arguments with defaults that are not constants."""

@@ -11,7 +11,7 @@ C, A, D: C overrides its multiPoint entry and comes first, A is from multiPoint,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from msgspec import Struct
@@ -36,6 +36,7 @@ from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
 from proreus.int64 import MAX_INT64, wrap
 from proreus.kubernetes_version import Change
+from proreus.runtime.unknown_plugins import unknown_plugins
 
 log = logs.logger(__name__)
 
@@ -101,7 +102,8 @@ def expand_all(
             # The texts of kube-scheduler's errors, which it wraps at each level of the call.
             raise ConfigError(
                 "initializing profiles: creating profile for scheduler name "
-                f"{profile.name}: {error}"
+                f"{profile.name}: {error}",
+                remedy=error.remedy or unknown_plugins(profiles, catalog.names()),
             ) from None
         _check_against_others(one, expanded)
         expanded[one.name] = one
@@ -198,6 +200,10 @@ class _EmulatedCatalog:
     def names(self) -> Set[str]:
         return self._names
 
+    def points_without_effect(self, name: str) -> Set[str]:
+        model = self._catalog.args_model(name)
+        return frozenset() if model is None else model.points_without_effect
+
     def points(self, name: str) -> Set[str]:
         # Asked for at each extension point, for each plugin of multiPoint.
         found = self._points.get(name)
@@ -210,7 +216,10 @@ class _EmulatedCatalog:
 def _points(
     plugins: Plugins, catalog: _EmulatedCatalog, gates: FeatureGates
 ) -> dict[str, tuple[str, ...]]:
-    sets = plugins.sets()
+    sets = {
+        point: replace(set_, enabled=tuple(_with_effect(point, set_, catalog)))
+        for point, set_ in plugins.sets().items()
+    }
     # All points are checked before any is expanded: which of two mistakes is reported is upstream's
     # order.
     for point in POINTS:
@@ -220,6 +229,14 @@ def _points(
         for point in POINTS
         if point not in _POINTS_OF_GROUP_ENTITIES or gates.includes(Change.POD_GROUP_ENTITIES)
     }
+
+
+def _with_effect(point: str, set_: PluginSet, catalog: _EmulatedCatalog) -> Iterator[PluginRef]:
+    """Yield the plugins that are not enabled there just because another project's are."""
+    for ref in set_.enabled:
+        idle = point in catalog.points_without_effect(ref.name)
+        if not idle or point in catalog.points(ref.name):
+            yield ref
 
 
 def _check_explicit(point: str, set_: PluginSet, catalog: _EmulatedCatalog) -> None:

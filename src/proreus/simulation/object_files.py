@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from proreus import compressed_files
+from proreus.config.reading import template_remedy
 from proreus.errors import ConfigError
 from proreus.kubernetes_version import KubernetesVersion
 from proreus.objects.codec import (
@@ -170,7 +171,8 @@ def _items(path: Path) -> tuple[list[_Item], SnapshotInfo | None]:
     try:
         file = _FILE.decode(content)
     except DecodeError as error:
-        raise ConfigError(f"{path}: {describe(error)}") from None
+        remedy = template_remedy(content.decode(errors="replace"))
+        raise ConfigError(f"{path}: {describe(error)}", remedy=remedy) from None
     if file.items is None:
         return [_Item("the object", content)], None
     kind = file.kind.removesuffix("List")
@@ -198,7 +200,9 @@ def _yaml_items(path: Path, content: bytes) -> list[_Item]:
     except LimitExceeded as error:
         raise ConfigError(f"{path}, line {error.line}: {error.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: neither JSON nor YAML: {describe(error)}") from None
+        remedy = template_remedy(content.decode(errors="replace"))
+        text = f"{path}: neither JSON nor YAML: {describe(error)}"
+        raise ConfigError(text, remedy=remedy) from None
     return items
 
 

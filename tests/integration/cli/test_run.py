@@ -384,3 +384,60 @@ async def test_a_plugin_that_never_returns_holds_up_its_own_pod_only(
     code, err = await live.ended(process)
     assert code == 0
     assert '"A plugin ignores its cancellation; nobody waits for it"' in err
+
+
+@pytest.mark.parametrize(
+    ("config", "error"),
+    [
+        (
+            {"profiles": [{"plugins": {"score": {"enabled": [{"name": "NoSuchPlugin"}]}}}]},
+            'ScorePlugin "NoSuchPlugin" does not exist',
+        ),
+        (
+            {
+                "extenders": [
+                    {
+                        "urlPrefix": "https://127.0.0.1:443",
+                        "filterVerb": "filter",
+                        "enableHTTPS": True,
+                        "tlsConfig": {"caFile": "/nowhere/ca.crt"},
+                    }
+                ]
+            },
+            "couldn't build extenders: open /nowhere/ca.crt: no such file or directory",
+        ),
+        ({}, ""),
+    ],
+    ids=["plugin", "extender", "neither"],
+)
+async def test_a_configuration_is_written_once_a_scheduler_was_made_of_it(
+    start, live, tmp_path, config, error
+):
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    users = [{"name": "u", "user": {}}]
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "clusters": [cluster],
+                "contexts": [context],
+                "users": users,
+            }
+        )
+    )
+    file, out = tmp_path / "config.yaml", tmp_path / "out.yaml"
+    head = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+    }
+    file.write_text(yaml.safe_dump({**head, **config}))
+    process = await start(f"--config={file}", f"--write-config-to={out}")
+    code, log = await live.ended(process)
+    assert code == (1 if error else 0)
+    assert out.exists() is not bool(error)
+    assert error.replace('"', '\\"') in log

@@ -213,3 +213,59 @@ def test_what_would_keep_it_from_starting_fails(capsys, tmp_path, config, plugin
     code, _, err = try_out(capsys, tmp_path, config, plugin)
     assert code == 1
     assert error in err
+
+
+KOORDINATOR = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: Coscheduling
+    args: {defaultTimeout: 600s, controllerWorkers: 1, skipCheckScheduleCycle: false, \
+enablePreemption: true, awareNetworkTopology: true}
+  - name: DeviceShare
+    args: {allocator: default, disableDeviceNUMATopologyAlignment: true, \
+gpuSharedResourceTemplatesConfig: {configMapName: x}, gpuShareUnsupportedModels: []}
+  - name: Reservation
+    args: {enablePreemption: true, minCandidateNodesPercentage: 10, minCandidateNodesAbsolute: 5, \
+controllerWorkers: 1, gcDurationSeconds: 5}
+  plugins:
+    queueSort: {disabled: [{name: "*"}], enabled: [{name: Coscheduling}]}
+    preEnqueue: {enabled: [{name: Coscheduling}]}
+    preFilter: {enabled: [{name: Coscheduling}, {name: Reservation}, {name: DeviceShare}]}
+    filter: {enabled: [{name: Reservation}, {name: LoadAwareScheduling}, {name: DeviceShare}]}
+    postFilter: {enabled: [{name: Reservation}, {name: Coscheduling}]}
+    preScore: {enabled: [{name: Reservation}, {name: Coscheduling}, {name: LowRiskOverCommitment}]}
+    score: {enabled: [{name: LoadAwareScheduling}, {name: DeviceShare}, {name: Coscheduling}]}
+    reserve: {enabled: [{name: Reservation}, {name: LoadAwareScheduling}, {name: Coscheduling}]}
+    permit: {enabled: [{name: Coscheduling}]}
+    preBind: {enabled: [{name: DeviceShare}, {name: Reservation}, {name: Coscheduling}]}
+    bind: {disabled: [{name: "*"}], enabled: [{name: Reservation}, {name: DefaultBinder}]}
+    postBind: {enabled: [{name: Coscheduling}]}
+"""
+
+
+def test_a_configuration_of_koordinator_works_as_it_is(capsys, tmp_path):
+    path = tmp_path / "koordinator.yaml"
+    path.write_text(KOORDINATOR)
+    code, _, err = run(capsys, "--config", path)
+    assert code == 0
+    assert err.count("Argument without effect") == 14
+    assert err.count("Plugin without effect at an extension point") == 8
+
+
+def test_all_unknown_plugins_are_told_at_once(capsys, tmp_path):
+    path = tmp_path / "unknown.yaml"
+    path.write_text(
+        KOORDINATOR.replace("{name: LoadAwareScheduling}", "{name: NodeNUMAResource}")
+        .replace("permit: {", "permit: {disabled: [{name: NoSuch}], ")
+        .replace("{name: LowRiskOverCommitment}", "{name: ElasticQuota}, {name: SchedulingHint}")
+    )
+    code, _, err = run(capsys, "--config", path)
+    assert code == 1
+    assert err.splitlines()[-1] == (
+        "Error: initializing profiles: creating profile for scheduler name default-scheduler: "
+        f'FilterPlugin "NodeNUMAResource" does not exist; {path}: of the plugins that are enabled '
+        "these do not exist: NodeNUMAResource (write NodeResourceTopologyMatch), "
+        "ElasticQuota (write CapacityScheduling), SchedulingHint (leave it out)"
+    )

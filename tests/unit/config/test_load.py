@@ -14,6 +14,8 @@ from proreus.kubernetes_version import V1_36, V1_37
 from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 
+from .conftest import FakeCatalog
+
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
@@ -300,3 +302,78 @@ def test_1_37_knows_pod_group_post_filter(catalog):
     config = load(POD_GROUP_POST_FILTER, catalog, FeatureGates(emulation_version=V1_37))
     plugins = config.profiles[0].plugins.pod_group_post_filter
     assert [ref.name for ref in plugins.disabled] == ["DefaultPreemption"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "remedy"),
+    [
+        (
+            HEAD.replace("/v1", "/v1beta3"),
+            'no kind "KubeSchedulerConfiguration" is registered for version '
+            '"kubescheduler.config.k8s.io/v1beta3" in scheme "pkg/runtime/scheme.go:111"',
+            "apiVersion: write kubescheduler.config.k8s.io/v1, in which all fields of v1beta3 are "
+            "the same",
+        ),
+        (
+            HEAD.replace("/v1", "/v1beta1"),
+            'no kind "KubeSchedulerConfiguration" is registered for version '
+            '"kubescheduler.config.k8s.io/v1beta1" in scheme "pkg/runtime/scheme.go:111"',
+            "apiVersion: write kubescheduler.config.k8s.io/v1",
+        ),
+        (
+            '{"kind": "Policy", "apiVersion": "v1", "predicates": []}',
+            'no kind "Policy" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"',
+            "kind: write KubeSchedulerConfiguration with apiVersion kubescheduler.config.k8s.io/v1,"
+            " which has plugins where a Policy has predicates and priorities",
+        ),
+        (
+            "{{- if .Values.enabled }}\n" + HEAD,
+            "couldn't get version/kind; json parse error: Expecting property name enclosed in "
+            "double quotes: line 1 column 2 (char 1)",
+            "line 1: write what `helm template` makes of this template",
+        ),
+        (
+            HEAD + "parallelism: {{ .Values.parallelism }}\n",
+            "yaml: a mapping key must be a text or a number",
+            "line 3: write what `helm template` makes of this template",
+        ),
+        ("kind: X\n", "Object 'apiVersion' is missing in 'kind: X\n'", "apiVersion: write "),
+    ],
+    ids=["v1beta3", "v1beta1", "policy", "helm", "helm value", "no version"],
+)
+def test_a_remedy_names_file_and_field(catalog, tmp_path, text, words, remedy):
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_file(str(path), catalog)
+    # kube-scheduler's words are those that people search for.
+    assert str(caught.value) == words
+    assert caught.value.explained.startswith(f"{words}; {path}: {remedy}")
+
+
+class ElsewhereArgs(PluginArgs):
+    arguments_without_effect = {"workers": "there are none"}
+    points_without_effect = frozenset({"preScore"})
+
+    limit: int = 3
+
+
+def test_arguments_that_have_no_effect_here_are_accepted_with_a_warning(caplog):
+    catalog = FakeCatalog({"Elsewhere": ElsewhereArgs})
+    text = HEAD + (
+        "profiles:\n- pluginConfig:\n  - name: Elsewhere\n    args: {workers: 3, limit: 4}\n"
+        "  plugins: {preScore: {enabled: [{name: Elsewhere}]}}\n"
+    )
+    config = load(text, catalog)
+    assert config.profiles[0].args()["Elsewhere"] == ElsewhereArgs(limit=4)
+    assert [(one.getMessage(), one.pairs) for one in caplog.records] == [
+        (
+            "Argument without effect",
+            {"plugin": "Elsewhere", "argument": "workers", "why": "there are none"},
+        ),
+        (
+            "Plugin without effect at an extension point",
+            {"profile": "default-scheduler", "plugin": "Elsewhere", "point": "preScore"},
+        ),
+    ]
+    assert 'unknown field "worker"' in refusal(text.replace("workers", "worker"), catalog)

@@ -15,6 +15,16 @@ class CoschedulingArgs(PluginArgs):
     places a group as a whole. The other arguments are of ``permit`` alone.
     """
 
+    # Those of Koordinator.
+    arguments_without_effect = {
+        "defaultTimeout": "permitWaitingTimeSeconds is how long pods wait",
+        "controllerWorkers": "`proreus controller` writes the statuses of PodGroups",
+        "skipCheckScheduleCycle": "gangs have no schedule cycles",
+        "enablePreemption": "the add-on GangPreemption preempts for gangs",
+        "awareNetworkTopology": "the add-on GroupTopology places gangs by topology",
+    }
+    points_without_effect = frozenset({"preScore", "score", "preBind", "postBind"})
+
     mode: Literal["permit", "plan"] = "permit"
     permit_waiting_time_seconds: int = 60
     pod_group_backoff_seconds: int = 0

@@ -37,6 +37,14 @@ class DeviceShareArgs(PluginArgs):
     """``cpu_only_pods``: whether pods that ask for no device avoid nodes with GPUs (Score), are
     rejected there (Filter), or go anywhere."""
 
+    # Those of Koordinator.
+    arguments_without_effect = {
+        "allocator": "there is one allocator",
+        "disableDeviceNUMATopologyAlignment": "devices are not aligned with CPUs",
+        "gpuSharedResourceTemplatesConfig": "GPUs are shared by what pods request",
+        "gpuShareUnsupportedModels": "GPUs of all models are shared",
+    }
+
     scoring_strategy: DeviceScoringStrategy = DeviceScoringStrategy()
     cpu_only_pods: Literal["Avoid", "Reject", "Allow"] = "Avoid"
     recent_requests: int = 1000

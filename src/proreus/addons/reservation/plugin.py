@@ -62,6 +62,16 @@ _EXPIRY_SECONDS = 5.0
 class ReservationArgs(PluginArgs):
     """There are no arguments."""
 
+    # Those of Koordinator.
+    arguments_without_effect = {
+        "enablePreemption": "a reservation preempts where DefaultPreemption is enabled",
+        "minCandidateNodesPercentage": "that of DefaultPreemption counts",
+        "minCandidateNodesAbsolute": "that of DefaultPreemption counts",
+        "controllerWorkers": "`proreus controller` writes the statuses of Reservations",
+        "gcDurationSeconds": "Reservations that are over are left to whoever made them",
+    }
+    points_without_effect = frozenset({"filter", "postFilter", "bind"})
+
 
 class Reservation(
     PreFilterPlugin,

@@ -35,6 +35,9 @@ _TYPES = {"cpu": CPU, "memory": MEMORY}
 class LowRiskOverCommitmentArgs(TrimaranArgs):
     """``smoothing_window_size``: by the root of it deviations count more. Weights: of limits."""
 
+    # The original computes the amounts of a pod there; here they are part of its signature.
+    points_without_effect = frozenset({"preScore"})
+
     smoothing_window_size: int = DEFAULT_WINDOW
     risk_limit_weights: dict[str, float] = {}
 
