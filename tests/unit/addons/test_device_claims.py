@@ -135,7 +135,7 @@ def test_waiting_pods_are_woken_by_a_pod_that_denies_its_devices() -> None:
         (claim(1, 0), "it has more devices than the pod requests"),
         (claim(-1), "the node has no healthy gpu"),
         (claim(0), "too little of gpu 0 is left"),
-        ('{"gpu": [{"minor": 0, "id": {"a": 1}}]}', "cannot be read"),
+        ('{"gpu": [{"minor": 9, "id": {"a": 1}}]}', "cannot be read"),
         ('{"gpu": [{"minor": "x"}]}', "cannot be read"),
         ('{"gpu": [{"minor": 1e999}]}', "cannot be read"),
         ('{"gpu": {"minor": 0}}', "cannot be read"),
@@ -277,7 +277,12 @@ def test_a_restart_gives_no_device_twice() -> None:
 
 def test_a_handler_meets_any_text() -> None:
     # What no agent writes concerns the pod that has it, at the start as later.
-    texts = ['{"gpu": [{"minor": 0, "id": {}}]}', '{"gpu": [{"minor": 0, "id": []}]}', "0", '"x"']
+    texts = [
+        '{"gpu": [{"minor": 9, "id": {"a": 1}}]}',
+        '{"gpu": [{"minor": 9, "id": [1]}]}',
+        "0",
+        '"x"',
+    ]
     pods = [bound(f"p{n}", text, {GPU: 1}) for n, text in enumerate(texts)]
     harness = cluster(*pods, nodes=[node(), node("b")])
     assert harness.schedule(gpu_pod("q", 2)).node == "b"
