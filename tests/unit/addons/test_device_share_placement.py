@@ -401,6 +401,16 @@ def test_requests_count_as_much_as_the_gpus_they_ask_for() -> None:
     assert round(recent.fragmentation(node)) == 333
 
 
+def test_a_request_for_more_gpus_than_any_node_has_does_not_outweigh_the_others() -> None:
+    weights = []
+    for count in (256, 10**18):
+        recent = RecentRequests(10)
+        for share in (Share(count, 1000, 0, 1000), *[Share(1, 500, 0, 500)] * 7):
+            recent.note(share)
+        weights.append(dict(recent._kinds)[Share(count, 1000, 0, 1000)])
+    assert weights[0] == weights[1]
+
+
 def test_gpus_that_are_too_few_are_wasted() -> None:
     recent = RecentRequests(10)
     recent.note(Share(4, 1000, 0, 1000))

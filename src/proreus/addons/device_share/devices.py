@@ -30,7 +30,7 @@ _COUNTED = {
     "volcano.sh/gpu-number": 1,
 }
 """Resources that count GPUs, and how much of each one GPU is."""
-_MOST_DEVICES = 256
+MOST_DEVICES = 256
 """How many GPUs of a node count: more are a mistake, and would take the memory of the process."""
 
 
@@ -275,7 +275,7 @@ def _cards_in_text(text: str) -> Iterator[RegisteredCard]:
 def _counted(node: NodeInfo, mig: bool) -> Iterator[NodeDevice]:
     allocatable = node.allocatable
     count = max((allocatable[name] // one for name, one in _COUNTED.items()), default=0)
-    count = min(count, _MOST_DEVICES)
+    count = min(count, MOST_DEVICES)
     if not count:
         return
     memory = (parse_count(node.labels.get("nvidia.com/gpu.memory", "")) or 0) * MIB

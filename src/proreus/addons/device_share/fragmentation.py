@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
-from proreus.addons.device_share.devices import WHOLE
+from proreus.addons.device_share.devices import MOST_DEVICES, WHOLE
 from proreus.addons.device_share.placement import most_used_first
 from proreus.addons.device_share.requests import Share
 from proreus.addons.device_share.usage import DeviceUsage, Grant, NodeDeviceUsage
@@ -116,8 +116,11 @@ class RecentRequests:
 
 
 def _demand(share: Share) -> int:
-    """Return what is asked for, in thousandths of a GPU: half a GPU where only a device tells."""
-    return share.count * (max(share.milli, share.memory_milli) or WHOLE // 2)
+    """Return what is asked for, in thousandths of a GPU: half a GPU where only a device tells.
+
+    Of at most as many as a node may have: one pod that asks for more would outweigh all others.
+    """
+    return min(share.count, MOST_DEVICES) * (max(share.milli, share.memory_milli) or WHOLE // 2)
 
 
 def normalize(scores: IntArray) -> IntArray:
