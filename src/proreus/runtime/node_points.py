@@ -24,7 +24,7 @@ from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, Plugin,
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import PASSED, IntArray, Rows, Verdicts
-from proreus.int64 import MAX_INT64
+from proreus.int64 import wrap
 from proreus.runtime.calls import (
     as_status,
     call_plugin,
@@ -252,7 +252,7 @@ def _as_score(plugin: ScorePlugin, result: Any) -> int:
     # ``True`` is an int to Python; as a score it is far more likely a mistake than a 1.
     if issubclass(type(result), (int, np.integer)) and type(result) is not bool:
         score = int(result)
-        if abs(score) <= MAX_INT64:
+        if wrap(score) == score:
             return score
     raise invalid_result_error(plugin, "Score", "an integer of 64 bits", result)
 

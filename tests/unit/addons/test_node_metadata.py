@@ -102,3 +102,13 @@ def test_numbers_that_not_everybody_reads_are_not_valid(text: str) -> None:
 def test_arguments_that_make_no_sense_are_refused(args: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         Harness([NodeMetadata], ["a"], args={NAME: {"metadataKey": KEY, **args}})
+
+
+def test_a_node_whose_value_becomes_invalid_is_scored_by_itself() -> None:
+    nodes = [make_node(f"n{number}", labels={KEY: "1"}) for number in range(20)]
+    cluster = Harness([NodeMetadata], nodes, args={NAME: {"metadataKey": KEY}})
+    assert cluster.schedule(make_pod("p", "1")).node
+    # The results of the others are kept.
+    cluster.patch("Node", "n0", {"metadata": {"labels": {KEY: "cheap"}}}, namespace="")
+    outcome = cluster.schedule(make_pod("q", "1"))
+    assert (outcome.score("n0", NAME), outcome.score("n1", NAME)) == (0, 100)
