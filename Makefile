@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock vendored sbom image-steps clean
+.PHONY: build-ahead help venv demo test test-addon-pairs lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock vendored sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -32,6 +32,11 @@ test: $(INSTALLED) ## all tests that need no cluster
 	$(BIN)/pytest --numprocesses 2 --dist worksteal tests/unit tests/conformance || failed="tests/unit tests/conformance"; \
 	$(BIN)/pytest tests/integration tests/browser examples || failed="$$failed tests/integration tests/browser examples"; \
 	if [ -n "$$failed" ]; then echo "FAILED, see above: $$failed"; exit 1; fi
+
+PAIR_SCRIPTS ?= 2000
+
+test-addon-pairs: $(INSTALLED) ## add-ons do together what each does alone, in 2,000 random scripts
+	PROREUS_PAIR_SCRIPTS=$(PAIR_SCRIPTS) $(BIN)/pytest --numprocesses 2 tests/unit/addons/test_pairs.py
 
 lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes, licences
 	$(BIN)/ruff format --check
