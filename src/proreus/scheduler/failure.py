@@ -132,7 +132,15 @@ class FailureHandler:
 
     def _log(self, attempt: Attempt, message: str, rejected: bool) -> None:
         if not rejected:
-            log.error("Error scheduling pod; retrying", err=message, pod=attempt.pod.key)
+            # The 1st, 2nd, 4th, 8th … error in a row: what fails may do so for days.
+            errors = attempt.queued.consecutive_errors_count + 1
+            if not errors & (errors - 1) or log.v(2):
+                log.error(
+                    "Error scheduling pod; retrying",
+                    err=message,
+                    pod=attempt.pod.key,
+                    errorsInARow=errors,
+                )
         elif log.v(2):
             log.v(2).info(
                 "Unable to schedule pod; no fit; waiting",

@@ -150,6 +150,17 @@ async def test_refused_conditions_of_many_pods_are_few_lines(world, caplog, monk
     assert caplog.records[-1].pairs["notLogged"] == 30
 
 
+async def test_a_pod_that_fails_for_days_is_a_few_lines(kit, caplog) -> None:
+    world = kit.World(kit.rejecting("A", Status.error("its webhook is down")))
+    world.add_node("n0")
+    world.add_pod()
+    for _ in range(100):
+        await world.attempt()
+        world.advance(11)
+    lines = [r.pairs for r in caplog.records if r.getMessage() == "Error scheduling pod; retrying"]
+    assert [line["errorsInARow"] for line in lines] == [1, 2, 4, 8, 16, 32, 64]
+
+
 # ---- the nomination ------------------------------------------------------------------------------
 
 
