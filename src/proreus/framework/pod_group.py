@@ -145,17 +145,39 @@ class PodGroupInfo(Struct, frozen=True):
 class Placement(Struct, frozen=True):
     """Nodes on which a whole group may be scheduled: ``node_names``, None for all.
 
-    ``name``: for logs.
+    ``name``: for logs. ``lacking``: what these nodes are known to lack; "": the group is tried.
     """
 
     name: str
     node_names: Collection[str] | None
+    lacking: str = ""
+
+
+_MOST_REASONS = 5
+
+
+def reasons_of_placements(placements: Iterable[Placement]) -> list[str]:
+    """Return what placements lack, each reason once, the most frequent first.
+
+    Example: ``rack=a and 3 others: Insufficient cpu``.
+    """
+    names: dict[str, list[str]] = {}
+    for placement in placements:
+        names.setdefault(placement.lacking, []).append(placement.name)
+    most = sorted(names.items(), key=lambda one: -len(one[1]))
+    texts = []
+    for reason, (first, *others) in most[:_MOST_REASONS]:
+        more = f" and {len(others)} other{'s' * (len(others) > 1)}" if others else ""
+        texts.append(f"{first}{more}: {reason}")
+    left = sum(len(some) for _, some in most[_MOST_REASONS:])
+    return [*texts, f"{left} others: other reasons"] if left else texts
 
 
 class OrderedPlacements(tuple[Placement, ...]):
     """Placements in the order of preference: the first in which the group fits is taken.
 
-    The others are not tried then, and none is scored.
+    The others are not tried then, and none is scored. Those that are known to lack something are
+    not tried at all.
     """
 
     __slots__ = ()

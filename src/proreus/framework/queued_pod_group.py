@@ -41,6 +41,10 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
     """When the pods of a group that a plugin provides were last told why it does not fit."""
     lacking: int = 1
     """How many of its pods the last attempt found no node for and that it needs, if it failed."""
+    next_placement: int = 0
+    """The place of the placement with which the next attempt begins."""
+    goes_on: bool = False
+    """Whether the last attempt was one of several that try all placements together."""
     room_made: int = 0
     """For how many of its pods events may have made room since then."""
 

@@ -317,7 +317,9 @@ class PodGroupQueue:
                     # Its failure costs no more attempts until something changes.
                     group.unschedulable_plugins = set().union(*(pod.rejectors for pod in pods))
                     joined = any(queued.uid not in uids for queued in pods)
-                    strategy = strategy if joined else QueueingStrategy.SKIP
+                    # Events during several attempts may have been for what an earlier one tried.
+                    if not joined and not tried.goes_on:
+                        strategy = QueueingStrategy.SKIP
             else:
                 group.consecutive_errors_count += 1
             group.timestamp, group.backoff_expiration = now, None

@@ -48,6 +48,7 @@ from proreus.framework.pod_group_plugin import (
     PodGroupSourcePlugin,
 )
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_source import PodSourcePlugin
 from proreus.framework.status import Code
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
 from proreus.objects.pod import Pod
@@ -126,6 +127,8 @@ class Profile:
             (plugin for plugin in enabled if isinstance(plugin, PodGroupSourcePlugin)), None
         )
         """The plugin that names groups of pods."""
+        self.provides_pods = any(isinstance(plugin, PodSourcePlugin) for plugin in enabled)
+        """Whether a plugin may provide pods that hold room for others."""
         self._optional_filter = optional_filter
         self._configured_filter = self.filter
         self.equivalence_cache = EquivalenceCache(table)

@@ -100,6 +100,7 @@ class Failure(Struct):
     ``victims``: the pods that PostFilter evicts for it. ``point``: the extension point that failed
     after a node was chosen, Reserve, Permit, PreBind or Bind. ``nominated_node``: the node that the
     attempt wrote to the pod's status, or is about to write; the informer may not show it yet.
+    ``text``: what is said in place of what the fit error says.
     """
 
     status: Status
@@ -109,10 +110,13 @@ class Failure(Struct):
     victims: Victims | None = None
     point: str = ""
     nominated_node: str = ""
+    text: str = ""
 
     @property
     def message(self) -> str:
         """The text of the Event and of the condition."""
+        if self.text:
+            return self.text
         return self.fit_error.message if self.fit_error is not None else self.status.message
 
 

@@ -12,6 +12,7 @@ from proreus.addons.group_topology.domains import best_fit, least_free
 from proreus.addons.group_topology.requests import TopologyRequest, topology_request
 from proreus.addons.group_topology.slices import slices_of
 from proreus.framework import ConfigError
+from proreus.scheduler.pod_groups import algorithm
 from proreus.testing import Harness, make_node, make_pod
 
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"
@@ -224,3 +225,138 @@ def test_a_size_that_is_none_asks_for_no_slices(size: str) -> None:
         "p", metadata={"annotations": {**SLICE, "kueue.x-k8s.io/podset-slice-size": size}}
     )
     assert slices_of(pod.pod) is None
+
+
+# ---- domains that cannot be told by their room -------------------------------------------------
+
+
+def place_sizes(cluster: Harness, *sizes: int, **annotations: str) -> list[str]:
+    cluster.add(*(member(n, annotations, str(size)) for n, size in enumerate(sizes)))
+    cluster.schedule_all()
+    return [cluster.pod(f"p{number}").spec.node_name for number in range(len(sizes))]
+
+
+def message(cluster: Harness) -> str:
+    (condition,) = cluster.pod("p0").status.conditions
+    return condition.message
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cpus"),
+    [
+        ((4, 1, 1, 1, 1), [8]),
+        ((4, 1, 1, 1, 1), [4, 4]),
+        ((1, 1, 1, 1, 4), [4, 4]),
+        ((4, 1, 1, 1, 1), [4, 1, 1, 1, 1]),
+        ((8, 1, 1), [9, 9]),
+        ((3, 3, 2, 2, 2), [6, 6]),
+    ],
+)
+@pytest.mark.parametrize("asked", [REQUIRED, PREFERRED])
+def test_pods_of_different_sizes_go_to_a_rack_that_holds_them(
+    sizes: tuple[int, ...], cpus: list[int], asked: str
+) -> None:
+    cluster = cluster_of({"a-1": [1], "a-2": cpus, "b-1": [99]}, len(sizes))
+    assert racks_of(place_sizes(cluster, *sizes, **{asked: "rack"})) == ["a-2"] * len(sizes)
+
+
+@pytest.mark.parametrize("others", [9, 40])
+@pytest.mark.parametrize("why", ["taint", "selector"])
+def test_a_rack_that_holds_the_group_is_found_behind_many_that_do_not(
+    others: int, why: str
+) -> None:
+    racks = {f"a-{number:02}": [4] for number in range(others)}
+    cluster = cluster_of({**racks, "b-1": [8]}, 4)
+    for rack in racks:
+        taint = {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}}
+        label = {"metadata": {"labels": {"gpu": "no"}}}
+        cluster.patch("Node", f"{rack}-0", taint if why == "taint" else label)
+    cluster.patch("Node", "b-1-0", {"metadata": {"labels": {"gpu": "yes"}}})
+    selector = {"gpu": "yes"} if why == "selector" else {}
+    labels, annotations = {POD_GROUP_LABEL: "g"}, {"annotations": {REQUIRED: "rack"}}
+    for number in range(4):
+        cluster.add(
+            make_pod(f"p{number}", "1", labels=labels, metadata=annotations, node_selector=selector)
+        )
+    cluster.schedule_all()
+    assert [cluster.pod(f"p{n}").spec.node_name for n in range(4)] == ["b-1-0"] * 4
+
+
+def test_the_reason_names_what_each_rack_lacks() -> None:
+    cluster = cluster_of({"a-1": [3], "a-2": [3], "a-3": [4], "b-1": [2, 2, 2]}, 2)
+    cluster.patch("Node", "a-3-0", {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}})
+    assert place_sizes(cluster, 3, 1, **{REQUIRED: "rack"}) == [""] * 2
+    found = message(cluster)
+    assert "0/4 placements are available" in found
+    assert "rack=a-1 and 2 others: Insufficient cpu" in found
+    assert "rack=a-3: 2 pods are needed together, 0 fit, pod default/p0: " in found
+    assert "node(s) had untolerated taint" in found
+
+
+def test_the_reason_says_so_where_the_group_has_pods_elsewhere() -> None:
+    cluster = cluster_of({"a-1": [2], "b-1": [4]}, 2)
+    assert racks_of(place_sizes(cluster, 1, 1, **{REQUIRED: "rack"})) == ["a-1"] * 2
+    cluster.add(member(2, {REQUIRED: "rack"}))
+    cluster.schedule_all()
+    (condition,) = cluster.pod("p2").status.conditions
+    assert "rack=a-1: Insufficient cpu" in condition.message
+    assert "rack=b-1: pods of the group have nodes elsewhere" in condition.message
+
+
+def test_resources_that_the_cluster_lacks_are_lacking_wherever_the_group_is_tried() -> None:
+    cluster = cluster_of({"a-1": [2], "b-1": [4]}, 2)
+    group = gang(2)
+    cluster.add({**group, "spec": {"minMember": 2, "minResources": {"cpu": "7"}}})
+    assert place_sizes(cluster, 1, 1, **{PREFERRED: "rack"}) == ["", ""]
+    assert "resource gap: cpu: 1000" in message(cluster)
+
+
+def test_what_one_attempt_cannot_try_is_tried_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(algorithm, "_MOST_TRIES", 3)
+    racks = {f"a-{number}": [4] for number in range(7)}
+    cluster = cluster_of({**racks, "b-1": [8]}, 2)
+    for rack in racks:
+        taint = {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}}
+        cluster.patch("Node", f"{rack}-0", taint)
+    assert place_sizes(cluster, 1, 1, **{REQUIRED: "rack"}) == ["", ""]
+    assert "; 5 are tried next" in message(cluster)
+    cluster.advance(20)
+    cluster.schedule_all()
+    cluster.advance(20)
+    cluster.schedule_all()
+    assert [cluster.pod(f"p{number}").spec.node_name for number in range(2)] == ["b-1-0"] * 2
+    cluster.scheduler.queue.validate()
+
+
+def test_what_helps_another_domain_than_the_first_wakes_the_group() -> None:
+    cluster = cluster_of({"a-1": [4], "b-1": [5]}, 4)
+    cluster.patch("Node", "a-1-0", {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}})
+    cluster.add(make_pod("other", "2", node_name="b-1-0"))
+    assert place_sizes(cluster, 1, 1, 1, 1, **{REQUIRED: "rack"}) == [""] * 4
+    cluster.remove("Pod", "other")
+    cluster.advance(15)
+    cluster.schedule_all()
+    assert [cluster.pod(f"p{number}").spec.node_name for number in range(4)] == ["b-1-0"] * 4
+
+
+def test_an_event_wakes_the_group_that_a_filter_rejected_in_another_domain() -> None:
+    cluster = cluster_of({"a-1": [4], "b-1": [5]}, 4)
+    cluster.patch("Node", "a-1-0", {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}})
+    cluster.patch("Node", "b-1-0", {"metadata": {"labels": {"gpu": "no"}}})
+    cluster.patch("Node", "a-1-0", {"metadata": {"labels": {"gpu": "yes"}}})
+    for number in range(4):
+        cluster.add(
+            make_pod(
+                f"p{number}",
+                "1",
+                labels={POD_GROUP_LABEL: "g"},
+                metadata={"annotations": {REQUIRED: "rack"}},
+                node_selector={"gpu": "yes"},
+            )
+        )
+    cluster.schedule_all()
+    assert cluster.pod("p0").spec.node_name == ""
+    cluster.patch("Node", "b-1-0", {"metadata": {"labels": {"gpu": "yes"}}})
+    cluster.advance(15)
+    cluster.schedule_all()
+    assert [cluster.pod(f"p{number}").spec.node_name for number in range(4)] == ["b-1-0"] * 4

@@ -243,11 +243,14 @@ class Coscheduling(
         surplus = self._planner.surplus(pod, before < group.min_member)
         if surplus is not None or not group.min_resources or before:
             return surplus
-        # Once an attempt, before anything of the group is placed.
-        if cycle is None or cycle.state.get(group.key) is not None:
+        if cycle is None:
             return None
-        cycle.state.write(group.key, True)
-        return self._lacking_resources(group, pod, nodes)
+        # Once an attempt, before anything of the group is placed; the pods are tried several times.
+        found: tuple[Status | None] | None = cycle.state.get(group.key)
+        if found is None:
+            found = (self._lacking_resources(group, pod, self.handle.nodes),)
+            cycle.state.write(group.key, found)
+        return found[0]
 
     def _lacking_resources(self, group: Group, pod: PodInfo, nodes: NodeTable) -> Status | None:
         try:

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from proreus.addons.group_topology.domains import best_fit, least_free, pods_by_node
+from proreus.addons.group_topology.domains import GroupRoom, best_fit, least_free, pods_by_node
 from proreus.addons.group_topology.hyper_nodes import HYPER_NODES, HyperNodes, TierRequest
 from proreus.addons.group_topology.requests import TopologyRequest, topology_request
 from proreus.addons.group_topology.slices import slices_of
@@ -35,15 +35,18 @@ from proreus.framework import (
     PodInfo,
     PreFilterPlugin,
     PreScorePlugin,
+    Rows,
     ScorePlugin,
     Status,
     events,
     field_errors,
 )
+from proreus.framework.pod_group import reasons_of_placements
 from proreus.objects.scheduling import pod_group_key
 
 _POSITIONS = "GroupTopology/positions"
 _ABSENT = -1
+_ELSEWHERE = "pods of the group have nodes elsewhere"
 
 Fill = Callable[[Sequence[int], int], list[int]]
 """Returns the indexes of the domains to fill, by their room, with so many pods."""
@@ -53,7 +56,8 @@ class GroupTopologyArgs(PluginArgs):
     """``levels``: labels of nodes, the widest domain first. ``policy``: which domain of several.
 
     ``BestFit`` takes the one with the least room that is enough, ``Balance`` the one with the most.
-    ``max_placements``: how many domains are tried at most.
+    ``max_placements``: how many domains are tried at most where none is required, all nodes
+    included.
     """
 
     levels: tuple[str, ...] = ("topology.kubernetes.io/zone",)
@@ -109,20 +113,22 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
                 room if nodes is whole else pods_by_node(whole, pods, self.handle.provided_for)
             )
             state.write(_POSITIONS, self._positions(whole, room_of_all, needed, fill))
-        placements = list(self._domains(request, nodes, room, needed, own))
+        group_room = GroupRoom(nodes, pods, needed, self.handle.provided_for)
+        placements = list(self._domains(request, nodes, group_room, own))
         text = f"no {request.key} has room for {needed} pods"
         return self._ordered(placements, request.required, text)
 
     def _ordered(
         self, placements: list[Placement], required: bool, text: str
     ) -> Sequence[Placement] | Status:
-        """Return the first placements, and all nodes unless one is required; ``text``: if none."""
+        """Return the placements, and all nodes unless one is required; ``text``: if none holds."""
         if not required:
+            placements = [one for one in placements if not one.lacking]
             placements = placements[: self.args.max_placements - 1]
             placements.append(Placement("all-nodes", None))
-        if placements:
-            return OrderedPlacements(placements[: self.args.max_placements])
-        return Status.unschedulable(text)
+        if any(not one.lacking for one in placements):
+            return OrderedPlacements(placements)
+        return Status.unschedulable(text, *reasons_of_placements(placements))
 
     def _in_hyper_nodes(
         self, request: TierRequest, group: PodGroupInfo, nodes: NodeTable
@@ -134,20 +140,23 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         needed, own = self._needed(group, nodes)
         whole = self.handle.nodes
         held = {whole[row].name for row in own}
-        room = np.zeros(len(whole), dtype=np.int64)
-        # Within the placement of a group above, the table is a part of the nodes.
-        rows = slice(None) if nodes is whole else [whole.rows[node.name] for node in nodes]
-        room[rows] = pods_by_node(nodes, group.unscheduled_pods, self.handle.provided_for)
-        found = []
+        known, rows_of = [], []
         for domain in domains:
-            capacity = int(room[domain.rows].sum())
             allowed = request.highest_tier is None or domain.tier <= request.highest_tier
+            # Within the placement of a group above, the table is a part of the nodes.
+            names = domain.members if nodes is whole else domain.members & nodes.rows.keys()
             # A preference goes further up.
-            if (allowed or not request.required) and held <= domain.members and capacity >= needed:
-                balance = self.args.policy == "Balance"
-                order = (domain.tier, -capacity if balance else capacity, domain.name)
-                names = domain.members if nodes is whole else domain.members & nodes.rows.keys()
-                found.append((order, Placement(f"hypernode={domain.name}", names)))
+            if names and (allowed or not request.required):
+                known.append((domain, names))
+                rows_of.append(domain.rows if nodes is whole else nodes.rows_of(names))
+        room = GroupRoom(nodes, group.unscheduled_pods, needed, self.handle.provided_for)
+        balance = self.args.policy == "Balance"
+        found = []
+        for (domain, names), (count, lacking) in zip(known, room.of_domains(rows_of), strict=True):
+            elsewhere = "" if held <= domain.members else _ELSEWHERE
+            order = (domain.tier, -count if balance else count, domain.name)
+            placement = Placement(f"hypernode={domain.name}", names, elsewhere or lacking)
+            found.append((order, placement))
         found.sort(key=lambda one: one[0])
         text = f"no HyperNode that is allowed has room for {needed} pods"
         return self._ordered([placement for _, placement in found], request.required, text)
@@ -163,27 +172,21 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         return max(1, min(minimum, pods)), own
 
     def _domains(
-        self,
-        request: TopologyRequest,
-        nodes: NodeTable,
-        room: IntArray,
-        needed: int,
-        own: set[int],
+        self, request: TopologyRequest, nodes: NodeTable, room: GroupRoom, own: set[int]
     ) -> Iterator[Placement]:
         for key in self._levels_of(request):
             codes = nodes.label(key)
             values = nodes.label_values(key).values
-            capacities = _sums(codes, room)
+            rows_of = _rows_by_code(codes)
             held = {int(self.handle.nodes.label(key)[row]) for row in own}
-            enough = np.flatnonzero(capacities >= needed).tolist()
-            # Members that have a node already are the group's domain, if they are in one.
-            if held:
-                enough = [code for code in enough if held == {code}]
+            domains = list(zip(rows_of, room.of_domains(list(rows_of.values())), strict=True))
             balance = self.args.policy == "Balance"
-            enough.sort(key=lambda c: (-capacities[c] if balance else capacities[c], values[c]))
-            for code in enough:
-                names = frozenset(nodes[row].name for row in np.flatnonzero(codes == code).tolist())
-                yield Placement(f"{key}={values[code]}", names)
+            domains.sort(key=lambda one: (-one[1][0] if balance else one[1][0], values[one[0]]))
+            for code, (_, lacking) in domains:
+                names = frozenset(nodes[row].name for row in rows_of[code].tolist())
+                # Members that have a node already are the group's domain, if they are in one.
+                elsewhere = _ELSEWHERE if held and held != {code} else ""
+                yield Placement(f"{key}={values[code]}", names, elsewhere or lacking)
 
     def _levels_of(self, request: TopologyRequest) -> list[str]:
         """Return the labels whose domains are tried: the tightest first, up to the one asked for.
@@ -249,10 +252,14 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         return positions
 
 
-def _sums(codes: CodeArray, room: IntArray) -> IntArray:
-    present = codes != _ABSENT
-    sums: IntArray = np.bincount(codes[present], weights=room[present]).astype(np.int64)
-    return sums
+def _rows_by_code(codes: CodeArray) -> dict[int, Rows]:
+    """Return the rows that have a label, by the code of its value."""
+    order = np.argsort(codes, kind="stable")
+    order = order[codes[order] != _ABSENT]
+    if not len(order):
+        return {}
+    found, starts = np.unique(codes[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
 
 
 def _places(

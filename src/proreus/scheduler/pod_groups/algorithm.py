@@ -17,7 +17,7 @@ nodes; children of a CompositePodGroup are placed within that of their parent.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from time import perf_counter
 
 from msgspec import Struct, structs
@@ -53,17 +53,24 @@ from proreus.scheduler.pod_groups.results import (
     PodGroupResult,
     PodResult,
     Results,
+    add_rejectors,
     error_of,
+    naming_placements,
     naming_rejected_pod,
     not_scheduled,
     pods_lacking,
+    reason_of,
+    say_of_rejected_pods,
     successful_leaves,
-    with_reason_of_placement,
 )
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
 
 Try = Callable[[PodGroupInfo, CycleState, NodeSubset | None], Awaitable[Results]]
 """Tries a group on some nodes, None for all; leaves its pods assumed if it fits."""
+
+
+_MOST_TRIES = 1000
+"""After how many pods no further placement is tried in one attempt."""
 
 
 class AlgorithmOptions(Struct, frozen=True):
@@ -102,17 +109,32 @@ class PodGroupAlgorithm:
         self._timer = PluginTimer(metrics)
         self._pods: PodsByGroup = {}
         self._root: PodGroupInfo | None = None
+        self._first_placement = self._next_placement = 0
+        self._rejectors: set[str] = set()
+        """The plugins that rejected pods, in whatever order and placement."""
+        self._generating_plugins = {plugin.name for plugin in profile.placement_generate}
+        self._tries = 0
+        """How many pods have been tried."""
         self._order: Order | None = None
         """The order in which the pods are tried; None: their own."""
         self._assumed: list[PodResult] = []
         """The pods that are assumed now, in the order in which they were."""
 
-    async def run(self, root: PodGroupInfo, pods: PodsByGroup, state: CycleState) -> Results:
+    async def run(
+        self,
+        root: PodGroupInfo,
+        pods: PodsByGroup,
+        state: CycleState,
+        first_placement: int = 0,
+    ) -> Results:
         """Try a root group; undo everything and return the results.
 
-        ``state``: what plugins keep about the group's cycle.
+        ``state``: what plugins keep about the group's cycle. ``first_placement``: the place of the
+        placement to begin with.
         """
         self._pods, self._root = pods, root
+        self._rejectors.clear()
+        self._first_placement, self._next_placement = first_placement, 0
         try:
             results = await self._schedule_group(root, state, None)
         finally:
@@ -120,6 +142,9 @@ class PodGroupAlgorithm:
         result = results[root.entity_key]
         if result.status is None and not result.any_scheduled:
             result.status = Status.unschedulable(UNSCHEDULABLE)
+        if result.status is not None and root.entity_key.is_provided:
+            # The other orders and placements may be helped by events that these pods know not of.
+            add_rejectors(results.values(), self._rejectors)
         return results
 
     async def _schedule_group(
@@ -233,12 +258,14 @@ class PodGroupAlgorithm:
         # Preemption is for the group as a whole, once it does not fit.
         attempt.node_subset, attempt.may_preempt, attempt.in_group = nodes, False, True
         result = PodResult(queued, attempt)
+        self._tries += 1
         found = await self._cycle.schedule_pod(attempt)
         if isinstance(found, Failure):
             result.failure = found
             if found.fit_error is not None:
                 # The verdicts may be shared, and the pods assumed next change them.
                 diagnosis = found.fit_error.diagnosis.with_copied_verdicts()
+                self._rejectors |= diagnosis.unschedulable_plugins
                 found.fit_error = structs.replace(found.fit_error, diagnosis=diagnosis)
                 found.nominating = None
                 attempt.state.write(FILTER_VERDICTS, diagnosis.verdicts)
@@ -296,7 +323,14 @@ class PodGroupAlgorithm:
                 table = self._profile.table if nodes is None else nodes.nodes
                 states = (self._states.get(leaf.key) for leaf in group.leaves)
                 placed = sum(one.scheduled_count for one in states if one is not None)
-                orders = OtherOrders(group, self._pods, table, placed, self._rng)
+                orders = OtherOrders(
+                    group,
+                    self._pods,
+                    # What is held for the pods is room for them, and not known here.
+                    None if self._profile.provides_pods else table,
+                    placed,
+                    self._rng,
+                )
             self._order = orders.next(results)
             if self._order is None:
                 return first
@@ -328,7 +362,9 @@ class PodGroupAlgorithm:
             generated.inc(len(placements))
         first: Results | None = None
         found: list[tuple[Placement, Results]] = []
-        for placement in placements:
+        reasons = [placement.lacking for placement in placements]
+        for place in self._places(group, placements):
+            placement = placements[place]
             started = perf_counter()
             within = self._subset(placement, nodes)
             if isinstance(within, Status):
@@ -342,6 +378,8 @@ class PodGroupAlgorithm:
             first[key].lacking = min(first[key].lacking, result.lacking)
             if result.status is None:
                 found.append((placement, results))
+            else:
+                reasons[place] = reason_of(result.status)
             if not group.is_composite:
                 self._observe(result.status is None, perf_counter() - started)
             if found and isinstance(placements, OrderedPlacements):
@@ -356,7 +394,12 @@ class PodGroupAlgorithm:
                 f"{error_of(status)}",
             )
             if key.is_provided:
-                first[key].status = with_reason_of_placement(status, len(placements))
+                first[key].status = naming_placements(status, placements, reasons)
+                if any(placement.lacking for placement in placements):
+                    self._rejectors.update(self._generating_plugins)
+                first[key].next_placement = self._next_placement
+                if len(placements) > 1:
+                    say_of_rejected_pods(first.values(), first[key].status)
             return first
         try:
             best = self._best_placement(group, state, found)
@@ -364,6 +407,29 @@ class PodGroupAlgorithm:
             return {key: PodGroupResult(group, Status.error(str(error)))}
         # Siblings see the pods of the placement that was chosen.
         return await self._assume_again(group, best) if self._options.composite else best
+
+    def _places(self, group: PodGroupInfo, placements: Sequence[Placement]) -> Iterator[int]:
+        """Yield the places of the placements to try, until so many pods have been tried.
+
+        The next attempt of a root that a plugin provides goes on with the others. A last placement
+        that is all nodes is tried in any case: the group does not insist on those before it.
+        """
+        places = [place for place, one in enumerate(placements) if not one.lacking]
+        if group is not self._root or not group.entity_key.is_provided:
+            yield from places
+            return
+        # Where it went on, fewer are there now: from the first one again.
+        start = self._first_placement
+        places = [place for place in places if place >= start] or places
+        self._next_placement = 0
+        started = self._tries
+        for place in places:
+            if self._tries - started < _MOST_TRIES or (
+                place == places[-1] and placements[place].node_names is None
+            ):
+                yield place
+            elif not self._next_placement:
+                self._next_placement = place
 
     def _subset(
         self, placement: Placement, parent: NodeSubset | None

@@ -201,11 +201,15 @@ class PodGroupCycle:
             metrics=self._metrics,
         )
         state = CycleState()
-        results = await algorithm.run(root, popped.pods_by_group, state)
+        first_placement = popped.next_placement
+        results = await algorithm.run(root, popped.pods_by_group, state, first_placement)
         complete(root, results)
         seconds = perf_counter() - cycle.started
         self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
-        status, popped.lacking = results[root.entity_key].status, results[root.entity_key].lacking
+        result = results[root.entity_key]
+        status, popped.lacking = result.status, result.lacking
+        popped.next_placement = result.next_placement
+        popped.goes_on = bool(first_placement or result.next_placement)
         # Pods that were not tried fail with the group's status as it is before preemption.
         untried = {
             queued.uid: failure

@@ -37,7 +37,8 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 class OtherOrders:
     """The orders of one group in one placement.
 
-    ``nodes``: where it may go. ``placed``: how many of its pods have a node already.
+    ``nodes``: where it may go; None: what they have is not known. ``placed``: how many of its pods
+    have a node already.
     """
 
     # Invariant: _tried has the orders that were tried, as the kinds of pods in their places.
@@ -46,7 +47,7 @@ class OtherOrders:
         self,
         root: PodGroupInfo,
         pods: PodsByGroup,
-        nodes: NodeTable,
+        nodes: NodeTable | None,
         placed: int,
         rng: random.Random,
     ) -> None:
@@ -58,7 +59,9 @@ class OtherOrders:
         self._left = MORE_TRIES
         minimums = [one.group.min_count for one in (root, *root.leaves) if one.group is not None]
         needed = max(minimums[0], sum(minimums[1:])) - placed
-        self._hopeless = len(set(self._kinds.values())) < 2 or _lacks(self._pods, needed, nodes)
+        self._hopeless = len(set(self._kinds.values())) < 2 or (
+            nodes is not None and _lacks(self._pods, needed, nodes)
+        )
 
     def next(self, results: Results) -> Order | None:
         """Return an order to try after the last one; None: it is given up.

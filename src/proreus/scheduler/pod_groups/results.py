@@ -7,7 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, field, structs
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.pod_group import PodGroupInfo, ProposedAssignment
+from proreus.framework.pod_group import (
+    Placement,
+    PodGroupInfo,
+    ProposedAssignment,
+    reasons_of_placements,
+)
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo
 from proreus.framework.status import Code, Status
@@ -38,7 +43,8 @@ class PodGroupResult(Struct):
     ``waiting_on_preemption``: whether it may fit once victims are gone; then ``nominating`` has
     their pods' new nominations, by ``namespace/name``. ``state``: what plugins keep about the try
     in one placement. ``lacking``: how many more of its pods need a node than found one, if it does
-    not fit: at least so many as are known to, and 1.
+    not fit: at least so many as are known to, and 1. ``next_placement``: the place of the first
+    placement that was not tried, since others took long; 0: all were, or it fits.
     """
 
     group: PodGroupInfo
@@ -49,6 +55,7 @@ class PodGroupResult(Struct):
     nominating: Mapping[str, NominatingInfo] = field(default_factory=dict)
     state: CycleState = field(default_factory=CycleState)
     lacking: int = 1
+    next_placement: int = 0
 
     @property
     def failed(self) -> bool:
@@ -135,13 +142,44 @@ def naming_rejected_pod(status: Status, pods: Sequence[PodResult]) -> Status:
     )
 
 
-def with_reason_of_placement(status: Status, placements: int) -> Status:
-    """Return the status of a group that fits in none of its placements: that of the first one."""
-    if placements == 1:
+def naming_placements(
+    status: Status, placements: Sequence[Placement], reasons: Sequence[str]
+) -> Status:
+    """Return the status of a group that fits in none of its placements, with what each lacks.
+
+    ``reasons``: of each placement; those that have none were not tried.
+    """
+    if len(placements) == 1:
         return status
-    reasons = [reason for reason in status.reasons if reason != UNSCHEDULABLE]
-    text = f"0/{placements} placements are available, first placement status: {', '.join(reasons)}"
+    known = [
+        structs.replace(one, lacking=why) for one, why in zip(placements, reasons, strict=True)
+    ]
+    texts = reasons_of_placements(one for one in known if one.lacking)
+    text = f"0/{len(placements)} placements are available, {'; '.join(texts)}"
+    untried = sum(not one.lacking for one in known)
+    if untried:
+        text += f"; {untried} are tried next"
     return Status.unschedulable(UNSCHEDULABLE, text)
+
+
+def reason_of(status: Status) -> str:
+    """Return why a group does not fit, without the words that all such groups have in common."""
+    return ", ".join(reason for reason in status.reasons if reason != UNSCHEDULABLE)
+
+
+def say_of_rejected_pods(results: Iterable[PodGroupResult], status: Status | None) -> None:
+    """Have rejected pods say what a whole group fails with: a node of one placement says little."""
+    for pod in (pod for result in results for pod in result.pods):
+        if pod.failure is not None and pod.failure.status.rejected and status is not None:
+            pod.failure.text = status.message
+
+
+def add_rejectors(results: Iterable[PodGroupResult], plugins: Iterable[str]) -> None:
+    """Add plugins to those that rejected the last pod which did not fit."""
+    failed = [pod.failure for result in results for pod in result.pods if pod.failure is not None]
+    if failed and failed[-1].fit_error is not None:
+        diagnosis = failed[-1].fit_error.diagnosis
+        diagnosis.unschedulable_plugins = diagnosis.unschedulable_plugins.union(plugins)
 
 
 def successful_leaves(group: PodGroupInfo, results: Results) -> Iterable[PodGroupResult]:
