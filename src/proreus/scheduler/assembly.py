@@ -306,6 +306,8 @@ class Assembly:
 
     def _apply(self, profile_set: ProfileSet) -> None:
         """Apply the fields outside of profiles; register handlers for the kinds of plugins."""
+        if self._core.provided_pods is not None:
+            self._core.provided_pods.use(profile_set.plugins)
         queue, search = self._core.queue, self._core.search
         configuration, extenders = profile_set.configuration, profile_set.extenders
         queue.use_backoff(

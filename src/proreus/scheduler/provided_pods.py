@@ -10,7 +10,7 @@ Only where a configuration enables such a plugin: otherwise none of these object
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
 from msgspec import to_builtins
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from proreus.errors import NotFound
 from proreus.framework.handle import ApiWriter, EventRecorder
+from proreus.framework.plugin import Plugin
 from proreus.framework.pod_source import PodSourcePlugin, is_provided
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import ApiObject, Resource, key_of
@@ -47,13 +48,20 @@ class PodInformerHandlers(Protocol):
 
 
 class ProvidedPods:
-    """The provided pods by ``namespace/name``, and the plugin of each."""
+    """The provided pods by ``namespace/name``, and the name of the plugin of each."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
+        self._source_names: dict[str, str] = {}
         self._sources: dict[str, PodSourcePlugin] = {}
+        """By name, those in force. A plugin is made for more than that: for a configuration that
+        is refused then, or for one that is tried in the shadow and must not write."""
         self._handlers: PodInformerHandlers | None = None
         self._changed: list[PodChangeFn] = []
+
+    def use(self, plugins: Iterable[Plugin]) -> None:
+        """Let plugins answer for their pods from now on, in place of former ones of their names."""
+        self._sources |= {one.name: one for one in plugins if isinstance(one, PodSourcePlugin)}
 
     def with_stored(self, pods: Mapping[str, Any]) -> Mapping[str, Pod]:
         """Return the stored and the provided pods."""
@@ -88,7 +96,7 @@ class ProvidedPods:
             )
         key = key_of(pod)
         old, self._pods[key] = self._pods.get(key), pod
-        self._sources[key] = source
+        self._source_names[key] = source.name
         if old == pod:
             return
         self._tell(old, pod)
@@ -102,7 +110,7 @@ class ProvidedPods:
     def remove(self, key: str) -> None:
         """Remove a pod; one that is not there is ignored."""
         pod = self._pods.pop(key, None)
-        self._sources.pop(key, None)
+        self._source_names.pop(key, None)
         if pod is not None:
             self._tell(pod, None)
             if self._handlers is not None:
@@ -114,7 +122,7 @@ class ProvidedPods:
 
     def source_of(self, pod: Pod) -> PodSourcePlugin:
         """Return the plugin of a pod; raises ``NotFound``."""
-        source = self._sources.get(key_of(pod))
+        source = self._sources.get(self._source_names.get(key_of(pod), ""))
         if source is None:
             raise NotFound(404, "NotFound", f"pod {key_of(pod)} is no longer provided")
         return source

@@ -17,6 +17,7 @@ from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatc
 from proreus.addons.node_resource_topology_match.fingerprint import fingerprint
 from proreus.addons.reservation import Reservation
 from proreus.framework import QueueSortPlugin
+from proreus.scheduler.shadow import ShadowLimits
 from proreus.testing import Harness, make_node, make_pod
 from unit.addons.test_coscheduling_plan import gang
 from unit.addons.test_reservation import reservation, status, web
@@ -260,3 +261,21 @@ def test_a_reservation_is_expected_to_use_nothing() -> None:
     settle(harness, 1)
     assert status(harness)["phase"] == "Available"
     assert len(list(harness.plugin(LoadAwareScheduling).recent.on("a"))) == 1
+
+
+# ---- configurations ------------------------------------------------------------------------------
+
+
+def test_a_configuration_that_is_tried_only_does_not_answer_for_reservations() -> None:
+    harness = cluster([Reservation])
+    assembly, in_force = harness._cluster.assembly, harness.scheduler.profile_set
+    given = in_force.configuration, in_force.registry
+
+    async def try_others() -> None:
+        assembly.prepare(*given).close()
+        harness.scheduler.shadow = assembly.prepare_shadow(*given, ShadowLimits(1.0, 1.0))
+
+    harness._do(try_others())
+    harness.add(reservation())
+    settle(harness)
+    assert status(harness) == {"phase": "Available", "node": "a"}
