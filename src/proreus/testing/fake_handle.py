@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import ChainMap
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -137,6 +138,7 @@ class FakeHandle:
         self.http_answers: dict[str, bytes] = {}
         self.provided: dict[str, Pod] = {}
         self._sources: set[PodSourcePlugin] = set()
+        self._told_of_provided: list[Callable[[Any, Any], None]] = []
         for node in nodes:
             self.api.put(NODES, node)
         for pod in pods:
@@ -169,16 +171,24 @@ class FakeHandle:
             raise ValueError(
                 f"the name of a pod that a plugin provides needs a slash: {key_of(pod)}"
             )
-        self.remove_pod(key_of(pod))
+        known = self.provided.get(key_of(pod))
+        self._take_off_its_node(known)
         self.provided[key_of(pod)] = pod
         self._sources.add(source)
         row = self.nodes.rows.get(pod.spec.node_name)
         if row is not None:
             self.nodes.add_pod(row, PodInfo(pod))
+        for handler in self._told_of_provided:
+            handler(known, pod)
 
     def remove_pod(self, pod_key: str) -> None:
         """Remove a pod of a plugin."""
         pod = self.provided.pop(pod_key, None)
+        self._take_off_its_node(pod)
+        for handler in self._told_of_provided if pod is not None else ():
+            handler(pod, None)
+
+    def _take_off_its_node(self, pod: Pod | None) -> None:
         row = None if pod is None else self.nodes.rows.get(pod.spec.node_name)
         if pod is not None and row is not None:
             self.nodes.remove_pod(row, pod.metadata.uid)
@@ -216,8 +226,11 @@ class FakeHandle:
         }
 
     def store(self, resource: Resource[T], *, with_provided: bool = False) -> Mapping[str, T]:
-        """Return the objects of a resource, by key; those of ``provided`` are not among them."""
-        return self.api.store(resource)
+        """Return the objects of a resource, by key; with those of ``provided`` if asked to."""
+        found = self.api.store(resource)
+        if not with_provided:
+            return found
+        return cast(Mapping[str, T], ChainMap(cast(dict[str, Any], found), self.provided))
 
     def on_change(
         self,
@@ -228,6 +241,10 @@ class FakeHandle:
     ) -> None:
         """Call ``handler(old, new)`` on each change of a resource, at once for existing objects."""
         self.api.on_change(resource, handler)
+        if with_provided:
+            self._told_of_provided.append(handler)
+            for pod in self.provided.values():
+                handler(None, cast(T, pod))
 
     def node_order(self) -> Rows:
         """Return all rows in the order of the table, whatever the zones."""

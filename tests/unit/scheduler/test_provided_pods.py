@@ -209,10 +209,17 @@ def test_they_are_no_difference_between_store_and_cache() -> None:
 def test_the_name_of_a_provided_pod_needs_a_slash() -> None:
     handle = FakeHandle([make_node("n0")])
     plugin = Placeholders(None, handle)
-    plugin.hold("a", "1", "n0")
+    plugin.hold("a", "2", "n0")
+    changes: list[tuple[Pod | None, Pod | None]] = []
+    handle.on_change(PODS, lambda old, new: changes.append((old, new)), with_provided=True)
+    before, after = handle.provided["default/held/a"], plugin.hold("a", "1", "n0")
     assert [info.name for info in handle.nodes[0].pods.values()] == ["held/a"]
+    assert handle.store(PODS, with_provided=True) == {"default/held/a": after}
+    assert not handle.store(PODS)
+    assert list(handle.provided_for(make_pod("q", labels={"takes": "1"}))) == ["n0"]
     handle.remove_pod("default/held/a")
     assert not handle.nodes[0].pods
+    assert changes == [(None, before), (before, after), (after, None)]
     with pytest.raises(ValueError, match="slash"):
         handle.put_pod(make_pod("plain").pod, plugin)
     harness, placed = cluster()
