@@ -145,7 +145,13 @@ class PodGroupQueue:
         before = None if old is None else old.pod
         for event in events:
             # As for events of others: what has not passed PreEnqueue waits for its gate alone.
-            if group.gated and not self._hints.gating_plugin_registered(group, event):
+            # kube-scheduler asks all of its pods, and a pod that no plugin gates has it tried.
+            is_provided = group.root.is_provided
+            if (
+                group.gated
+                and is_provided
+                and not self._hints.gating_plugin_registered(group, event)
+            ):
                 continue
             strategy = self._hints.group_queueing_strategy(group, event, before, new.pod)
             if self._sub_queues.requeue(group, strategy, event.label):
