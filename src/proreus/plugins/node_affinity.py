@@ -147,14 +147,16 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         )
 
     def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
-        labels, name = new.metadata.labels, new.metadata.name
-        if self._added is not None and not self._added.matches(labels, name):
+        labels, name, added = new.metadata.labels, new.metadata.name, self._added
+        if added is not None and not added.matches(labels, name):
             return False
         wanted = node_affinity(pod)
         if not wanted.matches(labels, name):
             # A term that does not parse: kube-scheduler's hint fails then, which queues the pod.
             return wanted.match_error(labels) is not None
-        return old is None or not wanted.matches(old.metadata.labels, old.metadata.name)
+        if old is None or not wanted.matches(old.metadata.labels, name):
+            return True
+        return added is not None and not added.matches(old.metadata.labels, name)
 
 
 def _names(term: NodeSelectorTerm) -> set[str] | None:
