@@ -89,6 +89,11 @@ class ConstraintResolver:
         self._match_label_keys = handle.feature_gates.enabled("MatchLabelKeysInPodTopologySpread")
         self._defaults = LoadingCache(16 * 2**20, _key_of_defaults, self._resolve_defaults)
 
+    @property
+    def has_hard_defaults(self) -> bool:
+        """Whether pods without constraints of their own may have hard ones."""
+        return bool(self._default_hard)
+
     def hard_of(self, pod: Pod) -> ResolvedConstraints:
         """Return the constraints of a pod, at least the hard ones; cheap if there are none."""
         # The system defaults are soft: deducing a selector for them is left to PreScore.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from proreus.feature_gates import FeatureGates
 from proreus.framework.events import (
     ADD,
+    ALL,
     DELETE,
     NODE,
     UPDATE_NODE_LABEL,
@@ -16,20 +17,33 @@ from proreus.framework.events import (
     UPDATE_POD_TOLERATION,
     ClusterEvent,
 )
+from proreus.framework.node_affinity import node_affinity
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
+from proreus.objects.workloads import (
+    WORKLOAD_KINDS,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
 from proreus.plugins.pod_topology_spread.constraints import SpreadConstraint
 
+Workload = Service | ReplicationController | ReplicaSet | StatefulSet
 HardConstraints = Callable[[Pod], Sequence[SpreadConstraint]]
 
 
 class SpreadHints:
-    """The queueing hints; ``hard`` returns the hard constraints of a pod."""
+    """The queueing hints; ``hard`` returns the hard constraints of a pod.
 
-    def __init__(self, hard: HardConstraints, gates: FeatureGates) -> None:
+    ``hard_defaults``: whether there are some for pods without constraints of their own.
+    """
+
+    def __init__(self, hard: HardConstraints, hard_defaults: bool, gates: FeatureGates) -> None:
         self._hard = hard
+        self._hard_defaults = hard_defaults
         self._gates = gates
 
     def events(self) -> Iterable[ClusterEvent]:
@@ -43,6 +57,10 @@ class SpreadHints:
                 hint=self.is_schedulable_after_pod_change,
             ),
             ClusterEvent(NODE, node_actions, self.is_schedulable_after_node_change),
+            *(
+                ClusterEvent(kind.kind, ALL, _is_schedulable_after_workload_change)
+                for kind in (WORKLOAD_KINDS if self._hard_defaults else ())
+            ),
         )
 
     def is_schedulable_after_pod_change(
@@ -58,10 +76,12 @@ class SpreadHints:
             known = new if new is not None else old
             assert known is not None
             return any(c.selector.matches(known.metadata.labels) for c in constraints)
-        if (
-            new.metadata.uid == pod.uid
-            and old.spec.tolerations != new.spec.tolerations
-            and any(c.honor_taints for c in constraints)
+        if new.metadata.uid == pod.uid and (
+            self._hard(old) is not self._hard(new)
+            or (
+                old.spec.tolerations != new.spec.tolerations
+                and any(c.honor_taints for c in constraints)
+            )
         ):
             return True
         before, after = old.metadata.labels, new.metadata.labels
@@ -85,9 +105,26 @@ class SpreadHints:
         if not is_now:
             return False
         before, after = old.metadata.labels, new.metadata.labels
-        return old.spec.taints != new.spec.taints or any(
-            before[c.topology_key] != after[c.topology_key] for c in constraints
+        return (
+            old.spec.taints != new.spec.taints
+            or any(before[c.topology_key] != after[c.topology_key] for c in constraints)
+            or (
+                any(c.honor_affinity for c in constraints)
+                and node_affinity(pod).matches(before, old.metadata.name)
+                != node_affinity(pod).matches(after, new.metadata.name)
+            )
         )
+
+
+def _is_schedulable_after_workload_change(
+    pod: PodInfo, old: Workload | None, new: Workload | None
+) -> bool:
+    # The pods that a default constraint counts are those of the pod's services and owner.
+    one = new or old
+    assert one is not None
+    if one.metadata.namespace != pod.namespace or pod.pod.spec.topology_spread_constraints:
+        return False
+    return old is None or new is None or old.spec.selector != new.spec.selector
 
 
 def _is_involved(pod: PodInfo, other: Pod) -> bool:

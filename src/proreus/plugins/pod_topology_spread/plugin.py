@@ -48,7 +48,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         self._domain_cache = TopologyDomainCache(
             handle.nodes, gates.enabled("TaintTolerationComparisonOperators")
         )
-        self._hints = SpreadHints(self._hard_constraints, handle.feature_gates)
+        self._hints = SpreadHints(
+            self._hard_constraints, self._constraints.has_hard_defaults, handle.feature_gates
+        )
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register pod and node events; see ``hints``."""

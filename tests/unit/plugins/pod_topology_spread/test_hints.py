@@ -18,8 +18,10 @@ from proreus.framework.events import (
     UPDATE_POD_TOLERATION,
 )
 from proreus.framework.pod_info import PodInfo
+from proreus.objects.meta import ObjectMeta
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
+from proreus.objects.workloads import Service, ServiceSpec
 from proreus.plugins.pod_topology_spread import PodTopologySpread
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 
@@ -45,7 +47,10 @@ def zoned(zone: str = "", *taints: str) -> Node:
 
 
 ENDING = {"deletionTimestamp": "2025-01-01T00:00:00Z"}
-TOLERATING = waiting("Honor", tolerations=[{"operator": "Exists"}]).pod
+
+
+def tolerating(taints: str) -> Pod:
+    return waiting(taints, tolerations=[{"operator": "Exists"}]).pod
 
 
 def test_events_of_1_36() -> None:
@@ -77,8 +82,8 @@ def test_events_of_1_36() -> None:
         (waiting(), other("y"), other("z"), False),
         (waiting(), other(), other(status={"phase": "Running"}), False),
         (waiting(), other(node_name=""), other("y"), False),
-        (waiting("Honor"), waiting("Honor").pod, TOLERATING, True),
-        (waiting(), waiting().pod, TOLERATING, False),
+        (waiting("Honor"), waiting("Honor").pod, tolerating("Honor"), True),
+        (waiting(), waiting().pod, tolerating("Ignore"), False),
         (waiting(), waiting().pod, waiting(metadata={"labels": {}}).pod, True),
     ],
 )
@@ -89,6 +94,57 @@ def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, queued: bool) -> N
     assert event.hint is not None
 
     assert event.hint(pod, old, new) is queued
+
+
+def test_labels_of_the_pod_itself_that_its_constraint_reads() -> None:
+    """Without the label, pods count whatever their revision is."""
+
+    def revised(**labels: str) -> PodInfo:
+        (constraint,) = waiting().pod.spec.topology_spread_constraints
+        spec = {
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": constraint.topology_key,
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"app": "x"}},
+                    "matchLabelKeys": ["revision"],
+                }
+            ]
+        }
+        return make_pod("waiting", labels={"app": "x", **labels}, spec=spec)
+
+    event, _ = make_plugin(
+        PodTopologySpread, FakeHandle(kubernetes_version="1.36")
+    ).events_to_register()
+    assert event.hint is not None
+
+    assert event.hint(revised(), revised(revision="1").pod, revised().pod)
+    assert not event.hint(revised(), revised().pod, revised(more="y").pod)
+
+
+@pytest.mark.parametrize("defaults", ["DoNotSchedule", "ScheduleAnyway"])
+def test_services_and_owners_where_default_constraints_can_reject(defaults: str) -> None:
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": defaults}
+    args = {"defaultingType": "List", "defaultConstraints": [constraint]}
+    found = make_plugin(PodTopologySpread, FakeHandle(), args).events_to_register()
+    hints = [event.hint for event in found if event.resource == "Service"]
+    if defaults == "ScheduleAnyway":
+        assert not hints
+        return
+    (hint,) = hints
+    assert hint is not None
+
+    def service(namespace: str = "default", **selector: str) -> Service:
+        return Service(ObjectMeta(name="s", namespace=namespace), ServiceSpec(selector))
+
+    pod = make_pod("pod")
+    assert hint(pod, None, service(app="x"))
+    assert hint(pod, service(app="x"), None)
+    assert hint(pod, service(app="x"), service(app="y"))
+    assert not hint(pod, service(app="x"), service(app="x"))
+    assert not hint(pod, None, service("elsewhere", app="x"))
+    assert not hint(waiting(), None, service(app="x"))
 
 
 @pytest.mark.parametrize(
