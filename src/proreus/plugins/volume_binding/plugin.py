@@ -39,7 +39,7 @@ from proreus.plugins.volume_binding.claims import (
     get_pod_volume_claims,
     has_claims,
 )
-from proreus.plugins.volume_binding.hints import EVENTS
+from proreus.plugins.volume_binding.hints import VOLUMES_RESTORED, events
 from proreus.plugins.volume_binding.pod_volumes import PodVolumeFinder
 from proreus.plugins.volume_binding.scoring import score_nodes, volume_score
 from proreus.plugins.volume_binding.storage import Storage
@@ -88,7 +88,7 @@ class VolumeBinding(
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register events of storage and nodes; see ``hints``."""
-        return EVENTS
+        return events(self._storage)
 
     def sign(self, pod: PodInfo) -> tuple[()] | None:
         """Sign pods without volumes only; those of others may change between attempts."""
@@ -178,6 +178,7 @@ class VolumeBinding(
         state_data = self._state_data(state)
         if state_data.assumed is not None:
             self._volume_binder.revert_assumed_pod_volumes(state_data.assumed)
+            self.handle.announce(VOLUMES_RESTORED, state_data.assumed)
             state_data.assumed = None
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
