@@ -58,6 +58,11 @@ class InFlightAllocation(Struct):
     written_version: int = 0
     claim_deleted: bool = False
 
+    @property
+    def was_never_written(self) -> bool:
+        """Whether its devices are free for others as soon as it is given up."""
+        return not self.written_version and not self.in_group_cycle
+
 
 Uses = Mapping[str, DeviceUse]
 """Use of a pool's devices, by name; devices that are free are absent."""

@@ -27,7 +27,7 @@ from proreus.framework.events import (
 )
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
-from proreus.objects.devices import DeviceTaintRule, ResourceSlice
+from proreus.objects.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.plugins.dynamic_resources.claims import ClaimError
@@ -99,15 +99,16 @@ def events(
             hint=is_schedulable_after_pod_change,
         ),
         ClusterEvent(DEVICE_CLASS, ADD | UPDATE),
+        ClusterEvent(DEVICE_CLASS, DELETE, _is_schedulable_after_class_deleted),
         ClusterEvent(RESOURCE_SLICE, ADD | UPDATE),
     )
 
 
 CLAIM_RESTORED = plugin_event("ResourceClaimRestored")
-"""Announced when an allocation is given up that was in flight, and written last of all changes.
+"""Announced when an allocation is given up that was in flight: not written yet, or last of all.
 
-kube-scheduler 1.37 then restores the claim in its assume cache to the version before that write,
-and so reports that it has lost its allocation.
+In the latter case kube-scheduler 1.37 restores the claim in its assume cache to the version before
+that write, and so reports that it has lost its allocation.
 """
 
 
@@ -122,6 +123,21 @@ def claim_restored(claims_of: ClaimsOf) -> ClusterEvent:
         return True
 
     return plugin_event("ResourceClaimRestored", is_schedulable)
+
+
+def slice_deleted_event(slices: Mapping[str, ResourceSlice]) -> ClusterEvent:
+    """Return the registration of slices that go from a pool that is left: it may be valid now."""
+
+    def pool_is_left(pod: PodInfo, old: ResourceSlice, new: None) -> bool:
+        # The same for each of the pods that wait.
+        if answered[0] is not old:
+            pool = old.spec.driver, old.spec.pool.name
+            left = ((one.spec.driver, one.spec.pool.name) == pool for one in slices.values())
+            answered[:] = old, any(left)
+        return bool(answered[1])
+
+    answered: list[object] = [None, False]
+    return ClusterEvent(RESOURCE_SLICE, DELETE, pool_is_left)
 
 
 def taint_rule_event(slices: Mapping[str, ResourceSlice]) -> ClusterEvent:
@@ -161,6 +177,11 @@ def for_claims_alone(event: ClusterEvent) -> ClusterEvent:
 
 def _ungates_nobody(old: object, new: object) -> Collection[str]:
     return ()
+
+
+def _is_schedulable_after_class_deleted(pod: PodInfo, old: DeviceClass, new: None) -> bool:
+    # Another class may provide the resource now.
+    return old.spec.extended_resource_name in pod.requests.amounts
 
 
 def _is_schedulable_after_pod_event(pod: PodInfo, old: Pod, new: Pod | None) -> bool:

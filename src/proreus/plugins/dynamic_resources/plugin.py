@@ -63,6 +63,7 @@ from proreus.plugins.dynamic_resources.hints import (
     claim_restored,
     events,
     for_claims_alone,
+    slice_deleted_event,
     taint_rule_event,
 )
 from proreus.plugins.dynamic_resources.node_matching import PoolError
@@ -123,10 +124,10 @@ class DynamicResources(
             index.ungated_by,
             index.concerned_by if gates.enabled("SchedulerPreQueueingHints") else None,
         )
-        if self.manager.allocated.in_flight_until_pre_bind_ends:
-            found = (*found, claim_restored(self._claims_of))
+        slices = self.handle.store(RESOURCE_SLICES)
+        found = (*found, claim_restored(self._claims_of), slice_deleted_event(slices))
         if self.features.device_taint_rules:
-            found = (*found, taint_rule_event(self.handle.store(RESOURCE_SLICES)))
+            found = (*found, taint_rule_event(slices))
         return map(for_claims_alone, found)
 
     def sign(self, pod: PodInfo) -> Hashable | None:
@@ -410,7 +411,7 @@ class DynamicResources(
         state_data.reserved = ()
         # What was written stays assumed: the apiserver has it, and the watch may be far behind.
         # With the watched version back, the devices would be free for the next pod.
-        if any(map(self._is_latest, given_up)):
+        if any(self._is_latest(one) or one.was_never_written for one in given_up):
             self.handle.announce(CLAIM_RESTORED)
         # Claims that were reserved before this attempt are released as well: reserved for a pod
         # that does not run, they could not be deallocated for anybody.

@@ -23,6 +23,7 @@ from proreus.framework.events import (
     QueueingHintFn,
 )
 from proreus.objects.kinds import PODS
+from proreus.plugins.dynamic_resources.hints import CLAIM_RESTORED
 from proreus.testing import make_pod
 
 
@@ -39,7 +40,10 @@ def test_registered_events(gpus: Any) -> None:
         (RESOURCE_CLAIM, ADD | UPDATE | DELETE),
         (POD, UPDATE_POD_GENERATED_RESOURCE_CLAIM),
         (DEVICE_CLASS, ADD | UPDATE),
+        (DEVICE_CLASS, DELETE),
         (RESOURCE_SLICE, ADD | UPDATE),
+        (CLAIM_RESTORED.resource, UPDATE),
+        (RESOURCE_SLICE, DELETE),
     ]
     registered = registrations_of("DynamicResources", events, implied_taint_event=True)
     implicit = registered[-1][1]
