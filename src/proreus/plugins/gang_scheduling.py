@@ -92,6 +92,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         if self._composite:
             added = self._is_schedulable_after_group_added
             found.append(ClusterEvent(COMPOSITE_POD_GROUP, ADD, added, ungated_pods=of_group))
+            updated = self._is_schedulable_after_pod_group_updated
+            found.append(ClusterEvent(COMPOSITE_POD_GROUP, UPDATE, updated, ungated_pods=of_group))
         return found
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -228,12 +230,11 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         return new is not None and self._are_same_hierarchy(pod, new.key)
 
     def _is_schedulable_after_pod_group_updated(
-        self, pod: PodInfo, old: PodGroup | None, new: PodGroup | None
+        self, pod: PodInfo, old: Group | None, new: Group | None
     ) -> bool:
         if old is None or new is None or not self._are_same_hierarchy(pod, new.key):
             return False
-        before, after = old.spec.scheduling_policy.gang, new.spec.scheduling_policy.gang
-        return before is not None and after is not None and after.min_count < before.min_count
+        return new.min_count < old.min_count
 
     def _are_same_hierarchy(self, pod: PodInfo, group: EntityKey) -> bool:
         """Return whether a pod belongs to a group, or to one with the same root."""

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_group import PlacementProgress, PodGroupInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
+from proreus.objects.scheduling import (
+    COMPOSITE_POD_GROUPS,
+    POD_GROUPS,
+    CompositeGangSchedulingPolicy,
+    CompositePodGroup,
+    CompositePodGroupSchedulingPolicy,
+)
 from proreus.plugins.gang_scheduling import GangScheduling
 from proreus.runtime.waiting_pods import WaitingPod
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
@@ -155,7 +162,7 @@ def waits(pod: WaitingPod) -> bool:
 
 def test_what_joins_the_tree_queues_all_its_pods() -> None:
     handle, plugin = ready(member("p"), objects=(*TREE, group("alone", 1)))
-    pod_added, group_added, _, composite_added = [
+    pod_added, group_added, _, composite_added, composite_updated = [
         event.hint for event in plugin.events_to_register()
     ]
     assert pod_added(member("p"), None, member("r", "h").pod)
@@ -166,6 +173,14 @@ def test_what_joins_the_tree_queues_all_its_pods() -> None:
     root = handle.store(COMPOSITE_POD_GROUPS)["default/root"]
     assert composite_added(member("p"), None, root)
     assert not composite_added(member("x", "alone"), None, root)
+
+    def needing(number: int) -> CompositePodGroup:
+        policy = CompositePodGroupSchedulingPolicy(gang=CompositeGangSchedulingPolicy(number))
+        return replace(root, spec=replace(root.spec, scheduling_policy=policy))
+
+    assert composite_updated(member("p"), needing(2), needing(1))
+    assert not composite_updated(member("p"), needing(1), needing(2))
+    assert not composite_updated(member("x", "alone"), needing(2), needing(1))
 
 
 def test_a_group_that_needs_fewer_pods_queues_them() -> None:
@@ -182,5 +197,5 @@ def test_a_group_that_needs_fewer_pods_queues_them() -> None:
     assert updated(member("p"), old, changed(group("g", 2)))
     assert not updated(member("p"), old, changed(group("g", 3)))
     assert not updated(member("p"), old, changed(group("g", 4)))
-    assert not updated(member("p"), old, changed(group("g")))
+    assert updated(member("p"), old, changed(group("g")))
     assert not updated(member("p", "h"), old, changed(group("g", 2)))
