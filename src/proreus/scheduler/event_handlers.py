@@ -26,9 +26,11 @@ from proreus.framework.events import (
     NODE_ADD,
     NODE_DELETE,
     UPDATE,
+    UPDATE_POD_LABEL,
     ClusterEvent,
 )
 from proreus.framework.node_affinity import keep_node_affinity
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_events import DEFAULT_POD_EVENTS, PodEvents
 from proreus.framework.pod_info import (
     DEFAULT_RESOURCES_OPTIONS,
@@ -137,6 +139,8 @@ class PodHandlers:
             self._add_assigned(info)
             if self.responsible_for_pod(new):
                 self._queue.delete(info)
+                if old.status.nominated_node_name not in ("", new.spec.node_name):
+                    self._move_to_unused_nomination(old)
             self._timed.observe(ASSIGNED_POD_ADD, started)
         elif self.responsible_for_pod(new):
             self._update_pending(old, info, known)
@@ -255,6 +259,8 @@ class PodHandlers:
         was = old.status.nominated_node_name
         if was and was != new.status.nominated_node_name:
             self._move_less_important(old)
+        elif was and old.metadata.labels != new.metadata.labels:
+            self._move_less_important(old, new)
 
     def _delete_pending(self, info: PodInfo) -> None:
         self._queue.delete(info)
@@ -282,10 +288,23 @@ class PodHandlers:
                 log.error(f"Scheduler cache {operation} failed", err=error, pod=info.key)
         self._move(ASSIGNED_POD_DELETE, as_assigned(cached.pod, node_name), None)
 
-    def _move_less_important(self, pod: Pod) -> None:
-        """Wake the pods that had to respect a nomination which is gone."""
+    def _move_less_important(self, pod: Pod, new: Pod | None = None) -> None:
+        """Wake the pods that had to respect a nomination which is gone, or other labels now."""
         priority = priority_of(pod)
-        self._move(ASSIGNED_POD_DELETE, pod, None, lambda other: other.info.priority <= priority)
+        event = ASSIGNED_POD_DELETE if new is None else self._events.assigned[UPDATE_POD_LABEL]
+        self._move(event, pod, new, lambda other: other.info.priority <= priority)
+
+    def _move_to_unused_nomination(self, pod: Pod) -> None:
+        """Wake the pods for which the node has room that a pod was nominated to, and not bound."""
+        table, priority = self._cache.table, priority_of(pod)
+        row = table.rows.get(pod.status.nominated_node_name)
+        if row is not None:
+            self._move(
+                ASSIGNED_POD_DELETE,
+                pod,
+                None,
+                lambda other: other.info.priority <= priority and _has_room(table[row], other.info),
+            )
 
     def _move(
         self,
@@ -295,6 +314,18 @@ class PodHandlers:
         precheck: Callable[[QueuedPodInfo], bool] | None = None,
     ) -> None:
         self._queue.move_all_to_active_or_backoff(event, old, new, precheck)
+
+
+def _has_room(node: NodeInfo, pod: PodInfo) -> bool:
+    """Return whether a node has room for a pod; devices may provide what it has nothing of."""
+    if len(node.pods) >= node.allowed_pod_number:
+        return False
+    allocatable, requested = node.allocatable, node.requested
+    return all(
+        amount <= allocatable[name] - requested.get(name, 0)
+        for name, amount in pod.requests.amounts.items()
+        if name in allocatable
+    )
 
 
 class NodeHandlers:

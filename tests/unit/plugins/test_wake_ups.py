@@ -7,16 +7,23 @@ waiting in each of them (docs/parity.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.events import ClusterEvent
+from proreus.framework.plugin import PermitPlugin
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.objects.storage import NO_PROVISIONER
 from proreus.testing import Harness, make_node, make_pod
 from proreus.testing.volumes import (
     DRIVER,
     make_claim,
     make_csi_node,
+    make_storage_class,
     make_volume,
     spec_with_claims,
 )
@@ -224,5 +231,211 @@ def test_no_limit_of_volumes_holds_any_more(change: str) -> None:
         cluster.remove("CSINode", "a", "")
     else:
         cluster.add(make_csi_node("a"))
+
+    assert_bound_soon(cluster, pod)
+
+
+CAPACITY = {"kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}
+
+
+@pytest.mark.parametrize("change", ["changed", "deleted"])
+def test_a_driver_no_longer_announces_its_capacity(change: str) -> None:
+    objects = [make_claim("c"), make_storage_class(), CAPACITY]
+    cluster = Harness(nodes=[make_node("a")], objects=objects)
+    pod = make_pod("pod", spec=spec_with_claims("c"))
+    rejected(cluster, pod)
+
+    if change == "changed":
+        cluster.patch("CSIDriver", DRIVER, {"spec": {"storageCapacity": False}}, "")
+    else:
+        cluster.remove("CSIDriver", DRIVER, "")
+
+    cluster.advance(LONGER_THAN_A_BACK_OFF)
+    assert cluster.queue_of(pod) == "active"
+
+
+class Hold(PermitPlugin):
+    """Lets the pod "first" wait."""
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return Status.wait(600) if pod.name == "first" else None
+
+    def events_to_register(self) -> Iterable[ClusterEvent]:
+        return ()
+
+
+def test_a_pod_gives_up_the_volume_that_it_was_to_get() -> None:
+    objects = [make_claim("c"), make_claim("d"), make_storage_class(provisioner=NO_PROVISIONER)]
+    cluster = Harness([Hold], [make_node("a")], [*objects, make_volume("v", phase="Available")])
+    first = make_pod("first", spec=spec_with_claims("c"))
+    pod = make_pod("pod", spec=spec_with_claims("d"))
+    cluster.schedule(first)
+    rejected(cluster, pod)
+
+    cluster.waiting(first).reject("Hold", "no longer")
+
+    cluster.advance(LONGER_THAN_A_BACK_OFF)
+    assert cluster.queue_of(pod) == "active"
+
+
+# ---- nodes ---------------------------------------------------------------------------------------
+
+
+def configured(plugin: str, **args: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": [{"name": plugin, "args": args}]}],
+    }
+
+
+def test_a_node_begins_to_match_the_affinity_of_the_profile() -> None:
+    expression = {"key": "pool", "operator": "In", "values": ["batch"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    config = configured("NodeAffinity", addedAffinity={REQUIRED: terms})
+    cluster = Harness(nodes=[make_node("a")], config=config)
+    pod = make_pod("pod")
+    rejected(cluster, pod)
+
+    cluster.patch("Node", "a", {"metadata": {"labels": {"pool": "batch"}}}, "")
+
+    assert_bound_soon(cluster, pod)
+
+
+def test_a_node_grows_that_lacks_a_resource_which_is_ignored() -> None:
+    config = configured("NodeResourcesFit", ignoredResources=["example.com/card"])
+    cluster = Harness(nodes=[make_node("a", cpu=1)], config=config)
+    pod = make_pod("pod", cpu=2, resources={"example.com/card": 1})
+    rejected(cluster, pod)
+
+    cluster.add(make_node("a", cpu=4))
+
+    assert_bound_soon(cluster, pod)
+
+
+def test_a_domain_counts_no_more_for_pods_with_a_node_selector() -> None:
+    nodes = [
+        make_node("a", labels={ZONE: "a", "disk": "ssd"}),
+        make_node("b", labels={ZONE: "b", "disk": "ssd"}, unschedulable=True),
+    ]
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "db"}},
+    }
+    there = make_pod("there", labels={"app": "db"}, node_name="a")
+    cluster = Harness(nodes=nodes, objects=[there])
+    spec = {"topologySpreadConstraints": [constraint]}
+    pod = make_pod("pod", labels={"app": "db"}, node_selector={"disk": "ssd"}, spec=spec)
+    rejected(cluster, pod)
+
+    cluster.patch("Node", "b", {"metadata": {"labels": {"disk": "hdd"}}}, "")
+
+    assert_bound_soon(cluster, pod, "a")
+
+
+# ---- nominated pods ------------------------------------------------------------------------------
+
+
+def nominated(**more: Any) -> PodInfo:
+    gated = {"schedulingGates": [{"name": "x/y"}]}
+    status = {"nominatedNodeName": "a"}
+    return make_pod("vip", priority=10, spec=gated, status=status, **more)
+
+
+def test_a_nominated_pod_is_bound_to_another_node() -> None:
+    cluster = Harness(
+        nodes=[make_node("a", cpu=1), make_node("b", cpu=1)],
+        objects=[make_pod("there", cpu="100m", node_name="b"), nominated(cpu=1)],
+    )
+    pod = make_pod("pod", cpu=1)
+    rejected(cluster, pod)
+
+    cluster.patch("Pod", "vip", {"spec": {"nodeName": "b", "schedulingGates": None}})
+
+    assert_bound_soon(cluster, pod, "a")
+
+
+def test_a_nominated_pod_gets_other_labels() -> None:
+    cluster = Harness(nodes=[in_zone("a", "a")], objects=[nominated(labels={"app": "db"})])
+    pod = make_pod("pod", affinity=apart("db"))
+    rejected(cluster, pod)
+
+    cluster.patch("Pod", "vip", {"metadata": {"labels": {"app": "web"}}})
+
+    assert_bound_soon(cluster, pod, "a")
+
+
+# ---- devices -------------------------------------------------------------------------------------
+
+
+def device_class(name: str, age: int = 0, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "creationTimestamp": f"2025-01-{20 - age}T00:00:00Z"}
+    return {"kind": "DeviceClass", "metadata": metadata, "spec": spec}
+
+
+def resource_slice(name: str) -> dict[str, Any]:
+    return {
+        "kind": "ResourceSlice",
+        "metadata": {"name": name},
+        "spec": {
+            "driver": "cards.example.com",
+            "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1},
+            "nodeName": "a",
+            "devices": [{"name": "card"}],
+        },
+    }
+
+
+def device_claim(name: str) -> dict[str, Any]:
+    exactly = {"deviceClassName": "cards", "allocationMode": "ExactCount", "count": 1}
+    request = {"name": "r", "exactly": exactly}
+    return {
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+
+
+def user(name: str, claim: str) -> PodInfo:
+    return make_pod(name, spec={"resourceClaims": [{"name": "r", "resourceClaimName": claim}]})
+
+
+def test_a_pod_gives_up_the_device_that_it_was_to_get() -> None:
+    devices = [device_class("cards"), resource_slice("s")]
+    claims = [device_claim("c"), device_claim("d")]
+    cluster = Harness([Hold], [make_node("a")], [*devices, *claims])
+    first, pod = user("first", "c"), user("pod", "d")
+    cluster.schedule(first)
+    rejected(cluster, pod)
+
+    cluster.waiting(first).reject("Hold", "no longer")
+
+    assert_bound_soon(cluster, pod)
+
+
+def test_a_pool_has_a_slice_too_many_until_it_is_deleted() -> None:
+    devices = [device_class("cards"), resource_slice("s"), resource_slice("t")]
+    cluster = Harness(nodes=[make_node("a")], objects=[*devices, device_claim("c")])
+    pod = user("pod", "c")
+    rejected(cluster, pod)
+
+    cluster.remove("ResourceSlice", "t", "")
+
+    assert_bound_soon(cluster, pod)
+
+
+def test_another_class_provides_a_resource_once_the_newest_is_deleted() -> None:
+    none = [{"cel": {"expression": "false"}}]
+    classes = [
+        device_class("old", age=1, extendedResourceName="example.com/card"),
+        device_class("new", extendedResourceName="example.com/card", selectors=none),
+    ]
+    cluster = Harness(nodes=[make_node("a")], objects=[*classes, resource_slice("s")])
+    pod = make_pod("pod", resources={"example.com/card": 1})
+    rejected(cluster, pod)
+
+    cluster.remove("DeviceClass", "new", "")
 
     assert_bound_soon(cluster, pod)
