@@ -50,6 +50,7 @@ MANIFESTS = sorted(
 
 MODELS = {
     "v1": "V1",
+    "admissionregistration.k8s.io/v1": "V1",
     "apiextensions.k8s.io/v1": "V1",
     "apps/v1": "V1",
     "networking.k8s.io/v1": "V1",
