@@ -327,6 +327,29 @@ async def test_exec_plugin_runs_again_only_when_its_token_is_refused(kubeconfig,
     assert found.authorization() == "Bearer run-2"
 
 
+async def test_exec_plugin_that_returns_another_certificate_after_a_401(kubeconfig, tmp_path, pems):
+    version, answer = "client.authentication.k8s.io/v1", tmp_path / "answer"
+
+    def return_certificate(name):
+        certificate, key = (Path(file).read_text() for file in pems(name))
+        status = {"clientCertificateData": certificate, "clientKeyData": key}
+        answer.write_text(
+            json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
+        )
+        return certificate
+
+    return_certificate("first")
+    user = {"exec": {"apiVersion": version, "command": "cat", "args": [str(answer)]}}
+    found = await load(kubeconfig(user), environ={})
+    context = found.tls_context()
+    second = return_certificate("second")
+    assert await found.fetch_authorization() == ""
+    assert found.tls_context() is context, "it is not run again before a 401"
+    assert await refused(found)
+    assert found.tls_context() is not context
+    assert Path(found.tls.cert_file).read_text() == second  # noqa: ASYNC240
+
+
 async def test_exec_plugin_whose_token_expires_runs_again(kubeconfig, tmp_path):
     expired = {"token": "run-N", "expirationTimestamp": "2020-01-01T00:00:00Z"}
     found = await load(kubeconfig(plugin(tmp_path, expired)), environ={})
