@@ -69,6 +69,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         gates = handle.feature_gates
         self._enabled = gates.enabled("GangScheduling")
         self._composite = gates.enabled("CompositePodGroup")
+        self._deferred_resizes = gates.enabled("InPlacePodVerticalScalingSchedulerPreemption")
         self._whole = gates.includes(Change.POD_GROUP_ENTITIES)
         """Whether the pods of a group wait in the queue as one."""
         self._groups = handle.store(POD_GROUPS) if self._enabled else {}
@@ -210,13 +211,19 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         return self._waiting_in_hierarchy(new.key)
 
     def _waiting_in_hierarchy(self, group: EntityKey | None) -> Collection[str]:
-        """Return pods without a node of all groups with the same root as one."""
+        """Return the pods of all groups with the same root as one, as far as they may wait."""
         leaves: Iterable[EntityKey] = () if group is None else (group,)
         if self._composite:
             root = self._forest.root_of(group)
             leaves = () if root is None else self._forest.leaves_of(root.key)
         states = (self._states.get(leaf.namespaced_name) for leaf in leaves)
-        return [pod.key for one in states if one is not None for pod in one.unscheduled.values()]
+        pods = []
+        for state in states:
+            if state is not None:
+                pods += state.unscheduled.values()
+                if self._deferred_resizes:
+                    pods += [placed.pod for placed in state.assigned.values()]
+        return [pod.key for pod in pods]
 
     def _is_schedulable_after_pod_added(
         self, pod: PodInfo, old: Pod | None, new: Pod | None
