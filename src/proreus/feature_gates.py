@@ -19,6 +19,7 @@ from proreus.feature_gate_table import (
     gates_of_other_components,
     is_newer_gate,
 )
+from proreus.known_faults import NO_CORRECTIONS, KnownFault
 from proreus.kubernetes_version import (
     DEFAULT_VERSION,
     SUPPORTED_VERSIONS,
@@ -40,11 +41,13 @@ class FeatureGates(NamedTuple):
 
     ``emulation_version``: the version of kube-scheduler that this process is.
     ``min_compatibility``: the oldest one that it may share a cluster with; None: the one before.
+    ``corrections``: the faults of kube-scheduler that it does not have.
     """
 
     changed: Mapping[str, bool] = MappingProxyType({})
     emulation_version: KubernetesVersion = DEFAULT_VERSION
     min_compatibility: KubernetesVersion | None = None
+    corrections: frozenset[KnownFault] = NO_CORRECTIONS
 
     @classmethod
     def parse(cls, text: str) -> FeatureGates:
@@ -60,12 +63,17 @@ class FeatureGates(NamedTuple):
         settings: Iterable[str],
         emulation_version: KubernetesVersion = DEFAULT_VERSION,
         min_compatibility: KubernetesVersion | None = None,
+        corrections: frozenset[KnownFault] = NO_CORRECTIONS,
     ) -> FeatureGates:
         """Parse settings of the form ``Name=bool``; empty ones are passed over.
 
         ``AllAlpha`` and ``AllBeta`` set the gates of a stage that are not set by name.
         """
-        defaults = cls(emulation_version=emulation_version, min_compatibility=min_compatibility)
+        defaults = cls(
+            emulation_version=emulation_version,
+            min_compatibility=min_compatibility,
+            corrections=corrections,
+        )
         given: dict[str, bool] = {}
         problems: list[str] = []
         for setting in settings:
@@ -99,6 +107,10 @@ class FeatureGates(NamedTuple):
     def includes(self, change: Change) -> bool:
         """Return whether the emulated version has a change that no gate guards."""
         return self.emulation_version.includes(change)
+
+    def corrects(self, fault: KnownFault) -> bool:
+        """Return whether a fault of kube-scheduler is corrected."""
+        return fault in self.corrections
 
     def enabled(self, name: str) -> bool:
         """Return whether a gate is on; raises ``KeyError`` for one that is in no version's table.

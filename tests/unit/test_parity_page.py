@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from proreus.known_faults import KnownFault
 from proreus.plugins import IN_TREE_PLUGINS
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -33,6 +34,12 @@ def test_every_proof_exists(proof: str) -> None:
     path, _, name = proof.partition("::")
     assert (TESTS / path).exists()
     assert not name or f"def {name}(" in (TESTS / path).read_text()
+
+
+@pytest.mark.parametrize("correction", KnownFault, ids=lambda one: one.flag)
+def test_every_correction_is_named_with_its_report(correction: KnownFault) -> None:
+    section = PAGE.partition("## Faults that can be corrected")[2].partition("\n## ")[0]
+    assert f"| `{correction.flag}` | {correction.report} " in section
 
 
 def test_every_recorded_family_is_named() -> None:

@@ -57,7 +57,10 @@ async def with_emulated_version(options: RunOptions, client: ApiClient) -> RunOp
     if wanted == current:
         return options
     gates = FeatureGates.from_list(
-        options.gate_settings, wanted, options.feature_gates.min_compatibility
+        options.gate_settings,
+        wanted,
+        options.feature_gates.min_compatibility,
+        options.feature_gates.corrections,
     )
     version = options.version.replace(str(current), str(wanted), 1)
     return replace(options, feature_gates=gates, version=version)

@@ -13,6 +13,7 @@ import click
 from proreus.cli.plugin_options import load_plugins, plugin_options
 from proreus.errors import ConfigError
 from proreus.feature_gates import FeatureGates
+from proreus.known_faults import parse_corrections
 from proreus.kubernetes_version import (
     SUPPORTED_VERSIONS,
     KubernetesVersion,
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Kubernetes version for cases that state none.",
 )
+@click.option(
+    "--corrections",
+    metavar="NAME,...",
+    default="",
+    help="Faults of kube-scheduler to correct, as of proreus run.",
+)
 @plugin_options
 @click.argument(
     "cases",
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
 def command(
     config: Path | None,
     emulated_version: str,
+    corrections: str,
     plugin: tuple[str, ...],
     plugin_dir: tuple[str, ...],
     cases: tuple[Path, ...],
@@ -72,7 +80,10 @@ def command(
     loaded_plugins = load_plugins(plugin, plugin_dir)
     version = parse_emulated_version(emulated_version.removeprefix("kube="), "--emulated-version")
     fallbacks = Fallbacks(
-        _read(config, loaded_plugins, version), loaded_plugins.default_plugins(), version
+        _read(config, loaded_plugins, version),
+        loaded_plugins.default_plugins(),
+        version,
+        parse_corrections(corrections.split(",")),
     )
     results = evaluate(all_cases(), loaded_plugins.registry, fallbacks)
     _write(results, msgspec.json.encode)

@@ -15,6 +15,7 @@ from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
 from proreus.errors import ConfigError, ProreusError, explained
 from proreus.feature_gates import FeatureGates
+from proreus.known_faults import KnownFault, parse_corrections
 from proreus.kubernetes_version import (
     DEFAULT_VERSION,
     SUPPORTED_VERSIONS,
@@ -168,6 +169,7 @@ def _feature_gates(values: ParsedFlags) -> FeatureGates:
     versions = [version for version in reversed(SUPPORTED_VERSIONS) if version <= DEFAULT_VERSION]
     if "emulated-version" in explicit:
         versions = [_version(values, "emulated-version")]
+    corrections = _corrections(values)
     errors = []
     for version in versions:
         if least is not None and least > version:
@@ -176,10 +178,17 @@ def _feature_gates(values: ParsedFlags) -> FeatureGates:
                 f"[{SUPPORTED_VERSIONS[0].previous()}, {version}]"
             )
         try:
-            return FeatureGates.from_list(values["feature-gates"], version, least)
+            return FeatureGates.from_list(values["feature-gates"], version, least, corrections)
         except ConfigError as error:
             errors.append(error)
     raise FlagError(f'invalid argument for "--feature-gates" flag: {errors[0]}') from errors[0]
+
+
+def _corrections(values: ParsedFlags) -> frozenset[KnownFault]:
+    try:
+        return parse_corrections(values["corrections"], 'invalid argument for "--corrections" flag')
+    except ConfigError as error:
+        raise FlagError(str(error)) from error
 
 
 def _hidden_metrics_problems(values: ParsedFlags, version: KubernetesVersion) -> Iterator[str]:

@@ -231,6 +231,12 @@ FLAGS: tuple[Flag, ...] = (
             "Folder with .py files of plugins to load; may be repeated.",
         ),
         (
+            "corrections",
+            "list",
+            "[]",
+            "Faults of kube-scheduler to correct, by the names in docs/parity.md; none by default.",
+        ),
+        (
             "follow-files",
             "bool",
             "true",

@@ -24,6 +24,7 @@ from proreus.config.load import default_configuration, load
 from proreus.config.types import Plugins
 from proreus.errors import ApiError, ConfigError, ProreusError
 from proreus.feature_gates import FeatureGates
+from proreus.known_faults import NO_CORRECTIONS, KnownFault
 from proreus.kubernetes_version import V1_36, KubernetesVersion, parse_emulated_version
 from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.case_errors import reading
@@ -48,11 +49,13 @@ class Fallbacks:
 
     ``configuration``: as read from a file; without one the default configuration applies, with
     ``plugins`` merged over the default plugins. ``version``: the Kubernetes version to emulate.
+    ``corrections``: the faults of kube-scheduler to correct, in all cases.
     """
 
     configuration: Any = None
     plugins: Plugins | None = None
     version: KubernetesVersion = V1_36
+    corrections: frozenset[KnownFault] = NO_CORRECTIONS
 
 
 def evaluate(
@@ -141,7 +144,9 @@ def _cluster(
     version = (
         fallbacks.version if stated is None else parse_emulated_version(stated, "kubernetesVersion")
     )
-    gates = FeatureGates.from_list([*_OFFLINE_GATES, *case.get("features", ())], version)
+    gates = FeatureGates.from_list(
+        [*_OFFLINE_GATES, *case.get("features", ())], version, corrections=fallbacks.corrections
+    )
     chosen = case.get("config") or fallbacks.configuration
     if chosen:
         loaded = load(chosen, registry, gates)

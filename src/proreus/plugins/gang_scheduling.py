@@ -8,6 +8,9 @@ have to be ready.
 
 Up to 1.36 it has a gate of its own, and Permit takes the part of PlacementFeasible.
 
+With ``KnownFault.GANG_MEMBER_COMPLETED`` a gang that has been scheduled once is none any more:
+members that have finished are not known, so that a replacement would wait for them for ever.
+
 Worked example: ``minCount`` is 3. Two pods are created and gated; the third ungates all. The first
 two to get a node wait on permit, the third allows them.
 """
@@ -39,10 +42,13 @@ from proreus.framework.pod_group_plugin import PlacementFeasiblePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.workload_forest import Group
+from proreus.known_faults import KnownFault
 from proreus.kubernetes_version import Change
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import (
+    POD_GROUP_INITIALLY_SCHEDULED,
+    POD_GROUP_SCHEDULED,
     POD_GROUPS,
     CompositePodGroup,
     EntityKey,
@@ -72,6 +78,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         self._deferred_resizes = gates.enabled("InPlacePodVerticalScalingSchedulerPreemption")
         self._whole = gates.includes(Change.POD_GROUP_ENTITIES)
         """Whether the pods of a group wait in the queue as one."""
+        self._starts_once = gates.corrects(KnownFault.GANG_MEMBER_COMPLETED)
+        self._condition = POD_GROUP_INITIALLY_SCHEDULED if self._whole else POD_GROUP_SCHEDULED
         self._groups = handle.store(POD_GROUPS) if self._enabled else {}
         self._states = handle.pod_group_states
         self._forest = handle.workload_forest
@@ -87,7 +95,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
                 POD_GROUP, ADD, self._is_schedulable_after_group_added, ungated_pods=of_group
             ),
         ]
-        if self._whole:
+        if self._whole or self._starts_once:
             hint = self._is_schedulable_after_pod_group_updated
             found.append(ClusterEvent(POD_GROUP, UPDATE, hint, ungated_pods=of_group))
         if self._composite:
@@ -112,7 +120,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             return self._pre_enqueue_in_tree(group)
         state = self._states.get(key)
         known = 0 if state is None else state.all_pods_count
-        return _TOO_FEW if known < _min_count(group) else None
+        return _TOO_FEW if known < self._min_count(group) else None
 
     def _pre_enqueue_in_tree(self, group: PodGroup) -> Status | None:
         root = self._forest.root_of(group.key)
@@ -135,7 +143,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         """Return whether a group has enough pods, or child groups that have."""
         if isinstance(group, PodGroup):
             state = self._states.get(key_of(group))
-            return (0 if state is None else count(state)) >= group.min_count
+            needed = 0 if self._has_started(group) else group.min_count
+            return (0 if state is None else count(state)) >= needed
         ready = sum(self._is_ready(child, count) for child in self._forest.children_of(group.key))
         return ready >= group.min_count
 
@@ -146,6 +155,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         if not self._enabled or group.group is None:
             return None
         needed, (remaining, scheduled) = group.group.min_count, progress
+        if self._has_started(group.group):
+            needed = 1
         so_far = f"{scheduled} scheduled, {remaining} remaining"
         if remaining + scheduled < needed:
             return Status.unschedulable(f"minCount ({needed}) cannot be satisfied: {so_far}")
@@ -178,7 +189,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         # The pod group cycle schedules all pods of the gang itself and decides about them together:
         # none needs to be activated or allowed.
         in_group_cycle = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
-        if gang.scheduled_count < _min_count(group):
+        if gang.scheduled_count < self._min_count(group):
             # Those that wait as one with this pod are being bound, or requeued, after it.
             if not in_group_cycle and not self._whole:
                 self.handle.activate([other.key for other in gang.unscheduled.values()])
@@ -201,6 +212,21 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         for waiting in self.handle.waiting_pods():
             if waiting.pod.uid in assumed:
                 waiting.allow(self.name)
+
+    def _min_count(self, group: PodGroup) -> int:
+        """Return the minCount of a group; 0 if it is no gang, or none any more."""
+        gang = group.spec.scheduling_policy.gang
+        return 0 if gang is None or self._has_started(group) else gang.min_count
+
+    def _has_started(self, group: Group) -> bool:
+        """Return whether a gang was scheduled before, and need not be so again as a whole."""
+        if not self._starts_once:
+            return False
+        if isinstance(group, PodGroup):
+            condition = group.condition(self._condition)
+            return condition is not None and condition.status == "True"
+        started = sum(map(self._has_started, self._forest.children_of(group.key)))
+        return started >= group.min_count
 
     # ---- hints ---------------------------------------------------------------------------------
 
@@ -241,7 +267,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
     ) -> bool:
         if old is None or new is None or not self._are_same_hierarchy(pod, new.key):
             return False
-        return new.min_count < old.min_count
+        started = self._has_started(new) and not self._has_started(old)
+        return started or new.min_count < old.min_count
 
     def _are_same_hierarchy(self, pod: PodInfo, group: EntityKey) -> bool:
         """Return whether a pod belongs to a group, or to one with the same root."""
@@ -250,12 +277,6 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             return own == group
         root, other = self._forest.root_of(own), self._forest.root_of(group)
         return root is not None and other is not None and root.key == other.key
-
-
-def _min_count(group: PodGroup) -> int:
-    """Return the minCount of a group; 0 if it is no gang."""
-    gang = group.spec.scheduling_policy.gang
-    return 0 if gang is None else gang.min_count
 
 
 def _tree_not_ready(root: Group, status: Callable[[str], Status]) -> Status:

@@ -13,6 +13,7 @@ from proreus.app.options import RunOptions
 from proreus.client.responses import ResponseLost, Unreachable
 from proreus.errors import ApiError, ConfigError, Forbidden, NotFound
 from proreus.feature_gates import FeatureGates
+from proreus.known_faults import KnownFault
 from proreus.kubernetes_version import DEFAULT_VERSION, V1_36, V1_37, KubernetesVersion
 
 
@@ -62,6 +63,14 @@ async def test_a_flag_is_obeyed() -> None:
     options = RunOptions(feature_gates=gates, emulates_given_version=True)
     assert await emulated(options, "v1.37.1") == V1_37
     assert await emulated(options, "v1.36.2") == V1_37
+
+
+async def test_faults_are_corrected_whatever_the_version() -> None:
+    corrections = frozenset({KnownFault.PINNED_VICTIM})
+    options = RunOptions(feature_gates=FeatureGates(corrections=corrections))
+    found = await with_emulated_version(options, Apiserver("v1.36.2"))  # type: ignore[arg-type]
+    assert found.feature_gates.emulation_version == V1_36
+    assert found.feature_gates.corrections == corrections
 
 
 async def test_gates_are_read_again_for_the_version() -> None:

@@ -9,6 +9,7 @@ from proreus.cli.go_flags import FlagError, ParsedFlags
 from proreus.cli.run import run_options
 from proreus.cli.run_command import command
 from proreus.cli.run_flags import FLAGS
+from proreus.known_faults import KnownFault
 from proreus.loading import PluginSources
 from proreus.runtime.plugin_health import FailureRules
 from proreus.server.options import ServingOptions, SniCertificate
@@ -166,6 +167,15 @@ def test_feature_gates():
     assert options.feature_gates.enabled("GangScheduling")
 
 
+def test_corrections_are_off_unless_they_are_named():
+    gates = parse().feature_gates
+    assert gates.corrections == frozenset()
+    assert not gates.corrects(KnownFault.PINNED_VICTIM)
+    gates = parse("--corrections=pinned-victim,gang-member-completed").feature_gates
+    assert gates.corrections == {KnownFault.PINNED_VICTIM, KnownFault.GANG_MEMBER_COMPLETED}
+    assert gates.corrects(KnownFault.PINNED_VICTIM)
+
+
 def test_metric_flags(tmp_path):
     manifest = tmp_path / "labels.yaml"
     manifest.write_text("m1,l: a,b\nm2,l: c\n")
@@ -198,6 +208,11 @@ def test_flags_without_effect_are_passed_on():
         (
             ["--feature-gates=Nope=true"],
             'invalid argument for "--feature-gates" flag: unrecognized feature gate: Nope',
+        ),
+        (
+            ["--corrections=pined-victim"],
+            'invalid argument for "--corrections" flag: unknown correction "pined-victim", '
+            f"there are: {', '.join(sorted(one.flag for one in KnownFault))}",
         ),
         (
             ["--secure-port=-1"],

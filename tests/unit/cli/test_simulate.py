@@ -200,6 +200,13 @@ def test_other_versions_and_gates(folder: Path, capsys: Any) -> None:
     assert run(folder, "--feature-gates", "Nonsense=true") == 1
 
 
+def test_corrections_are_given_by_name(folder: Path, capsys: Any) -> None:
+    assert run(folder, "--corrections", "pinned-victim,device-pool-counts") == 0
+    capsys.readouterr()
+    assert run(folder, "--corrections", "pined-victim") == 1
+    assert '--corrections: unknown correction "pined-victim"' in capsys.readouterr().err
+
+
 def test_plugins_of_ones_own_decide_too(folder: Path, capsys: Any) -> None:
     (folder / "never.py").write_text(
         "from proreus.framework import FilterPlugin, Status\n"

@@ -136,6 +136,12 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--feature-gates", "gates", multiple=True, metavar="NAME=BOOL,...", help="Feature gates."
 )
+@click.option(
+    "--corrections",
+    metavar="NAME,...",
+    default="",
+    help="Faults of kube-scheduler to correct, as of proreus run.",
+)
 @plugin_options
 def command(
     cluster: tuple[Path, ...],
@@ -158,6 +164,7 @@ def command(
     timings: bool,
     emulated_version: str | None,
     gates: tuple[str, ...],
+    corrections: str,
     plugin: tuple[str, ...],
     plugin_dir: tuple[str, ...],
 ) -> int:
@@ -182,7 +189,7 @@ def command(
             return run_replay(
                 recording,
                 lambda version: Configurations(
-                    version, emulated_version, gates, plugin, plugin_dir, seed
+                    version, emulated_version, gates, corrections, plugin, plugin_dir, seed
                 ),
                 compare or (config,),
                 output,
@@ -192,7 +199,13 @@ def command(
             output.reading(cluster), added, replicas, removed, add_nodes, drained, evict_all
         )
         configurations = Configurations(
-            scenario.before.version, emulated_version, gates, plugin, plugin_dir, seed
+            scenario.before.version,
+            emulated_version,
+            gates,
+            corrections,
+            plugin,
+            plugin_dir,
+            seed,
         )
         if references:
             settings = configurations.settings(config, output, "placing")

@@ -22,11 +22,13 @@ class Configurations:
         version: KubernetesVersion | None,
         emulated_version: str | None,
         gates: tuple[str, ...],
+        corrections: str,
         plugin: tuple[str, ...],
         plugin_dir: tuple[str, ...],
         seed: int,
     ) -> None:
         from proreus.feature_gates import FeatureGates
+        from proreus.known_faults import parse_corrections
         from proreus.kubernetes_version import DEFAULT_VERSION, parse_emulated_version
 
         version = version or DEFAULT_VERSION
@@ -34,7 +36,8 @@ class Configurations:
             text = emulated_version.removeprefix("kube=")
             version = parse_emulated_version(text, "--emulated-version")
         settings = [one for text in gates for one in text.split(",") if one]
-        self._gates = FeatureGates.from_list(settings, version)
+        corrected = parse_corrections(corrections.split(","))
+        self._gates = FeatureGates.from_list(settings, version, corrections=corrected)
         self._loaded = load_plugins(plugin, plugin_dir)
         self._seed = seed
 

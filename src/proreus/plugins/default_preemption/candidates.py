@@ -189,7 +189,7 @@ class DryRun:
                 continue
             victim_pods = [pods[number] for number in victim_indices]
             # With one group only, the order of the reprieve is the order of importance already.
-            if 0 < violations < len(pods):
+            if 0 < violations < len(pods) or not self._budgets.by_importance:
                 victim_pods = self._by_importance(victim_pods, row)
             violated = sum(number < violations for number in victim_indices)
             self._dry_run_cache.note_candidate(row, Candidate(name, tuple(victim_pods), violated))

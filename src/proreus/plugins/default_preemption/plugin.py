@@ -37,6 +37,7 @@ from proreus.framework.post_filter_result import (
 )
 from proreus.framework.status import Code, Status, code_of
 from proreus.framework.verdicts import Rows, Verdicts
+from proreus.known_faults import KnownFault
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
@@ -52,6 +53,7 @@ from proreus.plugins.default_preemption.eviction import (
     is_being_preempted,
     uid_of_group,
 )
+from proreus.plugins.default_preemption.pinned_pods import PinnedPods
 from proreus.plugins.default_preemption.pod_group_preemption import PodGroupEvaluator
 from proreus.plugins.default_preemption.pod_group_preemption_v1_36 import (
     PodGroupPreemption,
@@ -84,6 +86,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self._budget_selectors = BudgetSelectors()
         gates = handle.feature_gates
         self._sampled_once = gates.includes(Change.START_TIME_SAMPLED_ONCE)
+        self._prefers_movable = gates.corrects(KnownFault.PINNED_VICTIM)
         self._evictor = Evictor(handle, self._pods, self.name)
         self._group_preemption_v1_36 = PodGroupPreemption(handle, self._evictor)
         self._victims = self.preemption_units()
@@ -235,7 +238,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         if reason:
             return PostFilterResult(Status.unschedulable(f"preemption: {reason}"))
         dry_run_key = self.handle.dry_run_key(state, pod)
-        dry_run_key = None if self._chooses or self._selects else dry_run_key
+        # Nor are those that depend on which other nodes there are.
+        if self._chooses or self._selects or self._prefers_movable:
+            dry_run_key = None
         dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
         budgets = self._disruption_budgets(partial(state.check_budget, self.name, "PostFilter"))
         dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
@@ -312,12 +317,17 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         return await preemption.preempt(group, self._disruption_budgets(), schedule)
 
     def _disruption_budgets(self, check: Callable[[], None] = lambda: None) -> DisruptionBudgets:
-        stop = self.handle.feature_gates.includes(Change.FIRST_EXHAUSTED_BUDGET)
+        gates, pinned = self.handle.feature_gates, None
+        stop = gates.includes(Change.FIRST_EXHAUSTED_BUDGET)
+        if self._prefers_movable:
+            compare = gates.enabled("TaintTolerationComparisonOperators")
+            pinned = PinnedPods(self.handle.nodes, compare)
         return DisruptionBudgets(
             self._budgets.values(),
             self._budget_selectors,
             stop_at_first_exhausted=stop,
             check=check,
+            pinned=pinned,
         )
 
     def num_candidates(self, nodes: int) -> int:

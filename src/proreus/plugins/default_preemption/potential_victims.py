@@ -34,6 +34,7 @@ from proreus.objects.selectors import (
     parse_label_selector,
 )
 from proreus.plugins.default_preemption.domain_victims import DomainVictim
+from proreus.plugins.default_preemption.pinned_pods import PinnedPods
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 """Why a node without potential victims is no candidate."""
@@ -215,7 +216,8 @@ class DisruptionBudgets:
 
     ``selectors``: those of preemptions before. ``stop_at_first_exhausted``: a victim that violates
     a budget uses up nothing of the budgets after that one (``Change.FIRST_EXHAUSTED_BUDGET``).
-    ``check``: called for each victim.
+    ``check``: called for each victim. ``pinned``: of equal priority, reprieve pods that can run on
+    no other node first (``KnownFault.PINNED_VICTIM``); None: only as important as they are.
     """
 
     def __init__(
@@ -225,8 +227,10 @@ class DisruptionBudgets:
         *,
         stop_at_first_exhausted: bool = True,
         check: Callable[[], None] = lambda: None,
+        pinned: PinnedPods | None = None,
     ) -> None:
         self._check = check
+        self._pinned = pinned
         self._together: dict[str, tuple[MatchingBudgets, ManySelectors]] = {}
         self._budgets = tuple(budgets)
         self._selectors = selectors or BudgetSelectors()
@@ -244,15 +248,29 @@ class DisruptionBudgets:
     def filter_pods_with_pdb_violation(
         self, victims: list[PodInfo]
     ) -> tuple[list[PodInfo], list[PodInfo]]:
-        """Split victims into those that violate a budget and those that do not, in their order."""
+        """Split victims into those that violate a budget and those that do not.
+
+        In their order, the most important first, but for those that are pinned to their node.
+        """
         if not self._budgets:
-            return [], victims
+            return [], self._movable_last(victims)
         left: dict[str, int] = {}
         violating: list[PodInfo] = []
         others: list[PodInfo] = []
         for victim in victims:
             (violating if self._violates(victim, left) else others).append(victim)
-        return violating, others
+        return violating, self._movable_last(others)
+
+    def _movable_last(self, victims: list[PodInfo]) -> list[PodInfo]:
+        pinned = self._pinned
+        if pinned is None:
+            return victims
+        return sorted(victims, key=lambda pod: (-pod.priority, not pinned.is_pinned(pod)))
+
+    @property
+    def by_importance(self) -> bool:
+        """Whether victims that violate no budget are in the order of their importance."""
+        return self._pinned is None
 
     def filter_units_with_pdb_violation(self, units: Iterable[T]) -> tuple[list[T], list[T]]:
         """Split units that are evicted as a whole; a unit violates if one of its pods does."""
@@ -275,7 +293,15 @@ class DisruptionBudgets:
         """
         by_importance = sorted(units, key=lambda unit: unit.importance)
         violations = self._violations(by_importance)
+        if self._pinned is not None:
+            by_importance.sort(key=self._movable_unit_last)
         return sorted(by_importance, key=lambda unit: id(unit) not in violations), violations
+
+    def _movable_unit_last(self, unit: DomainVictim) -> tuple[float, ...]:
+        assert self._pinned is not None
+        # A group is put back as a whole, wherever its pods can run.
+        pinned = not unit.is_group and all(map(self._pinned.is_pinned, unit.pods))
+        return *unit.importance[:3], not pinned
 
     def _violations(self, units: Iterable[DomainVictim]) -> dict[int, int]:
         left: dict[str, int] = {}

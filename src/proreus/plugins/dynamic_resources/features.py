@@ -5,12 +5,14 @@ from __future__ import annotations
 from msgspec import Struct
 
 from proreus.feature_gates import FeatureGates
+from proreus.known_faults import KnownFault
 from proreus.kubernetes_version import Change
 
 
 class Features(Struct, frozen=True):
-    """One attribute a gate, and two for the ``Change`` of their names.
+    """One attribute a gate, two for the ``Change`` of their names.
 
+    ``consistent_pools``: ``KnownFault.DEVICE_POOL_COUNTS``.
     See ``docs/plugins/dynamic-resources.md`` for what each adds.
     """
 
@@ -31,6 +33,7 @@ class Features(Struct, frozen=True):
     prioritized_list: bool = True
     workload_claims: bool = False
     allocator_of_1_37: bool = True
+    consistent_pools: bool = False
     node_allocatable_overhead: bool = True
 
     @classmethod
@@ -58,6 +61,7 @@ class Features(Struct, frozen=True):
             prioritized_list=on("DRAPrioritizedList"),
             workload_claims=on("DRAWorkloadResourceClaims"),
             allocator_of_1_37=since_1_37,
+            consistent_pools=gates.corrects(KnownFault.DEVICE_POOL_COUNTS),
             node_allocatable_overhead=gates.includes(Change.NODE_ALLOCATABLE_OVERHEAD),
         )
 

@@ -327,7 +327,8 @@ class Pools:
             or len(index) < len(devices)
             or not _counters_exist(consumers.values(), counters)
         )
-        invalid = faulty and not incomplete
+        contradictory = self.features.consistent_pools and _counts_differ(pool, generation)
+        invalid = contradictory or (faulty and not incomplete)
         # Not None: an empty list counts as well, as upstream, where the field is compared to nil.
         comes_last = any(device.kind.device.binding_conditions is not None for device in devices)
         shape = self._shape_of(key[0], incomplete, invalid, comes_last, devices, counters)
@@ -462,3 +463,10 @@ def _counters(slices: Iterable[ResourceSlice]) -> tuple[Counters, bool]:
                 name: parse_quantity(counter.value) for name, counter in shared.counters.items()
             }
     return counters, doubled
+
+
+def _counts_differ(pool: _Pool, generation: int) -> bool:
+    """Return whether slices of one generation contradict each other about their number."""
+    slices = [one for one in pool.slices.values() if one.spec.pool.generation == generation]
+    counts = {one.spec.pool.resource_slice_count for one in slices}
+    return len(counts) > 1 or len(slices) > max(counts)

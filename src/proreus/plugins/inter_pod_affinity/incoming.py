@@ -33,6 +33,7 @@ from proreus.framework.many_terms import (
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
+from proreus.known_faults import KnownFault
 from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NAMESPACES, Namespace
 from proreus.objects.pod import Pod
@@ -99,7 +100,10 @@ class IncomingTermsCache:
         self._cache: BoundedCache[int, tuple[AffinityTerms, IncomingTerms]] = BoundedCache(
             32 * 2**20
         )
-        self._merges = handle.feature_gates.includes(Change.NAMESPACE_SELECTOR_MERGED)
+        gates = handle.feature_gates
+        self._merges = gates.includes(Change.NAMESPACE_SELECTOR_MERGED) or gates.corrects(
+            KnownFault.NEGATIVE_NAMESPACE_SELECTOR
+        )
         handle.on_change(NAMESPACES, self._namespace_changed)
 
     def terms_of(self, pod: PodInfo) -> IncomingTerms:

@@ -90,9 +90,9 @@ class SpreadCounts:
 
     def _compute_min_match_num(self, index: int) -> int:
         domains, by_code = self._domains[index], self.sums[index].by_code
-        # A domain that is missing counts as an empty one (KEP-3022). No domain at all, which has no
-        # minimum, is covered as well.
-        if len(domains.known) < max(self.constraints[index].min_domains, 1):
+        # A domain that is missing counts as an empty one (KEP-3022); without any there is no
+        # minimum.
+        if domains.counted < self.constraints[index].min_domains or not len(domains.known):
             return 0
         # The usual case, where all domains count: a slice instead of a gather.
         if len(domains.known) == domains.codes:

@@ -14,6 +14,7 @@ from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, PreScorePlug
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
+from proreus.known_faults import KnownFault
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
 from proreus.plugins.pod_topology_spread import scoring
@@ -46,7 +47,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         gates = handle.feature_gates
         self._constraints = ConstraintResolver(args, handle)
         self._domain_cache = TopologyDomainCache(
-            handle.nodes, gates.enabled("TaintTolerationComparisonOperators")
+            handle.nodes,
+            gates.enabled("TaintTolerationComparisonOperators"),
+            counts_tainted=gates.corrects(KnownFault.TAINTED_ZONE_MIN_DOMAINS),
         )
         self._hints = SpreadHints(
             self._hard_constraints, self._constraints.has_hard_defaults, handle.feature_gates

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.interning import ABSENT, Interner, once_per_value
@@ -32,11 +33,13 @@ class TopologyDomains(Struct, frozen=True):
 
     ``slots``: by row, the code of the domain that a node's pods count for; the number of codes if
     they do not count. ``known``: codes of the domains with at least one node that counts.
+    ``counted``: how many domains count towards minDomains.
     """
 
     slots: CodeArray
     codes: int
     known: Rows
+    counted: int
     values: Interner[str]
     """What the codes mean. Held here, so that they keep their meaning (``LabelColumns``)."""
 
@@ -54,9 +57,13 @@ class TopologyDomainCache:
     """The domains of constraints, by the node affinity and tolerations of the incoming pod.
 
     ``cluster``: the table whose domains are cached; those of other tables are computed each time.
+    ``counts_tainted``: see ``KnownFault.TAINTED_ZONE_MIN_DOMAINS``.
     """
 
-    def __init__(self, cluster: NodeTable, compare_numbers: bool) -> None:
+    def __init__(
+        self, cluster: NodeTable, compare_numbers: bool, *, counts_tainted: bool = False
+    ) -> None:
+        self._counts_tainted = counts_tainted
         self._cluster = cluster
         self._compare_numbers = compare_numbers
         self._cache: BoundedCache[object, tuple[int, list[TopologyDomains]]] = BoundedCache(
@@ -146,9 +153,13 @@ class TopologyDomainCache:
                 counted = complete
                 if constraint.honor_affinity and matching is not None:
                     counted = counted & matching
+                existing = counted
                 if constraint.honor_taints and tainted is not None:
                     counted = counted & ~tainted
-                one = computed[what] = _domains_of(nodes, key, counted)
+                one = _domains_of(nodes, key, counted)
+                if self._counts_tainted and existing is not counted:
+                    one = replace(one, counted=_domains_of(nodes, key, existing).counted)
+                computed[what] = one
             domains.append(one)
         return domains
 
@@ -166,4 +177,4 @@ def _domains_of(nodes: NodeTable, key: str, counted: BoolArray) -> TopologyDomai
     slots = np.where(counted, np.where(codes == ABSENT, absent, codes), outside).astype(np.int32)
     # A domain without pods is known too, as soon as one node counts: it lowers the minimum to 0.
     known = np.flatnonzero(np.bincount(slots, minlength=outside + 1)[:outside])
-    return TopologyDomains(slots, outside, known, values)
+    return TopologyDomains(slots, outside, known, len(known), values)

@@ -36,7 +36,7 @@ from proreus.plugins.volume_binding.accessible_nodes import (
 )
 from proreus.plugins.volume_binding.claims import PodVolumeClaims, StorageError
 from proreus.plugins.volume_binding.matching import MatchingVolumes, find_matching_volumes
-from proreus.plugins.volume_binding.provisioning import provisioning_for
+from proreus.plugins.volume_binding.provisioning import fit_together, provisioning_for
 from proreus.plugins.volume_binding.storage import Storage
 from proreus.plugins.volume_binding.storage_capacity import StorageCapacity
 
@@ -193,6 +193,8 @@ class PodVolumeFinder:
             if storage_capacity is None and provisioning.storage_capacities is not None:
                 return _NO_SPACE, NO_VOLUMES
             dynamic_provisions.append((provisioning.claim, storage_capacity))
+        if self._storage.claims_share_capacity and not fit_together(to_provision, labels):
+            return _NO_SPACE, NO_VOLUMES
         return 0, PodVolumes(tuple(static_bindings), tuple(dynamic_provisions))
 
     # ---- all nodes -----------------------------------------------------------------------------
@@ -290,7 +292,19 @@ class PodVolumeFinder:
                 failing = unmatched & undecided & (storage_capacity == len(storage_capacities))
                 bits[failing] |= _NO_SPACE
                 undecided &= ~failing
+        if self._storage.claims_share_capacity:
+            one_by_one |= undecided & (self._tracked_at(found) > 1)
         return found
+
+    def _tracked_at(self, found: Sequence[IntArray]) -> IntArray:
+        """Return for how many claims each node would need a part of a tracked capacity."""
+        tracked: IntArray = np.zeros(len(found[0]), dtype=np.int64)
+        for candidates, provisioning, places in zip(
+            self.open, self.open_provisionings, found, strict=True
+        ):
+            if provisioning.storage_capacities is not None:
+                tracked += places == len(candidates.volumes)
+        return tracked
 
     def _match_all(
         self, nodes: NodeTable, candidates: MatchingVolumes, one_by_one: BoolArray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -78,6 +78,28 @@ def provisioning_for(claim: PersistentVolumeClaim, storage: Storage) -> Provisio
         if storage_capacity.limit >= size_bytes
     )
     return Provisioning(claim, allowed, storage_capacities)
+
+
+def fit_together(provisionings: Iterable[Provisioning], labels: Mapping[str, str]) -> bool:
+    """Return whether a node can access enough capacity for all these claims together.
+
+    The largest claim first, each from the first capacity that has enough left. A capacity whose
+    total is not known, because only the largest volume is announced, counts for all.
+    """
+    tracked = [one for one in provisionings if one.storage_capacities is not None]
+    sized = [(whole_value(requested_storage(one.claim) or 0), one) for one in tracked]
+    left: dict[int, int] = {}
+    for size_bytes, provisioning in sorted(sized, key=lambda item: -item[0]):
+        for one in provisioning.storage_capacities or ():
+            free = left.get(id(one), one.capacity)
+            if (free >= size_bytes or not one.capacity) and is_accessible(
+                labels, one.accessible_nodes
+            ):
+                left[id(one)] = free - size_bytes
+                break
+        else:
+            return False
+    return True
 
 
 def _allowed(storage_class: StorageClass) -> AccessibleNodes:

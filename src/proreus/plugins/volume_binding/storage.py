@@ -16,6 +16,7 @@ from proreus.framework.assume_cache import AssumeCache
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import BoolArray
+from proreus.known_faults import KnownFault
 from proreus.objects.meta import ApiObject, key_of
 from proreus.objects.storage import (
     CSI_DRIVERS,
@@ -42,7 +43,8 @@ class Storage:
     """Volumes, claims and what belongs to them.
 
     ``claims`` and ``volumes`` include assumed changes; ``watched_claims`` and ``watched_volumes``
-    are as the apiserver has them.
+    are as the apiserver has them. ``claims_share_capacity``: see
+    ``KnownFault.TWO_CLAIMS_ONE_CAPACITY``.
     """
 
     # Invariant: every volume of `volumes` is either in _free, by class, or in _prebound, by the
@@ -56,6 +58,9 @@ class Storage:
         self.classes: Mapping[str, StorageClass] = handle.store(STORAGE_CLASSES)
         self.csi_drivers: Mapping[str, CSIDriver] = handle.store(CSI_DRIVERS)
         self.storage_capacities = StorageCapacities(handle)
+        self.claims_share_capacity = handle.feature_gates.corrects(
+            KnownFault.TWO_CLAIMS_ONE_CAPACITY
+        )
         self.claims = AssumeCache(handle, PERSISTENT_VOLUME_CLAIMS)
         self._free: _VolumeIndex = {}
         self._prebound: _VolumeIndex = {}
