@@ -243,12 +243,12 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             root = self._forest.root_of(group)
             leaves = () if root is None else self._forest.leaves_of(root.key)
         states = (self._states.get(leaf.namespaced_name) for leaf in leaves)
-        pods = []
+        pods: list[PodInfo] = []
         for state in states:
             if state is not None:
                 pods += state.unscheduled.values()
                 if self._deferred_resizes:
-                    pods += [placed.pod for placed in state.assigned.values()]
+                    pods += [placed.pod for placed in state.scheduled()]
         return [pod.key for pod in pods]
 
     def _is_schedulable_after_pod_added(
