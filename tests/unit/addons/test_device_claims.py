@@ -286,3 +286,18 @@ def test_a_handler_meets_any_text() -> None:
     pods = [bound(f"p{n}", text, {GPU: 1}) for n, text in enumerate(texts)]
     harness = cluster(*pods, nodes=[node(), node("b")])
     assert harness.schedule(gpu_pod("q", 2)).node == "b"
+
+
+def test_pods_that_are_gone_leave_nothing() -> None:
+    harness = cluster()
+    for number in range(3):
+        metadata = {"annotations": {ALLOCATED: claim(0)}}
+        odd = make_pod(f"odd-{number}", resources={GPU: 1}, node_name="none", metadata=metadata)
+        harness.add(odd)
+        harness.schedule(gpu_pod(f"p-{number}"))
+        harness.remove("Pod", f"odd-{number}")
+        harness.remove("Pod", f"p-{number}")
+    charges = harness.plugin(DeviceShare)._accounts._charges
+    assert not charges._nodes
+    assert not charges._by_node
+    assert not charges._refused

@@ -6,12 +6,13 @@ holds the same.
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
 from proreus.addons.reservation import Reservation
-from proreus.addons.reservation.objects import RESERVATIONS
+from proreus.addons.reservation.objects import RESERVATION_ALLOCATED, RESERVATIONS
 from proreus.objects import PODS
 from proreus.testing import Harness, make_node, make_pod
 from unit.addons.test_reservation import reservation
@@ -31,7 +32,7 @@ class Script:
         self.count += 1
         rng, harness = self.rng, self.harness
         app = rng.choice(APPS)
-        match rng.choice("rroooopdde"):
+        match rng.choice("rroooopddeww"):
             case "r":
                 owners = [{"labelSelector": {"matchLabels": {"app": app}}}]
                 policy = rng.choice(("Aligned", "Restricted"))
@@ -47,6 +48,15 @@ class Script:
                 harness.add(make_pod(f"p{self.count}", str(rng.randint(1, 4)), labels=labels))
             case "p":
                 harness.add(make_pod(f"p{self.count}", str(rng.randint(1, 3))))
+            case "w":
+                # Pods that no reservation is for say that they take from one.
+                pods, found = harness.api.store(PODS), harness.api.store(RESERVATIONS)
+                plain = sorted(name for name, pod in pods.items() if not pod.metadata.labels)
+                if plain and found:
+                    meta = found[rng.choice(sorted(found))].metadata
+                    claim = json.dumps({"name": meta.name, "uid": meta.uid})
+                    patch = {"metadata": {"annotations": {RESERVATION_ALLOCATED: claim}}}
+                    harness.patch("Pod", rng.choice(plain).partition("/")[2], patch)
             case "d":
                 if pods := sorted(harness.api.store(PODS)):
                     harness.api.remove("Pod", rng.choice(pods))
@@ -61,6 +71,9 @@ class Script:
         for name, cpu in NODES.items():
             node = self.harness.node(name)
             assert node.requested["cpu"] <= cpu * 1000
+            owners = {uid for held in book._held.values() for uid in held.owners_here}
+            pods = self.harness.api.store(PODS).values()
+            assert all(pod.metadata.labels for pod in pods if pod.metadata.uid in owners)
             left = sum(
                 held.left["cpu"]
                 for held in book._held.values()

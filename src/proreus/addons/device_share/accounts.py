@@ -8,7 +8,7 @@ a nominated one, has the devices that best fit gives it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from proreus.addons.device_share.annotations import InvalidClaim, claimed_devices
@@ -40,8 +40,6 @@ class DeviceAccounts:
     def __init__(self, handle: Handle) -> None:
         self._invalidate = handle.invalidate_results
         self._charges = PodCharges(handle, "DeviceShare", self._claim)
-        self._unchecked: set[str] = set()
-        """The nodes of pods whose annotations are to be checked."""
         self._inventories: dict[str, tuple[Node | None, DeviceObject | None, Inventory]] = {}
         self.objects = handle.store(DEVICES)
         """Device objects by node."""
@@ -68,7 +66,6 @@ class DeviceAccounts:
         request = valid_request(info)
         if request is None:
             return None
-        self._unchecked.add(pod.spec.node_name)
         self._invalidate(pod.spec.node_name)
         return DeviceCharge(request, claimant=info)
 
@@ -114,9 +111,9 @@ class DeviceAccounts:
         usage = NodeDeviceUsage(self.inventory(node))
         if not usage.by_key:
             return usage
-        if node.name in self._unchecked:
-            self._check_claims(node.name, usage.inventory)
         charges = self._charges.on_node(node.name)
+        if any(charge.claimant is not None for charge in charges.values()):
+            self._check_claims(charges, usage.inventory)
         unknown: list[PodDeviceRequest] = []
         for uid, pod in node.pods.items():
             if uid in without:
@@ -137,15 +134,14 @@ class DeviceAccounts:
             usage.add(anywhere(request, usage), request.spread_group)
         return usage
 
-    def _check_claims(self, node_name: str, inventory: Inventory) -> None:
+    def _check_claims(self, charges: Mapping[str, DeviceCharge], inventory: Inventory) -> None:
         """Check, once, what the annotations of pods on a node claim: that of the first bound first.
 
         Once, because the answer must not depend on the pods that a dry run leaves on the node.
         """
-        self._unchecked.discard(node_name)
         usage = NodeDeviceUsage(inventory)
         claims: list[tuple[PodInfo, DeviceCharge]] = []
-        for charge in self._charges.on_node(node_name).values():
+        for charge in charges.values():
             usage.add(charge.grants, charge.request.spread_group)
             if charge.claimant is not None:
                 claims.append((charge.claimant, charge))
