@@ -34,9 +34,9 @@ def _room(draw: Draw) -> JsonObject:
 
 
 def _taints(draw: Draw) -> list[JsonObject]:
-    return draw.choice(
-        ([], [], [_GPU], [{**_GPU, "value": "a"}], [{**_GPU, "effect": "NoExecute"}])
-    )
+    if draw.chance(0.75):
+        return []
+    return [{**_GPU, **draw.choice(({}, {"value": "a"}, {"effect": "NoExecute"}))}]
 
 
 def _features(draw: Draw) -> list[str]:
@@ -47,7 +47,7 @@ def node(draw: Draw, name: str) -> JsonObject:
     """Return a node."""
     labels = {HOSTNAME: name, **{key: value for key, value in _labels(draw).items() if value}}
     made = thing("Node", name, spec={"taints": _taints(draw)}, status=_room(draw))
-    made["spec"]["unschedulable"] = draw.chance(0.15)
+    made["spec"]["unschedulable"] = draw.chance(0.1)
     made["metadata"]["labels"] = labels
     made["status"]["declaredFeatures"] = _features(draw)
     return made
@@ -60,7 +60,7 @@ NODE = Kind(
         lambda draw, name: {"metadata": {"labels": _labels(draw)}},
         lambda draw, name: {"status": _room(draw)},
         lambda draw, name: {"spec": {"taints": _taints(draw)}},
-        lambda draw, name: {"spec": {"unschedulable": draw.chance(0.3)}},
+        lambda draw, name: {"spec": {"unschedulable": draw.chance(0.2)}},
         lambda draw, name: {"status": {"declaredFeatures": _features(draw)}},
         lambda draw, name: {"metadata": {"annotations": {"x": str(draw.random())}}},
     ),
@@ -216,7 +216,9 @@ POD_CHANGES: Sequence[Change] = (
 
 
 def pod_kinds(
-    wishes: Sequence[Wish] = WISHES, changes: Sequence[Change] = POD_CHANGES
+    wishes: Sequence[Wish] = WISHES,
+    changes: Sequence[Change] = POD_CHANGES,
+    changes_on_nodes: Sequence[Change] = (),
 ) -> list[Kind]:
     """Return pods that wait, with some of these wishes each, and pods that have their node."""
 
@@ -237,7 +239,7 @@ def pod_kinds(
 
     return [
         Kind([f"p{n}" for n in range(6)], pending, changes, often=3, at_start=0.5),
-        Kind([f"a{n}" for n in range(4)], assigned, changes, often=2),
+        Kind([f"a{n}" for n in range(4)], assigned, changes_on_nodes or changes, often=2),
     ]
 
 

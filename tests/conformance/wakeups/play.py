@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
+from conformance.oracle.grammar.objects import LONG_AGO
 from conformance.wakeups.twin import DEFERRED_RESIZE, left_behind
 from proreus.config.load import default_configuration, load
 from proreus.feature_gates import FeatureGates
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.kubernetes_version import parse_emulated_version
 from proreus.objects.kinds import PODS
+from proreus.objects.meta import key_of
+from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.fake_extenders import FakeExtenders
@@ -29,7 +33,7 @@ _LONGEST_BACKOFF = 12
 
 
 class Finding(Struct, frozen=True):
-    """A pod that waited although it could run. ``step``: after which one; -1: at the start."""
+    """A pod that waited although it could run. ``step``: after which one."""
 
     step: int
     pod: str
@@ -42,67 +46,95 @@ class Finding(Struct, frozen=True):
 
 def play(case: JsonObject) -> Finding | None:
     """Play a script; return the first pod that was left behind."""
+
+    async def run() -> Finding | None:
+        return await _Player(case).run()
+
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(_play(case))
+        return runner.run(run())
 
 
-async def _play(case: JsonObject) -> Finding | None:
-    cluster, script = _cluster(case)
-    for obj in case["objects"]:
-        cluster.api.add(obj)
-    await cluster.settle()
-    for number, step in enumerate(case["steps"]):
-        await script.play(f"steps[{number}]", step)
+class _Api(InMemoryApi):
+    """An API whose pods take some time to end. ``ending``: the keys of those."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ending: list[str] = []
+
+    async def delete_pod(self, pod: Pod) -> None:
+        """Delete a pod with a grace period."""
+        key = key_of(self._live(pod))
+        self.ending.append(key)
+        self.merge("Pod", key, {"metadata": {"deletionTimestamp": LONG_AGO}})
+
+
+class _Player:
+    """A script on a cluster, with what controllers and kubelets do meanwhile."""
+
+    def __init__(self, case: JsonObject) -> None:
+        version = parse_emulated_version(case["kubernetesVersion"], "kubernetesVersion")
+        gates = FeatureGates.from_list(case.get("features", ()), version)
+        registry, config = Registry(IN_TREE_PLUGINS), case.get("config")
+        loaded = load(config, registry, gates) if config else default_configuration(registry, gates)
+        self._case = case
+        self._api = _Api()
+        options = OfflineOptions(select_host=root_of_heap, polls_only=True)
+        self._cluster = OfflineCluster(loaded, registry, gates, options, self._api)
+        self._script = Script(self._cluster, FakeExtenders({}, self._api))
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        loop.use_clock(self._cluster.clock)
+
+    async def run(self) -> Finding | None:
+        """Play all steps, or up to a finding."""
+        for obj in self._case["objects"]:
+            self._api.add(obj)
+        await self._cluster.settle()
+        for number, step in enumerate(self._case["steps"]):
+            await self._play(step)
+            if await left_behind(self._cluster):
+                finding = await self._confirmed(number)
+                if finding is not None:
+                    return finding
+        return None
+
+    async def _play(self, step: JsonObject) -> None:
+        ending, self._api.ending = self._api.ending, []
+        await self._script.play("", step)
         if step.get("delete", {}).get("kind") == "Node":
-            await _collect_garbage(cluster, step["delete"]["name"])
-        if await left_behind(cluster):
-            finding = await _confirmed(cluster, script, number)
-            if finding is not None:
-                return finding
-    return None
+            # As the pod garbage collector does.
+            ending += self._pods(lambda pod: pod.spec.node_name == step["delete"]["name"])
+        for key in ending:
+            self._api.remove("Pod", key)
+        await self._cluster.settle()
+        # Nothing but a finalizer keeps a pod without a node.
+        self._api.ending += self._pods(
+            lambda pod: bool(pod.metadata.deletion_timestamp and not pod.spec.node_name)
+        )
 
+    def _pods(self, condition: Callable[[Pod], bool]) -> list[str]:
+        return [key for key, pod in self._api.store(PODS).items() if condition(pod)]
 
-async def _collect_garbage(cluster: OfflineCluster, node_name: str) -> None:
-    """Delete the pods of a node that is gone, as the pod garbage collector does."""
-    for key, pod in list(cluster.api.store(PODS).items()):
-        if pod.spec.node_name == node_name:
-            cluster.api.remove("Pod", key)
-    await cluster.settle()
+    async def _confirmed(self, step: int) -> Finding | None:
+        """Wait until all back-offs are over, then try the pods that are still left behind."""
+        for _ in range(_LONGEST_BACKOFF):
+            await self._play({"schedule": 20})
+            await self._play({"advance": 1})
+        for queued in await left_behind(self._cluster):
+            waited_for = tuple(sorted(queued.rejectors)) or (queued.gating_plugin,)
+            if await self._passes(queued):
+                return Finding(step, queued.key, waited_for)
+        return None
 
-
-def _cluster(case: JsonObject) -> tuple[OfflineCluster, Script]:
-    version = parse_emulated_version(case["kubernetesVersion"], "kubernetesVersion")
-    gates = FeatureGates.from_list(case.get("features", ()), version)
-    registry, config = Registry(IN_TREE_PLUGINS), case.get("config")
-    loaded = load(config, registry, gates) if config else default_configuration(registry, gates)
-    api = InMemoryApi()
-    options = OfflineOptions(select_host=root_of_heap, polls_only=True)
-    cluster = OfflineCluster(loaded, registry, gates, options, api)
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualTimeLoop)
-    loop.use_clock(cluster.clock)
-    return cluster, Script(cluster, FakeExtenders({}, api))
-
-
-async def _confirmed(cluster: OfflineCluster, script: Script, step: int) -> Finding | None:
-    """Wait until all back-offs are over, then try the pods that are still left behind."""
-    for _ in range(_LONGEST_BACKOFF):
-        await script.play("", {"schedule": 20})
-        await script.play("", {"advance": 1})
-    for queued in await left_behind(cluster):
-        waited_for = tuple(sorted(queued.rejectors)) or (queued.gating_plugin,)
-        if await _passes(cluster, queued):
-            return Finding(step, queued.key, waited_for)
-    return None
-
-
-async def _passes(cluster: OfflineCluster, queued: QueuedPodInfo) -> bool:
-    """Try a pod, in earnest."""
-    scheduler = cluster.scheduler
-    popped = scheduler.queue.pop_specific(queued.key)
-    if popped is None:
-        return False
-    await cluster.schedule_popped(popped)
-    if queued.pod.spec.node_name:
-        return DEFERRED_RESIZE in queued.unschedulable_plugins
-    return scheduler.cache.get_pod(queued.uid) is not None
+    async def _passes(self, queued: QueuedPodInfo) -> bool:
+        """Try a pod, or its group, in earnest; return whether it, or one of its group, fits."""
+        scheduler = self._cluster.scheduler
+        scheduler.queue.activate([queued.key])
+        popped = scheduler.queue.pop()
+        if popped is None:
+            return False
+        pods = popped.queued_pods
+        await self._cluster.schedule_popped(popped)
+        if queued.pod.spec.node_name:
+            return DEFERRED_RESIZE in queued.unschedulable_plugins
+        return any(scheduler.cache.get_pod(pod.uid) is not None for pod in pods)

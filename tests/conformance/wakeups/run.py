@@ -31,7 +31,8 @@ VERSIONS = ("1.37", "1.36")
 def script(world: str, seed: str, number: int) -> JsonObject:
     """Return a script; its name says all of what chance made of it."""
     name = f"{world}-{seed}-{number}"
-    return {"id": name, **write(Draw(name), WORLDS[world], VERSIONS[number % len(VERSIONS)])}
+    versions = list(WORLDS[world].gates) or VERSIONS
+    return {"id": name, **write(Draw(name), WORLDS[world], versions[number % len(versions)])}
 
 
 def main() -> int:
@@ -48,7 +49,7 @@ def main() -> int:
             finding = play(case)
             if finding is None:
                 continue
-            kind = (case["id"].partition("-")[0], *finding.waited_for)
+            kind = (case["id"].rsplit("-", 2)[0], *finding.waited_for)
             kinds[kind] += 1
             if kinds[kind] == 1:
                 print(f"{case['id']}: {finding}", flush=True)

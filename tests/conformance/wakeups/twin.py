@@ -37,8 +37,10 @@ async def _would_pass(cluster: OfflineCluster, queued: QueuedPodInfo) -> bool:
     profile = cluster.scheduler.profiles[queued.pod.spec.scheduler_name]
     if not _admitted(profile, queued):
         return False
-    if isinstance(cluster.scheduler.queue.entity_of(queued), QueuedPodGroupInfo):
-        return False
+    entity = cluster.scheduler.queue.entity_of(queued)
+    if isinstance(entity, QueuedPodGroupInfo):
+        # Whether they fit together, only the cycle of the group tells.
+        return all(_admitted(profile, pod) for pod in entity.queued_pods)
     twin = QueuedPodInfo(queued.info, queued.timestamp)
     attempt = cluster.scheduler.begin(twin, profile)
     attempt.may_preempt = False

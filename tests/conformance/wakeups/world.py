@@ -19,6 +19,9 @@ Change = Callable[[Draw, str], JsonObject]
 """Draws a merge patch for the object of a name: what the API lets anybody change."""
 
 
+Gates = Mapping[str, Sequence[str]]
+
+
 class Kind(Struct, frozen=True):
     """The objects of a kind: their names, how they are made, what changes.
 
@@ -36,12 +39,13 @@ class Kind(Struct, frozen=True):
 class World(Struct, frozen=True):
     """Kinds of objects, and what a scheduler is configured with.
 
-    ``gates``: feature gates by version that may be set, or must.
+    ``gates``: settings of feature gates, by version; ``may``: those that some scripts have.
     """
 
     kinds: Sequence[Kind]
+    gates: Gates = {}
+    may: Gates = {}
     config: JsonObject | None = None
-    gates: Mapping[str, Sequence[str]] = {}
 
 
 def write(draw: Draw, world: World, version: str, steps: int = 24) -> JsonObject:
@@ -64,9 +68,10 @@ def write(draw: Draw, world: World, version: str, steps: int = 24) -> JsonObject
         if draw.chance(0.2):
             script.append({"advance": draw.choice((0.5, 1, 2, 5, 12))})
     script += [{"advance": 12}, {"schedule": 20}]
+    may = [gate for gate in world.may.get(version, ()) if draw.chance(0.25)]
     return {
         "kubernetesVersion": version,
-        "features": list(world.gates.get(version, ())),
+        "features": [*world.gates.get(version, ()), *may],
         "config": world.config,
         "objects": objects,
         "steps": script,

@@ -1,10 +1,41 @@
 """All worlds by name."""
 
-from conformance.wakeups import core, devices, storage
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.wakeups import core, devices, groups, preemption, storage
 from conformance.wakeups.world import World
 
-WORLDS = {
-    "core": World(core.CORE),
-    "storage": World(storage.STORAGE),
-    "devices": World(devices.DEVICES),
+_QUEUE = {
+    "1.36": ["SchedulerAsyncPreemption=false", "SchedulerPopFromBackoffQ=false"],
+    "1.37": [
+        "SchedulerAsyncPreemption=false",
+        "SchedulerPopFromBackoffQ=false",
+        "SchedulerPreQueueingHints=true",
+    ],
+}
+"""Gates of the queue, for any world."""
+
+_GROUPS = {
+    "1.36": ["GenericWorkload=true", "GangScheduling=true"],
+    "1.37": ["GenericWorkload=true"],
+}
+_PLACED = {
+    "1.36": [*_GROUPS["1.36"], "TopologyAwareWorkloadScheduling=true"],
+    "1.37": [*_GROUPS["1.37"], "TopologyAwareWorkloadScheduling=true"],
+}
+_TREES = {"1.37": [*_PLACED["1.37"], "CompositePodGroup=true"]}
+_RESIZES = {"1.37": ["InPlacePodVerticalScalingSchedulerPreemption=true"]}
+_DEVICES = {"1.37": [], "1.36": ["DRADeviceTaintRules=true"]}
+
+WORLDS: Mapping[str, World] = {
+    "core": World(core.CORE, may=_QUEUE),
+    "storage": World(storage.STORAGE, may=_QUEUE),
+    "devices": World(devices.DEVICES, _DEVICES, _QUEUE),
+    "preemption": World(preemption.PREEMPTION, may=_QUEUE),
+    "resizes": World(preemption.PREEMPTION, _RESIZES, _QUEUE),
+    "groups": World(groups.GROUPS, _GROUPS, _QUEUE),
+    "placed-groups": World(groups.GROUPS, _PLACED, _QUEUE),
+    "trees": World(groups.TREES, _TREES, _QUEUE),
 }
