@@ -89,19 +89,17 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         if not self._enabled:
             return ()
         of_pod, of_group = self._ungated_by_pod, self._ungated_by_group
+        updated = self._is_schedulable_after_pod_group_updated
         found = [
             ClusterEvent(POD, ADD, self._is_schedulable_after_pod_added, ungated_pods=of_pod),
             ClusterEvent(
                 POD_GROUP, ADD, self._is_schedulable_after_group_added, ungated_pods=of_group
             ),
+            ClusterEvent(POD_GROUP, UPDATE, updated, ungated_pods=of_group),
         ]
-        if self._whole or self._starts_once:
-            hint = self._is_schedulable_after_pod_group_updated
-            found.append(ClusterEvent(POD_GROUP, UPDATE, hint, ungated_pods=of_group))
         if self._composite:
             added = self._is_schedulable_after_group_added
             found.append(ClusterEvent(COMPOSITE_POD_GROUP, ADD, added, ungated_pods=of_group))
-            updated = self._is_schedulable_after_pod_group_updated
             found.append(ClusterEvent(COMPOSITE_POD_GROUP, UPDATE, updated, ungated_pods=of_group))
         return found
 

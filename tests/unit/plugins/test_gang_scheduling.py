@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.events import ADD, POD, POD_GROUP
+from proreus.framework.events import ADD, POD, POD_GROUP, UPDATE
 from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
@@ -120,9 +120,10 @@ def test_permit_passes_pods_without_a_gang() -> None:
 
 def test_pods_of_the_group_and_the_group_itself_queue_its_pods() -> None:
     handle, plugin = ready()
-    pods, groups = plugin.events_to_register()
+    pods, groups, updates = plugin.events_to_register()
     assert (pods.resource, pods.action) == (POD, ADD)
     assert (groups.resource, groups.action) == (POD_GROUP, ADD)
+    assert (updates.resource, updates.action) == (POD_GROUP, UPDATE)
     assert pods.hint is not None
     assert groups.hint is not None
     assert pods.hint(member("p"), None, member("q").pod)
@@ -136,7 +137,7 @@ def test_pods_of_the_group_and_the_group_itself_queue_its_pods() -> None:
 def test_an_event_has_pre_enqueue_run_for_the_pods_of_its_group_alone() -> None:
     waiting, there = (member("p"), member("q"), member("r", "h")), member("s", node_name="a")
     handle, plugin = ready(*waiting, there)
-    pods, groups = plugin.events_to_register()
+    pods, groups, _ = plugin.events_to_register()
     assert pods.ungated_pods is not None
     assert groups.ungated_pods is not None
     found = handle.store(POD_GROUPS)["default/g"]
