@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--context", help="Context of the kubeconfig. Default: its current context.")
 @click.option("--server", default="", help="URL of the apiserver, instead of the kubeconfig's.")
 @click.option(
-    "--redact", is_flag=True, help="Replace names and labels, in a way that keeps all decisions."
+    "--redact", is_flag=True, help="Replace all texts, in a way that keeps all decisions."
 )
 @click.option(
     "--keep-label",
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="KEY",
     help="With --redact, keep this label and its values, since a configuration or a plugin names "
-    "it; may be repeated.",
+    "it; the name of a scheduler too; may be repeated.",
 )
 @click.option(
     "--keep-annotation",
@@ -165,7 +165,7 @@ def _redacted(
     from proreus.simulation.redaction import redact, replacements_for
 
     redacted = redact(objects, replacements_for(objects, labels))
-    return redacted, msgspec.structs.replace(info, redacted=True)
+    return redacted, msgspec.structs.replace(info, redacted=True, taken_at="")
 
 
 def _write(objects: ClusterObjects, info: SnapshotInfo, output: Path) -> None:

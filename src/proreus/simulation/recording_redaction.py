@@ -17,7 +17,7 @@ from proreus.errors import ConfigError
 from proreus.objects.meta import Resource
 from proreus.simulation.object_files import decode_object
 from proreus.simulation.recording import RecordedEvent, read_recording
-from proreus.simulation.redaction import KEPT_NAMES_OF, redacted_object, replacements_of
+from proreus.simulation.redaction import Redaction, replacements_of
 from proreus.simulation.snapshot import encoded
 
 _LEVEL = 6
@@ -32,24 +32,21 @@ def redact_recording(path: Path, output: Path, kept_labels: Iterable[str] = ()) 
     header, events = read_recording(path)
     found = [(event, *_object_of(place, event)) for place, event in events]
     objects = [(resource, obj) for _, resource, obj in found if resource is not None]
-    named = [
-        text
-        for event, _, _ in found
-        for text in (*event.key.split("/"), event.node)
-        if event.kind not in KEPT_NAMES_OF
-    ]
+    named = [text for event, _, _ in found for text in (*event.key.split("/"), event.node)]
     made = replacements_of(objects, kept_labels, named)
 
     def replace(text: str) -> str:
         return made.get(text, text)
 
-    lines = [msgspec.json.encode(header)]
+    redaction = Redaction([obj for _, obj in objects], replace)
+
+    lines = [msgspec.json.encode(msgspec.structs.replace(header, started_at=""))]
     for event, resource, obj in found:
         changed = event
         if resource is not None:
-            raw = msgspec.Raw(encoded(resource, redacted_object(resource, obj, replace)))
+            raw = msgspec.Raw(encoded(resource, redaction.of(obj)))
             changed = msgspec.structs.replace(event, object=raw)
-        elif event.kind not in KEPT_NAMES_OF:
+        else:
             key = "/".join(replace(part) for part in event.key.split("/"))
             changed = msgspec.structs.replace(event, key=key, node=replace(event.node))
         lines.append(msgspec.json.encode(changed))

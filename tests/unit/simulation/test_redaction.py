@@ -13,6 +13,8 @@ from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.meta import key_of
 from proreus.offline.evaluate import evaluate, read_cases
 from proreus.plugins import IN_TREE_PLUGINS
+from proreus.plugins.dynamic_resources.devices import DeviceKind
+from proreus.plugins.dynamic_resources.features import Features
 from proreus.runtime.registry import Registry
 from proreus.simulation.cluster_objects import ClusterObjects
 from proreus.simulation.redaction import is_meaningful, redact, replacements_for
@@ -136,12 +138,100 @@ def test_redacting_twice_gives_the_same() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["topology.kubernetes.io/zone", "kube-system", "default", "metadata.name", "17", "-3", "true"],
+    [
+        *("topology.kubernetes.io/zone", "kube-system", "default", "metadata.name", "17", "-3"),
+        *("true", "1.25", "10Gi", "100m", "1.2.3", "hugepages-2Mi", "NoSchedule", "Unschedulable"),
+    ],
 )
 def test_what_has_a_meaning_is_kept(text: str) -> None:
     assert is_meaningful(text)
 
 
-@pytest.mark.parametrize("text", ["shop", "example.com/team", "us-east-1a", "kubernetes"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("shop", "example.com/team", "us-east-1a", "kubernetes", "10.1.2.3", "1.2.3-acme"),
+        *("kube-acme", "system-acme", "acme.k8s.io/team", "node-role.kubernetes.io/payments"),
+    ],
+)
 def test_what_identifies_is_not_kept(text: str) -> None:
     assert not is_meaningful(text)
+
+
+DRIVER = "gpu.acme.example"
+
+
+def devices(*expressions: str) -> ClusterObjects:
+    """Return a cluster with a device and a class with selectors of it."""
+    slice_ = {
+        "metadata": {"name": "s"},
+        "spec": {
+            "driver": DRIVER,
+            "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+            "nodeName": "n",
+            "devices": [
+                {
+                    "name": "d",
+                    "attributes": {
+                        "model": {"string": "h100"},
+                        f"{DRIVER}/family": {"string": "hopper"},
+                        "version": {"version": "1.2.3-acme"},
+                        "default": {"bool": True},
+                    },
+                    "capacity": {"memory": {"value": "80Gi"}},
+                }
+            ],
+        },
+    }
+    selectors = [{"cel": {"expression": one}} for one in expressions]
+    class_ = {"metadata": {"name": "c"}, "spec": {"selectors": selectors}}
+    objects = ClusterObjects()
+    for kind, obj in (("ResourceSlice", slice_), ("DeviceClass", class_)):
+        resource = BY_KIND[kind]
+        objects.put(resource, decoder_for(resource.type).convert(obj))
+    return objects
+
+
+@pytest.mark.parametrize(
+    ("expression", "selected"),
+    [
+        (f'device.driver == "{DRIVER}"', True),
+        (f"device.attributes['{DRIVER}'].model == 'h100' // secret", True),
+        (f'device.attributes["{DRIVER}"].model in ["b200", r"h100"]', True),
+        (f'device.attributes["{DRIVER}"].model == "h200"', False),
+        (f'device.attributes["{DRIVER}"].family == "hopper"', True),
+        (f'device.attributes["{DRIVER}"]["model"] == "h100"', True),
+        (f'"family" in device.attributes["{DRIVER}"]', True),
+        (f'"secret" in device.attributes["{DRIVER}"]', False),
+        (f'device.attributes["{DRIVER}"].model.startsWith("h1")', True),
+        (f'device.attributes["{DRIVER}"].model.startsWith("a")', False),
+        (f'!device.attributes["{DRIVER}"].model.endsWith("00")', False),
+        (f'device.attributes["{DRIVER}"].family.contains("oppe")', True),
+        (f'device.attributes["{DRIVER}"].model.matches("^[hb][0-9]+$")', True),
+        (f'device.attributes["{DRIVER}"].version.isGreaterThan(semver("1.2.2"))', True),
+        (f'device.capacity["{DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0', True),
+        (f'cel.bind(acme, device.attributes["{DRIVER}"], has(acme.model) && acme.default)', True),
+    ],
+)
+def test_expressions_select_the_same_devices(expression: str, selected: bool) -> None:
+    for objects in (devices(expression), redact(devices(expression))):
+        (slice_,) = objects.of(BY_KIND["ResourceSlice"]).values()
+        (class_,) = objects.of(BY_KIND["DeviceClass"]).values()
+        text = class_.spec.selectors[0].cel.expression
+        kind = DeviceKind(0, slice_.spec.driver, slice_.spec.devices[0], Features())
+        assert kind.matches(text) is selected, text
+    for secret in ("acme", "secret", "h100", "hop", "model", "family"):
+        assert secret not in text
+
+
+def test_times_keep_their_order_and_their_distance() -> None:
+    objects = ClusterObjects()
+    for name, time in (("a", "2031-04-05T06:00:10Z"), ("b", "2031-04-05T06:00:00Z")):
+        obj = {"metadata": {"name": name, "creationTimestamp": time}}
+        objects.put(PODS, decoder_for(PODS.type).convert(obj))
+    first, second = redact(objects).of(PODS).values()
+    newest, oldest = first.metadata.creation_timestamp, second.metadata.creation_timestamp
+    assert newest is not None
+    assert oldest is not None
+    assert newest.year == 2000
+    assert (newest - oldest).total_seconds() == 10
