@@ -64,7 +64,7 @@ PAGE = (
         "PostFilterPlugin "
         "PreScorePlugin ScorePlugin ReservePlugin PermitPlugin PreBindPlugin BindPlugin "
         "PostBindPlugin BackgroundPlugin FetchingPlugin PodSourcePlugin MIN_SCORE MAX_SCORE "
-        "MAX_PERMIT_WAIT_SECONDS default_normalize",
+        "MAX_PERMIT_WAIT_SECONDS is_provided default_normalize",
         "Base classes; a plugin inherits from one or more of them.",
     ),
     Section(
