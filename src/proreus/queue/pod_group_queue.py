@@ -24,9 +24,10 @@ from proreus.framework.status import Code, Status
 from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import EntityKey, pod_group_entity_key
+from proreus.queue.in_flight import InFlightEvent
 from proreus.queue.pod_group_member_pods import PodGroupMemberPods
 from proreus.queue.queue_recorder import QueueRecorder
-from proreus.queue.queueing_hints import QueueingHints, QueueingStrategy
+from proreus.queue.queueing_hints import QueueingHints, QueueingStrategy, uid_of
 from proreus.queue.sub_queues import SubQueues
 
 log = logs.logger(__name__)
@@ -67,6 +68,8 @@ class PodGroupQueue:
         self._notify_ready = notify_ready
         self.incomplete = PodGroupMemberPods()
         self.pending = PodGroupMemberPods()
+        self._missed = self._helped = False
+        """Whether there were events while the group was tried, and whether one helps its pods."""
 
     # ---- pods ----------------------------------------------------------------------------------
 
@@ -90,6 +93,21 @@ class PodGroupQueue:
             return
         self._pods[queued.key] = queued
         self._place(queued)
+
+    def add_unschedulable(self, queued: QueuedPodInfo, missed: Iterable[InFlightEvent]) -> None:
+        """Add a pod of a group that was tried; ``missed``: the events meanwhile."""
+        root = self._root_of(queued.pod)
+        # Other groups are tried again without an event. A pod may also have been bound, in vain.
+        key = "" if root is None or not root.key.is_provided else str(root.key)
+        if missed and key and key == self._active.last_popped_group:
+            self._missed = True
+            if queued.rejectors:
+                strategy = self._hints.strategy_after_failure(queued, missed)
+                self._helped |= strategy is not QueueingStrategy.SKIP
+            else:
+                activated = (new for event, _, new in missed if event.wildcard)
+                self._helped |= any(new is None or uid_of(new) == queued.uid for new in activated)
+        self.add(queued)
 
     def _place(self, queued: QueuedPodInfo) -> None:
         """Put a pod into the entity of its root group, or where it waits for that."""
@@ -294,6 +312,7 @@ class PodGroupQueue:
             log.error(f"pod group {tried.key} is already present in {queue_name}")
             return
         self._active.last_popped_group = ""
+        missed, helped, self._missed, self._helped = self._missed, self._helped, False, False
         leaves = self._forest.leaves_of(tried.root)
         pods = [queued for leaf in leaves for queued in self.pending.clear(leaf)]
         root = self._forest.get(tried.root)
@@ -323,8 +342,10 @@ class PodGroupQueue:
                     # Its failure costs no more attempts until something changes.
                     group.unschedulable_plugins = set().union(*(pod.rejectors for pod in pods))
                     joined = any(queued.uid not in uids for queued in pods)
+                    # Where no pod was tried, nobody knows what helps.
+                    helped = helped or (missed and not group.unschedulable_plugins)
                     # Events during several attempts may have been for what an earlier one tried.
-                    if not joined and not tried.goes_on:
+                    if not (joined or helped or tried.goes_on):
                         strategy = QueueingStrategy.SKIP
             else:
                 group.consecutive_errors_count += 1

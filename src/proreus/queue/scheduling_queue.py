@@ -287,7 +287,8 @@ class SchedulingQueue(PendingPods):
             self._note_failure(queued)
             if self._is_group_pod(queued.pod):
                 assert self.pod_groups is not None
-                self.pod_groups.add(queued)
+                missed = self._in_flight.events_since_pop(queued.uid)
+                self.pod_groups.add_unschedulable(queued, missed)
                 return
             self._sub_queues.requeue(queued, self._after_failure(queued), SCHEDULE_ATTEMPT_FAILURE)
         finally:

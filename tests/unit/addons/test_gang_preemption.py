@@ -14,9 +14,10 @@ from proreus.addons.coscheduling import Coscheduling
 from proreus.addons.coscheduling.groups import POD_GROUP_LABEL, Group
 from proreus.addons.gang_preemption import GangPreemption
 from proreus.addons.gang_preemption.placed_gangs import PlacedGang
+from proreus.addons.group_topology import GroupTopology
 from proreus.framework import CycleState, PodInfo, ReservePlugin, Status
 from proreus.objects import PODS, Pod
-from proreus.testing import Harness, make_node, make_pod
+from proreus.testing import Harness, HarnessOptions, make_node, make_pod
 
 
 def gang(name: str, minimum: int, kind: str = "scheduling.x-k8s.io/v1alpha1", **spec: Any) -> dict:
@@ -321,3 +322,51 @@ def test_the_groups_of_a_leaderworkerset_are_forgotten_with_their_pods() -> None
         assert plugin._objects._keys_of_set == {"default/vllm": {f"default/{prefix}/key-{number}"}}
         cluster.remove("Pod", pod.name)
     assert not plugin._objects._keys_of_set
+
+
+# ---- a topology that is required ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize("of_a_gang", [True, False])
+@pytest.mark.parametrize("required", [True, False])
+def test_a_gang_starts_as_soon_as_its_victims_are_gone(
+    required: bool, of_a_gang: bool, asynchronous: bool
+) -> None:
+    nodes = [
+        make_node(f"{rack}-{number}", "4", labels={"rack": rack})
+        for rack in ("a", "b")
+        for number in range(2)
+    ]
+    config = configuration("GangPreemption", "plan")
+    (profile,) = config["profiles"]
+    profile["plugins"]["multiPoint"]["enabled"].append({"name": "GroupTopology", "weight": 1000})
+    profile["pluginConfig"].append({"name": "GroupTopology", "args": {"levels": ["rack"]}})
+    cluster = Harness(
+        [Coscheduling, GangPreemption, GroupTopology],
+        nodes,
+        [gang("low", 4), gang("g", 2)],
+        config=config,
+        options=HarnessOptions(gates=[f"SchedulerAsyncPreemption={str(asynchronous).lower()}"]),
+    )
+    labels = {POD_GROUP_LABEL: "low"} if of_a_gang else {}
+    cluster.add(*(make_pod(f"l{number}", "4", labels=labels) for number in range(4)))
+    cluster.schedule_all()
+    annotations = {"kueue.x-k8s.io/podset-required-topology": "rack"} if required else {}
+    for number in range(2):
+        cluster.add(
+            make_pod(
+                f"g{number}",
+                "4",
+                labels={POD_GROUP_LABEL: "g"},
+                priority=100,
+                metadata={"annotations": annotations},
+            )
+        )
+    cluster.schedule_all()
+    cluster.advance(5)
+    cluster.schedule_all()
+    placed = [cluster.pod(f"g{number}").spec.node_name for number in range(2)]
+    assert all(placed)
+    assert not required or len({name[0] for name in placed}) == 1
+    cluster.scheduler.queue.validate()
