@@ -201,6 +201,21 @@ def test_device_share_takes_a_healthy_gpu(client: KubeClient) -> None:
     assert '"koordinator.sh/gpu-core"' in annotations["scheduling.koordinator.sh/device-allocated"]
 
 
+def test_device_share_gives_no_device_twice_whatever_its_user_writes(client: KubeClient) -> None:
+    remove(client, "half")
+    most, some = {"gpu-fraction": "0.6"}, {"gpu-fraction": "0.5"}
+    assert place(client, "user", "DeviceShare", HEALTHY, annotations=most) == name_of(HEALTHY)
+    elsewhere = '{"gpu": [{"minor": 7, "id": {"a": 1}}]}'
+    written = {"scheduling.koordinator.sh/device-allocated": elsewhere, "gpu-fraction": "0.1"}
+    client.patch(f"{PODS}/user", {"metadata": {"annotations": written}})
+    create(client, "second", "DeviceShare", HEALTHY, annotations=some)
+    why = eventually(20, "a rejection", lambda: why_it_waits(client, "second"))
+    assert "Insufficient free devices" in why
+    remove(client, "user")
+    found = eventually(20, "a node", lambda: node_of(client, "second"))
+    assert found == name_of(HEALTHY)
+
+
 def test_delay_scheduling_waits_for_the_node_with_the_data(client: KubeClient) -> None:
     nodes = WITH_DATA, WITHOUT_DATA
     preferred = {"proreus.dev/prefer-nodes": name_of(WITH_DATA)}
