@@ -92,6 +92,7 @@ def test_a_file_that_repeats_itself_is_no_bomb(tmp_path: Path) -> None:
         (gzip.compress(b"x" * 1000)[:10] + b"\xff" * 20, "damaged: Error -3"),
         (gzip.compress(b"x") + b"rest", "damaged: Error -3"),
     ],
+    ids=["cut", "garbled", "followed"],  # the data has the time in it
 )
 def test_damaged_data_is_refused(tmp_path: Path, content: bytes, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
