@@ -1,13 +1,20 @@
 """Moves of unschedulable pods: by events of the cluster, and by the flush of those that wait long.
 
+An event may concern ten thousand pods: they are looked at in portions, between which others are
+scheduled.
+
 kube-scheduler's ``moveAllToActiveOrBackoffQueue`` and ``flushUnschedulableEntitiesLeftover``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from msgspec import Struct
 
 from proreus.clock import Clock
 from proreus.framework.events import ADD, ALL, ANY, UNSCHEDULABLE_TIMEOUT, ClusterEvent
@@ -22,6 +29,17 @@ from proreus.queue.sub_queues import QueueOptions, SubQueues
 LEFT_OVER_FLUSH_SECONDS = 30
 
 Precheck = Callable[[QueuedPodInfo], bool]
+
+
+class _Move(Struct):
+    """An event, and the pods that it may help: ``candidates`` None: nobody has looked for them."""
+
+    event: ClusterEvent
+    old: Any
+    new: Any
+    precheck: Precheck | None
+    candidates: Iterator[QueuedEntityInfo] | None = None
+    named: NamedPods | None = None
 
 
 class EventMoves:
@@ -48,6 +66,10 @@ class EventMoves:
         self._timeout = options.unschedulable_timeout_seconds
         self._flushes_gated_pods = options.flushes_gated_pods
         self._names_pods = names_pods
+        self.portion = math.inf
+        """How many pods are looked at before others are scheduled."""
+        self._moves: deque[_Move] = deque()
+        """The events that have not been seen by all pods, in their order."""
         self._put_off_groups = PutOffGroups()
         self._first_list: dict[ClusterEvent, list[Any]] | None = None
         self._next_left_over_flush = clock.monotonic()
@@ -60,13 +82,9 @@ class EventMoves:
         if self._first_list is not None and event.action == ADD:
             self._first_list.setdefault(event, []).append(new)
             return False
-        named = self._hints.named_pods(event, old, new) if self._names_pods else None
         # With room for all pods none is here, and every one that is bound is an event.
         if len(self._unschedulable):
-            candidates = self._hints.candidates_for(self._unschedulable, event, ((old, new),))
-            if named is not None or precheck is not None:
-                candidates = [one for one in candidates if _concerns(one, named, precheck)]
-            self._move(candidates, event, old, new, named)
+            self._begin(_Move(event, old, new, precheck))
         # Replayed, it concerns any pod: what is named now may not be what is named then.
         self._in_flight.record(event, old, new)
         return True
@@ -102,26 +120,56 @@ class EventMoves:
             and not self._hints.gating_plugin_registered(queued, event)
         )
 
-    def _move(
-        self,
-        candidates: Iterable[QueuedEntityInfo],
-        event: ClusterEvent,
-        old: Any,
-        new: Any,
-        named: NamedPods | None = None,
-    ) -> None:
-        for queued in candidates:
-            if self._is_held(queued, event):
-                continue
-            if isinstance(queued, QueuedPodGroupInfo):
-                strategy = self._hints.group_queueing_strategy(queued, event, old, new, named)
+    def _begin(self, move: _Move) -> None:
+        self._moves.append(move)
+        # Of many events in a row each would have a portion looked at.
+        if len(self._moves) == 1:
+            self.go_on()
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether an event has pods left that were not looked at."""
+        return bool(self._moves)
+
+    def go_on(self) -> None:
+        """Look at some of the pods that events may help: at ``portion`` of them, at the least."""
+        looked_at = 0.0
+        while self._moves and looked_at < self.portion:
+            move = self._moves[0]
+            if move.candidates is None:
+                if self._names_pods:
+                    move.named = self._hints.named_pods(move.event, move.old, move.new)
+                move.candidates = iter(self._candidates(move))
+            for queued in move.candidates:
+                looked_at += queued.size
+                # While others were scheduled, it may have moved, or gone.
+                if self._unschedulable.get(queued.key) is queued:
+                    self._move(queued, move)
+                if looked_at >= self.portion:
+                    break
             else:
-                strategy = self._hints.queueing_strategy(queued, event, old, new, named)
-            if strategy is not QueueingStrategy.SKIP and not self._put_off_groups.puts_off(
-                queued, event, old
-            ):
-                self._unschedulable.discard(queued.key)
-                self._sub_queues.requeue(queued, strategy, event.label)
+                self._moves.popleft()
+
+    def _candidates(self, move: _Move) -> list[QueuedEntityInfo]:
+        changes = ((move.old, move.new),)
+        candidates = self._hints.candidates_for(self._unschedulable, move.event, changes)
+        if move.named is None and move.precheck is None:
+            return candidates
+        return [one for one in candidates if _concerns(one, move.named, move.precheck)]
+
+    def _move(self, queued: QueuedEntityInfo, move: _Move) -> None:
+        event, old, new = move.event, move.old, move.new
+        if self._is_held(queued, event):
+            return
+        if isinstance(queued, QueuedPodGroupInfo):
+            strategy = self._hints.group_queueing_strategy(queued, event, old, new, move.named)
+        else:
+            strategy = self._hints.queueing_strategy(queued, event, old, new, move.named)
+        if strategy is not QueueingStrategy.SKIP and not self._put_off_groups.puts_off(
+            queued, event, old
+        ):
+            self._unschedulable.discard(queued.key)
+            self._sub_queues.requeue(queued, strategy, event.label)
 
     def flush_put_off(self) -> bool:
         """Move the groups that were put off; return whether there were some. Once a second."""
@@ -160,7 +208,7 @@ class EventMoves:
             if self._flushes_gated_pods:
                 queued.flush_timestamp = now
         if left_over:
-            self._move(left_over, UNSCHEDULABLE_TIMEOUT, None, None)
+            self._begin(_Move(UNSCHEDULABLE_TIMEOUT, None, None, None, iter(left_over)))
             self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
         return bool(left_over)
 

@@ -246,11 +246,22 @@ class SchedulingQueue(PendingPods):
 
     # ---- from the scheduling loop --------------------------------------------------------------
 
+    def move_in_portions(self, portion: int) -> None:
+        """Look at so many pods at a time that an event may help, and at the others in ``pop``."""
+        self._moves.portion = portion
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether an event has pods left that were not looked at."""
+        return self._moves.is_moving
+
     def pop(self) -> QueuedEntityInfo | None:
         """Return the next pod and put it in flight, until ``done``; None when there is none.
 
         A pod group comes with all its pods that wait; ``add_attempted`` ends its attempt.
         """
+        if self._moves.is_moving:
+            self._moves.go_on()
         queued = self._active.pop()
         if queued is not None:
             for pod in queued.queued_pods:
@@ -394,5 +405,5 @@ class SchedulingQueue(PendingPods):
         self._backoff.set_limits(initial_seconds, max_seconds)
 
     def _notify_ready(self) -> None:
-        if self._active.poppable:
+        if self._active.poppable or self._moves.is_moving:
             self.on_ready()

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _YIELD_SECONDS = 0.003
+_PORTION = 500
+"""How many pods are asked about an event before another one is scheduled: 1 to 5 ms."""
 _LONG_SECONDS = 0.01
 _MAX_REST_SECONDS = 0.05
 _METRICS_SAMPLE_RATE = 0.1
@@ -140,9 +142,14 @@ class Scheduler:
     async def run(self) -> None:
         """Schedule until ``stop``."""
         self.start_background_work()
+        self.queue.move_in_portions(_PORTION)
         now = turn = perf_counter()
         while not self._stopping:
             queued = self.queue.pop()
+            if queued is None and self.queue.is_moving:
+                await asyncio.sleep(0)
+                now = turn = perf_counter()
+                continue
             if queued is None:
                 # Nothing is awaited between pop and clear, so no wake-up can be lost.
                 self._ready.clear()

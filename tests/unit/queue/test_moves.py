@@ -194,3 +194,63 @@ def test_done_without_failure(harness, pod):
     assert harness.queue.in_flight_count == 0
     counts = {labels[0]: n for labels, n in harness.metrics.inflight_events.values()}
     assert counts == {"NodeAdd": 0, "PodPopped": 0}
+
+
+# ---- in portions -------------------------------------------------------------------------------
+
+
+def test_an_event_is_seen_by_a_portion_of_the_pods_at_a_time(harness, pod):
+    asked = []
+    harness.profile.register("Fit", ev.NODE, ev.ADD, lambda pod, *_: asked.append(pod.name))
+    for number in range(10):
+        harness.rejected(pod(f"p{number}"), "Fit")
+    harness.queue.move_in_portions(4)
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert len(asked) == 4
+    assert harness.queue.is_moving
+    harness.add(pod("other"))
+    assert harness.queue.pop().info.name == "other"
+    assert len(asked) == 8
+    assert harness.queue.pop() is None
+    assert asked == [f"p{number}" for number in range(10)]
+    assert not harness.queue.is_moving
+    harness.queue.validate()
+
+
+def test_of_many_events_in_a_row_one_portion_is_looked_at(harness, pod):
+    asked = []
+    harness.profile.register("Fit", ev.NODE, ev.ADD, lambda pod, *_: asked.append(pod.name))
+    for number in range(10):
+        harness.rejected(pod(f"p{number}"), "Fit")
+    harness.queue.move_in_portions(4)
+    for _ in range(5):
+        harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert len(asked) == 4
+    while harness.queue.is_moving:
+        assert harness.queue.pop() is None
+    assert len(asked) == 5 * 10
+
+
+def test_pods_that_left_meanwhile_are_not_moved(harness, pod):
+    harness.profile.register("Fit", ev.NODE, ev.ADD)
+    queued = [harness.rejected(pod(f"p{number}"), "Fit") for number in range(6)]
+    harness.queue.move_in_portions(2)
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    harness.queue.delete(queued[4].info)
+    harness.queue.activate([queued[5].info.key])
+    while harness.queue.is_moving:
+        harness.queue.pop()
+    harness.queue.validate()
+    assert "p4" not in str(harness.places())
+    assert not harness.places().get("unschedulable")
+
+
+def test_whoever_pops_is_told_that_pods_are_left_to_look_at(harness, pod):
+    harness.profile.register("Fit", ev.NODE, ev.ADD, lambda *_: False)
+    for number in range(6):
+        harness.rejected(pod(f"p{number}"), "Fit")
+    told = []
+    harness.queue.on_ready = lambda: told.append(1)
+    harness.queue.move_in_portions(2)
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    assert told

@@ -223,3 +223,30 @@ async def test_the_size_of_the_cache_is_measured_every_second(kit) -> None:
     world.advance(1)
     sizes = {labels[0]: value for labels, value in world.metrics.cache_size.values()}
     assert sizes == {"assumed_pods": 1, "pods": 2, "nodes": 2}
+
+
+async def test_other_pods_are_scheduled_while_an_event_is_seen_by_those_that_wait(
+    kit, monkeypatch
+) -> None:
+    monkeypatch.setattr(scheduler_module, "_PORTION", 2)
+    world = kit.World(profiles={"default-scheduler": ["NodeResourcesFit"]})
+    world.add_node("n0", cpu="1")
+    loop = asyncio.ensure_future(world.scheduler.run())
+    for number in range(20):
+        world.add_pod(f"large{number}", cpu="9")
+    while world.scheduler.queue.active_pods():
+        await asyncio.sleep(0)
+    queue = world.scheduler.queue
+    world.add_node("n1", cpu="2")
+    world.add_pod("small", cpu="1")
+    assert queue.is_moving
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert world.pod("small").spec.node_name
+    assert queue.is_moving
+    for _ in range(30):
+        await asyncio.sleep(0)
+    assert not queue.is_moving
+    assert len(queue.unschedulable_pods()) == 20
+    world.scheduler.stop()
+    await loop
