@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from proreus.errors import ProreusError
 from proreus.objects.codec import UNDECODABLE, decoder_for, describe
 from proreus.objects.kinds import NODES, PODS
@@ -19,6 +21,35 @@ from proreus.offline.api import JsonObject
 
 class CaseError(ProreusError):
     """A case that cannot be evaluated; the text names the field."""
+
+
+class _Step(msgspec.Struct, frozen=True):
+    add: JsonObject | None = None
+    patch: JsonObject | None = None
+    delete: JsonObject | None = None
+    advance: float = 0
+    schedule: int = 0
+
+
+class _Case(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a case that are used as they are."""
+
+    objects: list[JsonObject]
+    pod: JsonObject | None = None
+    queue: list[JsonObject] | None = None
+    steps: list[_Step] | None = None
+    observe: list[str] | None = None
+    seen: dict[str, float] | None = None
+    features: list[str] | None = None
+    kubernetes_version: str | None = None
+
+
+def check_fields(case: JsonObject) -> None:
+    """Raise ``CaseError`` for a field of another type; objects are checked as they are added."""
+    try:
+        msgspec.convert(case, _Case)
+    except msgspec.ValidationError as error:
+        raise CaseError(describe(error)) from None
 
 
 @contextmanager

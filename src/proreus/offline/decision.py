@@ -29,6 +29,8 @@ async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:
     """Run one scheduling cycle; return its results in the form of ``expect``."""
     with reading("pod", pod):
         typed = decoder_for(Pod).convert(pod)
+        if not typed.metadata.name:
+            raise ValueError("metadata.name: a name is required")
         cluster.api.add({**pod, "kind": "Pod"})
     # The recorded scheduler had an empty queue: nominated pods counted there like pods in flight.
     while cluster.scheduler.queue.pop() is not None:

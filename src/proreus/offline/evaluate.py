@@ -27,7 +27,7 @@ from proreus.feature_gates import FeatureGates
 from proreus.known_faults import NO_CORRECTIONS, KnownFault
 from proreus.kubernetes_version import V1_36, KubernetesVersion, parse_emulated_version
 from proreus.offline.api import InMemoryApi, JsonObject
-from proreus.offline.case_errors import reading
+from proreus.offline.case_errors import check_fields, reading
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.decision import compare_in_queue, decide
 from proreus.offline.fake_extenders import FakeExtenders, check_behaviours
@@ -66,6 +66,7 @@ def evaluate(
         # A loop for each case: time starts anew, and no binding cycle of another case goes on.
         with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
             try:
+                check_fields(case)
                 expect = runner.run(_evaluate(case, registry, fallbacks))
             except ProreusError as error:
                 expect = {"error": str(error)}
@@ -145,7 +146,7 @@ def _cluster(
         fallbacks.version if stated is None else parse_emulated_version(stated, "kubernetesVersion")
     )
     gates = FeatureGates.from_list(
-        [*_OFFLINE_GATES, *case.get("features", ())], version, corrections=fallbacks.corrections
+        [*_OFFLINE_GATES, *(case.get("features") or ())], version, corrections=fallbacks.corrections
     )
     chosen = case.get("config") or fallbacks.configuration
     if chosen:

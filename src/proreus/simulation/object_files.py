@@ -112,7 +112,7 @@ def read_documents(path: Path) -> list[tuple[str, JsonObject]]:
     found = []
     for item in items:
         kind, version, data = _typed(path, item)
-        plain = data if isinstance(data, dict) else _PLAIN.decode(data)
+        plain = data if isinstance(data, dict) else without_nulls(_PLAIN.decode(data))
         plain = {"apiVersion": version, **plain, "kind": kind}
         found.append((f"{path}, {item.place}", plain))
     return found

@@ -124,6 +124,7 @@ class PodTemplate:
         self.namespace = str(meta.get("namespace") or "default")
         if not isinstance(pod.get("spec"), dict):
             raise ConfigError(f"{place}: spec: the spec of a pod is required")
+        _check(place, "spec.volumes", pod["spec"].get("volumes", []), list)
         if not self.name:
             raise ConfigError(f"{place}: metadata.name: a name is required")
 
@@ -204,6 +205,7 @@ def _of_workload(place: str, obj: JsonObject) -> PodTemplate:
     if not isinstance(meta, dict) or not meta.get("name"):
         raise ConfigError(f"{place}: metadata.name: a name is required")
     assert isinstance(spec, dict)
+    _check(place, "spec.template.metadata", template.get("metadata", {}), dict)
     field = _REPLICAS_FIELD[kind]
     replicas = spec.get(field, 1)
     if not isinstance(replicas, int) or replicas < 0:
@@ -218,13 +220,23 @@ def _of_workload(place: str, obj: JsonObject) -> PodTemplate:
         "uid": f"simulated/{kind}/{namespace}/{name}",
         "controller": True,
     }
-    claims = spec.get("volumeClaimTemplates") or ()
+    claims = spec.get("volumeClaimTemplates", [])
+    _check(place, "spec.volumeClaimTemplates", claims, list)
     for number, claim in enumerate(claims):
-        field = f"{place}: spec.volumeClaimTemplates[{number}]"
-        if not isinstance(claim, dict) or not (claim.get("metadata") or {}).get("name"):
-            raise ConfigError(f"{field}.metadata.name: a name is required")
+        field = f"spec.volumeClaimTemplates[{number}]"
+        _check(place, field, claim, dict)
+        _check(place, f"{field}.metadata", claim.get("metadata", {}), dict)
+        if not claim.get("metadata", {}).get("name"):
+            raise ConfigError(f"{place}: {field}.metadata.name: a name is required")
     pod = {**template, "metadata": inner}
     return PodTemplate(place, pod, replicas, owner, tuple(claims))
+
+
+def _check(place: str, field: str, value: object, type_: type) -> None:
+    """Raise ``ConfigError`` for a value that is no object, or no list."""
+    if not isinstance(value, type_):
+        what = "a list" if type_ is list else "an object"
+        raise ConfigError(f"{place}: {field}: {what} is required, not {value!r:.40}")
 
 
 def check_copies(what: str, count: int, obj: JsonObject | Node) -> None:

@@ -107,10 +107,27 @@ def test_an_object_that_cannot_be_read_is_the_error_of_its_case(kit) -> None:
         "objects[1] (Pad default/p): Pad: is not known, or missing",
         "objects[0] (Node n0): status.allocatable.cpu: quantity 'lots' is not a number with an "
         "optional suffix such as m, k, Mi or Gi",
-        "objects[1]: string indices must be integers, not 'str'",
+        "objects[1]: Expected `object`, got `str`",
         "case: pod: is not known, or missing",
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"objects": None}, "objects: Expected `array`, got `null`"),
+        ({"features": [3]}, "features[0]: Expected `str`, got `int`"),
+        ({"seen": {"q": {}}}, "seen[...]: Expected `float`, got `object`"),
+        ({"observe": [None]}, "observe[0]: Expected `str`, got `null`"),
+        ({"steps": [3]}, "steps[0]: Expected `object`, got `int`"),
+        ({"steps": [{"advance": "1s"}]}, "steps[0].advance: Expected `float`, got `str`"),
+        ({"pod": {"spec": {}}}, "pod: metadata.name: a name is required"),
+    ],
+)
+def test_a_field_of_another_type_is_the_error_of_its_case(kit, fields, error) -> None:
+    found = answer({"objects": [kit.node("n0")], "pod": kit.pod("p"), **fields})["error"]
+    assert found == error
 
 
 def test_a_configuration_that_is_refused_is_an_answer(kit) -> None:

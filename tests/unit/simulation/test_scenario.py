@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -352,6 +355,58 @@ def test_files_that_cannot_be_added(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=error) as raised:
             scenario.add_file(path)
         assert str(path) in str(raised.value)
+
+
+FULL = {
+    "apiVersion": "apps/v1",
+    "kind": "StatefulSet",
+    "metadata": {"name": "web", "namespace": "shop"},
+    "spec": {
+        "replicas": 2,
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "containers": [
+                    {
+                        "name": "c",
+                        "ports": [{"containerPort": 80}],
+                        "resources": {"requests": {"cpu": "1"}},
+                    }
+                ],
+                "nodeSelector": {"a": "b"},
+                "tolerations": [{"key": "k", "operator": "Exists"}],
+                "volumes": [{"name": "v", "emptyDir": {}}],
+            },
+        },
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}],
+    },
+}
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each value in plain data."""
+    yield path
+    items = enumerate(value) if isinstance(value, list) else getattr(value, "items", tuple)()
+    for key, one in items:
+        yield from places(one, (*path, key))
+
+
+@pytest.mark.parametrize("odd", [None, True, -1, 2**70, "", "x/y", [], [1], {}, {"x": 1}], ids=repr)
+def test_a_value_of_any_type_in_any_place_is_an_error_that_names_the_file(
+    tmp_path: Path, odd: object
+) -> None:
+    for path in places(FULL):
+        changed = copy.deepcopy({"root": FULL})
+        parent: Any = changed
+        for key in ("root", *path)[:-1]:
+            parent = parent[key]
+        parent[("root", *path)[-1]] = odd
+        file = written(tmp_path, "odd", {})
+        file.write_text(json.dumps(changed["root"]))
+        try:
+            Scenario(cluster(node("n0"))).add_file(file)
+        except ConfigError as error:
+            assert str(file) in str(error)  # noqa: PT017 (some changes are valid)
 
 
 def test_copies_that_memory_does_not_hold_are_refused(tmp_path: Path) -> None:
