@@ -23,13 +23,14 @@ class PodsOfClaims:
         handle.on_change(PODS, self._pod_changed, with_provided=True)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        if old is not None:
+        # Asked first: this is called for every change of every pod.
+        if old is not None and old.spec.resource_claims:
             for key in _claim_keys(old):
                 pods = self._pods.get(key, set())
                 pods.discard(key_of(old))
                 if not pods:
                     self._pods.pop(key, None)
-        if new is not None:
+        if new is not None and new.spec.resource_claims:
             for key in _claim_keys(new):
                 self._pods.setdefault(key, set()).add(key_of(new))
 
