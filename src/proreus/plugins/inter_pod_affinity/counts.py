@@ -19,7 +19,8 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import CodeArray, IntArray
 from proreus.objects.node import LABEL_HOSTNAME
-from proreus.plugins.inter_pod_affinity.incoming import IncomingTerms, selects_by_all_required
+from proreus.objects.pod import Pod
+from proreus.plugins.inter_pod_affinity.incoming import IncomingTerms
 
 Sums = dict[str, DomainSums]
 """Counts by topology key and domain."""
@@ -205,6 +206,14 @@ def _count_required(
     assert terms.all_required is not None
     # One query: an existing pod counts for affinity only if it matches all the terms.
     return nodes.count_pods(terms.all_required)
+
+
+def selects_by_all_required(terms: IncomingTerms, pod: Pod) -> bool:
+    """Return whether a pod matches all required affinity terms, of which there is one at least."""
+    if terms.many_required is not None:
+        selecting = terms.many_required.selecting_pod(pod)
+        return selecting is not None and bool(selecting.all())
+    return terms.all_required is not None and terms.all_required.selects_pod(pod)
 
 
 def _sums_in(sums: Sums, key: str, nodes: NodeTable) -> DomainSums:

@@ -43,11 +43,7 @@ from proreus.objects.kinds import Namespace
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
-from proreus.plugins.inter_pod_affinity.incoming import (
-    IncomingTerms,
-    IncomingTermsCache,
-    selects_by_all_required,
-)
+from proreus.plugins.inter_pod_affinity.incoming import IncomingTermsCache
 from proreus.plugins.node_unschedulable import TAINT as CORDON
 
 Labels = Mapping[str, str]
@@ -92,16 +88,16 @@ class AffinityHints:
             return True
         if any(other is not None and not _is_placed(other) for other in (old, new)):
             return False
-        terms = self._terms(pod)
-        was = old is not None and selects_by_all_required(terms, old)
-        now = new is not None and selects_by_all_required(terms, new)
+        terms = _without_error(affinity_terms(pod))
+        was = old is not None and self._meets_affinity(terms, old)
+        now = new is not None and self._meets_affinity(terms, new)
         # A pod with affinity to itself may be the first again, once the last of the others is gone.
-        if was != now and (now or selects_by_all_required(terms, pod.pod)):
+        if was != now and (now or self._meets_affinity(terms, pod.pod)):
             return True
         if old is None:
             return False
-        still = set() if new is None else _anti_affinity_keys(terms, new)
-        if _anti_affinity_keys(terms, old) - still:
+        still = set() if new is None else self._anti_affinity_keys(terms, new)
+        if self._anti_affinity_keys(terms, old) - still:
             return True
         return new is None and self._is_kept_away_by(old, pod)
 
@@ -136,20 +132,22 @@ class AffinityHints:
 
         ``left``: the labels that it has no longer.
         """
-        if self._matching(pod, left) and not self._is_kept_away(pod, node):
+        keeping = self._matching(pod, left)
+        if keeping and not self._is_kept_away(pod, node):
             return True
-        nodes, terms = self._handle.nodes, self._terms(pod)
+        nodes, terms = self._handle.nodes, affinity_terms(pod)
         # Other nodes are there still, which its pods may have stood in the way of.
-        keys = [key for key, value in left.items() if _has_nodes(nodes, key, value)]
-        may_be_first = any(key in left for key in terms.required_keys) and selects_by_all_required(
+        topology_keys = {existing.term.topology_key for existing in keeping}
+        keys = [key for key in topology_keys if _has_nodes(nodes, key, left[key])]
+        may_be_first = any(t.topology_key in left for t in terms.required) and self._meets_affinity(
             terms, pod.pod
         )
+        if not keys and not may_be_first:
+            return False
         row = nodes.rows.get(node.metadata.name)
-        if row is None:  # gone since, and with it what is known of its pods
-            return may_be_first or bool(keys)
-        return any(
-            (may_be_first and selects_by_all_required(terms, other.pod))
-            or not _anti_affinity_keys(terms, other.pod).isdisjoint(keys)
+        # A node that is gone since: with it what is known of its pods.
+        return row is None or any(
+            (may_be_first and self._meets_affinity(terms, other.pod))
             or self._is_kept_away_by(other.pod, pod, keys.__contains__)
             for other in nodes[row].pods.values()
         )
@@ -175,11 +173,22 @@ class AffinityHints:
             )
         )
 
-    def _terms(self, pod: PodInfo) -> IncomingTerms:
-        terms = self._incoming.terms_of(pod)
-        if terms.error:
-            raise SelectorError(terms.error)
-        return terms
+    def _meets_affinity(self, terms: AffinityTerms, pod: Pod) -> bool:
+        """Return whether all required affinity terms, of which there are some, select a pod."""
+        if terms.many_required is not None:
+            selecting = self._incoming.in_namespaces(terms.many_required).selecting_pod(pod)
+            return selecting is not None and bool(selecting.all())
+        required = terms.required
+        return bool(required) and all(self._incoming.selects(term, pod) for term in required)
+
+    def _anti_affinity_keys(self, terms: AffinityTerms, pod: Pod) -> set[str]:
+        """Return the topology keys of the required anti-affinity terms that select a pod."""
+        many = terms.many_required_anti
+        if many is None:
+            anti = terms.required_anti
+            return {term.topology_key for term in anti if self._incoming.selects(term, pod)}
+        selecting = self._incoming.in_namespaces(many).selecting_pod(pod)
+        return set() if selecting is None else set(_keys_of(many, selecting))
 
     def _is_open_to(self, node: Node, pod: PodInfo) -> bool:
         """Return whether a pod tolerates a node's taints, and its cordon."""
@@ -250,20 +259,6 @@ def _differs(term: AffinityTerm, labels: Labels, other: Labels) -> bool:
     """Return whether a node with the first labels is in a domain, and not in that of the other."""
     value = labels.get(term.topology_key)
     return value is not None and value != other.get(term.topology_key)
-
-
-def _anti_affinity_keys(terms: IncomingTerms, pod: Pod) -> set[str]:
-    """Return the topology keys of the required anti-affinity terms that select a pod."""
-    found = {
-        key
-        for key, queries in terms.required_anti.items()
-        if any(query.selects_pod(pod) for query in queries)
-    }
-    many = terms.many_required_anti
-    selecting = None if many is None else many.selecting_pod(pod)
-    if many is not None and selecting is not None:
-        found.update(_keys_of(many.many, selecting))
-    return found
 
 
 def _keys_of(many: ManyTerms, selecting: BoolArray) -> list[str]:

@@ -70,14 +70,6 @@ class IncomingTerms(Struct, frozen=True, eq=False):
 NO_INCOMING_TERMS = IncomingTerms()
 
 
-def selects_by_all_required(terms: IncomingTerms, pod: Pod) -> bool:
-    """Return whether a pod matches all required affinity terms, of which there is one at least."""
-    if terms.many_required is not None:
-        selecting = terms.many_required.selecting_pod(pod)
-        return selecting is not None and bool(selecting.all())
-    return terms.all_required is not None and terms.all_required.selects_pod(pod)
-
-
 _MOST_EVALUATIONS = 50_000
 """Of namespaceSelectors, each for every namespace."""
 
@@ -127,6 +119,22 @@ class IncomingTermsCache:
         labels = self._labels_of(pod.metadata.namespace)
         return NO_LABELS if labels is None else labels
 
+    def in_namespaces(self, many: ManyTerms) -> TermsInNamespaces:
+        """Return terms that are matched together, with the namespaces as they are."""
+        return TermsInNamespaces(many, self._labels_of, not self._merges)
+
+    def selects(self, term: AffinityTerm, pod: Pod) -> bool:
+        """Return whether a term selects a pod, without listing the namespaces that it is about."""
+        meta = pod.metadata
+        if not term.selector.matches(meta.labels):
+            return False
+        if not self._merges and term.namespace_selector.matches(NO_LABELS):
+            return True
+        labels = self._labels_of(meta.namespace)
+        if labels is None:
+            return meta.namespace in term.namespaces or term.namespace_selector.empty
+        return term.covers(meta.namespace, labels)
+
     def _prepare(self, terms: AffinityTerms) -> IncomingTerms:
         # Each list on its own: a pod with thousands of preferences may require one thing.
         anti = negative(terms.preferred_anti)
@@ -166,7 +174,7 @@ class IncomingTermsCache:
             if len(selectors) * len(self._namespaces) <= _MOST_EVALUATIONS:
                 return None
             many = ManyTerms(terms)
-        return TermsInNamespaces(many, self._labels_of, not self._merges)
+        return self.in_namespaces(many)
 
     def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
         known = self._namespaces.get(namespace)
