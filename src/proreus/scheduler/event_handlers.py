@@ -139,8 +139,7 @@ class PodHandlers:
             self._add_assigned(info)
             if self.responsible_for_pod(new):
                 self._queue.delete(info)
-                if old.status.nominated_node_name not in ("", new.spec.node_name):
-                    self._move_to_unused_nomination(old)
+                self._move_to_unused_nomination(old, new.spec.node_name)
             self._timed.observe(ASSIGNED_POD_ADD, started)
         elif self.responsible_for_pod(new):
             self._update_pending(old, info, known)
@@ -249,6 +248,9 @@ class PodHandlers:
         if self._groups is not None:
             self._groups.add(info)
         if self._cache.is_assumed(info.uid):
+            # With volumes to wait for, its status names the node long before it is bound.
+            if old.status.nominated_node_name != new.status.nominated_node_name:
+                self._move_to_unused_nomination(old, self._cache.node_of(info.uid))
             if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
                 self._delete_assumed(info)
             return
@@ -263,6 +265,8 @@ class PodHandlers:
             self._move_less_important(old, new)
 
     def _delete_pending(self, info: PodInfo) -> None:
+        # The nomination may not be in the status yet, or never: its patch may be refused.
+        nominated = self._queue.nominator.nominated_node_of(info.uid)
         self._queue.delete(info)
         # After the queue, as in kube-scheduler, which runs PreEnqueue for the rest of its group.
         if self._groups is not None:
@@ -271,6 +275,8 @@ class PodHandlers:
             self._delete_assumed(info)
         elif info.pod.status.nominated_node_name:
             self._move_less_important(info.pod)
+        elif nominated:
+            self._move_less_important(as_assigned(info.pod, nominated))
 
     def _delete_assumed(self, info: PodInfo) -> None:
         """Forget the assumption of a pod that is deleted before it is bound."""
@@ -294,11 +300,14 @@ class PodHandlers:
         event = ASSIGNED_POD_DELETE if new is None else self._events.assigned[UPDATE_POD_LABEL]
         self._move(event, pod, new, lambda other: other.info.priority <= priority)
 
-    def _move_to_unused_nomination(self, pod: Pod) -> None:
-        """Wake the pods for which the node has room that a pod was nominated to, and not bound."""
+    def _move_to_unused_nomination(self, pod: Pod, node_name: str) -> None:
+        """Wake the pods for which the node has room that a pod was nominated to.
+
+        ``node_name``: the node that it has instead; nobody is woken if it is the same.
+        """
         table, priority = self._cache.table, priority_of(pod)
         row = table.rows.get(pod.status.nominated_node_name)
-        if row is not None:
+        if row is not None and pod.status.nominated_node_name != node_name:
             self._move(
                 ASSIGNED_POD_DELETE,
                 pod,

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proreus.errors import ApiError
-from proreus.framework.plugin import BindPlugin, PermitPlugin, PreBindPlugin
+from proreus.framework.plugin import BindPlugin, FilterPlugin, PermitPlugin, PreBindPlugin
+from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Status
 from proreus.testing.volumes import make_claim, make_storage_class
 
@@ -286,3 +287,56 @@ async def test_a_victim_that_somebody_else_deletes(
             world.advance(20)
         await turns()
         assert_bound_at_once(world, "vip")
+
+
+# ---- pods that respect a nomination --------------------------------------------------------------
+
+
+async def kept_out(kit, *plugins, nominated: str = "", nodes: int = 1):
+    """A world in which ``low`` is kept out of ``n0`` by a nominated pod that is not tried yet."""
+    names = ["SchedulingGates", "NodeResourcesFit", *(one.name for one in plugins)]
+    world = kit.World(*plugins, profiles={"default-scheduler": names})
+    for number in range(nodes):
+        world.add_node(f"n{number}", cpu="2")
+    spec = {"schedulingGates": [{"name": "wait"}]}
+    world.add_pod("vip", cpu="2", priority=9, spec=spec, status={"nominatedNodeName": nominated})
+    if not nominated:
+        # As after a preemption whose patch of the status was refused.
+        info = world.queued("vip").info
+        world.queue.nominator.add_nominated_pod(info, NominatingInfo("n0"))
+    world.add_pod("low", cpu="2", priority=1)
+    await world.attempt()
+    assert world.places() == {"gated": ["vip"], "unschedulable": ["low"]}
+    return world
+
+
+async def test_a_deleted_pod_frees_the_node_that_only_we_nominated_it_to(kit) -> None:
+    world = await kept_out(kit)
+    world.remove_pod("vip")
+    assert world.places() == {"backoff": ["low"]}
+
+
+async def test_a_pod_that_is_to_be_bound_elsewhere_frees_the_node_of_its_nomination(kit) -> None:
+    """Its new node is in its status before it is bound, which may take minutes."""
+    go_on = asyncio.Event()
+
+    async def pre_bind(plugin, state, pod, node_name) -> None:
+        if pod.name == "vip":
+            await go_on.wait()
+
+    def elsewhere(plugin, state, pod, node) -> Status | None:
+        ours = {"vip": "n1", "low": "n0"}[pod.name]
+        return None if node.name == ours else Status.unschedulable("not here")
+
+    plugin = kit.plugin(
+        "Elsewhere", FilterPlugin, PreBindPlugin, filter=elsewhere, pre_bind=pre_bind
+    )
+    world = await kept_out(kit, plugin, nominated="n0", nodes=2)
+    world.change_pod("vip", spec={"schedulingGates": None})
+    assert (await world.schedule_next()) == ("default/vip", "n1")
+    assert world.pod("vip").status.nominated_node_name == "n1"
+    assert world.pod("vip").spec.node_name == ""
+    assert await world.attempt() == "n0"
+    go_on.set()
+    await world.settle()
+    assert world.pod("vip").spec.node_name == "n1"
