@@ -11,6 +11,7 @@ from envtest.scenario_cluster import HOST, ZONE, ScenarioCluster
 
 from scenarios.affinity import away, term
 from scenarios.spread import spread
+from scenarios.volumes import storage_class
 
 Json = dict[str, Any]
 
@@ -172,6 +173,20 @@ def nominations_of_less_important_pods_are_cleared(cluster: ScenarioCluster) -> 
     cluster.settle()
 
 
+def a_victim_that_waits_for_its_volume_stays(cluster: ScenarioCluster) -> None:
+    """Nobody makes the volume: the victim is kept from being bound, and tried again itself."""
+    cluster.node("only", 4)
+    storage_class(cluster, "never-made")
+    cluster.claim("never", "never-made")
+    cluster.settle()
+    cluster.pod("victim", "4", claims=("never",), priority="low")
+    cluster.settle()
+    cluster.place("high", "4", priority="high")
+    cluster.bound(high="only")
+    cluster.refused("victim", "0/1 nodes are available")
+    cluster.note("the victim waits again")
+
+
 SCENARIOS = (
     the_least_important_victims_leave,
     only_as_many_leave_as_needed,
@@ -179,4 +194,5 @@ SCENARIOS = (
     rules_between_pods_need_victims_too,
     a_nominated_pod_keeps_its_place,
     nominations_of_less_important_pods_are_cleared,
+    a_victim_that_waits_for_its_volume_stays,
 )

@@ -13,7 +13,7 @@ STORAGE = "/apis/storage.k8s.io/v1"
 TOPOLOGY = {"topologyKeys": [ZONE]}
 
 
-def _class(
+def storage_class(
     cluster: ScenarioCluster, name: str, *, waits: bool = True, local: bool = False, **more: Any
 ) -> None:
     mode = "WaitForFirstConsumer" if waits else "Immediate"
@@ -45,9 +45,9 @@ def _nodes(cluster: ScenarioCluster) -> None:
 def volumes_are_made_where_the_pod_goes(cluster: ScenarioCluster) -> None:
     """The selected node determines the zone of the volume, and so of its next pod."""
     _nodes(cluster)
-    _class(cluster, "made")
+    storage_class(cluster, "made")
     terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
-    _class(cluster, "made-in-b", allowedTopologies=terms)
+    storage_class(cluster, "made-in-b", allowedTopologies=terms)
     for name in ("one", "two"):
         cluster.claim(name, "made")
     cluster.claim("three", "made-in-b")
@@ -71,7 +71,7 @@ def volumes_are_made_where_the_pod_goes(cluster: ScenarioCluster) -> None:
 def the_smallest_free_volume_is_taken(cluster: ScenarioCluster) -> None:
     """Local volumes are matched by size; when none is left, a new one wakes the pod."""
     _nodes(cluster)
-    _class(cluster, "local", local=True)
+    storage_class(cluster, "local", local=True)
     _volume(cluster, "big", "local", {HOST: "a-2"}, "50Gi")
     _volume(cluster, "fitting", "local", {HOST: "a-2"}, "5Gi")
     _volume(cluster, "small", "local", {HOST: "b-1"}, "2Gi")
@@ -97,7 +97,7 @@ def the_smallest_free_volume_is_taken(cluster: ScenarioCluster) -> None:
 def immediate_claims_must_be_bound(cluster: ScenarioCluster) -> None:
     """The pod waits for the volume controller, and then is bound where the volume is."""
     _nodes(cluster)
-    _class(cluster, "now", waits=False)
+    storage_class(cluster, "now", waits=False)
     for name in ("bound", "late", "lost", "zoned"):
         cluster.claim(name, "now")
     _volume(cluster, "on-b", "now", {ZONE: "b"}, csi=True, claimRef=_ref(cluster, "bound"))
@@ -138,7 +138,7 @@ def drivers_attach_only_so_many_volumes(cluster: ScenarioCluster) -> None:
     cluster.node("a-2", 20)
     _csi_node(cluster, "a-1", 1)
     _csi_node(cluster, "a-2", 2)
-    _class(cluster, "now", waits=False)
+    storage_class(cluster, "now", waits=False)
     for name in ("one", "two", "three", "four", "five"):
         cluster.claim(name, "now")
         ref = _ref(cluster, name)
@@ -162,7 +162,7 @@ def drivers_attach_only_so_many_volumes(cluster: ScenarioCluster) -> None:
 def exclusive_claims_are_for_one_pod(cluster: ScenarioCluster) -> None:
     """ReadWriteOncePod: the second pod waits for the end of the first; likewise for some disks."""
     _nodes(cluster)
-    _class(cluster, "now", waits=False)
+    storage_class(cluster, "now", waits=False)
     cluster.claim("alone", "now", accessModes=["ReadWriteOncePod"])
     modes = {"accessModes": ["ReadWriteOncePod"]}
     _volume(cluster, "v", "now", {}, csi=True, claimRef=_ref(cluster, "alone"), **modes)
@@ -192,7 +192,7 @@ def storage_can_run_out(cluster: ScenarioCluster) -> None:
     _nodes(cluster)
     spec = {"storageCapacity": True, "attachRequired": False}
     cluster.add(f"{STORAGE}/csidrivers", {"metadata": {"name": DRIVER}, "spec": spec})
-    _class(cluster, "made")
+    storage_class(cluster, "made")
     for name in ("a-1", "b-1"):
         _csi_node(cluster, name, 10)
     _capacity(cluster, "cap-a", "a", "1Gi")
