@@ -40,7 +40,11 @@ class PodSourcePlugin(Plugin):
     """
 
     def provided_for(self, pod: PodInfo) -> Mapping[str, PodInfo]:
-        """Return the provided pods whose room a pod may take, by node."""
+        """Return the provided pods whose room a pod may take, by node.
+
+        The events that ``events_to_register`` returns are to say when there is more of it: they
+        wake pods whatever plugin rejected them.
+        """
         return {}
 
     async def bind_provided_pod(self, pod: Pod, node_name: str) -> None:

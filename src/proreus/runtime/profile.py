@@ -123,12 +123,14 @@ class Profile:
         self.placement_feasible = tuple(
             plugin for plugin in enabled if isinstance(plugin, PlacementFeasiblePlugin)
         )
+        self.pod_sources = frozenset(
+            plugin.name for plugin in enabled if isinstance(plugin, PodSourcePlugin)
+        )
+        """Names of the plugins that may provide pods, which hold room for others."""
         self.pod_group_source = next(
             (plugin for plugin in enabled if isinstance(plugin, PodGroupSourcePlugin)), None
         )
         """The plugin that names groups of pods."""
-        self.provides_pods = any(isinstance(plugin, PodSourcePlugin) for plugin in enabled)
-        """Whether a plugin may provide pods that hold room for others."""
         self._optional_filter = optional_filter
         self._configured_filter = self.filter
         self.equivalence_cache = EquivalenceCache(table)

@@ -17,7 +17,7 @@ from proreus.client.event_bodies import printf_without_arguments, truncate_note
 from proreus.client.pod_patches import StillRefused
 from proreus.clock import rfc3339
 from proreus.errors import ApiError
-from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.logs import logger
 from proreus.objects.kinds import PODS
@@ -73,7 +73,7 @@ class FailureHandler:
         self._count(attempt, rejected)
         self._log(attempt, message, rejected)
         queued = attempt.queued
-        self._note_rejectors(queued, failure)
+        self._note_rejectors(attempt, failure)
         _note_cost(attempt)
         is_deferred_resize = attempt.profile.is_deferred_resize(queued.pod)
         pod = self._requeue(attempt)
@@ -99,10 +99,14 @@ class FailureHandler:
         if patch:
             self._spawn(self._patch(pod, patch))
 
-    def _note_rejectors(self, queued: QueuedPodInfo, failure: Failure) -> None:
+    def _note_rejectors(self, attempt: Attempt, failure: Failure) -> None:
+        queued = attempt.queued
         queued.gating_plugin = ""
         fit = failure.fit_error
         queued.unschedulable_plugins = set(fit.diagnosis.unschedulable_plugins) if fit else set()
+        if fit:
+            # Whatever rejected it, room that is held for it may help.
+            queued.unschedulable_plugins |= attempt.profile.pod_sources
         queued.pending_plugins = set(fit.diagnosis.pending_plugins) if fit else set()
 
     def _requeue(self, attempt: Attempt) -> Pod | None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from proreus.addons.reservation import Reservation
@@ -349,3 +351,38 @@ def test_an_owner_that_is_resized_takes_as_much_as_it_requests() -> None:
     harness.patch("Pod", "web", {"spec": {"containers": [container]}})
     assert requested(harness) == 4000
     assert harness.schedule(web("more", "3")).node == "a"
+
+
+def test_owners_that_were_tried_too_early_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = cluster(reservation(cpu="4"), nodes=1)
+    answered, patch = asyncio.Event(), harness.api.patch
+
+    async def slow(resource, *given):
+        await answered.wait()
+        return await patch(resource, *given)
+
+    monkeypatch.setattr(harness.api, "patch", slow)
+    # The room is taken, and who may have it is not known yet.
+    harness.schedule_all()
+    ignored = make_pod("ignores", "1", labels={f"{KEY}reservation-ignored": "true"})
+    harness.add(web("owner", "2"), ignored, make_pod("other", "2"))
+    harness.schedule_all()
+    assert {harness.queue_of(name) for name in ("owner", "ignores")} == {"unschedulable"}
+    answered.set()
+    harness.advance(20)
+    assert harness.queue_of("other") == "unschedulable"
+    harness.schedule_all()
+    assert [harness.pod(name).spec.node_name for name in ("owner", "ignores")] == ["a", "a"]
+
+
+def test_owners_that_wait_are_tried_again_when_another_gives_back_its_room() -> None:
+    harness = held()
+    harness.add(web("first", "4"))
+    harness.schedule_all()
+    harness.add(web("second", "4"), make_pod("other", "4"))
+    harness.schedule_all()
+    harness.remove("Pod", "first")
+    harness.advance(20)
+    harness.schedule_all()
+    assert harness.pod("second").spec.node_name == "a"
+    assert not harness.pod("other").spec.node_name

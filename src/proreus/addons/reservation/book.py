@@ -132,9 +132,9 @@ class ReservationBook:
             if not held.owners:
                 self._owners.pop(uid, None)
 
-    def find(self, provided: Pod) -> HeldReservation | None:
-        """Return the reservation of a provided pod."""
-        return self._held.get(provided.metadata.uid)
+    def find(self, obj: Pod | ReservationObject) -> HeldReservation | None:
+        """Return a reservation by its object, or by its pod."""
+        return self._held.get(obj.metadata.uid)
 
     def scheduled(self, held: HeldReservation, node_name: str) -> None:
         """Hold the room of a reservation on its node from now on."""
@@ -176,16 +176,25 @@ class ReservationBook:
         """The reservations that have a node and something left."""
         return [one for one in self._held.values() if one.node_name and not one.is_used_up]
 
+    def is_for(self, held: HeldReservation, pod: PodInfo, demand: ReservationDemand) -> bool:
+        """Return whether a pod may take from a reservation, as far as that has something left."""
+        reservation = held.reservation
+        return (
+            not reservation.spec.unschedulable
+            and held.matcher.matches(pod.pod)
+            and demand.accepts(reservation)
+        )
+
+    def available_on(self, node_name: str) -> list[HeldReservation]:
+        """Return the available reservations of a node."""
+        return [one for one in self.available if one.node_name == node_name]
+
     def usable(self, pod: PodInfo, demand: ReservationDemand) -> dict[str, HeldReservation]:
         """Return the best reservation that a pod may take from, by node."""
         found: dict[str, HeldReservation] = {}
         requests = pod.requests.amounts
         for held in self.available:
-            if held.reservation.spec.unschedulable or not held.matcher.matches(pod.pod):
-                continue
-            if not demand.accepts(held.reservation):
-                continue
-            if not held.fits(requests, demand.exact):
+            if not self.is_for(held, pod, demand) or not held.fits(requests, demand.exact):
                 continue
             known = found.get(held.node_name)
             if known is None or _rank(held, requests) < _rank(known, requests):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -25,6 +25,7 @@ from proreus.addons.reservation.objects import (
     RESERVATION_ALLOCATED,
     RESERVATIONS,
     SUCCEEDED,
+    ReservationObject,
 )
 from proreus.clock import rfc3339
 from proreus.framework import (
@@ -91,13 +92,38 @@ class Reservation(
     def __init__(self, args: ReservationArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._book = ReservationBook.of(handle, self)
+        self._last_gone: tuple[Pod | None, list[HeldReservation]] = (None, [])
+        """The pod that is gone last, and the reservations on its node."""
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register reservations, and pods that give back what they took."""
+        """Register reservations, and pods that may give back what they took."""
+        changed = events.ADD | events.UPDATE
         return (
-            ClusterEvent(RESERVATIONS.id, events.ALL),
-            ClusterEvent(events.ASSIGNED_POD, events.DELETE),
+            ClusterEvent(RESERVATIONS.id, changed, hint=self._has_room_now),
+            ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._may_give_back),
         )
+
+    def _has_room_now(
+        self, pod: PodInfo, old: ReservationObject | None, new: ReservationObject
+    ) -> bool:
+        if old is not None and _what_owners_see(old) == _what_owners_see(new):
+            return False
+        held = self._book.find(new)
+        return held is not None and bool(held.node_name) and self._may_take(pod, (held,))
+
+    def _may_give_back(self, pod: PodInfo, old: Pod, new: None) -> bool:
+        # Many pods are asked about one that is gone.
+        if self._last_gone[0] is not old:
+            self._last_gone = old, self._book.available_on(old.spec.node_name)
+        return self._may_take(pod, self._last_gone[1])
+
+    def _may_take(self, pod: PodInfo, reservations: Sequence[HeldReservation]) -> bool:
+        if pod.labels.get(RESERVATION_IGNORED) == "true":
+            return bool(reservations)
+        matching = [one for one in reservations if one.matcher.matches(pod.pod)]
+        # Most pods are no owners: their annotations need not be read.
+        demand = ReservationDemand(pod.pod) if matching else None
+        return demand is not None and any(self._book.is_for(one, pod, demand) for one in matching)
 
     # ---- owners --------------------------------------------------------------------------------
 
@@ -269,6 +295,11 @@ class Reservation(
             "lastTransitionTime": now,
             "lastProbeTime": now,
         }
+
+
+def _what_owners_see(reservation: ReservationObject) -> tuple[Any, ...]:
+    """Return what decides who may take from a reservation, and where."""
+    return reservation.spec, reservation.metadata.labels, reservation.status.node_name
 
 
 def _by_node(reservations: Iterable[HeldReservation]) -> dict[str, list[PodInfo]]:

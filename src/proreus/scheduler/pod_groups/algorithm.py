@@ -327,7 +327,7 @@ class PodGroupAlgorithm:
                     group,
                     self._pods,
                     # What is held for the pods is room for them, and not known here.
-                    None if self._profile.provides_pods else table,
+                    None if self._profile.pod_sources else table,
                     placed,
                     self._rng,
                 )
