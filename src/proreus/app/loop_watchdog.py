@@ -6,6 +6,10 @@ thread reads it and, if it is too old, inspects the stack of the loop's thread. 
 it finds, since a loop that is blocked for ever could not; the loop counts it. Logged as well is how
 much of that time the loop's thread spent on a CPU. The rest it waited: for a file, for another
 thread that holds the interpreter's lock, or for a CPU.
+
+Many short calls keep the loop as well as a long one, and it turns in between. So the thread looks
+at the stack even if the loop turns in time: a plugin that half of ten seconds' looks find, called
+for events and not for the pod that is scheduled, is reported.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ import asyncio
 import sys
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from math import ceil
 from types import FrameType
 
 from msgspec import Struct
@@ -34,6 +40,10 @@ log = logs.logger(__name__)
 
 _BEAT_SECONDS = 0.1
 _LOG_AGAIN_SECONDS = 60.0
+_BUSY_SECONDS = 10.0
+_BUSY_SHARE = 0.5
+_POINTS_OF_ATTEMPTS = frozenset(POINT_OF_METHOD.values()) - {"PreEnqueue", "QueueSort"}
+"""Where a plugin may be most of the time: pods are scheduled then."""
 _CALL_SITES = frozenset(
     function.__code__
     for function in (
@@ -117,6 +127,12 @@ class LoopWatchdog:
         self._seen: BlockingCall | None = None
         """The current blocking call, from its detection until the loop turns again."""
         self._logged: dict[BlockingCall, float] = {}
+        self._looks: deque[tuple[str, str]] = deque(
+            maxlen=ceil(_BUSY_SECONDS / (threshold_seconds / 2)) if threshold_seconds else 1
+        )
+        """Which plugin was found at which point by the last looks; "" for none."""
+        self._keeps_busy = ""
+        """The plugin that was found to keep the loop busy, until the loop has counted it."""
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._loop_thread = threading.get_ident()
@@ -155,18 +171,50 @@ class LoopWatchdog:
             self._metrics.loop_lag_seconds.observe(max(now - due, 0.0))
         if blocking_call is not None:
             self._metrics.loop_blocked_total.labels(blocking_call.plugin).inc()
+        if self._keeps_busy:
+            self._metrics.loop_blocked_total.labels(self._keeps_busy).inc()
+            self._keeps_busy = ""
 
     def _watch(self) -> None:
         while not self._ended.wait(self._threshold / 2):
-            if self.late:
-                self._check_thread()
+            self._look_at_thread()
 
-    def _check_thread(self) -> None:
+    def _look_at_thread(self) -> None:
         # A function of its own, so that no local variable holds the frame until the loop blocks
         # again: it, and its callers, keep everything alive that was local to them.
         frame = sys._current_frames().get(self._loop_thread)
-        if frame is not None:
+        if frame is None:
+            return
+        self.look(frame)
+        if self.late:
             self.check(frame)
+
+    def look(self, frame: FrameType) -> None:
+        """Note what the loop is at; report a plugin that keeps it busy with many short calls."""
+        call = find_blocking_call(frame)
+        outside = call.point not in _POINTS_OF_ATTEMPTS
+        self._looks.append((call.plugin, call.point) if outside else ("", ""))
+        (plugin, point), found = Counter(self._looks).most_common(1)[0]
+        if len(self._looks) < (self._looks.maxlen or 0) or not plugin:
+            return
+        if found < _BUSY_SHARE * len(self._looks):
+            return
+        share = f"{100 * found // len(self._looks)}%"
+        self._looks.clear()
+        self._keeps_busy = plugin
+        busy = BlockingCall(plugin, point, "")
+        now = self._now()
+        if now - self._logged.get(busy, -_LOG_AGAIN_SECONDS) < _LOG_AGAIN_SECONDS:
+            return
+        self._logged[busy] = now
+        log.error(
+            "A plugin keeps the event loop busy",
+            err="its calls are short, and so many that little else is done",
+            plugin=plugin,
+            point=point,
+            share=share,
+            place=call.place,
+        )
 
     @property
     def late(self) -> bool:

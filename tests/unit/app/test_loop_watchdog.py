@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,13 @@ import pytest
 from proreus.app import loop_watchdog
 from proreus.app.loop_watchdog import BlockingCall, LoopWatchdog, find_blocking_call
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.plugin import PermitPlugin, Plugin, PreBindPlugin
+from proreus.framework.plugin import (
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+)
 from proreus.loading import PluginSources, load
 from proreus.metrics import SchedulerMetrics
 from proreus.runtime.calls import await_plugin, call_plugin
@@ -275,3 +282,58 @@ async def test_a_task_that_does_not_end_keeps_nothing_of_when_the_loop_was_block
 
 class Large:
     """What a function that blocks has in a local variable."""
+
+
+# ---- many short calls --------------------------------------------------------------------------
+
+
+class Short(PreEnqueuePlugin, FilterPlugin):
+    """Tells the watchdog in each call that this is where the loop is."""
+
+    def __init__(self, watchdog: LoopWatchdog) -> None:
+        self.watchdog = watchdog
+
+    def pre_enqueue(self, pod: Any) -> None:
+        self.watchdog.look(sys._getframe())
+
+    def filter(self, state: Any, pod: Any, node: Any) -> None:
+        self.watchdog.look(sys._getframe())
+
+
+def looks(short: Short, work: Callable[[], object], share: float, turns: int = 80) -> None:
+    """Have the watchdog look for ten seconds, and find some of the time ``work``."""
+    for number in range(turns):
+        work() if number < share * turns else short.watchdog.look(sys._getframe())
+
+
+@pytest.mark.parametrize(("share", "reported"), [(0.9, 1), (0.5, 1), (0.4, 0)])
+def test_a_plugin_that_many_short_calls_are_of_is_reported(caplog, share, reported):
+    metrics = SchedulerMetrics()
+    watchdog = LoopWatchdog(0.25, metrics, now=Now())
+    short = Short(watchdog)
+    looks(short, lambda: short.pre_enqueue(None), share)
+    assert len(caplog.records) == reported
+    watchdog.beat()
+    assert metrics.loop_blocked_total.labels("Short").value == reported
+    if reported:
+        assert caplog.records[0].getMessage() == "A plugin keeps the event loop busy"
+        values = caplog.records[0].pairs
+        assert (values["plugin"], values["point"]) == ("Short", "PreEnqueue")
+
+
+def test_it_is_logged_once_a_minute_and_counted_always(caplog):
+    metrics, now = SchedulerMetrics(), Now()
+    watchdog = LoopWatchdog(0.25, metrics, now=now)
+    short = Short(watchdog)
+    for _ in range(3):
+        looks(short, lambda: short.pre_enqueue(None), 1)
+        watchdog.beat()
+    assert len(caplog.records) == 1
+    assert metrics.loop_blocked_total.labels("Short").value == 3
+
+
+def test_pods_that_are_scheduled_all_the_time_are_no_fault_of_a_plugin(caplog):
+    watchdog = LoopWatchdog(0.25, SchedulerMetrics(), now=Now())
+    short = Short(watchdog)
+    looks(short, lambda: short.filter(None, None, None), 1)
+    assert not caplog.records

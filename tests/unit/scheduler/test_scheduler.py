@@ -234,9 +234,10 @@ async def test_other_pods_are_scheduled_while_an_event_is_seen_by_those_that_wai
     loop = asyncio.ensure_future(world.scheduler.run())
     for number in range(20):
         world.add_pod(f"large{number}", cpu="9")
-    while world.scheduler.queue.active_pods():
+    for _ in range(30):
         await asyncio.sleep(0)
     queue = world.scheduler.queue
+    assert len(queue.unschedulable_pods()) == 20
     world.add_node("n1", cpu="2")
     world.add_pod("small", cpu="1")
     assert queue.is_moving
