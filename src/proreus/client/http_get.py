@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from proreus.errors import ApiError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
 
 MAX_BODY_BYTES = 64 * 2**20
 """Room for the metrics of tens of thousands of nodes; a larger answer is refused."""
@@ -29,11 +33,7 @@ async def http_get(
             aiohttp.ClientSession(timeout=timeout) as session,
             session.get(url, headers=dict(headers), ssl=not insecure_skip_verify) as response,
         ):
-            body = await response.content.read(MAX_BODY_BYTES + 1)
-            while len(body) <= MAX_BODY_BYTES and (
-                more := await response.content.read(MAX_BODY_BYTES + 1 - len(body))
-            ):
-                body += more
+            body = await read_body(response, MAX_BODY_BYTES)
             status, reason = response.status, response.reason or ""
     except TimeoutError:
         raise ApiError(0, "Timeout", f"{url} did not answer in {timeout_seconds:g} s") from None
@@ -41,6 +41,16 @@ async def http_get(
         raise ApiError(0, "NoAnswer", f"{url} cannot be read: {error}") from error
     if status != 200:
         raise ApiError(status, reason, f"{url} answered {status} {reason}")
-    if len(body) > MAX_BODY_BYTES:
+    if body is None:
         raise ApiError(0, "TooLarge", f"{url} answered with more than {MAX_BODY_BYTES} bytes")
     return body
+
+
+async def read_body(response: ClientResponse, most: int) -> bytes | None:
+    """Return the body of a response, decompressed; None if it has more than ``most`` bytes."""
+    body = bytearray()
+    while piece := await response.content.read(most + 1 - len(body)):
+        body += piece
+        if len(body) > most:
+            return None
+    return bytes(body)

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from proreus.client.credentials import stamp_of
+from proreus.client.http_get import read_body
 from proreus.client.request_headers import JSON, user_agent
 from proreus.config.types import Extender, ExtenderTLSConfig
-from proreus.errors import ConfigError
+from proreus.errors import ConfigError, ExtenderError
 from proreus.logs import logger
 from proreus.scheduler.extender_requests import ExtenderUnreachable, status_error
 
@@ -28,6 +29,9 @@ log = logger(__name__)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _IDLE_SECONDS = 90.0
 _REDIRECTS = 10
+_TIMES_THE_REQUEST = 4
+_MORE_BYTES = 64 * 1024 * 1024
+"""How large an answer may be: the nodes of the request, and what is said about each."""
 _LOOK_AT_FILES_SECONDS = 60.0
 
 
@@ -77,12 +81,18 @@ class Transport:
             async with response:
                 if response.status != 200:
                     raise status_error(verb, url, response.status)
-                return await response.read()
+                most = _MORE_BYTES + _TIMES_THE_REQUEST * len(body)
+                answer = await read_body(response, most)
         except TimeoutError as error:
             text = "Client.Timeout or context cancellation while reading body"
             raise ExtenderUnreachable(f"context deadline exceeded ({text})", True) from error
         except (aiohttp.ClientError, OSError) as error:
             raise ExtenderUnreachable("unexpected EOF", False) from error
+        if answer is None:
+            raise ExtenderError(
+                f"failed {verb} with extender at URL {url}, the body has more than {most} bytes"
+            )
+        return answer
 
     async def close(self) -> None:
         """Close all connections."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import gzip
 import ssl
 
 import pytest
@@ -15,6 +16,7 @@ from proreus.clock import FakeClock
 from proreus.config.types import Extender, ExtenderManagedResource, ExtenderTLSConfig
 from proreus.errors import ConfigError, ExtenderError
 from proreus.sandbox.certificates import make_server_context
+from proreus.scheduler import extender_transport
 from proreus.scheduler.extender import build_extenders, whole_types
 from proreus.scheduler.extender_transport import Transport, tls_context
 from proreus.testing.builders import make_pod
@@ -126,7 +128,13 @@ async def serve():
             return web.Response(body=await request.read())
 
         app = web.Application()
+
+        async def expand(request):
+            body = gzip.compress(bytes(int(await request.read())))
+            return web.Response(body=body, headers={"Content-Encoding": "gzip"})
+
         app.router.add_post("/echo", answer)
+        app.router.add_post("/expand", expand)
         runner = web.AppRunner(app)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
@@ -154,6 +162,20 @@ async def test_a_ca_that_signed(serve, tmp_path):
     assert await post(extender(url, enable_https=True, tls_config=by_file)) == b"body"
     assert await post(extender(url, tls_config=tls(ca_data=ca))) == b"body"
     assert await post(extender(url, enable_https=True)) == b"body"
+
+
+async def test_an_answer_is_not_expanded_without_end(serve, monkeypatch):
+    monkeypatch.setattr(extender_transport, "_MORE_BYTES", 100_000)
+    context, ca = make_server_context("127.0.0.1")
+    url = await serve(context)
+    transport = Transport(extender(url, enable_https=True, tls_config=tls(ca_data=ca)))
+    try:
+        assert len(await transport.post("expand", b"100000")) == 100_000
+        with pytest.raises(ExtenderError, match="the body has more than 100032 bytes"):
+            await transport.post("expand", b"30000000")
+        assert len(await transport.post("expand", b"1000")) == 1_000
+    finally:
+        await transport.close()
 
 
 @pytest.mark.parametrize("options", [{}, {"server_name": "localhost"}])
