@@ -194,6 +194,13 @@ def test_a_pod_that_borrows_wakes_those_that_may_take_it_back() -> None:
     assert not state.may_reclaim(pod("p", "a", "1"), borrower.pod)
 
 
+def test_a_new_node_wakes_the_pods_of_queues_that_share_it() -> None:
+    cluster = harness("Volcano", volcano("a"), cpus="1")
+    assert not cluster.schedule(pod("p", "a", "2")).bound
+    cluster.add(make_node("n1", "4"))
+    assert cluster.schedule("p").bound
+
+
 def test_pods_of_no_queue_pass_and_what_they_have_is_not_divided() -> None:
     cluster = harness("KAI", kai("a"), kai("b"))
     cluster.add(make_pod("system", "4", labels={"kai.scheduler/queue": ""}, node_name="n0"))

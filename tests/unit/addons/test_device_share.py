@@ -274,3 +274,16 @@ def test_a_device_object_with_an_odd_amount_harms_no_other_node(memory: str) -> 
     outcomes = [cluster.schedule(make_pod(name, resources={GPU: 1})) for name in ("p", "q")]
     assert [outcome.node for outcome in outcomes] == ["b", ""]
     assert outcomes[1].why_not("a").startswith("DeviceShare: ")
+
+
+def test_a_device_object_that_is_gone_wakes_the_pods_that_were_rejected() -> None:
+    device = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": "a"},
+        "spec": {"devices": []},
+    }
+    cluster = harness(device)
+    assert not cluster.schedule(make_pod("p", resources={GPU: 1})).bound
+    cluster.remove("Device", "a", "")
+    assert cluster.schedule("p").bound

@@ -114,6 +114,13 @@ def test_a_new_topology_wakes_the_pods_that_were_rejected() -> None:
     assert cluster.schedule("p").bound
 
 
+def test_a_topology_that_is_gone_wakes_the_pods_that_were_rejected() -> None:
+    cluster = harness(topology("a", {"cpu": "1", "memory": "8Gi"}))
+    assert not cluster.schedule(guaranteed("p", "2")).bound
+    cluster.remove("NodeResourceTopology", "a", "")
+    assert cluster.schedule("p").bound
+
+
 # ---- attributes and QoS --------------------------------------------------------------------------
 
 

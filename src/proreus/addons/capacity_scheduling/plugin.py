@@ -74,6 +74,8 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register deleted pods, pods that borrow, another queue, and any change of quotas."""
+        # What the cluster has is shared among queues.
+        more = ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_ALLOCATABLE)
         return (
             *super().events_to_register(),
             ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._may_help),
@@ -81,6 +83,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
             ClusterEvent(events.TARGET_POD, events.UPDATE, hint=self._names_another_queue),
             ClusterEvent(self._state.resource_id, events.ALL),
             plugin_event(SHARES_CHANGED),
+            *((more,) if isinstance(self._state, QueueState) else ()),
         )
 
     def _may_help(self, pod: PodInfo, old: Pod, new: Any) -> bool:

@@ -80,7 +80,8 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         return (
             ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._had_devices),
             ClusterEvent(events.NODE, nodes | events.UPDATE_NODE_ANNOTATION),
-            ClusterEvent(DEVICES.id, events.ADD | events.UPDATE),
+            # Without one, its node is as its allocatable says.
+            ClusterEvent(DEVICES.id, events.ALL),
         )
 
     def _had_devices(self, pod: PodInfo, old: Pod, new: Any) -> bool:

@@ -109,7 +109,8 @@ class NodeResourceTopologyMatch(
         return (
             ClusterEvent(events.ASSIGNED_POD, events.DELETE),
             ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_ALLOCATABLE),
-            ClusterEvent(NODE_RESOURCE_TOPOLOGIES.id, events.ADD | events.UPDATE),
+            # A node without one takes pods as if it had no zones.
+            ClusterEvent(NODE_RESOURCE_TOPOLOGIES.id, events.ALL),
             plugin_event(_RESYNCED),
         )
 
