@@ -16,7 +16,7 @@ from conformance.wakeups.run import script
 from conformance.wakeups.worlds import WORLDS
 from proreus.queue.queueing_hints import QueueingHints
 
-SEED, SCRIPTS = "ci", 40
+SEED, SCRIPTS = "ci", 20
 
 
 @pytest.fixture(autouse=True)

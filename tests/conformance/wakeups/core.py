@@ -219,18 +219,25 @@ def pod_kinds(
     wishes: Sequence[Wish] = WISHES,
     changes: Sequence[Change] = POD_CHANGES,
     changes_on_nodes: Sequence[Change] = (),
+    wishes_on_nodes: Sequence[Wish] = (),
 ) -> list[Kind]:
-    """Return pods that wait, with some of these wishes each, and pods that have their node."""
+    """Return pods that wait, with some of these wishes each, and pods that have their node.
 
-    def pending(draw: Draw, name: str) -> JsonObject:
+    ``changes_on_nodes``, ``wishes_on_nodes``: of the latter, where they differ.
+    """
+
+    def wishing(draw: Draw, name: str, some: Sequence[Wish]) -> JsonObject:
         made = pod(draw, name)
-        for wish in draw.sample(wishes, min(len(wishes), draw.choice((0, 1, 1, 2, 3)))):
+        for wish in draw.sample(some, min(len(some), draw.choice((0, 1, 1, 2, 3)))):
             wish(draw, made)
-        made["spec"]["priority"] = draw.choice((0, 0, 0, 10))
+        made["spec"].setdefault("priority", draw.choice((0, 0, 0, 10)))
         return made
 
+    def pending(draw: Draw, name: str) -> JsonObject:
+        return wishing(draw, name, wishes)
+
     def assigned(draw: Draw, name: str) -> JsonObject:
-        made = pending(draw, name)
+        made = wishing(draw, name, wishes_on_nodes or wishes)
         made["spec"].pop("schedulingGates", None)
         made["spec"]["nodeName"] = draw.choice(NODES)
         if draw.chance(0.1):

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from conformance.oracle.grammar.objects import LONG_AGO
 from conformance.wakeups.twin import DEFERRED_RESIZE, left_behind
+from proreus.addons import ADD_ONS
 from proreus.config.load import default_configuration, load
 from proreus.feature_gates import FeatureGates
 from proreus.framework.pod_info import QueuedPodInfo
@@ -48,7 +49,11 @@ def play(case: JsonObject) -> Finding | None:
     """Play a script; return the first pod that was left behind."""
 
     async def run() -> Finding | None:
-        return await _Player(case).run()
+        player = _Player(case)
+        try:
+            return await player.run()
+        finally:
+            await player.close()
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(run())
@@ -74,7 +79,7 @@ class _Player:
     def __init__(self, case: JsonObject) -> None:
         version = parse_emulated_version(case["kubernetesVersion"], "kubernetesVersion")
         gates = FeatureGates.from_list(case.get("features", ()), version)
-        registry, config = Registry(IN_TREE_PLUGINS), case.get("config")
+        registry, config = Registry(IN_TREE_PLUGINS, ADD_ONS), case.get("config")
         loaded = load(config, registry, gates) if config else default_configuration(registry, gates)
         self._case = case
         self._api = _Api()
@@ -89,6 +94,7 @@ class _Player:
         """Play all steps, or up to a finding."""
         for obj in self._case["objects"]:
             self._api.add(obj)
+        self._cluster.scheduler.start_background_work()
         await self._cluster.settle()
         for number, step in enumerate(self._case["steps"]):
             await self._play(step)
@@ -97,6 +103,10 @@ class _Player:
                 if finding is not None:
                     return finding
         return None
+
+    async def close(self) -> None:
+        """End the background work of plugins."""
+        await self._cluster.scheduler.close()
 
     async def _play(self, step: JsonObject) -> None:
         ending, self._api.ending = self._api.ending, []
@@ -137,4 +147,8 @@ class _Player:
         await self._cluster.schedule_popped(popped)
         if queued.pod.spec.node_name:
             return DEFERRED_RESIZE in queued.unschedulable_plugins
-        return any(scheduler.cache.get_pod(pod.uid) is not None for pod in pods)
+        return any(
+            scheduler.cache.get_pod(pod.uid) is not None
+            and scheduler.waiting_pods.get(pod.uid) is None
+            for pod in pods
+        )

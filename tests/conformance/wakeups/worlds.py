@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conformance.wakeups import core, devices, groups, preemption, storage
+from conformance.wakeups import addons, core, devices, groups, preemption, storage
 from conformance.wakeups.world import World
 
 _QUEUE = {
@@ -38,4 +38,14 @@ WORLDS: Mapping[str, World] = {
     "groups": World(groups.GROUPS, _GROUPS, _QUEUE),
     "placed-groups": World(groups.GROUPS, _PLACED, _QUEUE),
     "trees": World(groups.TREES, _TREES, _QUEUE),
+    "quotas": addons.QUOTAS,
+    "queues": addons.QUEUES,
+    "device-share": addons.DEVICES,
+    "numa": addons.NUMA,
+    "reservations": addons.RESERVATIONS,
+    "network": addons.NETWORK,
+    "gangs": addons.GANGS,
+    "planned-gangs": addons.PLANNED_GANGS,
+    "jobs": addons.JOBS,
+    "delays": addons.DELAYS,
 }
