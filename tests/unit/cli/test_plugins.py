@@ -254,6 +254,19 @@ def test_a_configuration_of_koordinator_works_as_it_is(capsys, tmp_path):
     assert err.count("Plugin without effect at an extension point") == 8
 
 
+def test_a_configuration_of_koordinator_works_with_the_successors_of_its_plugins(capsys, tmp_path):
+    path = tmp_path / "koordinator.yaml"
+    path.write_text(
+        KOORDINATOR.replace(
+            "preBind: {enabled: [", "preBind: {enabled: [{name: NodeResourceTopologyMatch}, "
+        )
+        .replace("{name: LoadAwareScheduling}", "{name: NodeResourceTopologyMatch}")
+        .replace("postFilter: {enabled: [", "postFilter: {enabled: [{name: CapacityScheduling}, ")
+    )
+    code, _, err = run(capsys, "--config", path)
+    assert code == 0, err
+
+
 def test_all_unknown_plugins_are_told_at_once(capsys, tmp_path):
     path = tmp_path / "unknown.yaml"
     path.write_text(

@@ -43,6 +43,9 @@ class TopologyCacheArgs(ConfigModel):
 class NodeResourceTopologyMatchArgs(PluginArgs):
     """Scoring, and what bridges the time until agents publish (see ``cache``)."""
 
+    # That of Koordinator's NodeNUMAResource, whose place this plugin takes.
+    points_without_effect = frozenset({"preBind"})
+
     scoring_strategy: ZoneScoringStrategy = ZoneScoringStrategy()
     cache_resync_period_seconds: int = 0
     discard_reserved_nodes: bool = False
