@@ -49,6 +49,12 @@ def test_a_missing_file_is_a_one_sentence_error(capsys):
     )
 
 
+def test_an_unknown_correction_is_an_error_before_files_are_read(capsys):
+    assert run("evaluate", "--corrections", "pined-victim", "/nowhere.jsonl") == 1
+    error = capsys.readouterr().err
+    assert error.startswith('Error: --corrections: unknown correction "pined-victim", there are: ')
+
+
 def test_without_a_checkout_bench_needs_a_config(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run("bench", "--list") == 1
