@@ -298,12 +298,13 @@ class NodeResourcesFit(
             return False
         before = PodInfo(old, self._resources_options).accounted_requests.amounts
         after = PodInfo(new, self._resources_options).accounted_requests.amounts
-        return any(before.get(r, 0) > after.get(r, 0) for r in self._needs(pod.requests))
+        return any(before.get(r, 0) > after.get(r, 0) for r in needs_of(pod.requests.amounts))
 
     def _is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         if self._is_deferred_resize(pod) and new.metadata.name != pod.pod.spec.node_name:
             return False
-        needs = self._needs(pod.requests)
+        # Resources that are ignored count here, as in kube-scheduler: extenders may manage them.
+        needs = needs_of(pod.requests.amounts)
         after = amounts_of(new.status.allocatable)
         devices = {r for r in self._dra_backed_resources(pod.requests) if after.get(r, 0) <= 0}
         if after.get("pods", 0) < 1 or any(

@@ -302,17 +302,6 @@ def test_a_node_begins_to_match_the_affinity_of_the_profile() -> None:
     assert_bound_soon(cluster, pod)
 
 
-def test_a_node_grows_that_lacks_a_resource_which_is_ignored() -> None:
-    config = configured("NodeResourcesFit", ignoredResources=["example.com/card"])
-    cluster = Harness(nodes=[make_node("a", cpu=1)], config=config)
-    pod = make_pod("pod", cpu=2, resources={"example.com/card": 1})
-    rejected(cluster, pod)
-
-    cluster.add(make_node("a", cpu=4))
-
-    assert_bound_soon(cluster, pod)
-
-
 def test_a_domain_counts_no_more_for_pods_with_a_node_selector() -> None:
     nodes = [
         make_node("a", labels={ZONE: "a", "disk": "ssd"}),
