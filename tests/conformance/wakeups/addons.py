@@ -256,10 +256,11 @@ def _prefers(draw: Draw, pod: JsonObject) -> None:
 
 
 _GANGS = [Kind(("g0", "g1"), _pod_group, (_members,), often=2)]
-_IN_GANGS = (_in_gang, _in_gang, _in_gang)
-# Nobody else binds the members of a gang.
-GANGS = _world("Coscheduling", _GANGS, _IN_GANGS, {"mode": "permit"}, (_cpu,))
-PLANNED_GANGS = _world("Coscheduling", _GANGS, _IN_GANGS, {"mode": "plan"}, (_cpu,))
+# Nobody else binds the members of a gang. Mode ``permit`` has none of this: as in the original,
+# and as recorded of it, siblings of pods that run wait for an event.
+PLANNED_GANGS = _world(
+    "Coscheduling", _GANGS, (_in_gang, _in_gang, _in_gang), {"mode": "plan"}, (_cpu,)
+)
 JOBS = _world("JobBarrier", [], (_in_job, _in_job))
 DELAYS = _world(
     "DelayScheduling",

@@ -44,7 +44,6 @@ WORLDS: Mapping[str, World] = {
     "numa": addons.NUMA,
     "reservations": addons.RESERVATIONS,
     "network": addons.NETWORK,
-    "gangs": addons.GANGS,
     "planned-gangs": addons.PLANNED_GANGS,
     "jobs": addons.JOBS,
     "delays": addons.DELAYS,
