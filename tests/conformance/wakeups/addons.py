@@ -106,7 +106,7 @@ QUEUES = _world(
     "CapacityScheduling",
     [Kind(("qa", "qb", "default"), _queue, (lambda draw, name: _shares(draw),), often=2)],
     (_in_queue, _in_queue),
-    {"queues": {"source": "Volcano"}},
+    {"queues": {"source": "Volcano", "refreshPeriod": "5s"}},
 )
 
 # ---- DeviceShare ---------------------------------------------------------------------------------

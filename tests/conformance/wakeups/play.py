@@ -89,6 +89,7 @@ class _Player:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
         loop.use_clock(self._cluster.clock)
+        self._loop = loop
 
     async def run(self) -> Finding | None:
         """Play all steps, or up to a finding."""
@@ -116,6 +117,7 @@ class _Player:
             ending += self._pods(lambda pod: pod.spec.node_name == step["delete"]["name"])
         for key in ending:
             self._api.remove("Pod", key)
+        await self._loop.run_until_idle()
         await self._cluster.settle()
         # Nothing but a finalizer keeps a pod without a node.
         self._api.ending += self._pods(
