@@ -93,7 +93,8 @@ PODS_1_37 = {
     "VolumeRestrictions": {"AssignedPodDelete"},
     "NodeVolumeLimits": {"AssignedPodDelete"},
     "PodTopologySpread": {
-        "AssignedPodAdd|Delete|UpdatePodLabel",
+        # The last one is ours: a pod that is being deleted does not count.
+        "AssignedPodAdd|Delete|UpdatePodLabel|UpdatePodDeletionTimestamp",
         "TargetPodUpdatePodLabel|UpdatePodToleration",
     },
     "InterPodAffinity": {"AssignedPodAdd|Delete|UpdatePodLabel", "TargetPodUpdatePodLabel"},
