@@ -9,7 +9,7 @@ from proreus.addons.coscheduling.groups import (
     group_key,
     virtual_group,
 )
-from proreus.framework import ConfigError
+from proreus.framework import ConfigError, CycleState
 from proreus.testing import Harness, make_node, make_pod
 
 
@@ -238,3 +238,16 @@ def test_a_group_is_forgotten_with_a_last_pod_that_waits(with_object: bool) -> N
     cluster.remove("Pod", "p")
     cluster.schedule_all()
     assert not records.keys()
+
+
+def test_a_member_that_is_bound_although_its_binding_failed_stays_assigned() -> None:
+    cluster = harness(gang("g", 2))
+    cluster.add(member("p0"), member("p1"))
+    cluster.schedule("p0")
+    [waiting] = cluster.scheduler.waiting_pods
+    profile = cluster.scheduler.profiles["default-scheduler"]
+    [plugin] = [one for one in profile.plugins if isinstance(one, Coscheduling)]
+    cluster.patch("Pod", "p0", {"spec": {"nodeName": "n0"}})
+    plugin.unreserve(CycleState(), waiting.pod, "n0")
+    cluster.schedule("p1")
+    assert bound(cluster, "p1") == ["p1"]

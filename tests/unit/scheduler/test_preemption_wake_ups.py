@@ -197,6 +197,23 @@ async def test_a_victim_that_is_being_bound_is_deleted_once_it_is(kit, fails: bo
             assert world.api.deleted == ["default/low"]
 
 
+async def test_a_victim_whose_binding_hangs_is_deleted_after_a_second(kit) -> None:
+    plugin, go_on = holding(kit, "Bind")
+    world = one_node(kit, plugin, binder="Hold")
+    async with running(world):
+        world.add_pod("low", cpu="2")
+        await turns()
+        assert point_of(world) == "Bind"
+        world.add_pod("vip", cpu="2", priority=100)
+        await turns()
+        assert world.api.deleted == []
+        await asyncio.sleep(1)
+        await turns()
+        assert world.api.deleted == ["default/low"]
+        go_on.set()
+        await turns()
+
+
 async def test_a_last_victim_that_has_nothing_of_what_the_preemptor_lacked(kit) -> None:
     """The event of the other one, for which the preemptor was rejected, found it gated."""
     names = ["NodeAffinity", "InterPodAffinity", "DefaultPreemption"]

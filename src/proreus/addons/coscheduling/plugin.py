@@ -318,7 +318,11 @@ class Coscheduling(
         key = group_key(pod.pod)
         if self._planner is not None or not key:
             return
-        self._records.of(key).unassign(pod.uid)
+        record = self._records.of(key)
+        if record.is_bound(pod.uid):
+            # The answer to its binding was lost, and the watch has it on its node.
+            return
+        record.unassign(pod.uid)
         group = self.group(pod.pod)
         if group is not None and group.strict:
             self._fail(group, f"rejection in Unreserve: pod {pod.key} of the group lost its node")

@@ -54,6 +54,11 @@ class Record:
         if member is not None and not member.spec.node_name:
             self.waiting.add(uid)
 
+    def is_bound(self, uid: str) -> bool:
+        """Return whether the API has a member on a node."""
+        member = self.members.get(uid)
+        return member is not None and member.spec.node_name != ""
+
     def unassign(self, uid: str) -> None:
         """Record that a pod has no node any more."""
         self.assigned.discard(uid)

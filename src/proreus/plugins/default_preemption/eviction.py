@@ -50,6 +50,8 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 _PARALLELISM = 16
 """How many victims are evicted at a time: kube-scheduler's default ``parallelism``."""
+_BINDING_SECONDS = 1.0
+"""How long to wait for the end of a victim's binding, which a webhook may hold up."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 10.0
 """kube-scheduler's default back-off of pods."""
 
@@ -196,7 +198,7 @@ class Evictor:
         metrics, node_name = self._handle.metrics, candidate.node_name
         *others, last = victims
         preemption = self._turns.next_preemption()
-        failure: BaseException | None = None
+        failure: Exception | None = None
         cleared, deleted, in_memory = False, False, False
         try:
             cleared = await self._clear_nominations(candidate, preemptor)
@@ -207,7 +209,7 @@ class Evictor:
             deleted = await self._evict_one(last, preemptor, node_name, preemption)
             if in_memory := not deleted:
                 await self._wait_until_forgotten([last])
-        except BaseException as error:
+        except Exception as error:
             failure = error
             if not isinstance(error, ApiError):
                 raise
@@ -231,7 +233,7 @@ class Evictor:
         self._observe_execution(preemptor, result, seconds)
 
     def _retry_later(
-        self, running: RunningPreemption, preemptor: Preemptor, error: BaseException
+        self, running: RunningPreemption, preemptor: Preemptor, error: Exception
     ) -> None:
         """Try the preemptor again after a back-off, for which the running preemption gates it.
 
@@ -303,7 +305,7 @@ class Evictor:
         if not in_memory:
             # Its binding may fail at this very moment. Without a node it takes no room, and its
             # deletion would wake nobody.
-            if not await handle.wait_for_binding(victim.metadata.uid):
+            if not await self._is_on_its_node(victim):
                 return False
             # If somebody else was faster, kube-scheduler sends no Event either.
             if not await self._delete(victim, preemptor, preemption):
@@ -315,6 +317,16 @@ class Evictor:
             victim, "Normal", "Preempted", "Preempting", note, handle.profile_name, preemptor.group
         )
         return not in_memory
+
+    async def _is_on_its_node(self, victim: Pod) -> bool:
+        """Return whether a victim takes room, once its binding has ended, or lasts too long."""
+        # A webhook may hold it up: kube-scheduler deletes the victim at once. A binding that
+        # then fails wakes the preemptor.
+        try:
+            async with asyncio.timeout(_BINDING_SECONDS):
+                return await self._handle.wait_for_binding(victim.metadata.uid)
+        except TimeoutError:
+            return True
 
     async def _delete(self, victim: Pod, preemptor: Preemptor, preemption: int) -> bool:
         """Delete a victim and return True, or False if it was deleted otherwise.
