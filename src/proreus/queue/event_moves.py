@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from proreus import logs
 from proreus.clock import Clock
 from proreus.framework.events import ADD, ALL, ANY, UNSCHEDULABLE_TIMEOUT, ClusterEvent
 from proreus.framework.pod_info import QueuedPodInfo
@@ -26,13 +27,15 @@ from proreus.queue.put_off_groups import PutOffGroups
 from proreus.queue.queueing_hints import NO_MATCHES, QueueingHints, QueueingStrategy
 from proreus.queue.sub_queues import QueueOptions, SubQueues
 
+log = logs.logger(__name__)
+
 LEFT_OVER_FLUSH_SECONDS = 30
 
 Precheck = Callable[[QueuedPodInfo], bool]
 
 
 class _Move(Struct):
-    """An event, and the pods that it may help: ``candidates`` None: nobody has looked for them."""
+    """An event, and the pods that it may help: ``candidates``: None until they are looked up."""
 
     event: ClusterEvent
     old: Any
@@ -137,9 +140,7 @@ class EventMoves:
         while self._moves and looked_at < self.portion:
             move = self._moves[0]
             if move.candidates is None:
-                if self._names_pods:
-                    move.named = self._hints.named_pods(move.event, move.old, move.new)
-                move.candidates = iter(self._candidates(move))
+                move.candidates = iter(self._look_up(move))
             for queued in move.candidates:
                 looked_at += queued.size
                 # While others were scheduled, it may have moved, or gone.
@@ -149,6 +150,22 @@ class EventMoves:
                     break
             else:
                 self._moves.popleft()
+
+    def _look_up(self, move: _Move) -> list[QueuedEntityInfo]:
+        """Return the pods that an event may help, before hints are called."""
+        try:
+            if self._names_pods:
+                move.named = self._hints.named_pods(move.event, move.old, move.new)
+            return self._candidates(move)
+        except Exception as error:
+            # A move that stayed would raise at every pop. An attempt too many costs little.
+            log.error(
+                "The pods that an event may help cannot be told; hints are called for all",
+                err=error,
+                trace=True,
+                event=move.event.label,
+            )
+            return self._unschedulable.pods()
 
     def _candidates(self, move: _Move) -> list[QueuedEntityInfo]:
         changes = ((move.old, move.new),)

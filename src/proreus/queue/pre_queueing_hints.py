@@ -46,7 +46,8 @@ def run_pre_queueing_hints(
     by_plugin: dict[str, frozenset[str]] = {}
     for plugin, hint in hints:
         try:
-            named = hint(old, new)
+            answer = hint(old, new)
+            named = None if answer is None else frozenset(answer)
         except Exception as error:
             log.error(
                 "A pre-queueing hint raised; all pods are looked at",
@@ -59,5 +60,5 @@ def run_pre_queueing_hints(
         recorder.record_pre_queueing_hint(plugin, "all_pods" if named is None else "narrowed")
         if named is None:
             return None
-        by_plugin[plugin] = by_plugin.get(plugin, frozenset()) | frozenset(named)
+        by_plugin[plugin] = by_plugin.get(plugin, frozenset()) | named
     return NamedPods(frozenset().union(*by_plugin.values()), by_plugin) if by_plugin else None

@@ -305,15 +305,21 @@ class PodHandlers:
 
         ``node_name``: the node that it has instead; nobody is woken if it is the same.
         """
+        nominated = pod.status.nominated_node_name
         table, priority = self._cache.table, priority_of(pod)
-        row = table.rows.get(pod.status.nominated_node_name)
-        if row is not None and pod.status.nominated_node_name != node_name:
-            self._move(
-                ASSIGNED_POD_DELETE,
-                pod,
-                None,
-                lambda other: other.info.priority <= priority and _has_room(table[row], other.info),
+        if nominated == node_name or nominated not in table.rows:
+            return
+
+        def has_room(other: QueuedPodInfo) -> bool:
+            # Pods may be looked at later: the node may be gone by then, or have another row.
+            row = table.rows.get(nominated)
+            return (
+                row is not None
+                and other.info.priority <= priority
+                and _has_room(table[row], other.info)
             )
+
+        self._move(ASSIGNED_POD_DELETE, pod, None, has_room)
 
     def _move(
         self,

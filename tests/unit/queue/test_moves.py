@@ -254,3 +254,17 @@ def test_whoever_pops_is_told_that_pods_are_left_to_look_at(harness, pod):
     harness.queue.move_in_portions(2)
     harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
     assert told
+
+
+def test_an_event_whose_pods_cannot_be_told_concerns_all_and_is_over(harness, pod, caplog):
+    asked = []
+    harness.profile.register("Fit", ev.NODE, ev.ADD, lambda pod, *_: asked.append(pod.name))
+    for number in range(3):
+        harness.rejected(pod(f"p{number}"), "Fit")
+    harness.queue.move_in_portions(2)
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None, lambda _: 1 / 0)
+    while harness.queue.is_moving:
+        assert harness.queue.pop() is None
+    assert asked == ["p0", "p1", "p2"] * 2
+    assert "division by zero" in caplog.text

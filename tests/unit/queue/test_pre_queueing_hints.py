@@ -92,7 +92,7 @@ def test_registrations_of_a_plugin_are_joined(world, pod):
 
 @pytest.mark.parametrize(
     ("answer", "counted"),
-    [(None, {("Claims", "all_pods"): 1}), (ValueError("broken"), {})],
+    [(None, {("Claims", "all_pods"): 1}), (ValueError("broken"), {}), (5, {})],
 )
 def test_all_pods_are_looked_at_where_a_plugin_names_none(world, pod, answer, counted):
     world.register("Claims", answer)

@@ -9,6 +9,7 @@ from proreus.errors import CacheCorrupted
 from proreus.feature_gates import FeatureGates
 from proreus.framework import pod_info
 from proreus.framework.events import (
+    ADD,
     ALL,
     DELETE,
     NODE,
@@ -340,6 +341,29 @@ async def test_the_end_of_a_nomination_wakes_them_too(kit) -> None:
     world.change_pod("nominated", status={"nominatedNodeName": None})
     assert {"equal", "low"} <= set(world.places()["backoff"])
     assert "high" in world.places()["unschedulable"]
+
+
+@pytest.mark.parametrize("nominated", ["n0", "last"])
+async def test_a_node_that_is_gone_has_room_for_nobody(kit, nominated: str) -> None:
+    """Where pods are looked at later, another node may have its row by then, or none."""
+    events = (ClusterEvent(POD, DELETE), ClusterEvent(NODE, ADD, lambda *_: False))
+    world = kit.World(kit.plugin("A", FilterPlugin, filter=NO, events_to_register=events))
+    for name in ("n0", "n1"):
+        world.add_node(name, cpu="9")
+    for number in range(4):
+        world.add_pod(f"p{number}", cpu="1")
+        await world.attempt()
+    world.add_pod("nominated", cpu="1", status={"nominatedNodeName": nominated})
+    world.queue.done(world.queue.pop().uid)
+    world.queue.move_in_portions(2)
+    world.add_node("last", cpu="9")
+    world.change_pod("nominated", spec={"nodeName": "n1"})
+    for name in ("n0", "last"):
+        world.api.remove("Node", name)
+    world.add_node("n2", cpu="9")
+    while world.queue.is_moving:
+        assert world.queue.pop() is None
+    assert len(world.places()["unschedulable"]) == 4
 
 
 # ---- nodes ---------------------------------------------------------------------------------------
