@@ -52,12 +52,32 @@ class FailureBackoff(Generic[K]):
 
     def is_backing_off(self, key: K) -> bool:
         """Return whether it is too early for the next try."""
+        return self.seconds_left(key) > 0
+
+    def seconds_left(self, key: K) -> float:
+        """Return the seconds until the next try; 0 if it may be now."""
         failures = self._failures.get(key)
-        return failures is not None and self._now() < failures.until
+        return 0.0 if failures is None else max(0.0, failures.until - self._now())
 
     def succeeded(self, key: K) -> None:
         """Forget the failures of a key."""
         self._failures.pop(key, None)
+
+
+class RefusalPause(FailureBackoff[K]):
+    """Pauses after writes that the apiserver refuses: 1, 2, 4 … up to 60 seconds.
+
+    An admission webhook or a missing right refuses the same write again. No answer, an apiserver
+    that is overloaded (429, 5xx), a conflict and an object that is gone are no refusals.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__(1.0, 60.0, now)
+
+    def write_failed(self, key: K, code: int) -> bool:
+        """Record that a write failed with an HTTP status; return whether it repeats a refusal."""
+        refused = 400 <= code < 500 and code not in (404, 409, 429)
+        return refused and self.failed(key)[0] > 1
 
 
 class LineLimit:

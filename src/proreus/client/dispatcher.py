@@ -15,7 +15,7 @@ from msgspec import Struct
 from proreus.client import protobuf_edits
 from proreus.client.backoff import Backoff
 from proreus.client.checked_writes import SERVER_ERRORS, CheckedWriter, Write, has_desired_state
-from proreus.client.pod_patches import PodPatches
+from proreus.client.pod_patches import PodPatches, Target
 from proreus.client.rate_limiter import RateLimiter, no_rate_limit
 from proreus.client.request_headers import MERGE_PATCH, PROTOBUF, STRATEGIC_MERGE_PATCH
 from proreus.client.request_window import RequestWindow
@@ -131,12 +131,12 @@ class Dispatcher:
         await self._write_with_retries(write, self._options.bind_tries, _RETRIABLE_REASONS)
 
     async def wait_for_patches(self, pod: Pod) -> None:
-        """Return once the status patches of a pod that were requested before are done.
+        """Return once the status patches of a pod that were requested before are done or dropped.
 
         For binds that are not ours (a BindPlugin, an extender); ``bind`` includes it. Raises
         ``NotLeading`` if this instance may not bind any more.
         """
-        await self._pod_patches.wait(PODS.path(pod.metadata.namespace, pod.metadata.name))
+        await self._pod_patches.wait(_target(pod))
         # Our own writes are fenced when they are sent; those of an extender we cannot fence.
         self._fence.check()
 
@@ -145,10 +145,10 @@ class Dispatcher:
 
         Up to 4 attempts (after 10, 50 and 250 ms) on InternalError, ServiceUnavailable, Conflict
         and refused connections, as in kube-scheduler's PatchPodStatus. Patches of one pod are sent
-        in their order; those that wait are merged (``pod_patches``).
+        in their order; those that wait are merged. After a refusal, results of attempts are held
+        for a while (``pod_patches``).
         """
-        path = PODS.path(pod.metadata.namespace, pod.metadata.name)
-        await self._pod_patches.patch(path, patch)
+        await self._pod_patches.patch(_target(pod), patch)
 
     async def _patch_status(self, path: str, patch: JsonObject) -> bytes:
         async def verify() -> bytes | None:
@@ -339,6 +339,10 @@ class Dispatcher:
 
         body = _encode({"kind": "DeleteOptions", "apiVersion": "v1", **options})
         await self._writer.write(Write("DELETE", path, body, verify))
+
+
+def _target(pod: Pod) -> Target:
+    return Target(PODS.path(pod.metadata.namespace, pod.metadata.name), pod.metadata.uid)
 
 
 def _metadata(body: bytes) -> JsonObject:

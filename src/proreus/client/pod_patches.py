@@ -4,41 +4,54 @@ In flight together, the apiserver could apply an older one last, and the pod wou
 condition or nomination. A pod may fail again and again while the apiserver takes long to answer:
 what is requested while a patch waits for its turn is merged into it, so that there are at most two.
 
-A patch that the apiserver refuses (an admission webhook, a right that is missing) is requested
-again at every attempt of the pod, several times a second in a busy cluster. So after a refusal the
-pod's patches are not sent for a while: 1, 2, 4 … up to 60 seconds.
+What an attempt reports (the condition PodScheduled, the nomination) is requested again at every
+attempt of the pod, several times a second in a busy cluster. So after the apiserver has refused a
+report, later ones are held during a pause; at its end they are sent as one. All other patches, such
+as the condition of a victim or the statuses of claims, are sent at once: their callers go on only
+after them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from proreus.errors import ApiError, NotFound
+from proreus.errors import ApiError
+from proreus.logs import logger
 from proreus.objects.meta import JsonObject
-from proreus.repeated_failures import FailureBackoff
+from proreus.objects.pod import POD_SCHEDULED
+from proreus.repeated_failures import RefusalPause
+
+log = logger(__name__)
 
 _MERGEABLE = {"conditions", "nominatedNodeName"}
 """Fields of the status that a later patch states anew, alone or by type of condition."""
 
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
-
 
 class StillRefused(ApiError):
-    """The status patches of a pod were refused before: this one was too, or was not sent."""
+    """The reports of a pod were refused before: this one was refused too, or is held."""
+
+
+class Target(NamedTuple):
+    """The pod to patch. Another pod of its name has another UID, and starts anew."""
+
+    path: str
+    uid: str
 
 
 class _Patch(Struct):
     """A patch that has not been answered. ``before``: the one to wait for.
 
+    ``report``: of an attempt, see ``_is_report``.
     ``waiters``: how many callers wait for it. ``sending``: held by the one of them that sends it.
     """
 
     body: JsonObject
     before: _Patch | None
+    report: bool
     waiters: int = 0
     begun: bool = False
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -46,42 +59,77 @@ class _Patch(Struct):
     error: ApiError | None = None
 
 
+class _Held(Struct):
+    """The reports requested during a pause, merged; ``sending`` sends them at its end."""
+
+    body: JsonObject
+    sending: asyncio.Task[None]
+
+
 class PodPatches:
-    """Sends patches by ``send(path, patch)``, by path of the pod; it raises ``ApiError``."""
+    """Sends patches by ``send(path, patch)``, which raises ``ApiError``."""
 
     def __init__(self, send: Callable[[str, JsonObject], Awaitable[Any]]) -> None:
         self._send = send
-        # By path: the patch that was requested last.
-        self._last: dict[str, _Patch] = {}
-        self._refusals: FailureBackoff[str] = FailureBackoff(
-            _FIRST_PAUSE_SECONDS,
-            _LONGEST_PAUSE_SECONDS,
-            lambda: asyncio.get_running_loop().time(),
+        # The patch that was requested last.
+        self._last: dict[Target, _Patch] = {}
+        self._held: dict[Target, _Held] = {}
+        self._refusals: RefusalPause[Target] = RefusalPause(
+            lambda: asyncio.get_running_loop().time()
         )
 
     def __len__(self) -> int:
         """Return the number of pods whose patches are not done."""
         return len(self._last)
 
-    async def wait(self, path: str) -> None:
-        """Return once the patches of a pod that were requested before are done."""
-        if (last := self._last.get(path)) is not None:
+    async def wait(self, target: Target) -> None:
+        """Return once the patches of a pod that were requested before are done.
+
+        Those that are held are dropped: the binding that follows makes them untrue.
+        """
+        if (held := self._held.pop(target, None)) is not None:
+            held.sending.cancel()
+        if (last := self._last.get(target)) is not None:
             await last.done.wait()
 
-    async def patch(self, path: str, body: JsonObject) -> None:
+    async def patch(self, target: Target, body: JsonObject) -> None:
         """Send a patch, alone or merged with others; return when it is done, or raise its error.
 
-        Raises ``StillRefused``, perhaps without sending it, where the one before was refused.
+        Raises ``StillRefused`` for a report where the one before was refused: this one was refused
+        too, or it is sent at the end of the pause.
         """
-        if self._refusals.is_backing_off(path):
-            raise StillRefused(0, "", f"{path}: a patch was refused and is not repeated yet")
-        patch = self._requested(path, body)
+        report = _is_report(body)
+        if report and (seconds := self._refusals.seconds_left(target)):
+            self._hold(target, body, seconds)
+            raise StillRefused(0, "", f"{target.path}: a patch was refused; this one is held")
+        await self._patch(target, body, report)
+
+    def _hold(self, target: Target, body: JsonObject, seconds: float) -> None:
+        held = self._held.get(target)
+        if held is None:
+            sending = asyncio.get_running_loop().create_task(self._send_held(target, seconds))
+            self._held[target] = _Held(body, sending)
+        else:
+            held.body = merge_status_patches(held.body, body) or body
+
+    async def _send_held(self, target: Target, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        body = self._held.pop(target).body
+        try:
+            # With the UID: by now another pod may have the name.
+            await self._patch(target, {"metadata": {"uid": target.uid}, **body}, True)
+        except ApiError as error:
+            # As with any report, the pod's next attempt requests it again.
+            log.v(2).info("Held status patch failed", path=target.path, err=error)
+
+    async def _patch(self, target: Target, body: JsonObject, report: bool) -> None:
+        patch = self._requested(target, body, report)
         patch.waiters += 1
         try:
             async with patch.sending:
                 # Another caller may have sent it, or may have been cancelled while it did.
                 if not patch.done.is_set():
-                    await self._send_in_turn(path, patch)
+                    await self._send_in_turn(target, patch)
                 elif patch.error is not None:
                     raise patch.error
         finally:
@@ -90,42 +138,45 @@ class PodPatches:
                 patch.done.set()
                 patch.error = None  # its traceback refers to this frame, and so to the patch
                 # Patches of one pod that are cancelled together end in any order.
-                if self._last.get(path) is patch:
-                    del self._last[path]
+                if self._last.get(target) is patch:
+                    del self._last[target]
 
-    def _requested(self, path: str, body: JsonObject) -> _Patch:
+    def _requested(self, target: Target, body: JsonObject, report: bool) -> _Patch:
         """Return the patch that is to be sent for a request: a waiting one, or a new one."""
-        last = self._last.get(path)
-        if last is not None and not last.begun:
+        last = self._last.get(target)
+        # A report that is refused must not take another patch with it.
+        if last is not None and not last.begun and last.report == report:
             merged = merge_status_patches(last.body, body)
             if merged is not None:
                 last.body = merged
                 return last
-        self._last[path] = patch = _Patch(body, last)
+        self._last[target] = patch = _Patch(body, last, report)
         return patch
 
-    async def _send_in_turn(self, path: str, patch: _Patch) -> None:
+    async def _send_in_turn(self, target: Target, patch: _Patch) -> None:
         if patch.before is not None:
             await patch.before.done.wait()
             patch.before = None  # else each would keep all earlier ones alive
         patch.begun = True
         try:
-            await self._send(path, patch.body)
+            await self._send(target.path, patch.body)
         except ApiError as error:
-            patch.error = self._refused(path, error)
+            patch.error = error
+            if patch.report and self._refusals.write_failed(target, error.status):
+                patch.error = StillRefused(error.status, error.reason, error.message)
             patch.done.set()
             raise patch.error from None
-        self._refusals.succeeded(path)
+        if patch.report:
+            self._refusals.succeeded(target)
         patch.done.set()
 
-    def _refused(self, path: str, error: ApiError) -> ApiError:
-        """Record that a patch failed, and return the error to raise."""
-        # No answer is no refusal, and a pod that is gone is not patched again.
-        if not error.status or isinstance(error, NotFound):
-            self._refusals.succeeded(path)
-            return error
-        count, _ = self._refusals.failed(path)
-        return error if count == 1 else StillRefused(error.status, error.reason, error.message)
+
+def _is_report(body: JsonObject) -> bool:
+    """Return whether a patch states nothing but the result of an attempt, as the next one does."""
+    if body.keys() != {"status"} or not body["status"].keys() <= _MERGEABLE:
+        return False
+    conditions = body["status"].get("conditions", ())
+    return all("$patch" not in one and one["type"] == POD_SCHEDULED for one in conditions)
 
 
 def merge_status_patches(earlier: JsonObject, later: JsonObject) -> JsonObject | None:
