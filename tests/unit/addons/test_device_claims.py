@@ -205,6 +205,46 @@ def test_claims_wait_for_a_node_that_lists_no_device_yet() -> None:
     assert not said(harness, "p")
 
 
+def device(*healthy: bool, first: int = 0) -> dict[str, Any]:
+    """Return the Device object of node "a": its GPUs, each healthy or not."""
+    listed = [
+        {"type": "gpu", "minor": minor, "health": health}
+        for minor, health in enumerate(healthy, first)
+    ]
+    kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device"}
+    return {**kind, "metadata": {"name": "a"}, "spec": {"devices": listed}}
+
+
+def test_a_device_that_is_unhealthy_at_a_start_is_still_its_pods() -> None:
+    objects = bound("p", claim(1), {GPU: 1}), device(True, False, True)
+    harness = cluster(*objects, nodes=[node(count=4)])
+    harness.schedule(gpu_pod("q"))
+    assert minors(harness, "q") == [2]
+    assert not harness.schedule(part("r", "0.1")).node
+    harness.remove("Pod", "r")
+    harness.add(device(True, True, True))
+    assert harness.schedule(gpu_pod("s")).node == "a"
+    assert minors(harness, "s") == [0]
+    assert not harness.schedule(part("t", "0.1")).node
+
+
+def test_a_device_with_a_number_that_comes_after_a_start_is_still_its_pods() -> None:
+    harness = cluster(bound("p", claim(3), {GPU: 1}))
+    assert not harness.schedule(gpu_pod("q", 2)).node
+    harness.add(device(True, True, first=2))
+    assert harness.schedule(gpu_pod("r")).node == "a"
+    assert minors(harness, "r") == [2]
+
+
+def test_a_device_that_no_node_has_is_claimed_in_vain_whatever_the_node_gets() -> None:
+    harness = cluster(bound("p", claim(7), {GPU: 1}), device(True, True))
+    for health in (False, True):
+        harness.add(device(True, health))
+        assert bool(harness.schedule(gpu_pod(f"q{health}")).node) == health
+    assert not harness.schedule(part("r", "0.1")).node
+    assert len(said(harness, "p")) == 1
+
+
 def mig_claim(start: int, profile: str = "3g.20gb") -> str:
     entry = {"resources": {f"nvidia.com/mig-{profile}": "1"}, "extension": {"migStart": start}}
     return json.dumps({"gpu": [{"minor": 0, **entry}]})

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from proreus.addons.device_share.annotations import InvalidClaim, claimed_devices
-from proreus.addons.device_share.claims import anywhere, checked
+from proreus.addons.device_share.claims import MissingDevice, anywhere, checked
 from proreus.addons.device_share.devices import DEVICES, DeviceObject, Inventory, inventory_of
 from proreus.addons.device_share.hints import InvalidRequest
 from proreus.addons.device_share.requests import PodDeviceRequest, request_of
@@ -26,12 +26,18 @@ from proreus.objects import NODES, PODS, Node, Pod
 class DeviceCharge:
     """What a pod asked for when it got its node, and its devices: () if these are not known.
 
-    ``claimant``: the pod, as long as its annotations are to be checked.
+    ``claimant``: the pod, as long as its annotations are to be checked; ``checked_with``: the
+    devices of its node when they were, if one of those it claims was missing.
     """
 
     request: PodDeviceRequest
     grants: tuple[Grant, ...] = ()
     claimant: PodInfo | None = None
+    checked_with: Inventory | None = None
+
+    def is_to_check(self, inventory: Inventory) -> bool:
+        """Return whether the annotations have not been checked with these devices."""
+        return self.claimant is not None and self.checked_with is not inventory
 
 
 class DeviceAccounts:
@@ -112,7 +118,7 @@ class DeviceAccounts:
         if not usage.by_key:
             return usage
         charges = self._charges.on_node(node.name)
-        if any(charge.claimant is not None for charge in charges.values()):
+        if any(charge.is_to_check(usage.inventory) for charge in charges.values()):
             self._check_claims(charges, usage.inventory)
         unknown: list[PodDeviceRequest] = []
         for uid, pod in node.pods.items():
@@ -135,9 +141,11 @@ class DeviceAccounts:
         return usage
 
     def _check_claims(self, charges: Mapping[str, DeviceCharge], inventory: Inventory) -> None:
-        """Check, once, what the annotations of pods on a node claim: that of the first bound first.
+        """Check what the annotations of pods on a node claim: that of the first bound first.
 
-        Once, because the answer must not depend on the pods that a dry run leaves on the node.
+        Once, because the answer must not depend on the pods that a dry run leaves on the node; and
+        again when the node has other devices, for a pod that claims one that was missing. Such a
+        pod may have been given it before a restart.
         """
         usage = NodeDeviceUsage(inventory)
         claims: list[tuple[PodInfo, DeviceCharge]] = []
@@ -146,10 +154,13 @@ class DeviceAccounts:
             if charge.claimant is not None:
                 claims.append((charge.claimant, charge))
         for pod, charge in sorted(claims, key=lambda one: (bound_at(one[0].pod), one[0].uid)):
-            charge.claimant = None
+            charge.checked_with = inventory
             try:
                 charge.grants = self._checked(pod, charge.request, usage)
+                charge.claimant = None
             except InvalidClaim as error:
+                if not isinstance(error, MissingDevice):
+                    charge.claimant = None
                 self._charges.refuse(pod.pod, str(error))
             usage.add(charge.grants, charge.request.spread_group)
 

@@ -18,12 +18,17 @@ from proreus.addons.device_share.requests import PodDeviceRequest, Share
 from proreus.addons.device_share.usage import DeviceUsage, Grant, NodeDeviceUsage
 
 
+class MissingDevice(InvalidClaim):
+    """A claim to a device that the node has not, or not in health: it may have it later."""
+
+
 def checked(
     claimed: Iterable[ClaimedDevice], request: PodDeviceRequest, usage: NodeDeviceUsage
 ) -> tuple[Grant, ...]:
     """Return the devices that are claimed, each with as much as the pod requests.
 
-    ``usage``: by other pods; it is as before afterwards. Raises ``InvalidClaim``.
+    ``usage``: by other pods; it is as before afterwards. Raises ``InvalidClaim``,
+    ``MissingDevice`` if it may be right for other devices of the node.
     """
     left: defaultdict[tuple[str, str], deque[ClaimedDevice]] = defaultdict(deque)
     for device in claimed:
@@ -51,7 +56,7 @@ def _take(
         one = claimed.popleft()
         device = usage.find(one.type, one.minor, one.id)
         if device is None or device.device.type != share.type:
-            raise InvalidClaim(f"the node has no healthy {one}")
+            raise MissingDevice(f"the node has no healthy {one}")
         if share.profile:
             free = device.fits_at(share, one.start)
         else:
