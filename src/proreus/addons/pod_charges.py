@@ -57,11 +57,11 @@ class PodCharges(Generic[T]):
         return self._by_node.get(self._nodes.get(uid, ""), {}).get(uid)
 
     def latest(self, uid: str) -> T | None:
-        """Return what a pod is charged with, or was if it is gone since a short time.
+        """Return what a pod is charged with, or the last charge of one that has gone lately.
 
         Hints ask for the latter, as soon as the pod that was tried meanwhile is back in the queue.
         """
-        return self._gone.get(uid) or self.get(uid)
+        return self.get(uid) or self._gone.get(uid)
 
     def on_node(self, node_name: str) -> Mapping[str, T]:
         """Return the charges of the pods on a node, by UID."""
@@ -120,6 +120,8 @@ class PodCharges(Generic[T]):
 
     def _put(self, uid: str, node_name: str, charge: T | None) -> None:
         self._remove(uid)
+        # A provided pod comes back with the same UID.
+        self._gone.pop(uid, None)
         self._nodes[uid] = node_name
         if charge is not None:
             self._by_node.setdefault(node_name, {})[uid] = charge

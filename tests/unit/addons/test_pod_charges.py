@@ -94,6 +94,15 @@ def test_a_pod_that_is_gone_or_has_finished_is_forgotten_but_for_hints() -> None
     assert len(account._gone) == 1_000
 
 
+def test_a_pod_that_comes_back_is_not_charged_as_it_was_before_it_went() -> None:
+    for charge in ("second", None):
+        account = charges()
+        account.pod_changed(None, noted("first", "a").pod)
+        account.pod_changed(noted("first", "a").pod, None)
+        account.reserve(noted("second"), "a", charge)
+        assert account.latest(UID) == charge
+
+
 def test_a_refused_claim_is_said_once_a_pod() -> None:
     handle = FakeHandle()
     account = charges(handle)
