@@ -143,6 +143,9 @@ def test_a_pod_with_a_node_stays_in_its_queue_and_keeps_its_request(
     for fraction in ("0.1", None):
         assert refused(tenant, path, {"annotations": {FRACTION: fraction}})
     assert refused(tenant, path, {"annotations": {"volcano.sh/queue-name": "b"}})
+    # A request that cannot be read counts as none after a restart.
+    for name in ("device-allocate-hint", "device-joint-allocate", "gpu-partition-spec"):
+        assert refused(tenant, path, {"annotations": {f"scheduling.koordinator.sh/{name}": "["}})
     assert refused(tenant, path, {"labels": {"kai.scheduler/preemptibility": "non-preemptible"}})
 
 
