@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from proreus.addons.reservation.book import reservation_of
+from proreus.addons.reservation.held import HeldReservation, Owner
 from proreus.addons.reservation.objects import (
     AVAILABLE,
     FAILED,
@@ -21,7 +24,8 @@ from proreus.addons.reservation.objects import (
 from proreus.clock import rfc3339
 from proreus.controller.amounts import is_assigned, quantities, requested
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
-from proreus.objects import Pod, parse_amount
+from proreus.framework import PodInfo
+from proreus.objects import ObjectMeta, Pod, parse_amount
 
 
 class ReservationStatuses(StatusReconciler[ReservationObject]):
@@ -31,6 +35,8 @@ class ReservationStatuses(StatusReconciler[ReservationObject]):
         super().__init__(RESERVATIONS, reservation_of)
         self._keys: dict[str, str] = {}
         """The key of a reservation, by its uid."""
+        self._first: dict[str, ObjectMeta] = {}
+        """What a pod said when it was first seen with a node, by its uid: that counts."""
 
     def put(self, key: str, obj: WithStatus[ReservationObject]) -> Iterable[str]:
         """Note a reservation that is new or has changed."""
@@ -43,6 +49,18 @@ class ReservationStatuses(StatusReconciler[ReservationObject]):
         if (seen := self.get(key)) is not None:
             del self._keys[seen.obj.metadata.uid]
         return super().remove(key)
+
+    def put_pod(self, pod: Pod) -> Iterable[str]:
+        """Note a pod that is new or has changed."""
+        meta = pod.metadata
+        if pod.spec.node_name:
+            meta = self._first.setdefault(meta.uid, meta)
+        return super().put_pod(replace(pod, metadata=meta))
+
+    def remove_pod(self, pod: Pod) -> Iterable[str]:
+        """Note that a pod is gone."""
+        self._first.pop(pod.metadata.uid, None)
+        return super().remove_pod(pod)
 
     def keys_that_count(self, names: Collection[str]) -> Collection[str]:
         """Return the reservations with these uids."""
@@ -64,10 +82,18 @@ class ReservationStatuses(StatusReconciler[ReservationObject]):
         return _of_owners([pod for pod in owners if is_assigned(pod)], present)
 
     def _owners_of(self, reservation: ReservationObject) -> list[Pod]:
-        """Return the pods that have taken from a reservation, finished ones too."""
-        node = reservation.status.node_name
-        pods = self.pods.of(reservation.metadata.uid)
-        return [pod for pod in pods if node and pod.spec.node_name == node]
+        """Return the pods that have taken from a reservation, finished ones too.
+
+        The scheduler's rule decides: a pod that only says so has taken nothing.
+        """
+        pods: dict[str, Pod] = {}
+        claims: dict[str, Owner] = {}
+        for pod in self.pods.of(reservation.metadata.uid):
+            if pod.spec.node_name:
+                info = PodInfo(pod)
+                pods[info.uid] = pod
+                claims[info.uid] = Owner(info.key, pod.spec.node_name, info.requests.amounts, pod)
+        return [pods[uid] for uid in HeldReservation(reservation, claims, None).owners_here]
 
 
 def _of_owners(owners: list[Pod], present: Mapping[str, Any]) -> dict[str, Any]:

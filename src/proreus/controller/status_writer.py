@@ -25,7 +25,7 @@ from proreus.clock import rfc3339
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.pod_group_status import PodGroupStatuses, is_given_up
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
-from proreus.errors import ApiError, Conflict, NotFound
+from proreus.errors import ApiError, Conflict, NotFound, ProreusError
 from proreus.objects import Pod
 
 log = logs.logger(__name__)
@@ -140,9 +140,9 @@ class StatusWriter:
         meta = seen.obj.metadata
         try:
             status = kind.status(key, self._now())
-        except ValueError as error:
-            # A quantity that is none, which definitions let pass: others go on, and so will this
-            # one once somebody has corrected it.
+        except (ProreusError, ValueError) as error:
+            # An invalid quantity or selector, which definitions let pass: others go on, and so
+            # will this one once somebody has corrected it.
             log.warning("A status cannot be computed", object=key, err=str(error))
             self._metrics.status_writes_total.labels(kind.resource.plural, "error").inc()
             return True

@@ -20,20 +20,32 @@ AVAILABLE = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "4000
 
 def reservation(status: dict[str, Any], **spec: Any) -> WithStatus[ReservationObject]:
     meta = {"name": "web", "uid": "r", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    obj = {"metadata": meta, "spec": {"ttl": "1h", "allocateOnce": False, **spec}, "status": status}
+    owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
+    given = {"ttl": "1h", "allocateOnce": False, "owners": owners, **spec}
+    obj = {"metadata": meta, "spec": given, "status": status}
     return WithStatus(decoder_for(ReservationObject).convert(obj), status)
 
 
-def owner(name: str, cpu: str = "1", node: str = "n", phase: str = "Running", of: str = "r") -> Pod:
+def owner(
+    name: str,
+    cpu: str = "1",
+    node: str = "n",
+    phase: str = "Running",
+    of: str = "r",
+    app: str = "web",
+    bound: str = "",
+) -> Pod:
     taken = json.dumps({"name": "web", "uid": of})
     annotations = {"scheduling.koordinator.sh/reservation-allocated": taken}
     meta = {"name": name, "namespace": "ns", "uid": name, "annotations": annotations}
+    meta["labels"] = {"app": app}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": bound}
     containers = [{"resources": {"requests": {"cpu": cpu}}}]
     return decoder_for(Pod).convert(
         {
             "metadata": meta,
             "spec": {"nodeName": node, "containers": containers},
-            "status": {"phase": phase},
+            "status": {"phase": phase, "conditions": [scheduled]},
         }
     )
 
@@ -57,6 +69,36 @@ def test_owners_on_its_node_have_taken_what_they_request() -> None:
         "currentOwners": listed("a", "b"),
         "allocated": {"cpu": "4"},
     }
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_pod_that_is_no_owner_has_taken_nothing(once: bool) -> None:
+    statuses = statuses_of(reservation(AVAILABLE, allocateOnce=once), owner("thief", app="other"))
+    assert statuses.status("web", CREATED) == {}
+    # What a pod writes once it runs changes nothing, as in the scheduler.
+    statuses.put_pod(owner("thief"))
+    assert statuses.status("web", CREATED) == {}
+    statuses.put_pod(owner("late", of=""))
+    statuses.put_pod(owner("late"))
+    assert statuses.status("web", CREATED) == {}
+    statuses.remove_pod(owner("late"))
+    statuses.put_pod(owner("late"))
+    assert statuses.status("web", CREATED)["currentOwners"] == listed("late")
+
+
+def test_an_owner_stays_one_whatever_it_writes() -> None:
+    statuses = statuses_of(reservation(AVAILABLE), owner("a", node=""), owner("a"))
+    statuses.put_pod(owner("a", of="", app="other"))
+    assert statuses.status("web", CREATED)["currentOwners"] == listed("a")
+
+
+def test_of_two_owners_the_first_bound_has_what_is_allocated_once() -> None:
+    early, late = "2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"
+    once = reservation(AVAILABLE, allocateOnce=True)
+    pods = [owner("a", bound=late), owner("b", bound=early)]
+    for order in (1, -1):
+        status = statuses_of(once, *pods[::order]).status("web", CREATED)
+        assert status["currentOwners"] == listed("b")
 
 
 def test_what_the_scheduler_has_written_in_its_own_order_stays() -> None:

@@ -4,9 +4,11 @@ from typing import Any
 
 from proreus.addons.capacity_scheduling.quotas import ElasticQuota, ElasticQuotaSpec
 from proreus.addons.coscheduling.groups import Gang, GangSpec
+from proreus.addons.reservation.objects import ReservationObject
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.pod_group_status import PodGroupStatuses
 from proreus.controller.quota_status import ElasticQuotaStatuses
+from proreus.controller.reservation_status import ReservationStatuses
 from proreus.controller.status_reconciler import WithStatus
 from proreus.controller.status_writer import StatusWriter
 from proreus.errors import ApiError, Conflict, NotFound
@@ -119,6 +121,20 @@ async def test_an_object_that_cannot_be_read_keeps_no_other_from_its_status() ->
         writer.put(0, f"{name}/{name}", WithStatus(quota, {}))
     assert await writer.write_due()
     assert [sent["metadata"]["uid"] for _, _, sent in api.requests] == ["team"]
+
+
+async def test_a_reservation_with_an_odd_selector_keeps_no_other_from_its_status() -> None:
+    api = Api()
+    writer = StatusWriter(api, [ReservationStatuses()], ControllerMetrics(), lambda: 0.0)  # type: ignore[arg-type]
+    status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "1"}}
+    for name, operator in (("odd", "Near"), ("web", "Exists")):
+        selector = {"matchExpressions": [{"key": "app", "operator": operator}]}
+        meta = {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        obj = {"metadata": meta, "spec": {"owners": [{"labelSelector": selector}]}}
+        found = decoder_for(ReservationObject).convert({**obj, "status": status})
+        writer.put(0, name, WithStatus(found, {**status, "currentOwners": [{"uid": "gone"}]}))
+    assert await writer.write_due()
+    assert [sent["metadata"]["uid"] for _, _, sent in api.requests] == ["web"]
 
 
 async def test_a_group_that_never_started_is_forgotten() -> None:
