@@ -19,12 +19,10 @@ from proreus.framework.status import Status
 from proreus.logs import logger
 from proreus.objects.meta import Resource
 from proreus.objects.scheduling import Condition, PodGroup
-from proreus.repeated_failures import FailureBackoff
+from proreus.repeated_failures import LineLimit, RefusalPause
 from proreus.scheduler.failure import SCHEDULER_ERROR, UNSCHEDULABLE
 
 log = logger(__name__)
-
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
 
 
 class _WrittenCondition(Struct, frozen=True):
@@ -69,9 +67,9 @@ class PodGroupStatusWriter:
         self._writing: set[str] = set()
         self._written: dict[str, _WrittenCondition] = {}
         """Writes that the informer has not seen yet: until then they are the current condition."""
-        self._refusals: FailureBackoff[str] = FailureBackoff(
-            _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, clock.monotonic
-        )
+        self._refusals: RefusalPause[str] = RefusalPause(clock.monotonic)
+        """By UID of the group."""
+        self._failures_logged = LineLimit(now=clock.monotonic)
 
     def write(self, key: str, status: Status | None) -> None:
         """Record the result of an attempt for a group (None: scheduled). True stays True."""
@@ -138,15 +136,17 @@ class PodGroupStatusWriter:
             body["observedGeneration"] = condition.observed_generation
         patch = {"status": {"conditions": [body]}}
         key = f"{meta.namespace}/{meta.name}"
-        # Every attempt asks for it again, several a second in a busy cluster.
-        if self._refusals.is_backing_off(key):
+        # Every attempt that fails asks for it again, several a second in a busy cluster; a success
+        # is written once.
+        if condition.status != "True" and self._refusals.is_backing_off(meta.uid):
             return
         try:
             patched = await self._api.patch_status(self._resource, meta.namespace, meta.name, patch)
         except ApiError as error:
-            if self._refusals.failed(key)[0] == 1:
+            repeated = self._refusals.write_failed(meta.uid, error.status)
+            if not repeated and self._failures_logged.allows():
                 log.error("Failed to update PodGroup status", err=error, podGroup=key)
         else:
-            self._refusals.succeeded(key)
+            self._refusals.succeeded(meta.uid)
             version = parse_resource_version(patched["metadata"].get("resourceVersion", ""))
             self._written[key] = _WrittenCondition(meta.uid, version, condition)

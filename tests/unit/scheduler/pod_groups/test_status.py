@@ -42,7 +42,7 @@ class World:
         self.tasks: list[asyncio.Future[None]] = []
         self.clock = FakeClock(0.0)
         self.refused = 0
-        self.refuses = False
+        self.code = 0
         self.writer = PodGroupStatusWriter(
             self.groups, self, self.clock, self._spawn, POD_GROUP_SCHEDULED, POD_GROUPS
         )
@@ -52,9 +52,9 @@ class World:
 
     async def patch_status(self, resource, namespace, name, patch):
         await self.free.wait()
-        if self.refuses:
+        if self.code:
             self.refused += 1
-            raise ApiError(403, "Forbidden", "no")
+            raise ApiError(self.code, "", "no")
         self.written.append(patch["status"]["conditions"][0]["status"])
         return {"metadata": {"resourceVersion": str(10 + len(self.written))}}
 
@@ -103,13 +103,48 @@ async def test_another_group_of_the_same_name_knows_nothing_of_it(world) -> None
 
 
 async def test_a_refused_write_is_repeated_after_a_back_off_and_logged_once(world, caplog) -> None:
-    world.refuses = True
+    world.code = 403
     for _ in range(100):
         await world.write(Status.unschedulable("too few"))
         world.clock.advance(0.2)
     assert world.refused == 5, "after 0, 1, 3, 7 and 15 seconds"
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-    world.refuses = False
+    world.code = 0
     world.clock.advance(16)
+    await world.write(Status.unschedulable("too few"))
+    assert world.written == ["False"]
+
+
+async def test_a_success_does_not_wait_for_the_end_of_a_pause(world) -> None:
+    """No attempt of a group that is scheduled would ask for it again."""
+    world.code = 403
+    await world.write(Status.unschedulable("too few"))
+    world.code = 0
+    await world.write(None)
+    assert world.written == ["True"]
+
+
+async def test_another_group_of_the_same_name_does_not_pause(world) -> None:
+    world.code = 403
+    await world.write(Status.unschedulable("too few"))
+    world.code = 0
+    world.groups[KEY] = group(11, uid="another")
+    await world.write(Status.unschedulable("too few"))
+    assert world.written == ["False"]
+
+
+@pytest.mark.parametrize("code", [0, 404, 409, 429, 503])
+async def test_what_may_pass_by_itself_is_no_refusal(world, code) -> None:
+    """0: there was no answer."""
+    answers = [ApiError(code, "", "no")]
+    patch_status = world.patch_status
+
+    async def fail_once(*patch):
+        if answers:
+            raise answers.pop()
+        return await patch_status(*patch)
+
+    world.patch_status = fail_once
+    await world.write(Status.unschedulable("too few"))
     await world.write(Status.unschedulable("too few"))
     assert world.written == ["False"]
