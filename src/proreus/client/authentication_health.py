@@ -1,4 +1,8 @@
-"""Whether the apiserver accepts our credentials: by what it has answered, and since when."""
+"""Whether the apiserver accepts our credentials: by what it has answered, and since when.
+
+One refusal that nothing follows, on a cluster where nothing happens, proves no lasting fault: how
+long it lasts is the time from the first refusal to the last.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,15 @@ class AuthenticationHealth:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._refused_since: float | None = None
+        self._first_refusal: float | None = None
+        self._last_refusal = 0.0
 
     def responded(self, code: int) -> None:
         """Record the status of a response."""
         if code == 401:
             self._refuse()
         else:
-            self._refused_since = None
+            self._first_refusal = None
 
     def failed(self, error: BaseException | None) -> None:
         """Record that there was no response; the error may be a TLS handshake's."""
@@ -39,12 +44,13 @@ class AuthenticationHealth:
             error = error.__cause__
 
     def _refuse(self) -> None:
-        if self._refused_since is None:
-            self._refused_since = self._now()
+        self._last_refusal = self._now()
+        if self._first_refusal is None:
+            self._first_refusal = self._last_refusal
 
     def problem(self, at_most_seconds: float) -> str | None:
-        """Return a sentence if no request has been accepted for longer than that."""
-        since = self._refused_since
-        if since is None or (seconds := self._now() - since) <= at_most_seconds:
+        """Return a sentence if requests have been refused, and none accepted, for longer."""
+        since = self._first_refusal
+        if since is None or (seconds := self._last_refusal - since) <= at_most_seconds:
             return None
         return f"the apiserver has not accepted our credentials for {seconds:.0f} s"

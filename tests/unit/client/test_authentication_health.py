@@ -36,6 +36,15 @@ def test_it_counts_from_the_first_401_without_another_response_since(health, now
     assert health.problem(15) is None
 
 
+def test_one_refusal_that_no_request_follows_is_no_fault(health, now):
+    """Nothing happens in the cluster: whether credentials are accepted by now is not known."""
+    health.responded(401)
+    now.seconds = 100
+    assert health.problem(15) is None
+    health.responded(401)
+    assert health.problem(15) == "the apiserver has not accepted our credentials for 100 s"
+
+
 def alert(reason):
     error = ssl.SSLError(1, "an alert")
     error.reason = reason
@@ -61,4 +70,5 @@ def test_a_handshake_that_is_refused_counts_and_an_apiserver_that_is_down_does_n
     not_connected.__cause__ = error
     health.failed(not_connected)
     now.seconds = 20
+    health.failed(not_connected)
     assert (health.problem(15) is not None) is refused
