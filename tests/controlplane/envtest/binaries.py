@@ -46,37 +46,44 @@ _STAMP = "-X k8s.io/component-base/version."
 class GoModule:
     """One pinned Go module and the programs to build from it: name -> package.
 
-    ``release``: the Kubernetes version whose module it is, of those with this name.
+    ``folder``: where its go.mod is.
     """
 
     name: str
     programs: dict[str, str]
+    folder: Path
     ldflags: str = ""
     seconds_from_cold: int = 60
-    release: str = ""
-
-    @property
-    def folder(self) -> Path:
-        """The folder of its go.mod."""
-        return MODULES_FOLDER / (f"{self.name}-{self.release}" if self.release else self.name)
 
     def fingerprint(self) -> str:
         """Return a digest that changes when the programs must be built again."""
         digest = hashlib.sha256(f"{self.programs} {self.ldflags}".encode())
-        for file in ("go.mod", "go.sum"):
+        for file in ("go.mod", "go.sum", *sorted(self.folder.rglob("*.go"))):
             digest.update((self.folder / file).read_bytes())
         return digest.hexdigest()
 
 
-_ETCD = GoModule("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}, seconds_from_cold=25)
+_ETCD = GoModule(
+    "etcd",
+    {"etcd": "go.etcd.io/etcd/server/v3"},
+    MODULES_FOLDER / "etcd",
+    seconds_from_cold=25,
+)
 _KWOK = GoModule(
     "kwok",
     {"kwok": "sigs.k8s.io/kwok/cmd/kwok", "kwokctl": "sigs.k8s.io/kwok/cmd/kwokctl"},
+    MODULES_FOLDER / "kwok",
     seconds_from_cold=70,
 )
 _KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 PROGRAMS = (*_KUBERNETES_PROGRAMS, *_ETCD.programs, *_KWOK.programs)
+
+
+def cache_root() -> Path:
+    """Return the folder of all that tests build once."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "proreus"
 
 
 @dataclass(frozen=True)
@@ -93,8 +100,7 @@ class Release:
     @property
     def cache_folder(self) -> Path:
         """The folder of its built programs."""
-        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Path(root) / "proreus" / "controlplane" / self.version
+        return cache_root() / "controlplane" / self.version
 
     @property
     def modules(self) -> tuple[GoModule, ...]:
@@ -103,10 +109,10 @@ class Release:
         kubernetes = GoModule(
             "kubernetes",
             {name: f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES_PROGRAMS},
+            MODULES_FOLDER / f"kubernetes-{self.minor}",
             # without the stamp the apiserver's version is v0.0.0, which some clients reject
             f"{_STAMP}gitVersion={self.version} {_STAMP}gitMajor=1 {_STAMP}gitMinor={minor}",
             seconds_from_cold=250,
-            release=self.minor,
         )
         return (kubernetes, _ETCD, _KWOK)
 
@@ -137,7 +143,7 @@ def find_or_build(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
     for module in release.modules:
         missing = [name for name in wanted if name in module.programs and name not in found]
         if missing:
-            _ensure_built(release, module)
+            ensure_built(release.cache_folder, module)
             found |= {name: release.cache_folder / name for name in missing}
     return found
 
@@ -149,7 +155,7 @@ def find_present(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
     built = {
         name: release.cache_folder / name
         for module in release.modules
-        if _is_built(release, module)
+        if _is_built(release.cache_folder, module)
         for name in module.programs
         if name in wanted
     }
@@ -180,16 +186,19 @@ def _assets(programs: Iterable[str]) -> list[tuple[str, Path]]:
     ]
 
 
-def _ensure_built(release: Release, module: GoModule) -> None:
-    if _is_built(release, module):
+def ensure_built(folder: Path, module: GoModule) -> None:
+    """Build a module's programs into a folder, unless they are there.
+
+    Raises MissingBinaries when they are not, and cannot be built.
+    """
+    if _is_built(folder, module):
         return
-    with _lock(release):
-        if not _is_built(release, module):  # another process may have built it meanwhile
-            _build(release, module)
+    with _lock(folder):
+        if not _is_built(folder, module):  # another process may have built it meanwhile
+            _build(folder, module)
 
 
-def _is_built(release: Release, module: GoModule) -> bool:
-    folder = release.cache_folder
+def _is_built(folder: Path, module: GoModule) -> bool:
     stamp = folder / f".{module.name}.fingerprint"
     return (
         stamp.is_file()
@@ -199,14 +208,14 @@ def _is_built(release: Release, module: GoModule) -> bool:
 
 
 @contextmanager
-def _lock(release: Release) -> Iterator[None]:
-    release.cache_folder.mkdir(parents=True, exist_ok=True)
-    with open(release.cache_folder / ".lock", "w") as file:
+def _lock(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _build(release: Release, module: GoModule) -> None:
+def _build(folder: Path, module: GoModule) -> None:
     go = shutil.which("go")
     if go is None:
         raise MissingBinaries(
@@ -214,7 +223,6 @@ def _build(release: Release, module: GoModule) -> None:
         )
     _say(f"building {', '.join(module.programs)}: about {module.seconds_from_cold} s from cold")
     started = time.monotonic()
-    folder = release.cache_folder
     with tempfile.TemporaryDirectory(prefix=".building-", dir=folder) as fresh:
         for name, package in module.programs.items():
             command = [go, "build", "-trimpath", "-ldflags", module.ldflags]
@@ -262,7 +270,7 @@ def main() -> int:
 
 
 def _is_complete(release: Release) -> bool:
-    return all(_is_built(release, module) for module in release.modules)
+    return all(_is_built(release.cache_folder, module) for module in release.modules)
 
 
 def _say_what_is_missing(release: Release) -> int:
