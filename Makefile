@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test test-addon-pairs lint format api-page test-controlplane test-older-controlplane chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock vendored sbom image-steps clean
+.PHONY: build-ahead help venv demo test test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock vendored sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -75,6 +75,10 @@ test-older-controlplane: $(INSTALLED) ## decisions and scheduling on the older K
 	@export KUBERNETES=$(OLDER_KUBERNETES); if $(ENVTEST).binaries --built; then \
 		unset KUBEBUILDER_ASSETS; $(BIN)/pytest tests/controlplane/test_same_decisions.py tests/controlplane/test_scheduling.py; \
 	fi
+
+test-operators: $(INSTALLED) ## operators of batch workloads make gangs on a kwok cluster (needs Go; builds them once, half an hour)
+	@$(ENVTEST).binaries
+	$(BIN)/pytest tests/operators
 
 CHAOS_SECONDS ?= 600
 CHAOS_SEED ?= 0
