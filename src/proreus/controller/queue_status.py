@@ -51,7 +51,7 @@ class QueueStatuses(StatusReconciler[Any]):
     def _queue(self, key: str) -> CapacityQueue | None:
         try:
             return self._source.queue_of(self.objects[key].obj)
-        except ValueError as error:
+        except (OverflowError, ValueError) as error:
             # A quantity that is none, which definitions let pass: the tree does without this one.
             log.warning("A queue cannot be read", queue=key, err=str(error))
             return None

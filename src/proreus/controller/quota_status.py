@@ -12,7 +12,7 @@ from typing import Any
 from proreus.addons.capacity_scheduling.queue_objects import ElasticQuotaSource, queue_for
 from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, Bounds, ElasticQuota
 from proreus.controller.amounts import is_assigned, quantities, requested
-from proreus.controller.status_reconciler import StatusReconciler
+from proreus.controller.status_reconciler import StatusReconciler, WithStatus
 from proreus.objects import Pod
 
 
@@ -21,22 +21,32 @@ class ElasticQuotaStatuses(StatusReconciler[ElasticQuota]):
 
     def __init__(self) -> None:
         super().__init__(ELASTIC_QUOTAS, lambda pod: pod.metadata.namespace)
+        self._source = ElasticQuotaSource()
         self._keys: dict[str, set[str]] = {}
         """Keys of quotas, by namespace."""
         self._pods_by_quota: dict[str, dict[str, list[Pod]]] = {}
         """By namespace and name of a quota; of namespaces that have not changed since."""
 
-    def keys_after(self, key: str) -> Collection[str]:
-        """Return the quotas of its namespace: they may count other pods now."""
-        namespace = key.partition("/")[0]
-        keys = self._keys.setdefault(namespace, set())
-        if key in self.objects:
-            keys.add(key)
-        else:
-            keys.discard(key)
-        if not keys:
+    def put(self, key: str, obj: WithStatus[ElasticQuota]) -> Collection[str]:
+        """Note a quota; where another is its namespace's oldest now, all count other pods."""
+        old = self.objects.get(key)
+        changed = self._source.note(None if old is None else old.obj, obj.obj)
+        self._keys.setdefault(obj.obj.metadata.namespace, set()).add(key)
+        return {*super().put(key, obj), *self.keys_that_count(changed)}
+
+    def remove(self, key: str) -> Collection[str]:
+        """Note that a quota is gone."""
+        old = self.objects.get(key)
+        super().remove(key)
+        if old is None:
+            return ()
+        namespace = old.obj.metadata.namespace
+        self._keys[namespace].discard(key)
+        found = self.keys_that_count(self._source.note(old.obj, None))
+        if not self._keys[namespace]:
             del self._keys[namespace]
-        return self.keys_that_count([namespace])
+            self._pods_by_quota.pop(namespace, None)
+        return found
 
     def keys_that_count(self, names: Collection[str]) -> Collection[str]:
         """Return the quotas of these namespaces, in which quotas or pods have changed."""
@@ -68,17 +78,7 @@ class ElasticQuotaStatuses(StatusReconciler[ElasticQuota]):
         return by_quota.get(quota.metadata.name, [])
 
     def _grouped(self, namespace: str) -> dict[str, list[Pod]]:
-        source = ElasticQuotaSource()
-        for one in sorted(
-            (self.objects[key].obj for key in self._keys[namespace]), key=_age_and_name
-        ):
-            source.note(None, one)
         found: dict[str, list[Pod]] = {}
         for pod in self.pods.of(namespace):
-            found.setdefault(queue_for(source, pod), []).append(pod)
+            found.setdefault(queue_for(self._source, pod), []).append(pod)
         return found
-
-
-def _age_and_name(quota: ElasticQuota) -> tuple[float, str]:
-    created = quota.metadata.creation_timestamp
-    return (0.0 if created is None else created.timestamp()), quota.metadata.name

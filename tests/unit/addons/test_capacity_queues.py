@@ -331,7 +331,8 @@ def test_a_namespace_without_quotas_is_forgotten() -> None:
         source.note(None, quota)
     for quota in quotas:
         source.note(quota, None)
-    assert not source._by_namespace
+    assert not source._of_namespaces._objects
+    assert not source._of_namespaces.values
 
 
 def test_a_quota_that_becomes_a_parent_takes_no_pods_of_its_namespace() -> None:

@@ -132,11 +132,32 @@ def test_deleted_and_finished_pods_give_back_and_wake_those_that_wait() -> None:
     assert cluster.schedule(make_pod("q", "1", namespace="a")).bound
 
 
-def test_the_first_quota_of_a_namespace_counts() -> None:
-    cluster = harness(quota("a", {"cpu": 1}, name="z"), quota("a", {"cpu": 9}, name="b"))
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_oldest_quota_of_a_namespace_counts(first: int) -> None:
+    quotas = [quota("a", {"cpu": 1}, name="z"), quota("a", {"cpu": 9}, name="b")]
+    for day, one in enumerate(quotas, 1):
+        one["metadata"]["creationTimestamp"] = f"2026-01-0{day}T00:00:00Z"
+    cluster = harness(quotas[first], quotas[1 - first])
     assert not cluster.schedule(make_pod("p", "2", namespace="a")).bound
     cluster.remove("ElasticQuota", "z", namespace="a")
     assert cluster.schedule("a/p").bound
+
+
+def test_of_quotas_of_the_same_age_the_first_by_name_counts() -> None:
+    cluster = harness(quota("a", {"cpu": 9}, name="z"), quota("a", {"cpu": 1}, name="b"))
+    assert not cluster.schedule(make_pod("p", "2", namespace="a")).bound
+
+
+def test_a_quota_that_cannot_be_read_can_be_corrected_and_deleted() -> None:
+    cluster = harness(quota("a", {"cpu": 1}), quota("b", {"cpu": "?"}))
+    assert not cluster.schedule(make_pod("p", "2", namespace="a")).bound
+    cluster.add(quota("a", {"cpu": "?"}))
+    assert cluster.schedule("a/p").bound, "as after a restart"
+    cluster.add(quota("a", {"cpu": 3}))
+    assert not cluster.schedule(make_pod("q", "2", namespace="a")).bound
+    cluster.add(quota("a", {"cpu": "?"}))
+    cluster.remove("ElasticQuota", "eq", namespace="a")
+    assert cluster.schedule("a/q").bound
 
 
 def test_a_preemptor_waits_for_victims_on_its_nominated_node() -> None:

@@ -5,6 +5,8 @@ import pytest
 from proreus.addons.capacity_scheduling.queue_objects import (
     ElasticQuotaSource,
     KaiQueue,
+    KaiQueueResource,
+    KaiQueueResources,
     KaiQueueSpec,
     VolcanoQueue,
     VolcanoQueueSpec,
@@ -71,8 +73,18 @@ def test_pods_count_for_the_oldest_quota_or_that_of_their_label() -> None:
     statuses.put_pod(pod("b", "2", labels={"quota.scheduling.koordinator.sh/name": "new"}))
     assert statuses.status("ns/old", 0)["used"]["cpu"] == "1"
     assert statuses.status("ns/new", 0)["used"]["cpu"] == "2"
-    statuses.remove("ns/old")
+    assert list(statuses.remove("ns/old")) == ["ns/new"]
     assert statuses.status("ns/new", 0)["used"]["cpu"] == "3"
+
+
+def test_a_quota_that_changes_is_no_work_for_the_others_of_its_namespace() -> None:
+    statuses = ElasticQuotaStatuses()
+    for day in range(3):
+        statuses.put(f"ns/q{day}", quota(f"q{day}", day, min={"cpu": "1"}))
+    assert list(statuses.put("ns/q0", quota("q0", 0, min={"cpu": "2"}))) == ["ns/q0"]
+    assert list(statuses.put("ns/q1", quota("q1", 1, min={"cpu": "2"}))) == ["ns/q1"]
+    assert not list(statuses.remove("ns/q2"))
+    assert not list(statuses.remove("ns/q2"))
 
 
 def test_queues_count_those_below_them() -> None:
@@ -109,6 +121,16 @@ def test_a_queue_that_cannot_be_read_keeps_no_other_from_its_status() -> None:
     statuses.put("odd", WithStatus(odd, {}))
     statuses.put("team", WithStatus(VolcanoQueue(metadata=ObjectMeta(name="team")), {}))
     statuses.put_pod(pod("a", "1", annotations={"scheduling.volcano.sh/queue-name": "team"}))
+    assert statuses.status("team", 0)["allocated"]["cpu"] == "1"
+
+
+def test_a_queue_of_more_than_a_number_can_be_keeps_no_other_from_its_status() -> None:
+    statuses = kai_queues()
+    most = KaiQueueResources(memory=KaiQueueResource(quota=1e308))
+    odd = KaiQueue(metadata=ObjectMeta(name="odd"), spec=KaiQueueSpec(resources=most))
+    statuses.put("odd", WithStatus(odd, {}))
+    statuses.put("team", WithStatus(KaiQueue(metadata=ObjectMeta(name="team")), {}))
+    statuses.put_pod(pod("a", "1", labels={"kai.scheduler/queue": "team"}))
     assert statuses.status("team", 0)["allocated"]["cpu"] == "1"
 
 

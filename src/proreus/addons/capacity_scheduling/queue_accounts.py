@@ -28,13 +28,14 @@ class QueueAccounts:
     """
 
     def __init__(self, half_life_seconds: float = 0.0, k: float = 0.0) -> None:
-        self.tree = QueueTree()
+        self._tree: QueueTree | None = None
         self._queues: dict[str, CapacityQueue] = {}
         self._pods: dict[str, _QueuedPod] = {}
         self._requested: dict[str, dict[str, int]] = {}
         self._placed: dict[str, dict[str, int]] = {}
         self._used: dict[str, dict[str, int]] = {}
-        """What each queue and its descendants have; derived from ``_placed`` and the tree."""
+        """What each queue and its descendants have; derived from ``_placed`` and the tree, and
+        nothing while there is none."""
         self._half_life = half_life_seconds
         self._k = k
         self._history: dict[str, DecayedUsage] = {}
@@ -48,20 +49,26 @@ class QueueAccounts:
     def put_queue(self, queue: CapacityQueue) -> None:
         """Add or replace a queue."""
         self._queues[queue.name] = queue
-        self._rebuild()
+        self._tree, self._stale = None, True
 
     def remove_queue(self, name: str) -> None:
         """Remove a queue; its pods stay counted, for the case that it comes back."""
         self._queues.pop(name, None)
-        self._rebuild()
+        self._tree, self._stale = None, True
 
-    def _rebuild(self) -> None:
-        self.tree = QueueTree(self._queues.values())
-        self._used = {}
-        for leaf, amounts in self._placed.items():
-            for name in self.tree.path(leaf):
-                _add(self._used.setdefault(name, {}), amounts, 1)
-        self._stale = True
+    @property
+    def tree(self) -> QueueTree:
+        """The tree of the queues as they are now, built when it is first asked for."""
+        if self._tree is None:
+            self._tree = QueueTree(self._queues.values())
+            self._used = {}
+            for leaf, amounts in self._placed.items():
+                self._add_used(self._tree, leaf, amounts, 1)
+        return self._tree
+
+    def _add_used(self, tree: QueueTree, leaf: str, amounts: Amounts, sign: int) -> None:
+        for name in tree.path(leaf):
+            _add(self._used.setdefault(name, {}), amounts, sign)
 
     # ---- pods ----------------------------------------------------------------------------------
 
@@ -113,8 +120,8 @@ class QueueAccounts:
         _count(self._requested, pod, sign)
         if pod.placed:
             _count(self._placed, pod, sign)
-            for name in self.tree.path(pod.queue):
-                _add(self._used.setdefault(name, {}), pod.amounts, sign)
+            if self._tree is not None:
+                self._add_used(self._tree, pod.queue, pod.amounts, sign)
             if self._half_life and pod.queue:
                 history = self._history.get(pod.queue)
                 if history is None:
@@ -128,7 +135,8 @@ class QueueAccounts:
 
     def used(self, queue: str, resource: str) -> int:
         """Return what a queue and its descendants have."""
-        return self._used.get(queue, {}).get(resource, 0)
+        # The tree first: what is used is derived when it is built.
+        return self._used.get(queue, {}).get(resource, 0) if queue in self.tree else 0
 
     def resources(self) -> Iterable[str]:
         """Return the resources that pods of queues request."""

@@ -7,10 +7,11 @@ Volcano: ``Queue`` (scheduling.volcano.sh/v1beta1), named by an annotation. KAI:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import ceil
 from typing import NamedTuple, Protocol
 
+from proreus.addons.capacity_scheduling.oldest_by_name import OldestByName
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue
 from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, ElasticQuota
 from proreus.config.durations import DurationError, parse_duration
@@ -55,6 +56,10 @@ class QueueSource(QueueNaming, Protocol):
 
     def queue_of(self, obj: object) -> CapacityQueue | None:
         """Return an object as a queue; None for one that is none."""
+        ...
+
+    def note(self, old: object, new: object) -> Collection[str]:
+        """Note a change of a queue; return the namespaces whose pods may be of another one now."""
         ...
 
 
@@ -116,6 +121,10 @@ class VolcanoSource:
             priority=spec.priority,
             reclaimable=spec.reclaimable is not False,
         )
+
+    def note(self, old: VolcanoQueue | None, new: VolcanoQueue | None) -> Collection[str]:
+        """Return nothing: pods name their queue, whatever queues there are."""
+        return ()
 
     def labels_of(self, pod: Pod) -> QueueLabels:
         """Return what the annotations say; one of them may be a label."""
@@ -198,6 +207,10 @@ class KaiSource:
             reclaim_min_runtime_seconds=_seconds(spec.reclaim_min_runtime),
         )
 
+    def note(self, old: KaiQueue | None, new: KaiQueue | None) -> Collection[str]:
+        """Return nothing: pods name their queue, whatever queues there are."""
+        return ()
+
     def labels_of(self, pod: Pod) -> QueueLabels:
         """Return what the labels say; the queue's has an older spelling."""
         labels = pod.metadata.labels
@@ -217,12 +230,15 @@ _KOORDINATOR = "quota.scheduling.koordinator.sh/"
 
 
 class ElasticQuotaSource:
-    """ElasticQuotas as a tree. A pod's label names its quota; else the first of its namespace."""
+    """ElasticQuotas as a tree. A pod's label names its quota; else the oldest of its namespace."""
 
     resource = ELASTIC_QUOTAS
 
     def __init__(self) -> None:
-        self._by_namespace: dict[str, dict[str, None]] = {}
+        self._of_namespaces: OldestByName[ElasticQuota, str] = OldestByName(
+            lambda quota: quota.metadata.namespace, lambda quota: quota.metadata.name
+        )
+        """Names of quotas that are no parents: those have no pods."""
 
     def queue_of(self, obj: ElasticQuota) -> CapacityQueue | None:
         """Return a quota as a queue; weights are ``max`` unless an annotation says others."""
@@ -239,19 +255,10 @@ class ElasticQuotaSource:
             weights={name: float(amount) for name, amount in weights.items()},
         )
 
-    def note(self, old: ElasticQuota | None, new: ElasticQuota | None) -> None:
-        """Note which quotas a namespace has for its pods: those that are no parents."""
-        one = new or old
-        assert one is not None
-        namespace, name = one.metadata.namespace, one.metadata.name
-        quotas = self._by_namespace.get(namespace, {})
-        if new is not None and new.metadata.labels.get(f"{_KOORDINATOR}is-parent") != "true":
-            quotas[name] = None
-            self._by_namespace[namespace] = quotas
-        else:
-            quotas.pop(name, None)
-            if not quotas:
-                self._by_namespace.pop(namespace, None)
+    def note(self, old: ElasticQuota | None, new: ElasticQuota | None) -> Collection[str]:
+        """Note a change of a quota; return its namespace if another is its first now."""
+        namespace = self._of_namespaces.change(_unless_parent(old), _unless_parent(new))
+        return () if namespace is None else (namespace,)
 
     def labels_of(self, pod: Pod) -> QueueLabels:
         """Return what the labels say."""
@@ -262,8 +269,13 @@ class ElasticQuotaSource:
         )
 
     def queue_named(self, name: str, namespace: str) -> str:
-        """Return the quota of that name, or the first of the namespace."""
-        return name or next(iter(self._by_namespace.get(namespace, ())), "")
+        """Return the quota of that name, or the oldest of the namespace."""
+        return name or self._of_namespaces.values.get(namespace, "")
+
+
+def _unless_parent(quota: ElasticQuota | None) -> ElasticQuota | None:
+    is_parent = quota and quota.metadata.labels.get(f"{_KOORDINATOR}is-parent") == "true"
+    return None if is_parent else quota
 
 
 def _shared_weight(meta: ObjectMeta) -> Mapping[str, int]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proreus.addons.capacity_scheduling.args import QueuesArgs
+from proreus.addons.capacity_scheduling.oldest_by_name import OldestByName
 from proreus.addons.capacity_scheduling.pod_queues import PodQueues
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
 from proreus.addons.capacity_scheduling.queue_claims import QueueClaim, QueueView
@@ -14,10 +15,10 @@ from proreus.addons.capacity_scheduling.queue_objects import (
     KaiSource,
     VolcanoSource,
 )
-from proreus.addons.capacity_scheduling.queue_tree import QueueShares
+from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueShares
 from proreus.addons.capacity_scheduling.quotas import requests_of
 from proreus.framework import Handle, PodInfo
-from proreus.objects import PODS, Pod, Resource
+from proreus.objects import Pod, Resource
 
 _SOURCES: dict[str, type[ElasticQuotaSource | KaiSource | VolcanoSource]] = {
     "ElasticQuota": ElasticQuotaSource,
@@ -33,10 +34,16 @@ class QueueState:
         self._args = args
         self._handle = handle
         self._source: Any = _SOURCES[args.source]()
+        self._objects: OldestByName[Any, CapacityQueue] = OldestByName(
+            lambda obj: obj.metadata.name,
+            self._source.queue_of,
+            "Several queues have this name, the oldest counts",
+        )
         self._queues = PodQueues(self._source, handle)
         half_life = args.half_life if args.k_value else 0.0
         self.accounts = QueueAccounts(half_life, args.k_value)
-        self._pods = handle.store(PODS, with_provided=True)
+        self._pods: dict[str, dict[str, Pod]] = {}
+        """The pods that are counted, by namespace and UID."""
         self._allocatable: dict[str, int] = {}
         self._allocatable_of = (-1, frozenset[str]())
         self._room_at = ("", 0.0)
@@ -53,17 +60,16 @@ class QueueState:
         return found
 
     def _queue_changed(self, old: Any, new: Any) -> None:
-        before = None if old is None else self._source.queue_of(old)
-        after = None if new is None else self._source.queue_of(new)
-        if before is not None and (after is None or after.name != before.name):
-            self.accounts.remove_queue(before.name)
-        if after is not None:
-            self.accounts.put_queue(after)
-        if isinstance(self._source, ElasticQuotaSource):
-            self._source.note(old, new)
-            # Which quota a pod is of may be another one now.
-            for pod in self._pods.values():
-                self.note(pod, placed=bool(pod.spec.node_name))
+        name = self._objects.change(old, new)
+        if name is not None:
+            queue = self._objects.values.get(name)
+            if queue is None:
+                self.accounts.remove_queue(name)
+            else:
+                self.accounts.put_queue(queue)
+        for namespace in self._source.note(old, new):
+            for pod in self._pods.get(namespace, {}).values():
+                self._count(pod, self.accounts.is_placed(pod.metadata.uid))
 
     def note(self, pod: Pod, placed: bool) -> None:
         """Count a pod; one that nobody asked us to place does not ask."""
@@ -77,9 +83,12 @@ class QueueState:
         ):
             # The handler of the charges may be called later.
             self._queues.decide(pod)
-            name = self._queues.name_for(pod)
-            now = self._handle.clock.monotonic()
-            self.accounts.note(pod.metadata.uid, name, requests_of(pod), placed, now)
+            self._pods.setdefault(pod.metadata.namespace, {})[pod.metadata.uid] = pod
+            self._count(pod, placed)
+
+    def _count(self, pod: Pod, placed: bool) -> None:
+        name, now = self._queues.name_for(pod), self._handle.clock.monotonic()
+        self.accounts.note(pod.metadata.uid, name, requests_of(pod), placed, now)
 
     def reserve(self, pod: PodInfo, node_name: str) -> None:
         """Count a pod that gets a node."""
@@ -97,6 +106,9 @@ class QueueState:
 
     def forget(self, pod: Pod) -> None:
         """Do not count a pod any more."""
+        pods = self._pods.get(pod.metadata.namespace, {})
+        if pods.pop(pod.metadata.uid, None) is not None and not pods:
+            del self._pods[pod.metadata.namespace]
         self.accounts.forget(pod.metadata.uid, self._handle.clock.monotonic())
 
     def may_help(self, pod: PodInfo, gone: Pod) -> bool:

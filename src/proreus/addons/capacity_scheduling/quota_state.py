@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proreus.addons.capacity_scheduling.claims import ElasticQuotaClaim
+from proreus.addons.capacity_scheduling.oldest_by_name import OldestByName
 from proreus.addons.capacity_scheduling.quotas import (
     ELASTIC_QUOTAS,
     Amounts,
@@ -21,8 +22,12 @@ class QuotaState:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._quotas: dict[str, dict[str, Bounds]] = {}
-        """By namespace and name, in the order of their coming."""
+        self._quotas: OldestByName[ElasticQuota, Bounds] = OldestByName(
+            lambda quota: quota.metadata.namespace,
+            Bounds.of,
+            "Several quotas are in this namespace, the oldest counts",
+        )
+        self._bounds = self._quotas.values
         self._usage: dict[str, NamespaceUsage] = {}
         """Of all namespaces: a quota may come after the pods that it counts."""
         handle.on_change(ELASTIC_QUOTAS, self._quota_changed)
@@ -33,16 +38,7 @@ class QuotaState:
         return ELASTIC_QUOTAS.id
 
     def _quota_changed(self, old: ElasticQuota | None, new: ElasticQuota | None) -> None:
-        quota = new or old
-        assert quota is not None
-        meta = quota.metadata
-        if new is not None:
-            self._quotas.setdefault(meta.namespace, {})[meta.name] = Bounds.of(new)
-            return
-        quotas = self._quotas.get(meta.namespace, {})
-        quotas.pop(meta.name, None)
-        if not quotas:
-            self._quotas.pop(meta.namespace, None)
+        self._quotas.change(old, new)
 
     def note(self, pod: Pod, placed: bool) -> None:
         """Count a pod that is placed."""
@@ -70,7 +66,7 @@ class QuotaState:
 
     def may_help(self, pod: PodInfo, gone: Pod) -> bool:
         """Return whether a pod may start after another is gone: both are counted by quotas."""
-        return pod.namespace in self._quotas and gone.metadata.namespace in self._quotas
+        return pod.namespace in self._bounds and gone.metadata.namespace in self._bounds
 
     def names_another_queue(self, old: Pod, new: Pod) -> bool:
         """Return False: a pod stays in its namespace."""
@@ -79,12 +75,12 @@ class QuotaState:
     def may_reclaim(self, pod: PodInfo, other: Pod) -> bool:
         """Return whether a pod is within its guarantee, and another's namespace is over its own."""
         namespace, others = pod.namespace, other.metadata.namespace
-        if namespace == others or namespace not in self._quotas or others not in self._quotas:
+        if namespace == others or namespace not in self._bounds or others not in self._bounds:
             return False
         if not self._is_over(others, {}):
             return False
         # Asked for every waiting pod whenever a pod is bound: most are of namespaces without room.
-        bounds, usage = next(iter(self._quotas[namespace].values())).min, self._usage.get(namespace)
+        bounds, usage = self._bounds[namespace].min, self._usage.get(namespace)
         if usage is not None and any(
             usage.used.get(name, 0) >= bounds.get(name, 0) for name in pod.requests.amounts
         ):
@@ -94,7 +90,7 @@ class QuotaState:
     def _is_over(self, namespace: str, more: Amounts) -> bool:
         """Return whether a namespace uses more than its minimum: of what ``more`` has, if that is
         not empty."""
-        bounds = next(iter(self._quotas[namespace].values())).min
+        bounds = self._bounds[namespace].min
         usage = self._usage.get(namespace)
         used = usage.used if usage is not None else {}
         return any(
@@ -106,7 +102,7 @@ class QuotaState:
         return ElasticQuotaClaim.of(pods, self._snapshot(), self._handle.nominator)
 
     def _snapshot(self) -> Quotas:
-        """Return all quotas, the first of each namespace."""
-        bounds = {name: next(iter(found.values())) for name, found in self._quotas.items()}
+        """Return all quotas, the oldest of each namespace."""
+        bounds = dict(self._bounds)
         usage = {name: one for name, one in self._usage.items() if name in bounds}
         return Quotas(bounds, usage)

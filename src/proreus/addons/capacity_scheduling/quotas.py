@@ -21,7 +21,7 @@ class ElasticQuotaSpec(ApiStruct, frozen=True):
 
 
 class ElasticQuota(ApiStruct, frozen=True):
-    """scheduling.x-k8s.io ElasticQuota; the first of a namespace counts."""
+    """scheduling.x-k8s.io ElasticQuota; the oldest of a namespace counts."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ElasticQuotaSpec = ElasticQuotaSpec()
