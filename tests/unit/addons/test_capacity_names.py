@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proreus.addons.capacity_scheduling import CapacityScheduling
+from proreus.framework import CycleState
 from proreus.testing import Harness, make_pod
 from unit.addons.test_capacity_queues import elastic, harness, kai, volcano
 from unit.growth import MOST_FOR_FOUR_TIMES, growth
@@ -107,6 +108,14 @@ def test_a_pod_that_has_a_node_keeps_it_when_its_namespace_gets_another_quota() 
     assert used(cluster, "z") == 3000
     cluster.add(quota("x", "b", "9"))
     assert (used(cluster, "z"), used(cluster, "b")) == (0, 3000)
+
+
+def test_a_pod_that_is_bound_although_its_reservation_was_taken_back_counts() -> None:
+    cluster = harness("ElasticQuota", quota("x", "a", "9"))
+    pod = make_pod("p", "3", namespace="x", node_name="n0")
+    cluster.add(pod)
+    cluster.plugin(CapacityScheduling).unreserve(CycleState(), pod, "n0")
+    assert used(cluster, "a") == 3000
 
 
 def changes(number: int) -> Callable[[], object]:

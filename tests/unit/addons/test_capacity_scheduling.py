@@ -4,6 +4,7 @@ import pytest
 
 from proreus.addons.capacity_scheduling import CapacityScheduling
 from proreus.addons.capacity_scheduling.quotas import NamespaceUsage, requests_of
+from proreus.framework import CycleState
 from proreus.testing import Harness, make_node, make_pod
 
 NAME = "CapacityScheduling"
@@ -158,6 +159,14 @@ def test_a_quota_that_cannot_be_read_can_be_corrected_and_deleted() -> None:
     cluster.add(quota("a", {"cpu": "?"}))
     cluster.remove("ElasticQuota", "eq", namespace="a")
     assert cluster.schedule("a/q").bound
+
+
+def test_a_pod_that_is_bound_although_its_reservation_was_taken_back_counts() -> None:
+    cluster = harness(quota("a", {"cpu": 3}))
+    pod = make_pod("p", "2", namespace="a", node_name="n")
+    cluster.add(pod)
+    cluster.plugin(CapacityScheduling).unreserve(CycleState(), pod, "n")
+    assert not cluster.schedule(make_pod("q", "2", namespace="a")).bound
 
 
 def test_a_preemptor_waits_for_victims_on_its_nominated_node() -> None:

@@ -129,6 +129,10 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         """Do not count the pod any more."""
         self._state.unreserve(pod)
         self._gangs.remove(pod.uid)
+        stored = self._pods.get(pod.key)
+        if stored is not None and stored.metadata.uid == pod.uid:
+            # It may be bound all the same: the watch said so before the request failed.
+            self._pod_changed(None, stored)
 
     # ---- PreFilter -----------------------------------------------------------------------------
 
