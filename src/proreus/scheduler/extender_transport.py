@@ -53,8 +53,8 @@ class Transport:
         self._server_name = (config.tls_config and config.tls_config.server_name) or None
         self._proxy = _proxy_of(self._base)
         self._session: aiohttp.ClientSession | None = None
-        self._retired: list[aiohttp.ClientSession] = []
-        """Sessions with older TLS files; requests may be under way on them."""
+        self._retired: list[tuple[float, aiohttp.ClientSession]] = []
+        """Sessions with older TLS files, and since when; requests may be under way on them."""
 
     async def post(self, verb: str, body: bytes, *, repeatable: bool = True) -> bytes:
         """Return the body of a 200; raises ``ExtenderError``, ``ExtenderUnreachable`` when none
@@ -97,17 +97,20 @@ class Transport:
     async def close(self) -> None:
         """Close all connections."""
         self._retire_session()
-        await self._close_retired()
+        await self._close_retired(float("inf"))
 
     def _retire_session(self) -> None:
         if self._session is not None:
-            self._retired.append(self._session)
+            self._retired.append((asyncio.get_running_loop().time(), self._session))
             self._session = None
 
-    async def _close_retired(self) -> None:
-        retired, self._retired = self._retired, []
-        for session in retired:
-            await session.close()
+    async def _close_retired(self, before: float) -> None:
+        """Close the sessions that were retired before an instant."""
+        retired = self._retired
+        self._retired = [one for one in retired if one[0] >= before]
+        for since, session in retired:
+            if since < before:
+                await session.close()
 
     async def _renew_tls(self) -> None:
         """Use TLS files that have changed, for new connections."""
@@ -115,6 +118,9 @@ class Transport:
         if not self._files or now < self._next_look:
             return
         self._next_look = now + _LOOK_AT_FILES_SECONDS
+        # Files that are written in steps may be taken twice in a second, so that a session is
+        # closed only when each request on it has ended or timed out.
+        await self._close_retired(now - self._config.http_timeout_seconds)
         stamp = stamp_of(self._files)
         if stamp == self._stamp:
             return
@@ -125,7 +131,6 @@ class Transport:
             log.warning("Keeping the TLS files of an extender", extender=self._base, err=error)
             return
         self._stamp = stamp
-        await self._close_retired()
         self._retire_session()
 
     async def _send(self, url: str, body: bytes) -> aiohttp.ClientResponse:

@@ -133,6 +133,13 @@ async def serve():
             body = gzip.compress(bytes(int(await request.read())))
             return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
+        async def hold(request):
+            held.set()
+            await free.wait()
+            return web.Response(body=await request.read())
+
+        start.held, start.free = held, free = asyncio.Event(), asyncio.Event()
+        app.router.add_post("/hold", hold)
         app.router.add_post("/echo", answer)
         app.router.add_post("/expand", expand)
         runner = web.AppRunner(app)
@@ -241,6 +248,32 @@ async def test_files_that_change_are_read_again(serve, tmp_path, caplog, monkeyp
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
         transport._base = urls[0]
         assert await transport.post("echo", b"body") == b"body"
+    finally:
+        await transport.close()
+
+
+async def test_files_that_change_twice_leave_a_request_its_connection(serve, tmp_path, monkeypatch):
+    """They are written in two steps; a session is closed once its requests must have ended."""
+    monkeypatch.setattr(extender_transport, "_LOOK_AT_FILES_SECONDS", 0.0)
+    context, ca = make_server_context("127.0.0.1")
+    url = await serve(context)
+    file = tmp_path / "ca.crt"
+    file.write_bytes(ca)
+    transport = Transport(extender(url, timeout=30.0, tls_config=tls(ca_file=str(file))))
+    try:
+        held = asyncio.ensure_future(transport.post("hold", b"body"))
+        await serve.held.wait()
+        first = transport._session
+        for _ in range(3):
+            file.write_bytes(file.read_bytes() + b"\n")
+            assert await transport.post("echo", b"body") == b"body"
+        serve.free.set()
+        assert await held == b"body"
+        assert not first.closed
+        now = asyncio.get_running_loop().time() + 31
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+        assert await transport.post("echo", b"body") == b"body"
+        assert first.closed
     finally:
         await transport.close()
 
