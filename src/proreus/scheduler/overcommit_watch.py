@@ -45,13 +45,13 @@ class _Episode(Struct):
     """The time from a binding that over-commits a node until the node fits again.
 
     ``given_up``: the UIDs of the pods given up there. ``self_assigned``: those of pods that were
-    created with the node's name, which no scheduler has bound. ``waits_for_others_since``: when
-    pods of other schedulers were first among those that have to go.
+    created with the node's name, which no scheduler has bound. ``waits_since``: by UID of a pod
+    that might go, since when we have waited for other schedulers.
     """
 
     given_up: set[str] = field(default_factory=set)
-    waits_for_others_since: float | None = None
     self_assigned: set[str] = field(default_factory=set)
+    waits_since: dict[str, float] = field(default_factory=dict)
 
 
 class OvercommitWatch:
@@ -146,12 +146,18 @@ class OvercommitWatch:
             waits_for_kubelet = pod.uid in episode.self_assigned and not _is_bound(pod.pod)
             if pod.uid in episode.given_up or waits_for_kubelet or _is_leaving(pod.pod):
                 excess = _less(excess, pod)
-        chosen = _choose(self._in_order(info, excess, episode), excess)
-        for pod in chosen:
-            if self._responsible_for_pod(pod.pod):
-                self._give_up_pod(pod, node_name, episode.given_up)
-            elif episode.waits_for_others_since is None:
-                episode.waits_for_others_since = self._clock.monotonic()
+        # An episode may last longer than a conflict, and the next conflict is waited for anew.
+        if not excess:
+            episode.waits_since.clear()
+        candidates = self._in_order(info, excess, episode)
+        chosen = _choose(candidates, excess)
+        ours = [pod for pod in chosen if self._responsible_for_pod(pod.pod)]
+        for pod in ours:
+            self._give_up_pod(pod, node_name, episode.given_up)
+        if len(ours) < len(chosen):
+            now = self._clock.monotonic()
+            for pod in candidates:
+                episode.waits_since.setdefault(pod.uid, now)
 
     def _in_order(
         self, info: NodeInfo, excess: Mapping[str, int], episode: _Episode
@@ -161,11 +167,11 @@ class OvercommitWatch:
         Those that are not bound yet come before all others: no other scheduler sees them. Of bound
         pods only those that a controller creates again, and that may then go elsewhere.
         """
-        since = episode.waits_for_others_since
-        others_stay = since is not None and self._clock.monotonic() - since >= _OTHERS_SECONDS
+        now = self._clock.monotonic()
         found = []
         for pod in _unstarted(info, excess):
-            if others_stay and not self._responsible_for_pod(pod.pod):
+            stays = now - episode.waits_since.get(pod.uid, now) >= _OTHERS_SECONDS
+            if stays and not self._responsible_for_pod(pod.pod):
                 continue
             deleted = pod.pod.metadata.deletion_timestamp or pod.uid in episode.given_up
             if (_is_replaced(pod.pod) or self._cache.is_assumed(pod.uid)) and not deleted:

@@ -392,6 +392,29 @@ async def test_pods_of_a_scheduler_that_gives_none_up_are_taken_to_stay(make_wor
     assert sorted(world.api.store(PODS)) == ["default/other"]
 
 
+async def test_a_later_conflict_of_an_episode_waits_anew(make_world) -> None:
+    world = make_world(give_up=True)
+    await place(world, "p", metadata={**OWNED, "creationTimestamp": "2026-01-01T00:00:00Z"})
+    first = {**OWNED, "creationTimestamp": "2026-01-01T00:00:01Z"}
+    add_other(world, "first", metadata=first)
+    world.advance(1)
+    world.change_pod("first", metadata={**first, "deletionTimestamp": "2026-01-01T00:00:05Z"})
+    for _ in range(30):  # the episode goes on: the pod takes long to end
+        await world.settle()
+        world.advance(1)
+    add_other(world, "second", metadata={**OWNED, "creationTimestamp": "2026-01-01T00:00:40Z"})
+    for _ in range(19):
+        await world.settle()
+        world.advance(1)
+    assert counted(world) == (1, 1)
+    assert "default/p" in world.api.store(PODS)
+    for _ in range(2):
+        await world.settle()
+        world.advance(1)
+    await world.settle()
+    assert "default/p" not in world.api.store(PODS)
+
+
 async def test_a_pod_that_is_on_its_way_out_costs_no_other_its_place(make_world) -> None:
     world = make_world(give_up=True)
     await place(world, "p")
