@@ -27,14 +27,24 @@ def leader_worker_set(gangs: GangCluster, size: int, annotations: Json | None = 
     }
 
 
-def start(gangs: GangCluster) -> None:
-    gangs.start_operator("lws", config=CONFIG)
+def start(gangs: GangCluster, **config: Json) -> None:
+    gangs.start_operator("lws", config=CONFIG | config)
     gangs.schedule("gangs")
 
 
 def test_leader_and_workers_start_together(gangs: GangCluster) -> None:
     start(gangs)
     gangs.starts_as_a_whole(leader_worker_set(gangs, size=3), "leaderworkersets", 3)
+
+
+def test_leader_and_workers_are_a_pod_group_of_volcano(gangs: GangCluster) -> None:
+    gangs.install_pod_groups()
+    start(gangs, gangSchedulingManagement={"schedulerProvider": "volcano"})
+    gangs.starts_as_a_whole(leader_worker_set(gangs, size=3), "leaderworkersets", 3)
+    annotation = "scheduling.k8s.io/group-name"
+    [group] = {pod["metadata"]["annotations"].get(annotation) for pod in gangs.pods()}
+    path = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{gangs.namespace}/podgroups/{group}"
+    assert gangs.client.get(path)["spec"]["minMember"] == 3
 
 
 def test_workers_follow_their_leader_into_its_domain(gangs: GangCluster) -> None:
