@@ -9,9 +9,9 @@ from operators.gangs import GangCluster
 Json = dict[str, Any]
 
 
-def pytorchjob(gangs: GangCluster, workers: int) -> Json:
+def pytorchjob(gangs: GangCluster, workers: int, **spec: str) -> Json:
     def replicas(count: int) -> Json:
-        template = gangs.template()
+        template = gangs.template(**spec)
         template["spec"]["containers"][0]["name"] = "pytorch"
         return {"replicas": count, "restartPolicy": "OnFailure", "template": template}
 
@@ -23,11 +23,11 @@ def pytorchjob(gangs: GangCluster, workers: int) -> Json:
     }
 
 
-def start(gangs: GangCluster, gang_scheduler: str) -> None:
+def start(gangs: GangCluster, gang_scheduler: str, scheduler_name: str = "") -> None:
     gangs.install_pod_groups()
     flags = [f"--gang-scheduler-name={gang_scheduler}", "--health-probe-bind-address={probes}"]
     gangs.start_operator("training-operator", flags)
-    gangs.schedule(gang_scheduler)
+    gangs.schedule(scheduler_name or gang_scheduler)
 
 
 def test_pytorchjob_with_volcano(gangs: GangCluster) -> None:
@@ -39,3 +39,9 @@ def test_pytorchjob_with_volcano(gangs: GangCluster) -> None:
 def test_pytorchjob_with_scheduler_plugins(gangs: GangCluster) -> None:
     start(gangs, "scheduler-plugins")
     gangs.starts_as_a_whole(pytorchjob(gangs, workers=2), "pytorchjobs", 3)
+
+
+def test_pytorchjob_whose_template_names_its_scheduler(gangs: GangCluster) -> None:
+    start(gangs, "scheduler-plugins", "gangs")
+    document = pytorchjob(gangs, workers=2, schedulerName="gangs")
+    gangs.starts_as_a_whole(document, "pytorchjobs", 3)
