@@ -371,6 +371,19 @@ def test_a_pod_group_speaks_for_a_gang_that_annotations_name() -> None:
 # ---- pods of different sizes -------------------------------------------------------------------
 
 
+def test_a_member_that_may_go_elsewhere_leaves_its_place_to_another() -> None:
+    tainted = make_node("n1", "4", taints=["k=v:NoSchedule"])
+    cluster = harness(tainted, gang("g", 3))
+    cluster.add(member("p0", cpu="2"), member("p1", cpu="1"), member("p2", cpu="2"))
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1", "p2") == []
+    # Not the one that was rejected: the larger ones are tried first.
+    cluster.patch("Pod", "p0", {"spec": {"tolerations": [{"operator": "Exists"}]}})
+    cluster.advance(20)
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1", "p2") == ["p0", "p1", "p2"]
+
+
 @pytest.mark.parametrize(
     ("sizes", "cpus"),
     [
