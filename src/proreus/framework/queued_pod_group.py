@@ -42,9 +42,13 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
     lacking: int = 1
     """How many of its pods the last attempt found no node for and that it needs, if it failed."""
     next_placement: int = 0
-    """The place of the placement with which the next attempt begins."""
-    goes_on: bool = False
-    """Whether the last attempt was one of several that try all placements together."""
+    """The place of the placement with which the next attempt begins.
+
+    If not 0, it goes on with a round: several attempts that try all placements together."""
+    round_rejectors: frozenset[str] = frozenset()
+    """The plugins that rejected pods in the earlier attempts of the round."""
+    helped: bool = False
+    """Whether something has happened during the round that may help its pods."""
     room_made: int = 0
     """For how many of its pods events may have made room since then."""
 
@@ -115,6 +119,10 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
         self.profiles[profile] -= 1
         if not self.profiles[profile]:
             del self.profiles[profile]
+
+    def begin_round(self) -> None:
+        """Have the next attempt begin with the first placement."""
+        self.next_placement, self.round_rejectors, self.helped = 0, frozenset(), False
 
     def begin_attempt(self) -> None:
         """Count an attempt, of the group and of each pod."""

@@ -89,8 +89,20 @@ class EventMoves:
         if len(self._unschedulable):
             self._begin(_Move(event, old, new, precheck))
         # Replayed, it concerns any pod: what is named now may not be what is named then.
-        self._in_flight.record(event, old, new)
+        self.record(event, old, new)
         return True
+
+    def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        """Keep an event for the pods in flight, and for groups that have yet to go on."""
+        self._in_flight.record(event, old, new)
+        unfinished = self._sub_queues.unfinished_groups
+        for key, group in list(unfinished.items()):
+            # While it is tried, its pods are in flight.
+            if self._sub_queues.get_entity(key) is not group:
+                del unfinished[key]
+            elif not group.helped:
+                strategy = self._hints.group_queueing_strategy(group, event, old, new)
+                group.helped = strategy is not QueueingStrategy.SKIP
 
     @contextmanager
     def first_list(self) -> Iterator[None]:
@@ -112,7 +124,7 @@ class EventMoves:
                         self._unschedulable.discard(queued.key)
                         strategy = QueueingStrategy.AFTER_BACKOFF
                         self._sub_queues.requeue(queued, strategy, event.label)
-                self._in_flight.record(ClusterEvent(ANY, ALL, label=event.label), None, None)
+                self.record(ClusterEvent(ANY, ALL, label=event.label), None, None)
 
     def _is_held(self, queued: QueuedEntityInfo, event: ClusterEvent) -> bool:
         """Return whether a pod is gated by a plugin that the event does not concern."""
@@ -226,7 +238,7 @@ class EventMoves:
                 queued.flush_timestamp = now
         if left_over:
             self._begin(_Move(UNSCHEDULABLE_TIMEOUT, None, None, None, iter(left_over)))
-            self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
+            self.record(UNSCHEDULABLE_TIMEOUT, None, None)
         return bool(left_over)
 
 

@@ -16,7 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from proreus import logs
 from proreus.clock import Clock
-from proreus.framework.events import FORCE_ACTIVATE, SCHEDULE_ATTEMPT_FAILURE, ClusterEvent
+from proreus.framework.events import (
+    FORCE_ACTIVATE,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UPDATE,
+    ClusterEvent,
+)
 from proreus.framework.pod_events import PodEvents
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedPodGroupInfo
@@ -135,6 +140,7 @@ class PodGroupQueue:
 
     def _joined(self, entity: QueuedPodGroupInfo, queued: QueuedPodInfo) -> None:
         """Put a group where it belongs now that a pod has joined it."""
+        entity.begin_round()
         if entity.key not in self._unschedulable:
             self._sub_queues.group_changed(entity, (queued,), self._added)
         elif entity.gated:
@@ -157,14 +163,21 @@ class PodGroupQueue:
         group = self.group_of(new.pod)
         if group is None:
             return True
+        before = None if old is None else old.pod
+        is_provided = group.root.is_provided
+        # Most changes of a status are our own: a failure that wakes its group never ends.
+        if is_provided and before is not None and _differs_in_status_only(before, new.pod):
+            events = [event for event in events if event.action != UPDATE]
         if group.key not in self._unschedulable:
             self._sort_anew(group)
+            if group.next_placement:
+                for event in events:
+                    strategy = self._hints.group_queueing_strategy(group, event, before, new.pod)
+                    group.helped |= strategy is not QueueingStrategy.SKIP
             return True
-        before = None if old is None else old.pod
         for event in events:
             # As for events of others: what has not passed PreEnqueue waits for its gate alone.
             # kube-scheduler asks all of its pods, and a pod that no plugin gates has it tried.
-            is_provided = group.root.is_provided
             if (
                 group.gated
                 and is_provided
@@ -217,6 +230,7 @@ class PodGroupQueue:
 
         ``queued`` None: the pod did not wait with the others.
         """
+        entity.begin_round()
         if queued is not None:
             entity.remove_pod(queued)
         if entity.key in self._unschedulable:
@@ -227,7 +241,8 @@ class PodGroupQueue:
             pods = next(iter(entity.pods_by_group.values()))
             leaf = None if queued is None else pod_group_entity_key(queued.pod)
             alike = pods if leaf is None else entity.pods_by_group.get(leaf, pods)
-            self._sub_queues.group_changed(entity, (pods[0], alike[0]), self._added)
+            looked_at = {one.uid: one for one in (pods[0], alike[0])}
+            self._sub_queues.group_changed(entity, looked_at.values(), self._added)
             self._notify_ready()
         if not entity.pods_by_group:
             self._sub_queues.take(entity.key)
@@ -284,6 +299,7 @@ class PodGroupQueue:
         for key in changed:
             entity = self._sub_queues.get_entity(str(key))
             if isinstance(entity, QueuedPodGroupInfo) and not entity.gated:
+                entity.begin_round()
                 _, strategy = self._sub_queues.take(entity.key)
                 if strategy is QueueingStrategy.SKIP:
                     strategy = QueueingStrategy.AFTER_BACKOFF
@@ -311,21 +327,25 @@ class PodGroupQueue:
         Its pods are those that came back, or were added meanwhile; with none it is dropped.
         ``status``: the attempt's result before PodGroupPostFilter, None if it succeeded.
         """
-        if queue_name := self._sub_queues.queue_of(tried.key):
-            log.error(f"pod group {tried.key} is already present in {queue_name}")
-            return
-        self._active.last_popped_group = ""
         missed, helped, self._missed, self._helped = self._missed, self._helped, False, False
+        self._active.last_popped_group = ""
         leaves = self._forest.leaves_of(tried.root)
         pods = [queued for leaf in leaves for queued in self.pending.clear(leaf)]
+        if queue_name := self._sub_queues.queue_of(tried.key):
+            log.error(f"pod group {tried.key} is already present in {queue_name}")
+            for queued in pods:
+                self._place(queued)
+            return
         root = self._forest.get(tried.root)
         if not pods or root is None:
             return
         uids = {queued.uid for queued in tried.queued_pods}
+        joined = any(queued.uid not in uids for queued in pods)
         group = tried.without_pods(root.priority)
         for queued in pods:
             group.add_pod(queued)
         now = self._clock.monotonic()
+        group.unschedulable_plugins = set()
         if status is None or status.code == Code.SUCCESS:
             # Pods that did not fit beside the others are tried again at once: by themselves they
             # may preempt, and a time stamp of now would let others overtake them.
@@ -333,27 +353,22 @@ class PodGroupQueue:
                 group.timestamp = now
             group.unschedulable_count = group.consecutive_errors_count = 0
             # Without a back-off, also if it was activated before an earlier one was over.
-            group.unschedulable_plugins = set()
             strategy = QueueingStrategy.IMMEDIATELY
         else:
-            group.unschedulable_plugins = set()
             strategy = QueueingStrategy.AFTER_BACKOFF
             if status.rejected:
                 group.unschedulable_count += 1
                 group.consecutive_errors_count = 0
                 if tried.root.is_provided:
-                    # Its failure costs no more attempts until something changes.
-                    group.unschedulable_plugins = set().union(*(pod.rejectors for pod in pods))
-                    joined = any(queued.uid not in uids for queued in pods)
-                    # Where no pod was tried, nobody knows what helps.
-                    helped = helped or (missed and not group.unschedulable_plugins)
-                    # Events during several attempts may have been for what an earlier one tried.
-                    if not (joined or helped or tried.goes_on):
-                        strategy = QueueingStrategy.SKIP
+                    strategy = _after_rejection(group, missed, helped or joined)
             else:
                 group.consecutive_errors_count += 1
             group.timestamp, group.backoff_expiration = now, None
             group.room_made = 0
+        if group.next_placement:
+            self._sub_queues.unfinished_groups[group.key] = group
+        else:
+            group.begin_round()
         group.was_flushed_from_unschedulable, group.flush_timestamp = False, 0.0
         self._sub_queues.requeue(group, strategy, SCHEDULE_ATTEMPT_FAILURE, is_new=True)
         self._notify_ready()
@@ -386,3 +401,25 @@ class PodGroupQueue:
             "the pods of groups are out of step"
         )
         assert all(self._pods[queued.key] is queued for queued in waiting), "a pod is there twice"
+
+
+def _after_rejection(group: QueuedPodGroupInfo, missed: bool, helped: bool) -> QueueingStrategy:
+    """Return where a provided group goes: its failure costs no more attempts until something helps.
+
+    ``missed``: there were events during the attempt; ``helped``: one of them helps its pods.
+    """
+    group.unschedulable_plugins = set().union(*(pod.rejectors for pod in group.queued_pods))
+    # Where no pod was tried, nobody knows what helps.
+    group.helped |= helped or (missed and not group.unschedulable_plugins)
+    rests = not (group.helped or group.next_placement)
+    return QueueingStrategy.SKIP if rests else QueueingStrategy.AFTER_BACKOFF
+
+
+def _differs_in_status_only(old: Pod, new: Pod) -> bool:
+    """Return whether two versions of a pod are the same but for their status and version."""
+    before, after = old.metadata, new.metadata
+    return (
+        old.spec == new.spec
+        and before.labels == after.labels
+        and before.annotations == after.annotations
+    )

@@ -397,7 +397,7 @@ class SchedulingQueue(PendingPods):
                 QueueingStrategy.IMMEDIATELY if queued.gated else QueueingStrategy.AFTER_BACKOFF
             )
             self._sub_queues.requeue(queued, strategy, PROFILES_CHANGED.label)
-        self._in_flight.record(PROFILES_CHANGED, None, None)
+        self._moves.record(PROFILES_CHANGED, None, None)
         self._notify_ready()
 
     def use_backoff(self, initial_seconds: float, max_seconds: float) -> None:

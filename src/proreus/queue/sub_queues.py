@@ -96,6 +96,9 @@ class SubQueues:
         early = self.backoff if options.pop_from_backoff else None
         self.group_pods: dict[str, QueuedPodInfo] = {}
         """All pods of groups that wait, by ``namespace/name`` (kept by ``pod_group_queue``)."""
+        self.unfinished_groups: dict[str, QueuedPodGroupInfo] = {}
+        """Groups by key that have tried some of their placements (kept by ``pod_group_queue``);
+        among them may be some that do not wait any more."""
         self.active = ActiveQueue(sort_key, in_flight, early, recorder, self.group_pods)
         self.unschedulable = UnschedulablePods()
         self.nominator = Nominator(

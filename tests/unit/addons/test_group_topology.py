@@ -328,6 +328,71 @@ def test_what_one_attempt_cannot_try_is_tried_by_the_next(monkeypatch: pytest.Mo
     cluster.scheduler.queue.validate()
 
 
+TAINTED = {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}}
+
+
+def in_several_attempts(monkeypatch: pytest.MonkeyPatch, too_small: int = 2) -> Harness:
+    """Return a cluster whose one group has tried some of its seven racks in vain.
+
+    Those that are not ``too_small`` have a taint.
+    """
+    monkeypatch.setattr(algorithm, "_MOST_TRIES", 3)
+    large = 7 - too_small
+    cluster = cluster_of({f"a-{number}": [4 if number < large else 1] for number in range(7)}, 2)
+    for number in range(large):
+        cluster.patch("Node", f"a-{number}-0", TAINTED)
+    assert place_sizes(cluster, 2, 2, **{REQUIRED: "rack"}) == ["", ""]
+    assert attempts(cluster) == 1
+    return cluster
+
+
+def attempts(cluster: Harness) -> int:
+    queued = cluster.scheduler.queue.get("default/p0")
+    return 0 if queued is None else queued.attempts
+
+
+def pass_seconds(cluster: Harness, seconds: int) -> None:
+    for _ in range(seconds):
+        cluster.advance(1)
+        cluster.schedule_all()
+    cluster.scheduler.queue.validate()
+
+
+def nodes_of(cluster: Harness, members: int = 2) -> list[str]:
+    return [cluster.pod(f"p{number}").spec.node_name for number in range(members)]
+
+
+def test_a_group_that_was_tried_everywhere_waits_for_an_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = in_several_attempts(monkeypatch)
+    pass_seconds(cluster, 60)
+    assert attempts(cluster) == 2
+    pass_seconds(cluster, 120)
+    assert attempts(cluster) == 2
+    cluster.patch("Node", "a-1-0", {"spec": {"taints": None}})
+    pass_seconds(cluster, 30)
+    assert nodes_of(cluster) == ["a-1-0"] * 2
+
+
+def test_an_event_between_two_attempts_is_for_the_racks_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = in_several_attempts(monkeypatch)
+    cluster.patch("Node", "a-0-0", {"spec": {"taints": None}})
+    pass_seconds(cluster, 60)
+    assert nodes_of(cluster) == ["a-0-0"] * 2
+
+
+def test_an_event_between_two_attempts_that_helps_nobody_costs_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = in_several_attempts(monkeypatch, too_small=0)
+    cluster.patch("Node", "a-0-0", {"metadata": {"annotations": {"other": "1"}}})
+    pass_seconds(cluster, 120)
+    assert attempts(cluster) == 3
+
+
 def test_what_helps_another_domain_than_the_first_wakes_the_group() -> None:
     cluster = cluster_of({"a-1": [4], "b-1": [5]}, 4)
     cluster.patch("Node", "a-1-0", {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}})

@@ -177,3 +177,45 @@ def test_deleted_in_each_place(grouped, pod, pod_group):
     grouped.queue.delete(pods["a"])
     assert grouped.places() == {}
     assert grouped.queue.pop() is None
+
+
+@pytest.mark.parametrize("change", ["joins", "leaves"])
+def test_a_round_of_attempts_begins_anew_with_other_pods(grouped, pod, pod_group, change):
+    grouped.add_groups(pod_group("g"))
+    grouped.add(pod("a", group="g"), pod("b", group="g"))
+    popped = grouped.pop_group()
+    popped.next_placement = 3
+    grouped.end_attempt(popped, UNSCHEDULABLE, "a", "b")
+    entity = grouped.pod_groups.group_of(pod("a", group="g").pod)
+    assert entity.next_placement == 3
+    if change == "joins":
+        grouped.add(pod("c", group="g"))
+    else:
+        grouped.queue.delete(pod("b", group="g"))
+    assert entity.next_placement == 0
+
+
+def test_a_pod_that_leaves_has_pre_enqueue_run_once_for_each_that_stays(grouped, pod, pod_group):
+    seen = []
+    grouped.profile.pre_enqueue["Gate"] = lambda one: seen.append(one.name)
+    grouped.add_groups(pod_group("g"))
+    pods = [pod(name, group="g") for name in "abc"]
+    grouped.add(*pods)
+    seen.clear()
+    grouped.queue.delete(pods[2])
+    assert seen == ["a"]
+
+
+def test_an_attempt_of_a_group_that_is_queued_already_is_over(grouped, pod, pod_group, caplog):
+    grouped.add_groups(pod_group("g"))
+    grouped.add(pod("a", group="g"))
+    popped = grouped.pop_group()
+    grouped.add(pod("b", group="g"))
+    (joining,) = grouped.pod_groups.pending
+    grouped.pod_groups.pending.discard(joining)
+    other = popped.without_pods(0)
+    other.add_pod(joining)
+    grouped.queue._sub_queues.active.put(other)
+    grouped.end_attempt(popped, UNSCHEDULABLE, "a")
+    assert "is already present in the active queue" in caplog.text
+    assert grouped.places() == {"active": ["a", "b"]}

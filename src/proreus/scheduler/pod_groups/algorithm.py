@@ -17,7 +17,7 @@ nodes; children of a CompositePodGroup are placed within that of their parent.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from time import perf_counter
 
 from msgspec import Struct, structs
@@ -126,14 +126,15 @@ class PodGroupAlgorithm:
         pods: PodsByGroup,
         state: CycleState,
         first_placement: int = 0,
+        rejectors: Iterable[str] = (),
     ) -> Results:
         """Try a root group; undo everything and return the results.
 
         ``state``: what plugins keep about the group's cycle. ``first_placement``: the place of the
-        placement to begin with.
+        placement to begin with. ``rejectors``: the plugins that rejected pods in those before it.
         """
         self._pods, self._root = pods, root
-        self._rejectors.clear()
+        self._rejectors = set(rejectors)
         self._first_placement, self._next_placement = first_placement, 0
         try:
             results = await self._schedule_group(root, state, None)
@@ -144,7 +145,8 @@ class PodGroupAlgorithm:
             result.status = Status.unschedulable(UNSCHEDULABLE)
         if result.status is not None and root.entity_key.is_provided:
             # The other orders and placements may be helped by events that these pods know not of.
-            add_rejectors(results.values(), self._rejectors)
+            result.rejectors = frozenset(self._rejectors)
+            add_rejectors(results.values(), result.rejectors)
         return results
 
     async def _schedule_group(

@@ -201,15 +201,16 @@ class PodGroupCycle:
             metrics=self._metrics,
         )
         state = CycleState()
-        first_placement = popped.next_placement
-        results = await algorithm.run(root, popped.pods_by_group, state, first_placement)
+        results = await algorithm.run(
+            root, popped.pods_by_group, state, popped.next_placement, popped.round_rejectors
+        )
         complete(root, results)
         seconds = perf_counter() - cycle.started
         self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
         result = results[root.entity_key]
         status, popped.lacking = result.status, result.lacking
         popped.next_placement = result.next_placement
-        popped.goes_on = bool(first_placement or result.next_placement)
+        popped.round_rejectors = result.rejectors
         # Pods that were not tried fail with the group's status as it is before preemption.
         untried = {
             queued.uid: failure

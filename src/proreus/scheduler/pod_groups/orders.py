@@ -2,7 +2,7 @@
 
 Pods are placed one after another, so that the first ones may take what only a later one can use:
 four small pods are spread over two nodes, and the large one finds neither empty. The larger pods go
-first then; next those that found no node; and then orders at random, until few more may be tried.
+first then; next those that found no node; then random orders, until the limit of tries is reached.
 
 Only groups that plugins provide are tried again: kube-scheduler knows one order.
 """

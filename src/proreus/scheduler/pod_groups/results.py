@@ -44,7 +44,8 @@ class PodGroupResult(Struct):
     their pods' new nominations, by ``namespace/name``. ``state``: what plugins keep about the try
     in one placement. ``lacking``: how many more of its pods need a node than found one, if it does
     not fit: at least so many as are known to, and 1. ``next_placement``: the place of the first
-    placement that was not tried, since others took long; 0: all were, or it fits.
+    placement that was not tried, since others took long; 0: all were, or it fits. ``rejectors``:
+    the plugins that rejected pods in all placements that were tried.
     """
 
     group: PodGroupInfo
@@ -56,6 +57,7 @@ class PodGroupResult(Struct):
     state: CycleState = field(default_factory=CycleState)
     lacking: int = 1
     next_placement: int = 0
+    rejectors: frozenset[str] = frozenset()
 
     @property
     def failed(self) -> bool:
@@ -168,7 +170,7 @@ def reason_of(status: Status) -> str:
 
 
 def say_of_rejected_pods(results: Iterable[PodGroupResult], status: Status | None) -> None:
-    """Have rejected pods say what a whole group fails with: a node of one placement says little."""
+    """Give rejected pods the message of the whole group; a node of one placement says little."""
     for pod in (pod for result in results for pod in result.pods):
         if pod.failure is not None and pod.failure.status.rejected and status is not None:
             pod.failure.text = status.message
