@@ -10,11 +10,12 @@ import pytest
 
 from proreus.client.credentials import Credentials
 from proreus.client.dispatcher import Dispatcher, DispatcherOptions
+from proreus.client.pod_patches import StillRefused
 from proreus.client.rate_limiter import RateLimiter
 from proreus.client.request_window import Priority, RequestWindow
 from proreus.client.responses import ResponseLost, Unreachable
 from proreus.client.session import ApiClient, RequestHooks
-from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
+from proreus.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import V1_37
 from proreus.objects.kinds import NODES, PODS
@@ -459,6 +460,38 @@ async def test_binders_of_others_can_wait_for_status_patches(server, dispatcher)
     await dispatcher.wait_for_patches(POD)
     assert loop.time() >= 3
     await patching
+
+
+async def test_a_status_that_was_held_after_a_refusal_is_for_this_pod_alone(server, dispatcher):
+    async def script(call):
+        if len(server.calls) == 1:
+            await call.refuse(403, "Forbidden")
+        else:
+            await call.answer(200, {})
+
+    server.script = script
+    with pytest.raises(Forbidden):
+        await dispatcher.patch_pod_status(POD, PATCH)
+    with pytest.raises(StillRefused):
+        await dispatcher.patch_pod_status(POD, PATCH)
+    await asyncio.sleep(1.1)
+    assert [call.json for call in server.calls] == [PATCH, {"metadata": {"uid": "uid-p"}, **PATCH}]
+
+
+async def test_a_binding_drops_the_status_that_is_held(server, dispatcher):
+    async def script(call):
+        if len(server.calls) == 1:
+            await call.refuse(403, "Forbidden")
+        else:
+            await call.answer(201, {})
+
+    server.script = script
+    for _ in range(2):
+        with pytest.raises(ApiError):
+            await dispatcher.patch_pod_status(POD, PATCH)
+    await dispatcher.bind(POD, "n1")
+    await asyncio.sleep(2)
+    assert [call.path for call in server.calls] == [f"{PATH}/status", BINDING]
 
 
 @pytest.mark.parametrize(("version", "patches"), [("8", 1), ("7", 2)])
