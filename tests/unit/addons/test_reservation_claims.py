@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from unit.addons.test_reservation import (
     status,
     web,
 )
+from unit.growth import MOST_FOR_FOUR_TIMES, growth
 
 CLAIM = json.dumps({"name": "r", "uid": "uid-of-r"})
 CLAIMING = {"annotations": {ALLOCATED: CLAIM}}
@@ -140,3 +142,34 @@ def test_any_text_concerns_its_own_pod_alone(text: str) -> None:
     metadata = {"annotations": {ALLOCATED: text}}
     harness.add(make_pod("odd", "0", node_name="a", metadata=metadata))
     assert harness.schedule(web(cpu="4")).node == "a"
+
+
+# ---- many owners ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("app", ["web", "other"])
+def test_four_times_as_many_claims_are_no_more_than_six_times_the_work(
+    once: bool, app: str
+) -> None:
+    def cluster_and_pods(number: int) -> tuple[Harness, list[Any]]:
+        given = {"labels": {"app": app}, "annotations": {ALLOCATED: CLAIM}, "node_name": "a"}
+        pods = [web(f"w{one:03}", "0", **given) for one in range(number)]
+        return held(allocateOnce=once), pods
+
+    def come(number: int) -> Callable[[], None]:
+        harness, pods = cluster_and_pods(number)
+        return lambda: harness.add(*pods)
+
+    def go(number: int) -> Callable[[], None]:
+        harness, pods = cluster_and_pods(number)
+        harness.add(*pods)
+
+        def remove_all() -> None:
+            for pod in reversed(pods):
+                harness.remove("Pod", pod.name)
+
+        return remove_all
+
+    assert growth(come, 50) < MOST_FOR_FOUR_TIMES
+    assert growth(go, 50) < MOST_FOR_FOUR_TIMES

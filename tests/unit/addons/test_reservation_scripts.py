@@ -12,6 +12,7 @@ import random
 import pytest
 
 from proreus.addons.reservation import Reservation
+from proreus.addons.reservation.held import HeldReservation
 from proreus.addons.reservation.objects import RESERVATION_ALLOCATED, RESERVATIONS
 from proreus.objects import PODS
 from proreus.testing import Harness, make_node, make_pod
@@ -68,6 +69,11 @@ class Script:
 
     def check(self) -> None:
         book = self.harness.plugin(Reservation)._book
+        for held in book._held.values():
+            anew = HeldReservation(held.reservation, held.owners, held.priority)
+            anew.node_name = held.node_name
+            anew.update()
+            assert (held.owners_here, held.left) == (anew.owners_here, anew.left)
         for name, cpu in NODES.items():
             node = self.harness.node(name)
             assert node.requested["cpu"] <= cpu * 1000

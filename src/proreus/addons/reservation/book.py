@@ -114,11 +114,16 @@ class ReservationBook:
     # ---- what is held --------------------------------------------------------------------------
 
     def _hold(self, held: HeldReservation) -> None:
-        """Provide the pod that waits for a node, or holds what is left on one."""
+        """Derive what a reservation has left, and provide its pod."""
         held.update()
+        self._provide(held)
+
+    def _provide(self, held: HeldReservation) -> None:
+        """Provide the pod that waits for a node, or holds what is left on one."""
         for claimant in held.refused:
-            why = f"it is no owner of reservation {held.name}, or that has another one"
+            why = f"reservation {held.name} is for other pods, or another pod has all of it"
             self._charges.refuse(claimant, why)
+        held.refused.clear()
         if held.node_name and held.is_used_up:
             self._handle.remove_pod(held.pod.key)
         elif self._source is not None:
@@ -223,9 +228,13 @@ class ReservationBook:
         owners = self._owners.setdefault(reservation_uid, {})
         if owners.get(pod.uid) == owner:
             return
-        owners[pod.uid] = owner
         self._taken_by[pod.uid] = reservation_uid
-        self._hold_again(reservation_uid)
+        held = self._held.get(reservation_uid)
+        if held is None:
+            owners[pod.uid] = owner
+        else:
+            held.add(pod.uid, owner)
+            self._provide(held)
 
     def release(self, pod: PodInfo) -> None:
         """Give back what a pod took at Reserve."""
@@ -240,18 +249,15 @@ class ReservationBook:
         reservation_uid = self._taken_by.pop(pod_uid, None)
         if reservation_uid is None:
             return
+        held = self._held.get(reservation_uid)
+        if held is not None:
+            held.remove(pod_uid)
+            self._provide(held)
+            return
         owners = self._owners.get(reservation_uid, {})
         owners.pop(pod_uid, None)
-        if not self._hold_again(reservation_uid) and not owners:
+        if not owners:
             self._owners.pop(reservation_uid, None)
-
-    def _hold_again(self, reservation_uid: str) -> bool:
-        """Provide a reservation's pod anew; return whether there is such a reservation."""
-        held = self._held.get(reservation_uid)
-        if held is None:
-            return False
-        self._hold(held)
-        return True
 
     def reservation_taken_by(self, pod_uid: str) -> HeldReservation | None:
         """Return the reservation that a pod takes from; None if there is none any more."""

@@ -77,9 +77,11 @@ class HeldReservation:
         """``spec.priority`` of the provided pod, where the template has none."""
         self.reserved: Mapping[str, int] = PodInfo(self._template()).requests.amounts
         """All that is reserved, by resource."""
-        self.owners_here: Mapping[str, Owner] = {}
+        self.owners_here: dict[str, Owner] = {}
         self.refused: list[Pod] = []
-        """Pods on its node that say that they take from it, and do not."""
+        """Pods on its node that say that they take from it, and do not, until they are told."""
+        self._taken: dict[str, int] = {}
+        """What owners have taken, by resource."""
         self.left: Mapping[str, int] = {}
         """What no owner has taken, by resource."""
         self.is_used_up = False
@@ -90,28 +92,59 @@ class HeldReservation:
 
     def update(self) -> None:
         """Derive what is left, and the pod, after owners, node, status or priority have changed."""
-        self.owners_here, self.refused = self._sorted_owners()
+        self.owners_here, self._taken, self.refused = {}, {}, []
+        for uid, owner in sorted(self.owners.items(), key=lambda one: one[1].order):
+            self._count(uid, owner)
+        self._derive()
+
+    def add(self, uid: str, owner: Owner) -> None:
+        """Have a pod take from it."""
+        others = self.owners_here.values() if self.reservation.once else ()
+        if uid in self.owners or any(owner.order < one.order for one in others):
+            self.owners[uid] = owner
+            self.update()
+        else:
+            self.owners[uid] = owner
+            self._count(uid, owner)
+            self._derive()
+
+    def remove(self, uid: str) -> None:
+        """Give back what a pod took."""
+        self.owners.pop(uid, None)
+        owner = self.owners_here.pop(uid, None)
+        if owner is None:
+            return
+        if self.reservation.once:
+            # Another pod may be its one owner now.
+            self.update()
+        else:
+            self._take(owner, -1)
+            self._derive()
+
+    def _count(self, uid: str, owner: Owner) -> None:
+        """Count an owner after those that come before it, or refuse it."""
+        claimant = owner.claimant
+        if owner.node_name != self.node_name:
+            return
+        if claimant is None or (
+            not (self.reservation.once and self.owners_here) and self.matcher.matches(claimant)
+        ):
+            self.owners_here[uid] = owner
+            self._take(owner, 1)
+        else:
+            self.refused.append(claimant)
+
+    def _take(self, owner: Owner, sign: int) -> None:
+        for name, amount in owner.requests.items():
+            self._taken[name] = self._taken.get(name, 0) + sign * amount
+
+    def _derive(self) -> None:
         self.left = {
             name: max(amount - self.taken(name), 0) for name, amount in self.reserved.items()
         }
         nothing_left = any(self.reserved.values()) and not any(self.left.values())
         self.is_used_up = nothing_left or (self.reservation.once and bool(self.owners_here))
         self.pod = PodInfo(self._provided())
-
-    def _sorted_owners(self) -> tuple[dict[str, Owner], list[Pod]]:
-        """Return the owners that count, by UID, and the pods that claim to be such."""
-        here = [one for one in self.owners.items() if one[1].node_name == self.node_name]
-        owners: dict[str, Owner] = {}
-        refused: list[Pod] = []
-        for uid, owner in sorted(here, key=lambda one: one[1].order):
-            claimant = owner.claimant
-            if claimant is None or (
-                self.matcher.matches(claimant) and not (self.reservation.once and owners)
-            ):
-                owners[uid] = owner
-            else:
-                refused.append(claimant)
-        return owners, refused
 
     @property
     def name(self) -> str:
@@ -125,7 +158,7 @@ class HeldReservation:
 
     def taken(self, resource: str) -> int:
         """Return what owners have taken of a resource."""
-        return sum(owner.requests.get(resource, 0) for owner in self.owners_here.values())
+        return self._taken.get(resource, 0)
 
     def fits(self, requests: Mapping[str, int], exact: tuple[str, ...]) -> bool:
         """Return whether a pod with these requests may take from it."""
