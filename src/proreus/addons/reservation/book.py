@@ -41,8 +41,6 @@ class ReservationBook:
         """By UID of the reservation."""
         self._owners: dict[str, dict[str, Owner]] = {}
         """By UID of the reservation and of the pod."""
-        self._taken_by: dict[str, str] = {}
-        """By UID of a pod: that of its reservation."""
         self._charges = PodCharges(handle, "Reservation", _claim)
         self._priority_classes = handle.store(PRIORITY_CLASSES)
         self._pods = handle.store(PODS)
@@ -99,17 +97,19 @@ class ReservationBook:
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
+        before = self._charges.get(pod.metadata.uid)
         self._charges.pod_changed(old, new)
-        self._follow(pod)
+        self._follow(pod, pod.spec.node_name, before)
 
-    def _follow(self, pod: Pod) -> None:
-        """Have a pod take what it is charged with."""
+    def _follow(self, pod: Pod, node_name: str, before: _Taking | None) -> None:
+        """Have a pod take what it is charged with; ``before``: what it was charged with."""
         taking = self._charges.get(pod.metadata.uid)
-        reservation_uid = "" if taking is None else taking.reservation_uid
-        if self._taken_by.get(pod.metadata.uid, "") != reservation_uid:
-            self._release(pod.metadata.uid)
-        if taking is not None and pod.spec.node_name:
-            self._take(taking, PodInfo(pod), pod.spec.node_name)
+        if before is not None and (
+            taking is None or taking.reservation_uid != before.reservation_uid
+        ):
+            self._release(before.reservation_uid, pod.metadata.uid)
+        if taking is not None and node_name:
+            self._take(taking, PodInfo(pod), node_name)
 
     # ---- what is held --------------------------------------------------------------------------
 
@@ -211,15 +211,13 @@ class ReservationBook:
 
         ``uid``: of the reservation; "" for a pod on the node that takes from none.
         """
-        if not uid:
-            self._charges.reserve(pod, node_name, None)
-            return True
-        held = self._held.get(uid)
-        if held is None or held.is_used_up or not held.fits(pod.requests.amounts, ()):
-            return False
-        taking = _Taking(uid)
-        self._charges.reserve(pod, node_name, taking)
-        self._take(taking, pod, held.node_name)
+        if uid:
+            held = self._held.get(uid)
+            if held is None or held.is_used_up or not held.fits(pod.requests.amounts, ()):
+                return False
+        before = self._charges.get(pod.uid)
+        self._charges.reserve(pod, node_name, _Taking(uid) if uid else None)
+        self._follow(pod.pod, node_name, before)
         return True
 
     def _take(self, taking: _Taking, pod: PodInfo, node_name: str) -> None:
@@ -228,7 +226,6 @@ class ReservationBook:
         owners = self._owners.setdefault(reservation_uid, {})
         if owners.get(pod.uid) == owner:
             return
-        self._taken_by[pod.uid] = reservation_uid
         held = self._held.get(reservation_uid)
         if held is None:
             owners[pod.uid] = owner
@@ -238,17 +235,15 @@ class ReservationBook:
 
     def release(self, pod: PodInfo) -> None:
         """Give back what a pod took at Reserve."""
+        before = self._charges.get(pod.uid)
         self._charges.unreserve(pod)
         found = self._pods.get(pod.key)
         if found is None or found.metadata.uid != pod.uid:
             found = pod.pod
-        self._follow(found)
+        self._follow(found, found.spec.node_name, before)
 
-    def _release(self, pod_uid: str) -> None:
+    def _release(self, reservation_uid: str, pod_uid: str) -> None:
         """Give back what a pod has taken, to its reservation if that is still there."""
-        reservation_uid = self._taken_by.pop(pod_uid, None)
-        if reservation_uid is None:
-            return
         held = self._held.get(reservation_uid)
         if held is not None:
             held.remove(pod_uid)
@@ -261,7 +256,8 @@ class ReservationBook:
 
     def reservation_taken_by(self, pod_uid: str) -> HeldReservation | None:
         """Return the reservation that a pod takes from; None if there is none any more."""
-        return self._held.get(self._taken_by.get(pod_uid, ""))
+        taking = self._charges.get(pod_uid)
+        return None if taking is None else self._held.get(taking.reservation_uid)
 
 
 def _rank(held: HeldReservation, requests: Mapping[str, int]) -> tuple[float, float, str]:
