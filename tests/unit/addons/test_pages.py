@@ -36,3 +36,11 @@ async def test_the_configuration_of_its_page_is_accepted(name: str) -> None:
         cluster = OfflineCluster(load(example, registry, gates), registry, gates)
         for profile in cluster.scheduler.profiles.values():
             assert name in {plugin.name for plugin in profile.plugins}
+
+
+@pytest.mark.parametrize("name", ADD_ONS)
+def test_its_page_names_the_arguments_that_have_no_effect(name: str) -> None:
+    page = page_of(name)
+    model = Registry(IN_TREE_PLUGINS, ADD_ONS).args_model(name)
+    arguments = () if model is None else model.arguments_without_effect
+    assert not [one for one in arguments if f"`{one}`" not in page]
