@@ -132,7 +132,7 @@ def test_waiting_pods_are_woken_by_a_pod_that_denies_its_devices() -> None:
     ("text", "why"),
     [
         (claim(7), "the node has no healthy gpu 7"),
-        (claim(1, 0), "it has more devices than the pod requests"),
+        (claim(1, 0), "its annotation names more devices than the pod requests"),
         (claim(-1), "the node has no healthy gpu"),
         (claim(0), "too little of gpu 0 is left"),
         ('{"gpu": [{"minor": 9, "id": {"a": 1}}]}', "cannot be read"),
@@ -142,7 +142,7 @@ def test_waiting_pods_are_woken_by_a_pod_that_denies_its_devices() -> None:
         ("[" * 100_000, "cannot be read"),
         ('{"gpu": [{"minor": 0, "x": ' + "[" * 100_000, "cannot be read"),
         (f'{{"gpu": [{{"minor": {"9" * 5_000}}}]}}', "cannot be read"),
-        ('{"rdma": [{"minor": 0}]}', "fewer devices than the pod requests"),
+        ('{"rdma": [{"minor": 0}]}', "its annotation names fewer devices than the pod requests"),
     ],
 )
 def test_a_claim_that_does_not_fit_counts_as_what_the_pod_requests(text: str, why: str) -> None:

@@ -40,7 +40,7 @@ def checked(
     finally:
         usage.add(grants, sign=-1)
     if any(left.values()):
-        raise InvalidClaim("it has more devices than the pod requests")
+        raise InvalidClaim("its annotation names more devices than the pod requests")
     return tuple(grants)
 
 
@@ -52,7 +52,7 @@ def _take(
     # The first device that is missing ends it, whatever number an annotation asks for.
     while len(taken) < share.count:
         if not claimed:
-            raise InvalidClaim("it has fewer devices than the pod requests")
+            raise InvalidClaim("its annotation names fewer devices than the pod requests")
         one = claimed.popleft()
         device = usage.find(one.type, one.minor, one.id)
         if device is None or device.device.type != share.type:

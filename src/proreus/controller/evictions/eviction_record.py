@@ -2,8 +2,8 @@
 
 An eviction is *planned*, then *done*, or *refused* by the apiserver. A process that is killed in
 between leaves the plan, which the next one finishes; it names the pod by its uid, so that it is the
-same eviction. The ConfigMap is replaced under its resourceVersion: of two processes that believe to
-lead, one fails before it has evicted anybody.
+same eviction. The ConfigMap is replaced under its resourceVersion: of two processes that both
+believe they lead, one fails before it has evicted anybody.
 """
 
 from __future__ import annotations
