@@ -14,7 +14,7 @@ from typing import Any
 
 from proreus.addons.capacity_scheduling.args import CapacitySchedulingArgs
 from proreus.addons.capacity_scheduling.claims import Claim
-from proreus.addons.capacity_scheduling.queue_state import QueueState
+from proreus.addons.capacity_scheduling.queue_state import SHARES_CHANGED, QueueState
 from proreus.addons.capacity_scheduling.quota_state import QuotaState
 from proreus.addons.capacity_scheduling.quota_victims import QuotaVictims
 from proreus.addons.gang_preemption.placed_gangs import PlacedGangs
@@ -39,7 +39,6 @@ from proreus.framework import (
     Verdicts,
     Victims,
     events,
-    plugin_event,
 )
 from proreus.objects import PODS, Pod, condition_of
 from proreus.plugins.default_preemption import (
@@ -51,7 +50,6 @@ from proreus.plugins.default_preemption import (
 )
 
 _COUNTED_PHASES = ("", "Pending", "Running")
-SHARES_CHANGED = "FairSharesChanged"
 _EVICTION_SECONDS = 30.0
 """A victim that is not terminating after this time was not evicted: the request failed."""
 
@@ -74,16 +72,11 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register deleted pods, pods that borrow, another queue, and any change of quotas."""
-        # What the cluster has is shared among queues.
-        more = ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_ALLOCATABLE)
         return (
             *super().events_to_register(),
             ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._may_help),
             ClusterEvent(events.ASSIGNED_POD, events.ADD, hint=self._may_reclaim),
-            ClusterEvent(events.TARGET_POD, events.UPDATE, hint=self._names_another_queue),
-            ClusterEvent(self._state.resource_id, events.ALL),
-            plugin_event(SHARES_CHANGED),
-            *((more,) if isinstance(self._state, QueueState) else ()),
+            *self._state.events(),
         )
 
     def _may_help(self, pod: PodInfo, old: Pod, new: Any) -> bool:
@@ -93,15 +86,12 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         # What was idle when the pod was rejected is borrowed now, and can be taken back.
         return self._state.may_reclaim(pod, new)
 
-    def _names_another_queue(self, pod: PodInfo, old: Pod, new: Pod) -> bool:
-        return new.metadata.uid == pod.uid and self._state.names_another_queue(old, new)
-
     async def run_in_background(self) -> None:
         """Announce that a fair share has grown: others ask for less, or had much in the past."""
         while isinstance(self._state, QueueState):
             await asyncio.sleep(self._state.refresh_seconds)
             if self._state.have_shares_grown():
-                self.handle.announce(plugin_event(SHARES_CHANGED))
+                self.handle.announce(SHARES_CHANGED)
 
     # ---- what is used --------------------------------------------------------------------------
 

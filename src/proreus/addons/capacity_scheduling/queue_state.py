@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proreus.addons.capacity_scheduling.args import QueuesArgs
@@ -17,9 +17,10 @@ from proreus.addons.capacity_scheduling.queue_objects import (
 )
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueShares
 from proreus.addons.capacity_scheduling.quotas import requests_of
-from proreus.framework import Handle, PodInfo
+from proreus.framework import ClusterEvent, Handle, PodInfo, events, plugin_event
 from proreus.objects import Pod, Resource
 
+SHARES_CHANGED = plugin_event("FairSharesChanged")
 _SOURCES: dict[str, type[ElasticQuotaSource | KaiSource | VolcanoSource]] = {
     "ElasticQuota": ElasticQuotaSource,
     "KAI": KaiSource,
@@ -53,11 +54,15 @@ class QueueState:
         resource: Resource[Any] = self._source.resource
         handle.on_change(resource, self._queue_changed)
 
-    @property
-    def resource_id(self) -> str:
-        """The name of the queues' kind in events."""
-        found: str = self._source.resource.id
-        return found
+    def events(self) -> Iterable[ClusterEvent]:
+        """Return what changes the shares of queues, or the queue of a pod."""
+        return (
+            ClusterEvent(self._source.resource.id, events.ALL),
+            # What the cluster has is shared among queues.
+            ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_ALLOCATABLE),
+            ClusterEvent(events.TARGET_POD, events.UPDATE, hint=self._names_another_queue),
+            SHARES_CHANGED,
+        )
 
     def _queue_changed(self, old: Any, new: Any) -> None:
         name = self._objects.change(old, new)
@@ -115,10 +120,9 @@ class QueueState:
         """Return whether a pod may start after another is gone: both are of queues, or of none."""
         return bool(self._queues.name_for(pod.pod)) == bool(self._queues.name_for(gone))
 
-    def names_another_queue(self, old: Pod, new: Pod) -> bool:
-        """Return whether the new version of a pod that waits says something else of its queue."""
+    def _names_another_queue(self, pod: PodInfo, old: Pod, new: Pod) -> bool:
         changed: bool = self._source.labels_of(old) != self._source.labels_of(new)
-        return changed
+        return new.metadata.uid == pod.uid and changed
 
     def may_reclaim(self, pod: PodInfo, other: Pod) -> bool:
         """Return whether a pod is within what its queue deserves, and another's is beyond it."""

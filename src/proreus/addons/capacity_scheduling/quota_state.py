@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from proreus.addons.capacity_scheduling.claims import ElasticQuotaClaim
 from proreus.addons.capacity_scheduling.oldest_by_name import OldestByName
 from proreus.addons.capacity_scheduling.quotas import (
@@ -13,7 +15,7 @@ from proreus.addons.capacity_scheduling.quotas import (
     Quotas,
     requests_of,
 )
-from proreus.framework import Handle, PodInfo
+from proreus.framework import ClusterEvent, Handle, PodInfo, events
 from proreus.objects import Pod
 
 
@@ -32,10 +34,9 @@ class QuotaState:
         """Of all namespaces: a quota may come after the pods that it counts."""
         handle.on_change(ELASTIC_QUOTAS, self._quota_changed)
 
-    @property
-    def resource_id(self) -> str:
-        """The name of the quotas' kind in events."""
-        return ELASTIC_QUOTAS.id
+    def events(self) -> Iterable[ClusterEvent]:
+        """Return what changes quotas."""
+        return (ClusterEvent(ELASTIC_QUOTAS.id, events.ALL),)
 
     def _quota_changed(self, old: ElasticQuota | None, new: ElasticQuota | None) -> None:
         self._quotas.change(old, new)
@@ -67,10 +68,6 @@ class QuotaState:
     def may_help(self, pod: PodInfo, gone: Pod) -> bool:
         """Return whether a pod may start after another is gone: both are counted by quotas."""
         return pod.namespace in self._bounds and gone.metadata.namespace in self._bounds
-
-    def names_another_queue(self, old: Pod, new: Pod) -> bool:
-        """Return False: a pod stays in its namespace."""
-        return False
 
     def may_reclaim(self, pod: PodInfo, other: Pod) -> bool:
         """Return whether a pod is within its guarantee, and another's namespace is over its own."""
