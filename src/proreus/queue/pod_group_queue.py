@@ -185,9 +185,9 @@ class PodGroupQueue:
             ):
                 continue
             strategy = self._hints.group_queueing_strategy(group, event, before, new.pod)
-            if is_provided and not group.gated and strategy is QueueingStrategy.SKIP:
+            if is_provided and not group.gated and event.action != UPDATE:
                 # A pod that was placed in the attempt may leave its place to one that was not.
-                strategy = QueueingStrategy.AFTER_BACKOFF
+                strategy = max(strategy, QueueingStrategy.AFTER_BACKOFF)
             if self._sub_queues.requeue(group, strategy, event.label):
                 break
         self._notify_ready()
