@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,18 +31,29 @@ log = logs.logger(__name__)
 
 LEFT_OVER_FLUSH_SECONDS = 30
 
+_MOST_MOVES = 100
+"""How many events wait for their turn. To ask so many hints costs what it costs to try a pod."""
+
 Precheck = Callable[[QueuedPodInfo], bool]
 
 
 class _Move(Struct):
-    """An event, and the pods that it may help: ``candidates``: None until they are looked up."""
+    """An event, and the pods that it may help.
+
+    ``changes``: the old and the new version of each object that it is about; None: too many to be
+    kept. ``candidates``: None until they are looked up.
+    """
 
     event: ClusterEvent
-    old: Any
-    new: Any
-    precheck: Precheck | None
+    changes: Sequence[tuple[Any, Any]] | None
+    precheck: Precheck | None = None
     candidates: Iterator[QueuedEntityInfo] | None = None
     named: NamedPods | None = None
+
+    @property
+    def change(self) -> tuple[Any, Any] | None:
+        """The change that hints are asked about; None: of many, one is likely to help."""
+        return self.changes[0] if self.changes is not None and len(self.changes) == 1 else None
 
 
 class EventMoves:
@@ -85,9 +96,7 @@ class EventMoves:
         if self._first_list is not None and event.action == ADD:
             self._first_list.setdefault(event, []).append(new)
             return False
-        # With room for all pods none is here, and every one that is bound is an event.
-        if len(self._unschedulable):
-            self._begin(_Move(event, old, new, precheck))
+        self._begin(_Move(event, ((old, new),), precheck))
         # Replayed, it concerns any pod: what is named now may not be what is named then.
         self.record(event, old, new)
         return True
@@ -118,12 +127,7 @@ class EventMoves:
         finally:
             self._first_list = None
             for event, added in first_list.items():
-                changes = [(None, new) for new in added]
-                for queued in self._hints.candidates_for(self._unschedulable, event, changes):
-                    if not self._is_held(queued, event):
-                        self._unschedulable.discard(queued.key)
-                        strategy = QueueingStrategy.AFTER_BACKOFF
-                        self._sub_queues.requeue(queued, strategy, event.label)
+                self._begin(_Move(event, [(None, new) for new in added]))
                 self.record(ClusterEvent(ANY, ALL, label=event.label), None, None)
 
     def _is_held(self, queued: QueuedEntityInfo, event: ClusterEvent) -> bool:
@@ -136,10 +140,25 @@ class EventMoves:
         )
 
     def _begin(self, move: _Move) -> None:
+        # With room for all pods none is here, and every one that is bound is an event.
+        if not len(self._unschedulable):
+            return
         self._moves.append(move)
         # Of many events in a row each would have a portion looked at.
         if len(self._moves) == 1:
             self.go_on()
+        elif len(self._moves) > _MOST_MOVES:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Replace the moves that have not begun by one for each kind of event."""
+        begun = [move for move in self._moves if move.candidates is not None]
+        events = {
+            (move.event.resource, move.event.action): move.event
+            for move in self._moves
+            if move.candidates is None
+        }
+        self._moves = deque([*begun, *(_Move(event, None) for event in events.values())])
 
     @property
     def is_moving(self) -> bool:
@@ -166,8 +185,8 @@ class EventMoves:
     def _look_up(self, move: _Move) -> list[QueuedEntityInfo]:
         """Return the pods that an event may help, before hints are called."""
         try:
-            if self._names_pods:
-                move.named = self._hints.named_pods(move.event, move.old, move.new)
+            if self._names_pods and move.change is not None:
+                move.named = self._hints.named_pods(move.event, *move.change)
             return self._candidates(move)
         except Exception as error:
             # A move that stayed would raise at every pop. An attempt too many costs little.
@@ -180,25 +199,36 @@ class EventMoves:
             return self._unschedulable.pods()
 
     def _candidates(self, move: _Move) -> list[QueuedEntityInfo]:
-        changes = ((move.old, move.new),)
-        candidates = self._hints.candidates_for(self._unschedulable, move.event, changes)
+        candidates = self._hints.candidates_for(self._unschedulable, move.event, move.changes)
         if move.named is None and move.precheck is None:
             return candidates
         return [one for one in candidates if _concerns(one, move.named, move.precheck)]
 
     def _move(self, queued: QueuedEntityInfo, move: _Move) -> None:
-        event, old, new = move.event, move.old, move.new
+        event = move.event
         if self._is_held(queued, event):
             return
+        strategy = self._strategy(queued, move)
+        if strategy is QueueingStrategy.SKIP:
+            return
+        if event == UNSCHEDULABLE_TIMEOUT:
+            queued.set_was_flushed_from_unschedulable(True)
+        self._unschedulable.discard(queued.key)
+        self._sub_queues.requeue(queued, strategy, event.label)
+
+    def _strategy(self, queued: QueuedEntityInfo, move: _Move) -> QueueingStrategy:
+        if move.change is None:
+            return QueueingStrategy.AFTER_BACKOFF
+        event, (old, new) = move.event, move.change
         if isinstance(queued, QueuedPodGroupInfo):
             strategy = self._hints.group_queueing_strategy(queued, event, old, new, move.named)
         else:
             strategy = self._hints.queueing_strategy(queued, event, old, new, move.named)
-        if strategy is not QueueingStrategy.SKIP and not self._put_off_groups.puts_off(
+        if strategy is not QueueingStrategy.SKIP and self._put_off_groups.puts_off(
             queued, event, old
         ):
-            self._unschedulable.discard(queued.key)
-            self._sub_queues.requeue(queued, strategy, event.label)
+            return QueueingStrategy.SKIP
+        return strategy
 
     def flush_put_off(self) -> bool:
         """Move the groups that were put off; return whether there were some. Once a second."""
@@ -223,6 +253,8 @@ class EventMoves:
         """Move what has waited too long for an event; return whether there was something."""
         # A safety net for hints that miss an event. kube-scheduler counts the pods that needed it
         # (pod_scheduled_after_flush_total).
+        if any(move.event == UNSCHEDULABLE_TIMEOUT for move in self._moves):
+            return False
         now = self._clock.monotonic()
         latest = now - self._timeout
         # A pod that stays, because it is gated again, is flushed again after the same time. Up to
@@ -232,12 +264,11 @@ class EventMoves:
             for queued in self._unschedulable.pods()
             if max(queued.timestamp, queued.flush_timestamp) < latest
         ]
-        for queued in left_over:
-            queued.set_was_flushed_from_unschedulable(True)
-            if self._flushes_gated_pods:
+        if self._flushes_gated_pods:
+            for queued in left_over:
                 queued.flush_timestamp = now
         if left_over:
-            self._begin(_Move(UNSCHEDULABLE_TIMEOUT, None, None, None, iter(left_over)))
+            self._begin(_Move(UNSCHEDULABLE_TIMEOUT, ((None, None),), None, iter(left_over)))
             self.record(UNSCHEDULABLE_TIMEOUT, None, None)
         return bool(left_over)
 

@@ -149,18 +149,28 @@ class QueueingHints:
         return run_pre_queueing_hints(pre_hints, self._recorder, event, old, new)
 
     def candidates_for(
-        self, pods: UnschedulablePods, event: ClusterEvent, changes: Iterable[tuple[Any, Any]]
+        self,
+        pods: UnschedulablePods,
+        event: ClusterEvent,
+        changes: Iterable[tuple[Any, Any]] | None,
     ) -> list[QueuedEntityInfo]:
         """Return the pods and groups that an event could help, before hints are called.
 
-        ``changes``: the old and the new version of each object that it is about.
+        ``changes``: the old and the new version of each object that it is about; None: not known.
         """
         if event.wildcard:
             return pods.pods()
         matches = self.matches_of(event)
         found = pods.rejected_by(matches.rejector_keys)
         for gate, gated_lookups in matches.gated_lookups:
-            keys = _ungated_pods(gate.plugin, gated_lookups, event, changes)
+            # Most gangs are not gated, and to name their pods costs more with each of them.
+            if not pods.has_rejected_by(gate):
+                continue
+            keys = (
+                None
+                if changes is None
+                else _ungated_pods(gate.plugin, gated_lookups, event, changes)
+            )
             found += pods.rejected_by((gate,)) if keys is None else pods.rejected_among(gate, keys)
         return found
 

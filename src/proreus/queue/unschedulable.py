@@ -111,6 +111,10 @@ class UnschedulablePods:
             if not pods:
                 del self._by_rejector[rejector]
 
+    def has_rejected_by(self, rejector: RejectorKey) -> bool:
+        """Return whether a rejector has pods."""
+        return rejector in self._by_rejector
+
     def rejected_by(self, rejector_keys: Iterable[RejectorKey]) -> list[QueuedEntityInfo]:
         """Return the pods of any of these rejectors, each once, rejector by rejector."""
         found = [pods for rejector in rejector_keys if (pods := self._by_rejector.get(rejector))]

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from proreus.framework import events as ev
-from proreus.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
+from proreus.framework.events import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE, ClusterEvent
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
 from proreus.kubernetes_version import V1_36
 from proreus.objects.pod import PodSchedulingGroup
 
@@ -268,3 +269,68 @@ def test_an_event_whose_pods_cannot_be_told_concerns_all_and_is_over(harness, po
         assert harness.queue.pop() is None
     assert asked == ["p0", "p1", "p2"] * 2
     assert "division by zero" in caplog.text
+
+
+# ---- more events than can be looked at -----------------------------------------------------------
+
+
+def waiting_behind_a_backlog(harness, pod):
+    """Ten pods that no event helps by its hints, and an event that four of them have seen."""
+    asked = []
+    harness.profile.register("Fit", ev.NODE, ev.ALL, lambda pod, *_: asked.append(pod.name))
+    for number in range(10):
+        harness.rejected(pod(f"p{number}"), "Fit")
+    harness.rejected(pod("other"), "Other")
+    harness.queue.move_in_portions(4)
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+    return asked
+
+
+def test_events_beyond_what_can_be_looked_at_become_one_of_each_kind(harness, pod):
+    asked = waiting_behind_a_backlog(harness, pod)
+    for _ in range(5_000):
+        harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
+        harness.queue.move_all_to_active_or_backoff(NODE_DELETE, None, None)
+    pops = 0
+    while harness.queue.is_moving:
+        harness.queue.pop()
+        pops += 1
+    # All that could be helped are tried; hints were asked about the first event alone.
+    assert pops < 500
+    assert len(asked) <= 100 * 10
+    assert harness.places()["unschedulable"] == ["other"]
+    harness.queue.validate()
+
+
+def test_gated_pods_are_let_in_by_one_of_many_events(harness, pod):
+    harness.profile.pre_enqueue["Gate"] = lambda one: (
+        Status.unresolvable("shut") if shut and one.name == "gated" else None
+    )
+    named = ClusterEvent(ev.NODE, ev.DELETE, ungated_pods=lambda old, new: ["default/gated"])
+    harness.profile.registrations.append(("Gate", named))
+    shut = True
+    waiting_behind_a_backlog(harness, pod)
+    harness.add(pod("gated"))
+    shut = False
+    for _ in range(200):
+        harness.queue.move_all_to_active_or_backoff(NODE_DELETE, None, None)
+    assert harness.places()["gated"] == ["gated"]
+    popped = []
+    while harness.queue.is_moving:
+        popped.append(harness.queue.pop())
+    assert "gated" in [one.info.name for one in popped if one is not None]
+
+
+def test_a_backlog_is_flushed_once(harness, pod):
+    waiting_behind_a_backlog(harness, pod)
+    harness.clock.advance_to(1301)
+    queued = harness.queue.unschedulable_pods()
+    for _ in range(3):
+        harness.queue.flush_unschedulable_left_over()
+    assert not any(one.was_flushed_from_unschedulable for one in queued)
+    harness.queue.activate(["default/p9"])
+    while harness.queue.is_moving:
+        harness.queue.pop()
+    flushed = {one.info.name for one in queued if one.was_flushed_from_unschedulable}
+    assert flushed == {*(f"p{number}" for number in range(9)), "other"}
+    harness.queue.validate()

@@ -219,3 +219,20 @@ def test_an_attempt_of_a_group_that_is_queued_already_is_over(grouped, pod, pod_
     grouped.end_attempt(popped, UNSCHEDULABLE, "a")
     assert "is already present in the active queue" in caplog.text
     assert grouped.places() == {"active": ["a", "b"]}
+
+
+def test_a_first_list_moves_a_group_of_several_profiles_once(grouped, pod, pod_group):
+    gate = {"shut": True}
+    grouped.profile.pre_enqueue["Gate"] = lambda _: UNSCHEDULABLE if gate["shut"] else None
+    named = ClusterEvent(ev.NODE, ev.ADD, ungated_pods=lambda old, new: ["default/a", "default/b"])
+    grouped.profile.registrations.append(("Gate", named))
+    profiles = dict.fromkeys((pod().pod.spec.scheduler_name, "second"), grouped.profile)
+    grouped.queue.use_profiles(profiles, lambda queued: queued.timestamp)
+    grouped.add_groups(pod_group("g"))
+    grouped.add(pod("a", group="g"), pod("b", group="g", profile="second"))
+    gate["shut"] = False
+    with grouped.queue.first_list():
+        for number in range(3):
+            grouped.queue.move_all_to_active_or_backoff(NODE_ADD, None, number)
+    assert grouped.places() == {"active": ["a", "b"]}
+    assert grouped.incoming()["active", "NodeAdd"] == 2

@@ -340,3 +340,21 @@ def test_no_list_is_left_behind_by_one_that_fails(harness, pod):
         raise ValueError("broken")
     harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, None)
     assert harness.places() == {"backoff": ["a"]}
+
+
+def test_pods_that_an_event_ungates_are_named_only_where_some_are_gated(harness, pod, gate):
+    asked = []
+
+    def named(old, new):
+        asked.append(new)
+        return []
+
+    event = ClusterEvent(ev.NODE, ev.ADD, ungated_pods=named)
+    harness.profile.registrations.append(("ToggleGate", event))
+    harness.rejected(pod("a"), "Fit")
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, "n0")
+    assert asked == []
+    gate.status = Status.unschedulable("shut")
+    harness.add(pod("b"))
+    harness.queue.move_all_to_active_or_backoff(NODE_ADD, None, "n1")
+    assert asked == ["n1"]
