@@ -185,7 +185,7 @@ class PodGroupQueue:
             ):
                 continue
             strategy = self._hints.group_queueing_strategy(group, event, before, new.pod)
-            if is_provided and not group.gated and event.action != UPDATE:
+            if is_provided and not group.gated:
                 # A pod that was placed in the attempt may leave its place to one that was not.
                 strategy = max(strategy, QueueingStrategy.AFTER_BACKOFF)
             if self._sub_queues.requeue(group, strategy, event.label):
