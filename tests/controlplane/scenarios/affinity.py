@@ -73,7 +73,7 @@ def affinity_across_namespaces(cluster: ScenarioCluster) -> None:
     cluster.note("one namespace is not labelled yet")
     cluster.change(f"{NAMESPACES}/across-red", {"metadata": {"labels": {"team": "late"}}})
     cluster.settle()
-    cluster.note("labels of a namespace wake nobody")
+    # Such labels wake no pod in kube-scheduler (docs/parity.md), a new node does.
     cluster.node("fresh", 1, "b")
     cluster.bound(red="b-2", blue="c-1", late="b-2", none="a-1")
     cluster.bound(**{"red-zone": "b-1"})
