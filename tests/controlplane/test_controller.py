@@ -143,6 +143,7 @@ def test_a_reservation_gets_back_what_an_owner_took_and_expires(
     taken = json.dumps({"name": "kept", "uid": kept["metadata"]["uid"]})
     annotation = "scheduling.koordinator.sh/reservation-allocated"
     owner["metadata"].setdefault("annotations", {})[annotation] = taken
+    owner["metadata"]["labels"] = labels["matchLabels"]
     owner["spec"]["nodeName"] = "anywhere"
     client.create(PODS, owner)
     process = ControllerProcess(
