@@ -1,4 +1,4 @@
-"""What counts of objects of which there should be one by name, and there are several."""
+"""Chooses the oldest of several objects where each name should have one."""
 
 from __future__ import annotations
 

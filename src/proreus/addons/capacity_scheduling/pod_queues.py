@@ -1,4 +1,4 @@
-"""In which queue each pod is counted, and whether it may be evicted.
+"""Decides in which queue each pod is counted, and whether it may be evicted.
 
 A pod that waits asks in the queue that its labels name now. One that has a node stays in the queue
 that they named when it got it (``addons.pod_charges``): otherwise it would take from a queue that
