@@ -259,6 +259,18 @@ def test_metrics_that_show_room_wake_the_pods_that_fit_there() -> None:
     assert not cluster.pod("large").spec.node_name
 
 
+def test_metrics_that_show_a_new_pod_using_little_wake_the_pods_that_it_kept_out() -> None:
+    server = LoadWatcher(a=used(30))
+    cluster = harness(server, [make_node("a", "10", "100Gi")], usageThresholds={"cpu": 65})
+    assert cluster.schedule(make_pod("first", "3")).bound
+    assert not cluster.schedule(make_pod("second", "2")).bound
+    # More than before the first pod came, but less than with what was estimated of it.
+    server.percent, server.end = {"a": used(40)}, cluster.clock.now() + 62
+    cluster.advance(72)
+    cluster.schedule_all()
+    assert cluster.pod("second").spec.node_name == "a"
+
+
 def test_a_node_may_have_thresholds_of_its_own_and_its_raw_allocatable() -> None:
     server = LoadWatcher(a=used(70), b=used(70), c=used(70))
     nodes = [make_node(name, "8", "100Gi") for name in "abc"]

@@ -7,7 +7,7 @@ which is 34.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from math import inf
 
 import numpy as np
@@ -82,8 +82,6 @@ class LoadAwareScheduling(
             args.filter_expired_node_metrics and not args.enable_schedule_when_node_metrics_expired
         )
         self._weights = tuple(args.resource_weights.get(name, 0) for name in CPU_AND_MEMORY)
-        self._room: dict[str, Room] = {}
-        """By node, when metrics were read last."""
 
     def aggregations(self, args: NodeMetricsArgs) -> tuple[Aggregation, ...]:
         """Return the percentiles that Filter and Score look at."""
@@ -114,6 +112,9 @@ class LoadAwareScheduling(
 
     def use(self, metrics: WatcherMetrics | None) -> None:
         """Use these metrics; forget pods that they show, and wake pods that fit now."""
+        nodes = self.handle.nodes
+        # Not that of the metrics before: pods that came since have taken some of it.
+        before = self._room_of(nodes) if self._filters else []
         super().use(metrics)
         # Recent pods and hot nodes may differ though the metrics are the same.
         self._generation += 1
@@ -122,11 +123,10 @@ class LoadAwareScheduling(
             newest = metrics.window.end - self.args.report_interval_seconds
             self.recent.keep(lambda pod: pod.assigned_at > newest or self._is_forced(pod))
         if self._filters:
-            nodes = self.handle.nodes
             loads = self._loads.columns(nodes)
             used = self._with_recent_pods(loads.filtered_used, nodes)
             self._loads.note_hot(nodes, loads, _percentages(used, loads.allocatable))
-            self._announce_room(nodes)
+            self._announce_room(before, self._room_of(nodes))
 
     def _is_forced(self, pod: RecentPod[PodEstimate]) -> bool:
         """Return whether a pod's estimate counts though metrics show the pod."""
@@ -139,8 +139,8 @@ class LoadAwareScheduling(
         initialized_at = transition_time(found, "Initialized")
         return initialized_at is None or now < initialized_at + estimate.seconds_after_initialized
 
-    def _announce_room(self, nodes: NodeTable) -> None:
-        """Wake the pods that fit on a node that has more room than before."""
+    def _room_of(self, nodes: NodeTable) -> list[Room]:
+        """Return what each node has room for."""
         loads = self._loads.columns(nodes)
         # A percentage is rounded before it is compared: half a point beyond the limit passes.
         ends = (2 * loads.limits + 1) * loads.allocatable / 200
@@ -148,16 +148,14 @@ class LoadAwareScheduling(
         room[(loads.limits == NO_THRESHOLD) | (loads.filtered_used == UNKNOWN)] = inf
         if self.measured is None:
             room[:] = -inf if self._rejects_expired else inf
-        before = self._room
-        self._room = {
-            node.name: (cpu, memory)
-            for node, (cpu, memory) in zip(nodes, room.T.tolist(), strict=True)
-        }
-        full = (-inf, -inf)
+        return [(cpu, memory) for cpu, memory in room.T.tolist()]
+
+    def _announce_room(self, before: Sequence[Room], now: Sequence[Room]) -> None:
+        """Wake the pods that fit on a node that has more room than before."""
         more = [
-            now
-            for name, now in self._room.items()
-            if any(one > was for one, was in zip(now, before.get(name, full), strict=True))
+            room
+            for room, old in zip(now, before, strict=True)
+            if any(one > was for one, was in zip(room, old, strict=True))
         ]
         if more:
             self.handle.announce(plugin_event(_MORE_ROOM), None, more)
