@@ -167,6 +167,19 @@ def test_minimal_resources_have_to_be_free_in_the_cluster() -> None:
     assert cluster.schedule("p").bound
 
 
+def test_room_wakes_the_pods_of_volcano_that_lack_minimal_resources() -> None:
+    group = gang("g", 1, minResources={"cpu": "5"})
+    cluster = harness(group | {"apiVersion": "scheduling.volcano.sh/v1beta1"}, nodes=2)
+    cluster.add(make_pod("other", "4", node_name="n0"))
+    annotations = {"scheduling.k8s.io/group-name": "g"}
+    pod = make_pod("p", "1", metadata={"annotations": annotations})
+    assert "resource gap: cpu: 1000" in str(cluster.schedule(pod))
+    cluster.remove("Pod", "other")
+    cluster.advance(10)
+    cluster.schedule_all()
+    assert bound(cluster, "p") == ["p"]
+
+
 def test_an_amount_that_is_no_quantity_is_the_error_of_its_group_alone() -> None:
     cluster = harness(gang("g", 1, minResources={"cpu": "lots"}), nodes=2)
     cluster.add(member("p"), make_pod("other"))

@@ -44,7 +44,7 @@ from proreus.framework import (
     WaitingPod,
     events,
 )
-from proreus.objects import PODS, Node, Pod, key_of
+from proreus.objects import PODS, Pod, key_of
 
 DEFAULT_WAIT_SECONDS = 60.0
 _PERMITTED_SECONDS = 3.0
@@ -82,11 +82,15 @@ class Coscheduling(
         handle.on_change(PODS, self._pod_changed)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register pods that got a node, of whatever group, and changes of groups."""
-        if self._planner is None:
-            groups = self._objects.events_to_register()
-            return (ClusterEvent(events.ASSIGNED_POD, events.ADD), *groups)
+        """Register pods that got a node, of whatever group, room, and changes of groups."""
         room = events.ADD | events.UPDATE_NODE_ALLOCATABLE
+        if self._planner is None:
+            return (
+                ClusterEvent(events.ASSIGNED_POD, events.ADD),
+                ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._waits_for_room),
+                ClusterEvent(events.NODE, room, hint=self._waits_for_room),
+                *self._objects.events_to_register(),
+            )
         return (
             self._event(events.POD, events.ADD, self._is_of_group),
             self._event(events.ASSIGNED_POD, events.DELETE, self._may_help_of_group),
@@ -105,9 +109,14 @@ class Coscheduling(
         same = old is not None and group_key(old) == group_key(pod.pod)
         return same or self._needs_resources(pod, None, None)
 
-    def _needs_resources(self, pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+    def _needs_resources(self, pod: PodInfo, old: Any, new: Any) -> bool:
         group = self.group(pod.pod)
         return group is not None and bool(group.min_resources)
+
+    def _waits_for_room(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        # As in the original: no room wakes the pods of a PodGroup of scheduler-plugins.
+        has_original = self._objects.has_pod_group(group_key(pod.pod))
+        return not has_original and self._needs_resources(pod, old, new)
 
     def _is_group_of(self, pod: PodInfo, key: str) -> bool:
         """Return whether a pod may start, or may not, because of a group that has changed."""
