@@ -179,7 +179,8 @@ class InMemoryApi:
         self._handlers.setdefault(resource.id, []).append(handler)
 
     def _note(self, resource: Resource[Any]) -> None:
-        if not resource.custom or resource.id in self._custom:
+        is_builtin = not resource.custom and resource.kind in BY_KIND
+        if is_builtin or resource.id in self._custom:
             return
         self._custom[resource.id] = resource
         unread, self._unread = self._unread, []
@@ -244,6 +245,7 @@ class InMemoryApi:
 
     async def list_all(self, resource: Resource[T], namespace: str = "") -> list[T]:
         """Return all objects of a resource (in one namespace)."""
+        self._note(resource)
         found = self._stores.get(resource.id, {}).values()
         return [obj for obj in found if not namespace or obj.metadata.namespace == namespace]
 
