@@ -3,43 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from conformance.oracle.grammar.draw import Draw, JsonObject
 from conformance.oracle.grammar.objects import HOSTNAME, REGION, ZONE, thing
 from conformance.wakeups import core
 from conformance.wakeups.core import Wish
-from conformance.wakeups.world import Kind, World
+from conformance.wakeups.world import Change, Kind, World
 
 _GPU = "nvidia.com/gpu"
 _ZONES = ("z0", "z1")
 
 
-def _world(
+def world_of(
     name: str,
     kinds: Sequence[Kind],
     wishes: Sequence[Wish],
     args: Mapping[str, Any] = {},
     wishes_on_nodes: Sequence[Wish] = (),
+    beside: Mapping[str, Mapping[str, Any]] = {},
+    node_changes: Sequence[Change] = (),
 ) -> World:
     """Return the world of an add-on that is enabled for all points, after the default plugins.
 
-    ``wishes_on_nodes``: of the pods that others have bound, where they differ.
+    ``wishes_on_nodes``: of the pods that others have bound, where they differ. ``beside``: the
+    arguments of the add-ons that it needs, by name. ``node_changes``: beside those of any node.
     """
-    points: JsonObject = {"multiPoint": {"enabled": [{"name": name}]}}
-    if name in ("Coscheduling", "JobBarrier"):
-        points["queueSort"] = {"enabled": [{"name": name}], "disabled": [{"name": "*"}]}
-    if name == "CapacityScheduling":
+    plugins = {**beside, name: args}
+    points: JsonObject = {"multiPoint": {"enabled": [{"name": one} for one in plugins]}}
+    for sorting in plugins.keys() & {"Coscheduling", "JobBarrier"}:
+        points["queueSort"] = {"enabled": [{"name": sorting}], "disabled": [{"name": "*"}]}
+    if name in ("CapacityScheduling", "GangPreemption"):
         points["multiPoint"]["disabled"] = [{"name": "DefaultPreemption"}]
+    arguments = [{"name": one, "args": dict(given)} for one, given in plugins.items()]
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": points, "pluginConfig": [{"name": name, "args": dict(args)}]}],
+        "profiles": [{"plugins": points, "pluginConfig": arguments}],
     }
     # What the add-on looks at, alone or with requests.
-    further = (_cpu, core.WISHES[2])
+    further = (cpu, core.WISHES[2])
     pods = core.pod_kinds((*wishes, *wishes, *further), wishes_on_nodes=wishes_on_nodes)
-    return World([_NODE, *kinds, *pods], config=config)
+    nodes = replace(_NODE, changes=(*_NODE.changes, *node_changes))
+    return World([nodes, *kinds, *pods], config=config)
 
 
 def _amounts(draw: Draw) -> JsonObject:
@@ -59,12 +68,14 @@ _NODE = Kind(
 )
 
 
-def _cpu(draw: Draw, pod: JsonObject) -> None:
+def cpu(draw: Draw, pod: JsonObject) -> None:
+    """Have a pod request CPUs."""
     amounts = {"cpu": draw.choice(("1", "2"))}
     pod["spec"]["containers"][0]["resources"] = {"requests": amounts}
 
 
-def _annotate(pod: JsonObject, **annotations: str) -> None:
+def annotate(pod: JsonObject, **annotations: str) -> None:
+    """Add annotations to a pod."""
     pod["metadata"].setdefault("annotations", {}).update(annotations)
 
 
@@ -93,16 +104,16 @@ def _queue(draw: Draw, name: str) -> JsonObject:
 
 
 def _in_queue(draw: Draw, pod: JsonObject) -> None:
-    _cpu(draw, pod)
-    _annotate(pod, **{"scheduling.volcano.sh/queue-name": draw.choice(("qa", "qb", "default"))})
+    cpu(draw, pod)
+    annotate(pod, **{"scheduling.volcano.sh/queue-name": draw.choice(("qa", "qb", "default"))})
 
 
-QUOTAS = _world(
+QUOTAS = world_of(
     "CapacityScheduling",
     [Kind(("default", "team-a"), _quota, (lambda draw, name: _limits(draw),), often=2)],
-    (_cpu, _cpu),
+    (cpu, cpu),
 )
-QUEUES = _world(
+QUEUES = world_of(
     "CapacityScheduling",
     [Kind(("qa", "qb", "default"), _queue, (lambda draw, name: _shares(draw),), often=2)],
     (_in_queue, _in_queue),
@@ -128,7 +139,7 @@ def _gpu(draw: Draw, pod: JsonObject) -> None:
     pod["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
 
 
-DEVICES = _world(
+DEVICES = world_of(
     "DeviceShare", [Kind(core.NODES, _device, (_devices,), at_start=0.4)], (_gpu, _gpu)
 )
 
@@ -157,7 +168,7 @@ def _guaranteed(draw: Draw, pod: JsonObject) -> None:
     pod["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
 
 
-NUMA = _world(
+NUMA = world_of(
     "NodeResourceTopologyMatch",
     [Kind(core.NODES, _topology, (_zones,), often=2)],
     (_guaranteed, _guaranteed),
@@ -178,7 +189,7 @@ def _reservation(draw: Draw, name: str) -> JsonObject:
     return made
 
 
-RESERVATIONS = _world("Reservation", [Kind(("rv0", "rv1"), _reservation, often=2)], (_cpu, _cpu))
+RESERVATIONS = world_of("Reservation", [Kind(("rv0", "rv1"), _reservation, often=2)], (cpu, cpu))
 
 # ---- NetworkOverhead -----------------------------------------------------------------------------
 
@@ -216,7 +227,7 @@ def _of_app(draw: Draw, pod: JsonObject) -> None:
     pod["metadata"] |= {"labels": labels, "namespace": "default"}
 
 
-NETWORK = _world(
+NETWORK = world_of(
     "NetworkOverhead",
     [
         Kind(("shop",), _app_group, (_dependencies,), at_start=0.9),
@@ -225,44 +236,83 @@ NETWORK = _world(
     (_of_app, _of_app),
 )
 
-# ---- Coscheduling, JobBarrier, DelayScheduling ---------------------------------------------------
+# ---- LoadAwareScheduling, Colocation -------------------------------------------------------------
+
+_FIRST_SECOND = 1_700_000_000
+_BATCH = "kubernetes.io/batch-cpu"
 
 
-def _members(draw: Draw, name: str) -> JsonObject:
-    return {"spec": {"minMember": draw.choice((1, 2, 3))}}
+def _usage(draw: Draw, name: str) -> JsonObject:
+    """Return a measurement of some moment of the script."""
+    measured_at = datetime.fromtimestamp(_FIRST_SECOND + draw.randrange(300), UTC)
+    used = {"cpu": f"{draw.choice((0, 300, 900, 3000))}m", "memory": "1Gi"}
+    return {"timestamp": measured_at.isoformat(), "usage": used}
 
 
-def _pod_group(draw: Draw, name: str) -> JsonObject:
-    version = "scheduling.x-k8s.io/v1alpha1"
-    return {**thing("PodGroup", name, version, namespace="default"), **_members(draw, name)}
+def _measurement(draw: Draw, name: str) -> JsonObject:
+    return {**thing("NodeMetrics", name, "metrics.k8s.io/v1beta1"), **_usage(draw, name)}
 
 
-def _in_gang(draw: Draw, pod: JsonObject) -> None:
-    pod["metadata"]["namespace"] = "default"
-    pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = draw.choice(("g0", "g1"))
-    if draw.chance(0.5):
-        _cpu(draw, pod)
+def _own_threshold(draw: Draw, name: str) -> JsonObject:
+    own = draw.choice((None, '{"usageThresholds": {"cpu": 95}}'))
+    return {"metadata": {"annotations": {"scheduling.koordinator.sh/usage-thresholds": own}}}
+
+
+def _of_daemon_set(draw: Draw, pod: JsonObject) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}
+    pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+
+
+LOADS = replace(
+    world_of(
+        "LoadAwareScheduling",
+        [Kind(core.NODES, _measurement, (_usage,), often=3)],
+        (cpu, cpu, _of_daemon_set),
+        {
+            "usageThresholds": {"cpu": 65},
+            "nodeMetricExpirationSeconds": 100,
+            "enableScheduleWhenNodeMetricsExpired": False,
+        },
+        node_changes=(_own_threshold,),
+    ),
+    # Metrics are read every 30 s.
+    pauses=(1, 12, 31, 31, 62),
+)
+
+
+def _batch(draw: Draw, name: str) -> JsonObject:
+    """Return what a controller has measured on a node."""
+    measured_at = datetime.fromtimestamp(_FIRST_SECOND + draw.randrange(-60, 120), UTC)
+    stamp = draw.choice((measured_at.isoformat(), None))
+    return {
+        "metadata": {"annotations": {"colocation.proreus.dev/measured-at": stamp}},
+        "status": {"allocatable": {_BATCH: draw.choice((0, 1000, 3000))}},
+    }
+
+
+def _offline(draw: Draw, pod: JsonObject) -> None:
+    amounts = {_BATCH: draw.choice(("500", "1000", "2000"))}
+    pod["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+
+
+COLOCATION = world_of("Colocation", [], (cpu, _offline, _offline), node_changes=(_batch,) * 3)
+
+# ---- JobBarrier, DelayScheduling -----------------------------------------------------------------
 
 
 def _in_job(draw: Draw, pod: JsonObject) -> None:
     pod["metadata"]["namespace"] = "default"
     pod["metadata"]["labels"]["proreus.dev/job"] = "train"
-    _annotate(pod, **{"proreus.dev/min-members": draw.choice(("1", "2", "3"))})
+    annotate(pod, **{"proreus.dev/min-members": draw.choice(("1", "2", "3"))})
 
 
 def _prefers(draw: Draw, pod: JsonObject) -> None:
-    _cpu(draw, pod)
-    _annotate(pod, **{"proreus.dev/prefer-nodes": draw.choice(core.NODES)})
+    cpu(draw, pod)
+    annotate(pod, **{"proreus.dev/prefer-nodes": draw.choice(core.NODES)})
 
 
-_GANGS = [Kind(("g0", "g1"), _pod_group, (_members,), often=2)]
-# Nobody else binds the members of a gang. Mode ``permit`` has none of this: as in the original,
-# and as recorded of it, siblings of pods that run wait for an event.
-PLANNED_GANGS = _world(
-    "Coscheduling", _GANGS, (_in_gang, _in_gang, _in_gang), {"mode": "plan"}, (_cpu,)
-)
-JOBS = _world("JobBarrier", [], (_in_job, _in_job))
-DELAYS = _world(
+JOBS = world_of("JobBarrier", [], (_in_job, _in_job))
+DELAYS = world_of(
     "DelayScheduling",
     [],
     (_prefers, _prefers),

@@ -9,7 +9,7 @@ from conformance.oracle.grammar.objects import HOSTNAME, LONG_AGO, ZONE, thing
 from conformance.wakeups.world import Change, Kind
 
 NODES = ("n0", "n1", "n2")
-_FOO = "example.com/foo"
+FOO = "example.com/foo"
 _GPU, _OF_GPUS = {"key": "gpu", "effect": "NoSchedule"}, {"key": "gpu", "operator": "Exists"}
 
 Wish = Callable[[Draw, JsonObject], None]
@@ -28,7 +28,7 @@ def _room(draw: Draw) -> JsonObject:
         "cpu": draw.choice(("1", "2", "8")),
         "memory": "8Gi",
         "pods": draw.choice(("1", "10", "10")),
-        _FOO: draw.choice(("0", "1")),
+        FOO: draw.choice(("0", "1")),
     }
     return {"allocatable": amounts, "capacity": amounts}
 
@@ -89,7 +89,7 @@ NAMESPACE = Kind(
 
 
 def _cpu(draw: Draw, pod: JsonObject) -> None:
-    amounts = draw.choice(({"cpu": "1"}, {"cpu": "2"}, {"cpu": "5"}, {_FOO: "1"}))
+    amounts = draw.choice(({"cpu": "1"}, {"cpu": "2"}, {"cpu": "5"}, {FOO: "1"}))
     pod["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
 
 

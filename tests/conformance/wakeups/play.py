@@ -83,9 +83,15 @@ class _Player:
         loaded = load(config, registry, gates) if config else default_configuration(registry, gates)
         self._case = case
         self._api = _Api()
-        options = OfflineOptions(select_host=root_of_heap, polls_only=True)
+        extenders = FakeExtenders(case.get("extenders", {}), self._api)
+        options = OfflineOptions(
+            select_host=root_of_heap,
+            polls_only=True,
+            use_extenders="extenders" in case,
+            extender_transport=extenders.transport,
+        )
         self._cluster = OfflineCluster(loaded, registry, gates, options, self._api)
-        self._script = Script(self._cluster, FakeExtenders({}, self._api))
+        self._script = Script(self._cluster, extenders)
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
         loop.use_clock(self._cluster.clock)

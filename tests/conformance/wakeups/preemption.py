@@ -16,7 +16,8 @@ def _cpu(draw: Draw, pod: JsonObject) -> None:
     pod["spec"]["containers"][0]["resources"] = _amounts(draw)
 
 
-def _important(draw: Draw, pod: JsonObject) -> None:
+def important(draw: Draw, pod: JsonObject) -> None:
+    """Have a pod preempt others, mostly."""
     _cpu(draw, pod)
     pod["spec"] |= {"priority": draw.choice((10, 100))}
     if draw.chance(0.2):
@@ -36,6 +37,9 @@ def _budget(draw: Draw, name: str) -> JsonObject:
 
 def _allowed(draw: Draw, name: str) -> JsonObject:
     return {"status": {"disruptionsAllowed": draw.choice((0, 1))}}
+
+
+BUDGET = Kind(("b0",), _budget, (_allowed,))
 
 
 def _resize(draw: Draw, name: str) -> JsonObject:
@@ -63,12 +67,12 @@ def _policy(draw: Draw, name: str) -> JsonObject:
     return {"spec": {"podPreemptionPolicy": {"disableResizePreemption": draw.choice(([], ["x"]))}}}
 
 
-_WISHES = (_cpu, _cpu, _important, _important, _nominated, core.WISHES[2], core.WISHES[6])
+_WISHES = (_cpu, _cpu, important, important, _nominated, core.WISHES[2], core.WISHES[6])
 _WAITING = (*core.POD_CHANGES, _clear_nomination)
 _RUNNING = (*core.POD_CHANGES, _resize, _resize, _resized, _resized)
 
 PREEMPTION = [
     Kind(core.NODES, core.node, (*core.NODE.changes, _policy), often=2),
-    Kind(("b0",), _budget, (_allowed,)),
+    BUDGET,
     *core.pod_kinds(_WISHES, _WAITING, _RUNNING),
 ]

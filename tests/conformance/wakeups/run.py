@@ -90,7 +90,8 @@ def smallest(case: JsonObject, finding: Finding) -> JsonObject:
     def hold(cases: Sequence[JsonObject]) -> list[bool]:
         return [_same(one, finding) for one in cases]
 
-    return Shrinking(case, hold).small()
+    # Parts of a script that are one object become two.
+    return Shrinking(json.loads(json.dumps(case)), hold).small()
 
 
 def _same(case: JsonObject, finding: Finding) -> bool:

@@ -44,6 +44,7 @@ async def _would_pass(cluster: OfflineCluster, queued: QueuedPodInfo) -> bool:
     twin = QueuedPodInfo(queued.info, queued.timestamp)
     attempt = cluster.scheduler.begin(twin, profile)
     attempt.may_preempt = False
+    cluster.scheduler.scheduling_cycle.set_interested_extenders(attempt)
     found = await cluster.scheduler.scheduling_cycle.schedule_pod(attempt)
     if isinstance(found, Failure):
         return False

@@ -40,12 +40,15 @@ class World(Struct, frozen=True):
     """Kinds of objects, and what a scheduler is configured with.
 
     ``gates``: settings of feature gates, by version; ``may``: those that some scripts have.
+    ``extenders``: draws the answers of HTTP extenders. ``pauses``: how many seconds pass at times.
     """
 
     kinds: Sequence[Kind]
     gates: Gates = {}
     may: Gates = {}
     config: JsonObject | None = None
+    extenders: Callable[[Draw], JsonObject] | None = None
+    pauses: Sequence[float] = (0.5, 1, 2, 5, 12)
 
 
 def write(draw: Draw, world: World, version: str, steps: int = 24) -> JsonObject:
@@ -66,10 +69,12 @@ def write(draw: Draw, world: World, version: str, steps: int = 24) -> JsonObject
         if draw.chance(0.75):
             script.append({"schedule": 20})
         if draw.chance(0.2):
-            script.append({"advance": draw.choice((0.5, 1, 2, 5, 12))})
+            script.append({"advance": draw.choice(world.pauses)})
     script += [{"advance": 12}, {"schedule": 20}]
     may = [gate for gate in world.may.get(version, ()) if draw.chance(0.25)]
+    extenders = {} if world.extenders is None else {"extenders": world.extenders(draw)}
     return {
+        **extenders,
         "kubernetesVersion": version,
         "features": [*world.gates.get(version, ()), *may],
         "config": world.config,

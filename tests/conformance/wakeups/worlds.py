@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conformance.wakeups import addons, core, devices, groups, preemption, storage
+from conformance.wakeups import addons, core, devices, extenders, gangs, groups, preemption, storage
 from conformance.wakeups.world import World
 
 _QUEUE = {
@@ -44,7 +44,15 @@ WORLDS: Mapping[str, World] = {
     "numa": addons.NUMA,
     "reservations": addons.RESERVATIONS,
     "network": addons.NETWORK,
-    "planned-gangs": addons.PLANNED_GANGS,
+    "loads": addons.LOADS,
+    "colocation": addons.COLOCATION,
+    "planned-gangs": gangs.PLANNED_GANGS,
+    "volcano": gangs.VOLCANO,
+    "held-volcano": gangs.HELD_VOLCANO,
+    "koordinator": gangs.KOORDINATOR,
+    "held-koordinator": gangs.HELD_KOORDINATOR,
+    "gang-preemption": gangs.GANG_PREEMPTION,
     "jobs": addons.JOBS,
     "delays": addons.DELAYS,
+    "extenders": extenders.EXTENDERS,
 }
