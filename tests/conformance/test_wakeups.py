@@ -16,7 +16,7 @@ from conformance.wakeups.run import script
 from conformance.wakeups.worlds import WORLDS
 from proreus.queue.queueing_hints import QueueingHints
 
-SEED, SCRIPTS = "ci", 20
+SEED, SCRIPTS = "ci", 12
 
 
 @pytest.fixture(autouse=True)

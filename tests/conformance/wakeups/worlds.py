@@ -51,7 +51,6 @@ WORLDS: Mapping[str, World] = {
     "held-volcano": gangs.HELD_VOLCANO,
     "koordinator": gangs.KOORDINATOR,
     "held-koordinator": gangs.HELD_KOORDINATOR,
-    "gang-preemption": gangs.GANG_PREEMPTION,
     "jobs": addons.JOBS,
     "delays": addons.DELAYS,
     "extenders": extenders.EXTENDERS,
