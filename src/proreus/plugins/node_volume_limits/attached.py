@@ -106,6 +106,10 @@ class AttachedVolumes:
         """Return the rows whose pods use a volume."""
         return self._rows_by_volume.get(volume, set())
 
+    def is_counted(self, volume: PersistentVolume) -> bool:
+        """Return whether pods or attachments of a node refer to a volume."""
+        return (PERSISTENT_VOLUMES.kind, volume.metadata.name) in self._rows_by_source
+
     def rows_with_errors(self) -> set[int]:
         """Return the rows with a pod whose volumes cannot be determined."""
         return self._rows_with_errors

@@ -20,6 +20,7 @@ from proreus.framework.events import (
     CSI_NODE,
     DELETE,
     NODE,
+    PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     UPDATE,
     VOLUME_ATTACHMENT,
@@ -39,6 +40,7 @@ from proreus.objects.storage import (
     CSI_NODES,
     CSIDriver,
     CSINode,
+    PersistentVolume,
     PersistentVolumeClaim,
     VolumeAttachment,
 )
@@ -210,7 +212,15 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             # It has no CSINode yet, and a node without one has no limits.
             ClusterEvent(NODE, ADD),
             *((drivers,) if self._scaling else ()),
+            ClusterEvent(PERSISTENT_VOLUME, DELETE, self._is_schedulable_after_volume_deleted),
         )
+
+    def _is_schedulable_after_volume_deleted(
+        self, pod: PodInfo, old: PersistentVolume, new: PersistentVolume | None
+    ) -> bool:
+        # Attachments of a volume that does not exist do not count.
+        self._attached.refresh()
+        return self._attached.is_counted(old)
 
 
 def _limits(csi_node: CSINode) -> dict[str, float]:

@@ -14,6 +14,7 @@ from proreus.framework.events import (
     CSI_NODE,
     DELETE,
     NODE,
+    PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     UPDATE,
     VOLUME_ATTACHMENT,
@@ -23,6 +24,7 @@ from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import BY_KIND
+from proreus.objects.storage import PERSISTENT_VOLUMES
 from proreus.plugins.node_volume_limits import NodeVolumeLimits
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 from proreus.testing.agreement import assert_agreement
@@ -280,6 +282,7 @@ def test_events() -> None:
         (VOLUME_ATTACHMENT, DELETE),
         (NODE, ADD),
         (CSI_DRIVER, UPDATE | DELETE),
+        (PERSISTENT_VOLUME, DELETE),
     ]
 
 
@@ -287,6 +290,16 @@ def test_drivers_matter_only_where_pods_wait_for_them() -> None:
     handle = FakeHandle(gates=["VolumeLimitScaling=false"])
     registered = make_plugin(NodeVolumeLimits, handle).events_to_register()
     assert CSI_DRIVER not in {event.resource for event in registered}
+
+
+def test_the_end_of_a_volume_helps_where_an_attachment_refers_to_it() -> None:
+    objects = [*bound("a", "b"), make_csi_node("n0"), make_attachment("va", "n0", "pv-a")]
+    hint = list(make_plugin(NodeVolumeLimits, handle).events_to_register())[6].hint
+    assert hint is not None
+    hint = list(make_plugin(NodeVolumeLimits, handle).events_to_register())[6].hint
+    volumes = handle.store(PERSISTENT_VOLUMES)
+    assert hint(WAITING, volumes["pv-a"], None) is True
+    assert hint(WAITING, volumes["pv-b"], None) is False
 
 
 def make_csi_driver(keeps_pods_out: bool) -> dict[str, Any]:
