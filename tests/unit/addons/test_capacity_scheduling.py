@@ -109,6 +109,15 @@ def test_a_guarantee_counts_where_the_sum_is_used_up_already() -> None:
     assert not cluster.schedule(make_pod("q", "1", namespace="b")).bound
 
 
+def test_a_pod_is_tried_once_the_sum_is_used_up_and_its_guarantee_counts() -> None:
+    cluster = harness(quota("a", {}), quota("b", {"cpu": 2}))
+    cluster.add(make_pod("a-0", "2", namespace="a", node_name="gone"))
+    assert not cluster.schedule(make_pod("p", "1", namespace="b")).bound
+    cluster.add(make_pod("b-0", "1", namespace="b", node_name="gone"))
+    assert cluster.queue_of("b/p") in ("active", "backoff")
+    assert cluster.schedule("b/p").bound
+
+
 def test_a_quota_that_comes_after_its_pods_counts_them() -> None:
     cluster = harness()
     used(cluster, "a", 3, 1)

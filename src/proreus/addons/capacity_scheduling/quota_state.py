@@ -8,7 +8,6 @@ from proreus.addons.capacity_scheduling.claims import ElasticQuotaClaim
 from proreus.addons.capacity_scheduling.oldest_by_name import OldestByName
 from proreus.addons.capacity_scheduling.quotas import (
     ELASTIC_QUOTAS,
-    Amounts,
     Bounds,
     ElasticQuota,
     NamespaceUsage,
@@ -70,28 +69,23 @@ class QuotaState:
         return pod.namespace in self._bounds and gone.metadata.namespace in self._bounds
 
     def may_reclaim(self, pod: PodInfo, other: Pod) -> bool:
-        """Return whether a pod is within its guarantee, and another's namespace is over its own."""
-        namespace, others = pod.namespace, other.metadata.namespace
-        if namespace == others or namespace not in self._bounds or others not in self._bounds:
-            return False
-        if not self._is_over(others, {}):
-            return False
-        # Asked for every waiting pod whenever a pod is bound: most are of namespaces without room.
-        bounds, usage = self._bounds[namespace].min, self._usage.get(namespace)
-        if usage is not None and any(
-            usage.used.get(name, 0) >= bounds.get(name, 0) for name in pod.requests.amounts
-        ):
-            return False
-        return not self._is_over(namespace, requests_of(pod.pod))
+        """Return whether a pod is within its guarantee, and another is counted by a quota too.
 
-    def _is_over(self, namespace: str, more: Amounts) -> bool:
-        """Return whether a namespace uses more than its minimum: of what ``more`` has, if that is
-        not empty."""
-        bounds = self._bounds[namespace].min
-        usage = self._usage.get(namespace)
+        The other may borrow what is guaranteed here. Or the sum of guarantees is used up with it,
+        and then each guarantee counts alone.
+        """
+        namespace = pod.namespace
+        if namespace not in self._bounds or other.metadata.namespace not in self._bounds:
+            return False
+        bounds, usage = self._bounds[namespace].min, self._usage.get(namespace)
         used = usage.used if usage is not None else {}
-        return any(
-            used.get(name, 0) + more.get(name, 0) > bounds.get(name, 0) for name in (more or used)
+        # Asked for every waiting pod whenever a pod is bound: most are of namespaces without room,
+        # and need not be parsed.
+        if any(used.get(name, 0) >= bounds.get(name, 0) for name in pod.requests.amounts):
+            return False
+        return all(
+            used.get(name, 0) + amount <= bounds.get(name, 0)
+            for name, amount in requests_of(pod.pod).items()
         )
 
     def claim(self, *pods: PodInfo) -> ElasticQuotaClaim:
