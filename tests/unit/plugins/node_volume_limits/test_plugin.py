@@ -294,9 +294,9 @@ def test_drivers_matter_only_where_pods_wait_for_them() -> None:
 
 def test_the_end_of_a_volume_helps_where_an_attachment_refers_to_it() -> None:
     objects = [*bound("a", "b"), make_csi_node("n0"), make_attachment("va", "n0", "pv-a")]
+    handle = FakeHandle(NODES, objects=objects)
     hint = list(make_plugin(NodeVolumeLimits, handle).events_to_register())[6].hint
     assert hint is not None
-    hint = list(make_plugin(NodeVolumeLimits, handle).events_to_register())[6].hint
     volumes = handle.store(PERSISTENT_VOLUMES)
     assert hint(WAITING, volumes["pv-a"], None) is True
     assert hint(WAITING, volumes["pv-b"], None) is False
