@@ -28,8 +28,12 @@ class ExtendedResourceClasses:
     then the one whose name comes first. ``version`` increases with every change.
     """
 
+    # Invariant: _by_resource has the last of each entry of _offers, by _newest_last, and each class
+    # by its own name; no entry of _offers is empty.
+
     def __init__(self) -> None:
-        self._classes: dict[str, DeviceClass] = {}
+        self._offers: dict[str, dict[str, DeviceClass]] = {}
+        """Classes by their ``extendedResourceName`` and name."""
         self._by_resource: dict[str, DeviceClass] = {}
         self.version = 0
 
@@ -43,17 +47,30 @@ class ExtendedResourceClasses:
     def put(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         """Update the index after a change of a class."""
         if old is not None:
-            self._classes.pop(old.metadata.name, None)
+            self._remove(old)
         if new is not None:
-            self._classes[new.metadata.name] = new
-        self._by_resource = {}
-        for cls in sorted(self._classes.values(), key=_newest_last):
-            if cls.spec.extended_resource_name:
-                self._by_resource[cls.spec.extended_resource_name] = cls
-        for name, cls in self._classes.items():
-            self._by_resource[DEVICE_CLASS_RESOURCE_PREFIX + name] = cls
+            self._by_resource[DEVICE_CLASS_RESOURCE_PREFIX + new.metadata.name] = new
+            resource = new.spec.extended_resource_name
+            if resource:
+                self._offers.setdefault(resource, {})[new.metadata.name] = new
+                self._choose(resource)
         # Results of NodeResourcesFit were computed with the old classes.
         self.version += 1
+
+    def _remove(self, cls: DeviceClass) -> None:
+        name, resource = cls.metadata.name, cls.spec.extended_resource_name
+        self._by_resource.pop(DEVICE_CLASS_RESOURCE_PREFIX + name, None)
+        if resource and resource in self._offers:
+            self._offers[resource].pop(name, None)
+            self._choose(resource)
+
+    def _choose(self, resource: str) -> None:
+        """Choose the class that provides a resource of this ``extendedResourceName``."""
+        offers = self._offers[resource]
+        if offers:
+            self._by_resource[resource] = max(offers.values(), key=_newest_last)
+        else:
+            del self._offers[resource], self._by_resource[resource]
 
     def get(self, resource: str) -> DeviceClass | None:
         """Return the class that provides a resource; None without."""
