@@ -33,7 +33,8 @@ finds no root, so that their pods stay gated (``cacheImpl.BuildHierarchySnapshot
 class WorkloadForest:
     """All groups by key. ``composite``: gate CompositePodGroup; else no group has a parent.
 
-    ``position``: the number of changes to groups, those of their status left out.
+    ``position``: the number of changes to groups, those of their status left out; ``version``: the
+    number of all changes.
     """
 
     # Invariant: _children[parent] has exactly the keys of _groups that name this parent, and no
@@ -41,12 +42,13 @@ class WorkloadForest:
 
     def __init__(self, composite: bool = False) -> None:
         self.composite = composite
-        self.position = 0
+        self.position = self.version = 0
         self._groups: dict[EntityKey, Group] = {}
         self._children: dict[EntityKey, dict[EntityKey, None]] = {}
 
     def put(self, group: Group) -> None:
         """Add a group, or its new version."""
+        self.version += 1
         before = self._groups.get(group.key)
         if before is not None and _is_same(before, group):
             self._groups[group.key] = group
@@ -64,6 +66,7 @@ class WorkloadForest:
         if group is None:
             return
         self.position += 1
+        self.version += 1
         parent = self.parent_of(group)
         if parent is not None:
             siblings = self._children[parent]

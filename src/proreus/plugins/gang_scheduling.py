@@ -36,7 +36,6 @@ from proreus.framework.pod_group import (
     POD_GROUP_SCHEDULING_CYCLE,
     PlacementProgress,
     PodGroupInfo,
-    PodGroupState,
 )
 from proreus.framework.pod_group_plugin import PlacementFeasiblePlugin
 from proreus.framework.pod_info import PodInfo
@@ -56,6 +55,7 @@ from proreus.objects.scheduling import (
     pod_group_entity_key,
     pod_group_key,
 )
+from proreus.plugins.ready_groups import ReadyGroups
 
 WAIT_SECONDS = 5 * 60.0
 
@@ -83,6 +83,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         self._groups = handle.store(POD_GROUPS) if self._enabled else {}
         self._states = handle.pod_group_states
         self._forest = handle.workload_forest
+        self._known = ReadyGroups(self._forest, self._states, self._has_enough_known)
+        self._scheduled = ReadyGroups(self._forest, self._states, self._has_enough_scheduled)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register new pods of the group, and the group itself."""
@@ -124,7 +126,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         root = self._forest.root_of(group.key)
         if root is None:
             return Status.unresolvable(self._no_root(group))
-        if self._is_ready(root, lambda state: state.all_pods_count):
+        if self._known.is_ready(root):
             return None
         return (
             _TOO_FEW if isinstance(root, PodGroup) else _tree_not_ready(root, Status.unresolvable)
@@ -137,14 +139,16 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         text = f"composite pod group object not found in state for {parent}"
         return f"failed to build hierarchy snapshot: {text}"
 
-    def _is_ready(self, group: Group, count: Callable[[PodGroupState], int]) -> bool:
-        """Return whether a group has enough pods, or child groups that have."""
-        if isinstance(group, PodGroup):
-            state = self._states.get(key_of(group))
-            needed = 0 if self._has_started(group) else group.min_count
-            return (0 if state is None else count(state)) >= needed
-        ready = sum(self._is_ready(child, count) for child in self._forest.children_of(group.key))
-        return ready >= group.min_count
+    def _has_enough_known(self, group: PodGroup) -> bool:
+        state = self._states.get(key_of(group))
+        return (0 if state is None else state.all_pods_count) >= self._needed(group)
+
+    def _has_enough_scheduled(self, group: PodGroup) -> bool:
+        state = self._states.get(key_of(group))
+        return (0 if state is None else state.scheduled_count) >= self._needed(group)
+
+    def _needed(self, group: PodGroup) -> int:
+        return 0 if self._has_started(group) else group.min_count
 
     def placement_feasible(
         self, state: CycleState, group: PodGroupInfo, progress: PlacementProgress
@@ -197,12 +201,15 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         return None
 
     def _permit_in_tree(self, root: CompositePodGroup) -> Status | None:
-        keys = (leaf.namespaced_name for leaf in self._forest.leaves_of(root.key))
-        states = [state for key in keys if (state := self._states.get(key)) is not None]
-        if not self._is_ready(root, lambda state: state.scheduled_count):
+        if not self._scheduled.is_ready(root):
             return _tree_not_ready(root, partial(Status.wait, WAIT_SECONDS))
-        for state in states:
-            self._allow(state.assumed)
+        for waiting in self.handle.waiting_pods():
+            group = pod_group_entity_key(waiting.pod.pod)
+            state = None if group is None else self._states.get(group.namespaced_name)
+            if state is None or waiting.pod.uid not in state.assumed:
+                continue
+            if self._forest.root_of(group) is root:
+                waiting.allow(self.name)
         return None
 
     def _allow(self, assumed: Container[str]) -> None:
