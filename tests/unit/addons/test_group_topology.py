@@ -59,6 +59,15 @@ def place(cluster: Harness, members: int, **annotations: str) -> list[str]:
     return [cluster.pod(f"p{number}").spec.node_name for number in range(members)]
 
 
+def test_a_pod_beyond_the_minimum_goes_where_it_may_if_it_may_not_to_the_others() -> None:
+    cluster = cluster_of({"a-1": [2], "b-1": [4]}, 1)
+    assert place(cluster, 1, **{PREFERRED: "rack"}) == ["a-1-0"]
+    cluster.add(member(1, {PREFERRED: "rack"}))
+    cluster.patch("Pod", "p1", {"spec": {"nodeSelector": {"rack": "b-1"}}})
+    cluster.schedule_all()
+    assert cluster.pod("p1").spec.node_name == "b-1-0"
+
+
 def racks_of(names: list[str]) -> list[str]:
     return [name.rpartition("-")[0] for name in names]
 

@@ -376,6 +376,11 @@ class PodGroupAlgorithm:
             result = results[key]
             if result.failed:
                 return {key: result}
+            if group is self._root and key.is_provided and not result.any_scheduled:
+                # A group that has its minimum: another placement may have room for one pod more.
+                result.status = result.status or naming_rejected_pod(
+                    Status.unschedulable(UNSCHEDULABLE), result.pods
+                )
             first = first or results
             first[key].lacking = min(first[key].lacking, result.lacking)
             if result.status is None:
