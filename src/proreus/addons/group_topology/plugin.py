@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from proreus.addons.coscheduling.groups import group_key
 from proreus.addons.group_topology.domains import GroupRoom, best_fit, least_free, pods_by_node
 from proreus.addons.group_topology.hyper_nodes import HYPER_NODES, HyperNodes, TierRequest
 from proreus.addons.group_topology.requests import TopologyRequest, topology_request
@@ -40,8 +41,10 @@ from proreus.framework import (
     Status,
     events,
     field_errors,
+    is_provided,
 )
 from proreus.framework.pod_group import reasons_of_placements
+from proreus.objects import Pod
 from proreus.objects.scheduling import pod_group_key
 
 _POSITIONS = "GroupTopology/positions"
@@ -87,8 +90,17 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         self._hyper_nodes = HyperNodes(handle)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register all events: what a domain has room for is decided by other plugins too."""
-        return (*super().events_to_register(), ClusterEvent(HYPER_NODES.id, events.ALL))
+        """Register what makes room in a domain, or changes which nodes are in it.
+
+        What else may help a group that was tried in its domains, the rejectors of its pods know.
+        """
+        changed = events.UPDATE_NODE_ALLOCATABLE | events.UPDATE_NODE_LABEL
+        return (
+            ClusterEvent(events.ASSIGNED_POD, events.DELETE | events.UPDATE_POD_SCALE_DOWN),
+            ClusterEvent(events.ASSIGNED_POD, events.ADD, hint=_is_held_or_sibling),
+            ClusterEvent(events.NODE, events.ADD | changed | events.UPDATE_NODE_TAINT),
+            ClusterEvent(HYPER_NODES.id, events.ALL),
+        )
 
     # ---- placements ----------------------------------------------------------------------------
 
@@ -250,6 +262,11 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         cycle: PodGroupSchedulingCycle | None = state.get(POD_GROUP_SCHEDULING_CYCLE)
         positions: IntArray | None = None if cycle is None else cycle.state.get(_POSITIONS)
         return positions
+
+
+def _is_held_or_sibling(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
+    """Return whether a pod that got a node is room held for others, or of the same group."""
+    return new is not None and (is_provided(new) or group_key(new) == group_key(pod.pod))
 
 
 def _rows_by_code(codes: CodeArray) -> dict[int, Rows]:

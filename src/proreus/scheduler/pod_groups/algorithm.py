@@ -402,7 +402,8 @@ class PodGroupAlgorithm:
             )
             if key.is_provided:
                 first[key].status = naming_placements(status, placements, reasons)
-                if any(placement.lacking for placement in placements):
+                # A domain may get what it lacks, or another node.
+                if any(one.lacking or placements[-1].node_names is not None for one in placements):
                     self._rejectors.update(self._generating_plugins)
                 first[key].next_placement = self._next_placement
                 if len(placements) > 1:
