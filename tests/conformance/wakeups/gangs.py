@@ -1,4 +1,4 @@
-"""Groups of add-ons: PodGroups of scheduler-plugins and Volcano, gangs of Koordinator.
+"""Groups of add-ons: PodGroups of scheduler-plugins and Volcano, gangs of Koordinator, HyperNodes.
 
 Nobody else binds the members of a gang: pods that others have bound are of none.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from conformance.oracle.grammar.draw import Draw, JsonObject
-from conformance.oracle.grammar.objects import thing
+from conformance.oracle.grammar.objects import HOSTNAME, ZONE, thing
+from conformance.wakeups import core
 from conformance.wakeups.addons import annotate, cpu, world_of
 from conformance.wakeups.preemption import BUDGET, important
 from conformance.wakeups.world import Kind
@@ -109,10 +112,108 @@ def _important_in_gang(draw: Draw, pod: JsonObject) -> None:
     important(draw, pod)
 
 
-GANG_PREEMPTION = world_of(
+def _with_gangs_of_one_size(kind: Kind) -> Kind:
+    """Return pods of which those of gangs request 1 CPU.
+
+    A gang waits for what helps the pod that did not fit; where pods differ, the others may move.
+    """
+
+    def make(draw: Draw, name: str) -> JsonObject:
+        made = kind.make(draw, name)
+        if "scheduling.x-k8s.io/pod-group" in made["metadata"].get("labels", {}):
+            made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+        return made
+
+    return replace(kind, make=make)
+
+
+_PREEMPTING = world_of(
     "GangPreemption",
     [_GROUPS, BUDGET],
     (_in_gang, _in_gang, _important_in_gang, important),
     wishes_on_nodes=(cpu, important),
     beside=_PLANNED,
+)
+GANG_PREEMPTION = replace(
+    _PREEMPTING, kinds=[_with_gangs_of_one_size(kind) for kind in _PREEMPTING.kinds]
+)
+
+# ---- GroupTopology -------------------------------------------------------------------------------
+
+
+def _members(draw: Draw, name: str) -> JsonObject:
+    """Return the members of the leaf ``h0`` or ``h1``, or of the HyperNode above."""
+    if name == "top":
+        leaves = draw.sample(("h0", "h1"), draw.choice((1, 2)))
+        named = [{"exactMatch": {"name": leaf}} for leaf in leaves]
+        members = [{"type": "HyperNode", "selector": one} for one in named]
+        return {"spec": {"tier": 2, "tierName": "spine", "members": members}}
+    selector = draw.choice(
+        (
+            {"exactMatch": {"name": draw.choice(core.NODES)}},
+            {"regexMatch": {"pattern": draw.choice(("n[01]", "n[12]"))}},
+            {"labelMatch": {"matchLabels": {ZONE: draw.choice(("z0", "z1"))}}},
+        )
+    )
+    return {"spec": {"tier": 1, "members": [{"type": "Node", "selector": selector}]}}
+
+
+def _hyper_node(draw: Draw, name: str) -> JsonObject:
+    return {**thing("HyperNode", name, "topology.volcano.sh/v1alpha1"), **_members(draw, name)}
+
+
+def _topology(draw: Draw, name: str) -> JsonObject:
+    tier = draw.choice(({"highestTierAllowed": 1}, {"highestTierName": "spine"}, {}))
+    topology = draw.choice((None, {"mode": draw.choice(("hard", "hard", "soft")), **tier}))
+    return {"spec": {**_minimum(draw, name)["spec"], "networkTopology": topology}}
+
+
+def _placed_group(draw: Draw, name: str) -> JsonObject:
+    version = "scheduling.volcano.sh/v1beta1"
+    return {**thing("PodGroup", name, version, namespace="default"), **_topology(draw, name)}
+
+
+def _in_hyper_node(draw: Draw, pod: JsonObject) -> None:
+    pod["metadata"]["namespace"] = "default"
+    annotate(pod, **{"scheduling.k8s.io/group-name": draw.choice(_NAMES)})
+    cpu(draw, pod)
+
+
+def _in_domain(draw: Draw, pod: JsonObject) -> None:
+    _in_gang(draw, pod)
+    # The pods of a gang agree.
+    gang = pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"]
+    key, asked = (ZONE, "required") if gang == "g0" else (HOSTNAME, "preferred")
+    pod["metadata"]["annotations"] = {f"kueue.x-k8s.io/podset-{asked}-topology": key}
+
+
+def _in_slices(draw: Draw, pod: JsonObject) -> None:
+    # Alike: where the first pod of a slice may go is counted in pods of its own size.
+    amounts = {"cpu": "1"}
+    pod["spec"]["containers"][0]["resources"] = {"requests": amounts}
+    asked = {"podset-slice-required-topology": ZONE, "podset-slice-size": "2"}
+    annotations = {f"kueue.x-k8s.io/{key}": value for key, value in asked.items()}
+    pod["metadata"] |= {"namespace": "default", "annotations": annotations}
+    pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "sliced"
+
+
+_LEVELS = {"levels": [ZONE, HOSTNAME]}
+DOMAINS = world_of(
+    "GroupTopology",
+    [Kind((*_NAMES, "sliced"), _pod_group, (_minimum,), often=2)],
+    (_in_domain, _in_domain, _in_domain, _in_slices),
+    _LEVELS,
+    (cpu,),
+    _PLANNED,
+)
+HYPER_NODES = world_of(
+    "GroupTopology",
+    [
+        Kind(("h0", "h1", "top"), _hyper_node, (_members,), often=2),
+        Kind(_NAMES, _placed_group, (_topology,), often=2),
+    ],
+    (_in_hyper_node,) * 3,
+    _LEVELS,
+    (cpu,),
+    _PLANNED,
 )
