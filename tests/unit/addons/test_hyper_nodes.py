@@ -70,6 +70,7 @@ def place(cluster: Harness, members: int) -> set[str]:
     return {cluster.pod(f"p{number}").spec.node_name for number in range(members)}
 
 
+TAINTED = {"spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}}
 HARD_1 = {"mode": "hard", "highestTierAllowed": 1}
 
 
@@ -124,14 +125,24 @@ def test_a_group_waits_for_hyper_nodes_and_is_tried_when_they_appear() -> None:
 
 def test_a_group_that_others_reject_in_its_hyper_node_is_tried_when_that_changes() -> None:
     cluster = cluster_of(2, HARD_1, TREE[:1])
-    taint = {"spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}}
     for name in ("n0", "n1"):
-        cluster.patch("Node", name, taint, "")
+        cluster.patch("Node", name, TAINTED, "")
     assert place(cluster, 2) == {""}
     cluster.add(hyper_node("s0", 1, named("n2"), named("n3")))
     cluster.advance(20)
     cluster.schedule_all()
     assert {cluster.pod(name).spec.node_name for name in ("p0", "p1")} == {"n2", "n3"}
+
+
+def test_a_group_is_tried_when_it_asks_for_no_hyper_node_any_more() -> None:
+    cluster = cluster_of(2, HARD_1, TREE[:1])
+    for name in ("n0", "n1"):
+        cluster.patch("Node", name, TAINTED, "")
+    assert place(cluster, 2) == {""}
+    cluster.patch("PodGroup", "g", {"spec": {"networkTopology": None}})
+    cluster.advance(20)
+    cluster.schedule_all()
+    assert "" not in {cluster.pod(name).spec.node_name for name in ("p0", "p1")}
 
 
 def test_a_pattern_that_is_none_and_a_hyper_node_within_itself_have_no_members() -> None:

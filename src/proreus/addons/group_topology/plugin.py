@@ -12,7 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from proreus.addons.coscheduling.groups import group_key
+from proreus.addons.coscheduling.groups import (
+    VOLCANO,
+    VOLCANO_GANGS,
+    Gang,
+    group_key,
+    group_key_of,
+)
 from proreus.addons.group_topology.domains import GroupRoom, best_fit, least_free, pods_by_node
 from proreus.addons.group_topology.hyper_nodes import HYPER_NODES, HyperNodes, TierRequest
 from proreus.addons.group_topology.requests import TopologyRequest, topology_request
@@ -100,6 +106,7 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
             ClusterEvent(events.ASSIGNED_POD, events.ADD, hint=_is_held_or_sibling),
             ClusterEvent(events.NODE, events.ADD | changed | events.UPDATE_NODE_TAINT),
             ClusterEvent(HYPER_NODES.id, events.ALL),
+            ClusterEvent(VOLCANO_GANGS.id, events.UPDATE, hint=_is_of_group),
         )
 
     # ---- placements ----------------------------------------------------------------------------
@@ -267,6 +274,10 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
 def _is_held_or_sibling(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:
     """Return whether a pod that got a node is room held for others, or of the same group."""
     return new is not None and (is_provided(new) or group_key(new) == group_key(pod.pod))
+
+
+def _is_of_group(pod: PodInfo, old: Gang | None, new: Gang | None) -> bool:
+    return new is not None and group_key_of(VOLCANO, new.metadata) == group_key(pod.pod)
 
 
 def _rows_by_code(codes: CodeArray) -> dict[int, Rows]:
