@@ -145,9 +145,22 @@ class GangCluster:
             definition["spec"].pop("conversion", None)
             self.client.create(controllers.DEFINITIONS, definition)
         spec = definition["spec"]
-        version = next(each["name"] for each in spec["versions"] if each["served"])
-        path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
-        eventually(SECONDS, path, lambda: self.client.request("GET", path).status == 200)
+        for version in spec["versions"]:
+            if version["served"]:
+                self._wait_for_resource(
+                    f"/apis/{spec['group']}/{version['name']}", spec["names"]["plural"]
+                )
+
+    def _wait_for_resource(self, version_path: str, plural: str) -> None:
+        """Wait until discovery, by which operators find resources, lists one."""
+
+        def is_listed() -> bool:
+            answer = self.client.request("GET", version_path)
+            return answer.status == 200 and any(
+                resource["name"] == plural for resource in answer.json()["resources"]
+            )
+
+        eventually(SECONDS, f"{version_path}/{plural}", is_listed)
 
     def create(self, document: Json, plural: str) -> None:
         """Create an object in the namespace."""
@@ -197,7 +210,7 @@ class GangCluster:
                 sum("are needed together" in each["message"] for each in conditions) >= members - 1
             )
 
-        self._eventually(f"{members} pods that wait for each other", all_say_why)
+        self.eventually(f"{members} pods that wait for each other", all_say_why)
         assert not any(assertions.node_of(pod) for pod in self.pods()), self.summary()
 
     def runs_as_a_whole(self, members: int) -> None:
@@ -208,7 +221,7 @@ class GangCluster:
             phases = [pod["status"].get("phase") for pod in self.pods()]
             return len(phases) == members and {*phases} <= {"Running", "Succeeded"}
 
-        self._eventually(f"{members} pods that run", all_run)
+        self.eventually(f"{members} pods that run", all_run)
 
     def starts_as_a_whole(self, document: Json, plural: str, members: int) -> None:
         """Create an object; check that its pods wait while one has no room, and run afterwards.
@@ -223,7 +236,8 @@ class GangCluster:
         self.add_node(1)
         self.runs_as_a_whole(members)
 
-    def _eventually(self, what: str, probe: Callable[[], bool]) -> None:
+    def eventually(self, what: str, probe: Callable[[], bool]) -> None:
+        """Wait until ``probe`` returns True; a failure shows the pods."""
         deadline = time.monotonic() + SECONDS
         while not probe():
             assert time.monotonic() < deadline, f"not in {SECONDS} s: {what}\n{self.summary()}"
