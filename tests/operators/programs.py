@@ -31,7 +31,7 @@ class _Source:
     webhooks: str = ""
 
 
-# the two packages that begin with a dot are ours: see there why
+# the packages that begin with a dot are ours: see there why
 _SOURCES = {
     "training-operator": _Source(
         _NEWER,
@@ -45,6 +45,14 @@ _SOURCES = {
         "./mpi-operator",
         "manifests/base/kubeflow.org_mpijobs.yaml",
     ),
+    "kueue": _Source(
+        _NEWER,
+        "sigs.k8s.io/kueue",
+        "./kueue",
+        "config/components/crd/bases/*.yaml",
+        "config/components/webhook/manifests.yaml",
+    ),
+    "karpenter": _Source(_NEWER, "sigs.k8s.io/karpenter", "./karpenter", "**/apis/crds/*.yaml"),
     "lws": _Source(
         _OLDER,
         "sigs.k8s.io/lws",
