@@ -9,10 +9,8 @@ The meaning of a response is none of this module's concern (``responses``), nor 
 """
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from proreus import reallocation
 from proreus.client.dialer import Dialer, NotConnected
 from proreus.client.http_connection import HttpConnection
 from proreus.client.responses import HttpResponse
@@ -37,13 +35,10 @@ class ConnectionPool:
         self._connect_seconds = connect_seconds
         self._before_writing = before_writing
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
         self.idle: list[HttpConnection] = []
         self.open: set[HttpConnection] = set()
         self._closed = False
         self._generation = 0
-        self._replaced_at = float("-inf")
-        reallocation.register(self)
 
     async def round_trip(
         self, request: bytes, timeout_seconds: float, *, reads: bool = False
@@ -102,30 +97,10 @@ class ConnectionPool:
         return connection
 
     def replace_connections(self) -> None:
-        """Have all requests use new connections, and streams begin anew, one after the other."""
+        """Have all requests use new connections, and streams begin anew."""
         self._generation += 1
         for connection in list(self.open):
-            connection.outdated = True
-            if connection in self.idle:
-                connection.close()
-            else:
-                connection.replace()
-
-    def reallocate(self) -> Iterator[None]:
-        """Have all connections replaced, one after the other."""
-        # Those of another thread are its own; it has a connection or two.
-        if threading.get_ident() == self._thread:
-            for connection in self.open:
-                connection.replace()
-        yield
-
-    def may_replace_connection(self, apart_seconds: float) -> bool:
-        """Return whether a connection may end for its memory alone, so long after the last one."""
-        now = self._loop.time()
-        if now - self._replaced_at < apart_seconds:
-            return False
-        self._replaced_at = now
-        return True
+            connection.replace()
 
     def close(self) -> None:
         """Close every connection; responses that are still awaited are lost."""

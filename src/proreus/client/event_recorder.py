@@ -8,18 +8,16 @@ intervals are those of client-go's ``tools/events``.
 """
 
 import asyncio
-import hashlib
 import logging
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from proreus import reallocation
 from proreus.client.checked_writes import CheckedWriter, Write
 from proreus.client.event_bodies import (
     EventKey,
@@ -27,6 +25,7 @@ from proreus.client.event_bodies import (
     event_body,
     reference_to,
     series_patch,
+    truncate_note,
 )
 from proreus.client.event_queue import EventQueue
 from proreus.client.rate_limiter import RateLimiter, no_rate_limit
@@ -54,61 +53,28 @@ _PATIENCE_SECONDS = 0.5
 _IMPATIENT_SECONDS = 0.05
 """How long an Event waits for bindings in flight; less once the queue is a tenth full."""
 _MAX_CACHED_EVENTS = 16_384
-_REALLOCATED_A_STEP = 500
 
 _encode = msgspec.json.Encoder().encode
-_pack = msgspec.msgpack.Encoder().encode
 
 
-class _WrittenOnce(Struct, frozen=True):
-    """What is kept of an Event that was seen once, and written: nearly all of those in the cache.
-
-    ``nanoseconds``: when it was recorded, as in its name; ``seen_at``: on the monotonic clock.
-    """
-
-    nanoseconds: int
-    seen_at: float
-
-
-class _Entry:
+class _Entry(Struct, eq=False):
     """An Event, how often it was seen, and how much of that has been written.
 
-    ``key``: see ``_identity``. ``last``: when it was last seen, on the wall clock; ``seen_at``: on
-    the monotonic one.
+    ``nanoseconds``: when it was first seen, a part of its name. ``last``: when it was last seen, on
+    the wall clock; ``seen_at``: on the monotonic one. ``written``: the count that the apiserver
+    has, 0 until it is created. ``under_way``: it is queued or being written, by one worker at a
+    time.
     """
 
-    __slots__ = (
-        "core",
-        "count",
-        "event_key",
-        "key",
-        "last",
-        "nanoseconds",
-        "note",
-        "seen_at",
-        "under_way",
-        "written",
-    )
-
-    def __init__(
-        self,
-        key: bytes,
-        event_key: EventKey,
-        core: bool,
-        note: str,
-        nanoseconds: int,
-        seen_at: float,
-    ) -> None:
-        self.key = key
-        self.event_key = event_key
-        self.core = core
-        self.note = note
-        self.nanoseconds = nanoseconds
-        self.count = 1
-        self.last = self.at
-        self.seen_at = seen_at
-        self.written = 0  # the count that the apiserver has; 0: not created yet
-        self.under_way = False  # queued or being written, by one worker at a time
+    event_key: EventKey
+    core: bool
+    note: str
+    nanoseconds: int
+    last: float
+    seen_at: float
+    count: int = 1
+    written: int = 0
+    under_way: bool = False
 
     @property
     def name(self) -> str:
@@ -168,11 +134,10 @@ class EventRecorder:
         self._under_way = 0  # entries queued or being written
         self._all_written = asyncio.Event()
         self._all_written.set()
-        self._event_cache: dict[bytes, _Entry | _WrittenOnce] = {}
+        self._event_cache: dict[tuple[EventKey, bool, str], _Entry] = {}
         self._last_nanoseconds = 0
         self._core_only = False
         self.dropped = 0
-        reallocation.register(self)
 
     # -- recording -----------------------------------------------------------------------------
 
@@ -213,18 +178,16 @@ class EventRecorder:
         # Plugins write Events too.
         event_type, reason, action, note = map(to_valid_utf8, (event_type, reason, action, note))
         event_key = EventKey(event_type, reason, action, controller, regarding, related)
-        key = _identity(event_key, core, note if distinct_by_note else "")
+        key = (event_key, core, note if distinct_by_note else "")
         now, seen_at = self._clock.now(), self._clock.monotonic()
         cached = self._event_cache.get(key)
         if cached is None:
-            entry = _Entry(key, event_key, core, note, self._nanoseconds(now), seen_at)
+            nanoseconds = self._nanoseconds(now)
+            entry = _Entry(event_key, core, truncate_note(note), nanoseconds, now, seen_at)
             if self._enqueue(entry):
-                self._cache_event(entry)
+                self._make_room()
+                self._event_cache[key] = entry
             return
-        if isinstance(cached, _WrittenOnce):
-            entry = _Entry(key, event_key, core, note, cached.nanoseconds, seen_at)
-            entry.written = 1
-            self._event_cache[key] = cached = entry
         cached.count += 1
         cached.last, cached.seen_at = now, seen_at
         # The second one turns the Event into a series, which is written at once. The others are
@@ -233,12 +196,11 @@ class EventRecorder:
         if cached.count == 2:
             self._enqueue(cached)
 
-    def _cache_event(self, entry: _Entry) -> None:
+    def _make_room(self) -> None:
         # Entries expire after minutes, which at thousands a second would be too many: the oldest
         # goes early, and its next repetition is a new Event.
         if len(self._event_cache) >= _MAX_CACHED_EVENTS:
             del self._event_cache[next(iter(self._event_cache))]
-        self._event_cache[entry.key] = entry
 
     def _enqueue(self, entry: _Entry) -> bool:
         if entry.under_way:
@@ -264,7 +226,7 @@ class EventRecorder:
     def refresh_series(self) -> None:
         """Queue the current count of every series (every 30 minutes)."""
         for entry in self._event_cache.values():
-            if isinstance(entry, _Entry) and entry.count > 1:
+            if entry.count > 1:
                 self._enqueue(entry)
 
     def finish_series(self) -> None:
@@ -273,27 +235,8 @@ class EventRecorder:
         for key, entry in list(self._event_cache.items()):
             if entry.seen_at < silent_since:
                 del self._event_cache[key]
-                if isinstance(entry, _Entry) and entry.count > 1:
+                if entry.count > 1:
                     self._enqueue(entry)
-
-    # -- memory --------------------------------------------------------------------------------
-
-    def reallocate(self) -> Iterator[None]:
-        """Replace what is kept of written Events by copies, some at each step."""
-        cache, reallocator = self._event_cache, reallocation.Reallocator()
-        keys = list(cache)
-        for start in range(0, len(keys), _REALLOCATED_A_STEP):
-            found = [
-                (key, entry)
-                for key in keys[start : start + _REALLOCATED_A_STEP]
-                if (entry := cache.get(key)) is not None
-                and (isinstance(entry, _WrittenOnce) or not entry.under_way)
-            ]
-            for key, entry in reallocator.copy(found):
-                # by deletion, for the key is copied too
-                del cache[key]
-                cache[key] = entry
-            yield
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -341,9 +284,6 @@ class EventRecorder:
             # It was repeated while it was being created: then ``_enqueue`` did not queue it.
             if entry.written == 1 and entry.count > 1:
                 self._enqueue(entry)
-            elif entry.count == 1 and self._event_cache.get(entry.key) is entry:
-                # Its repetition brings all the rest with it.
-                self._event_cache[entry.key] = _WrittenOnce(entry.nanoseconds, entry.seen_at)
             if not self._under_way:
                 self._all_written.set()
 
@@ -394,14 +334,6 @@ class EventRecorder:
                 Write("POST", resource.path(namespace), _encode(body), _always_retry, JSON)
             )
         entry.written = count if entry.written else 1
-
-
-def _identity(event_key: EventKey, core: bool, note: str) -> bytes:
-    """Return what tells an Event from all others, in 16 bytes.
-
-    ``core``: it is core/v1. ``note``: its note if that counts.
-    """
-    return hashlib.blake2b(_pack((event_key, core, note)), digest_size=16).digest()
 
 
 async def _always_retry() -> bytes | None:

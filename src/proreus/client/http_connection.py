@@ -25,15 +25,6 @@ MOST_HEAD_BYTES = 1 << 20
 """More before the body is no answer of an apiserver: its headers have a few hundred bytes."""
 _IDLE_SECONDS = 50.0
 """Less than the apiserver's 90: a connection that it closes under a request loses the response."""
-_LARGE_READ_BYTES = 64 * 1024
-"""TLS reads up to 256 KiB at once, into buffers for both sides of it."""
-_LARGE_BUFFERS_SECONDS = 120.0
-_REPLACEMENT_SECONDS = 1.0
-"""How long after one connection was replaced the next may be."""
-_LARGE_REPLACEMENT_SECONDS = 3.0
-"""With large buffers: until then, those of the one before are freed (``_KEEP_BUFFERS_SECONDS``),
-and their memory is back at the system."""
-_KEEP_BUFFERS_SECONDS = 1.0
 
 
 class HttpConnection(asyncio.Protocol):
@@ -55,8 +46,6 @@ class HttpConnection(asyncio.Protocol):
         self._stream_seconds: float | None = None  # not None: a stream is wanted
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._large_read_at: float | None = None
-        self._replacement: asyncio.Handle | None = None
         self._body: list[bytes] = []
         self._head_bytes = 0
         self._content_type = ""
@@ -124,12 +113,25 @@ class HttpConnection(asyncio.Protocol):
         if self._stream is not None:
             stream, self._stream = self._stream, None
             stream.finish(error)
-        for timer in (self._timer, self._replacement):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._replacement = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._transport is not None:
             self._transport.abort()
+
+    def replace(self) -> None:
+        """Take no further request, and end the stream once its last line is complete."""
+        self.outdated = True
+        if self in self._pool.idle:
+            self.close()
+        else:
+            self._end_stream_after_line()
+
+    def _end_stream_after_line(self) -> None:
+        if self._stream is not None and self._stream.ends_line:
+            stream, self._stream = self._stream, None
+            stream.finish()
+            self.close()
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -154,38 +156,6 @@ class HttpConnection(asyncio.Protocol):
             self._set_deadline(self._deadline)
         else:
             self.close(TimeoutError("the server took too long"))
-
-    # -- memory --------------------------------------------------------------------------------
-
-    # TLS keeps most of a megabyte for a connection from the first large objects that it reads until
-    # it is closed, and a watch lives for days: so its stream is ended once no more such objects
-    # come, and its reader opens the next watch on a connection that takes less. The two hundred
-    # small objects of any TLS connection keep as many pages of a peak (see ``reallocation``).
-
-    def replace(self) -> None:
-        """End the connection once it is quiet, and others are not ended at the same time."""
-        if self._replacement is None:
-            self._replacement = self._loop.call_soon(self._end_when_quiet)
-
-    def _end_when_quiet(self) -> None:
-        self._replacement = None
-        apart, left = _REPLACEMENT_SECONDS, 0.0
-        if self._large_read_at is not None:
-            apart = _LARGE_REPLACEMENT_SECONDS
-            left = self._large_read_at + _LARGE_BUFFERS_SECONDS - self._loop.time()
-        if left > 0:
-            self._replacement = self._loop.call_later(left, self._end_when_quiet)
-        elif not self._is_quiet() or not self._pool.may_replace_connection(apart):
-            self._replacement = self._loop.call_later(apart, self._end_when_quiet)
-        else:
-            if self._stream is not None:
-                stream, self._stream = self._stream, None
-                stream.finish()
-            self.close()
-
-    def _is_quiet(self) -> bool:
-        """Whether nothing is lost if the connection ends now."""
-        return self._waiter is None if self._stream is None else self._stream.is_between_lines
 
     # -- the stream's calls ----------------------------------------------------------------------
 
@@ -212,12 +182,6 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse a part of the response."""
-        if len(data) > _LARGE_READ_BYTES:
-            self._large_read_at = self._loop.time()
-            if self._replacement is None:
-                self._replacement = self._loop.call_later(
-                    _LARGE_BUFFERS_SECONDS, self._end_when_quiet
-                )
         if self._stream is not None:
             self._renew_deadline()
         try:
@@ -228,6 +192,8 @@ class HttpConnection(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
                 self.close(ConnectionError("the headers of the answer are too long"))
+        if self.outdated:
+            self._end_stream_after_line()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Leave the pool; a response that is incomplete by now is lost."""
@@ -237,10 +203,6 @@ class HttpConnection(asyncio.Protocol):
         if error is None and self._ends_with_connection():
             self._end_response()
         self.close(error or ConnectionError("the server closed the connection"))
-        if self._large_read_at is not None:
-            # Its buffers are freed with it. Those of the connection that replaces it would be given
-            # just this memory, of which every page is in use by now.
-            self._loop.call_later(_KEEP_BUFFERS_SECONDS, _forget, self._transport)
         self._transport = None
 
     def _ends_with_connection(self) -> bool:
@@ -326,7 +288,3 @@ class HttpConnection(asyncio.Protocol):
         retry_after = self._retry_after if code >= 400 else None
         waiter.set_result(HttpResponse(code, body, self._content_type, retry_after))
         return True
-
-
-def _forget(transport: asyncio.Transport | None) -> None:
-    """Refer to a transport until now."""

@@ -31,7 +31,8 @@ class Stream:
         self._connection: HttpConnection | None = connection
         self._parts: list[bytes] = []
         self._unread_bytes = 0
-        self._ends_line = True
+        self.ends_line = True
+        """Whether all that has arrived ends with a whole line."""
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self._last = 0.0
@@ -40,11 +41,6 @@ class Stream:
     def is_full(self) -> bool:
         """Whether more has arrived than should wait to be taken."""
         return self._unread_bytes > _MOST_BYTES_UNREAD
-
-    @property
-    def is_between_lines(self) -> bool:
-        """Whether all that has arrived was taken, and ended with a whole line."""
-        return not self._parts and self._ends_line
 
     async def chunk(self) -> bytes:
         """Return what has arrived since the last call, under bursts 8 ms later; see ``read``."""
@@ -102,7 +98,7 @@ class Stream:
         """Keep a part of the body."""
         self._parts.append(data)
         self._unread_bytes += len(data)
-        self._ends_line = data.endswith(b"\n")
+        self.ends_line = data.endswith(b"\n")
         if self._unread_bytes > _MOST_BYTES_UNREAD and self._connection is not None:
             self._connection.pause_reading()
         if self._waiter is not None:

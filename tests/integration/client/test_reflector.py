@@ -423,33 +423,6 @@ async def test_a_silent_connection_is_closed_and_the_watch_resumed(server, clien
     assert 150 <= started[1] - started[0] < 160
 
 
-async def test_a_watch_gets_a_new_connection_some_time_after_large_objects(
-    server, client, wire, recorded
-):
-    loop = asyncio.get_running_loop()
-    started = []
-
-    async def watch(call, number):
-        started.append((loop.time(), call.query["resourceVersion"], id(call.writer)))
-        await call.begin_stream()
-        if number == 1:
-            big = wire.pod("big", 6)
-            await call.events(wire.event("ADDED", {**big, "padding": "x" * 3_000_000}))
-        for version in range(20 * number, 20 * number + 12):
-            await asyncio.sleep(50)
-            await call.events(wire.bookmark(version))
-
-    server.script = listing_then(wire, watch)
-    async with running(client, recorded, PAGES):
-        await until(lambda: recorded.words == ["+a", "+big"])
-        await asyncio.sleep(500)
-    assert len(started) == 2
-    (first, _, one), (second, version, other) = started
-    assert 120 <= second - first < 125
-    assert version == "21"
-    assert one != other
-
-
 async def test_a_resource_that_is_not_served_is_empty_and_rarely_retried(
     server, client, wire, recorded
 ):
