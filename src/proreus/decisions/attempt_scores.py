@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from proreus.decisions.arena import ColumnArena
-from proreus.decisions.compressed_array import CompressedArray, compressed, decompressed
 from proreus.decisions.scores import BEST_NODES, PluginScores, ScoreTable, compact
 from proreus.decisions.verdicts import VerdictColumn
 from proreus.framework.verdicts import IntArray, Rows
@@ -31,7 +29,6 @@ _Scores = IntArray | int
 _Kept = tuple[str, int, _Scores | None, _Scores]
 """A plugin's name, weight, raw and weighted scores. Raw is None where it is the weighted score
 divided by the weight: without NormalizeScore."""
-_Stored = _Scores | CompressedArray
 
 _BYTES = 800
 _MAX_COLUMN_BYTES = 5
@@ -55,9 +52,9 @@ class KeptScores:
 
     def __init__(
         self,
-        plugins: tuple[tuple[str, int, _Stored | None, _Stored], ...],
-        rows: Rows | CompressedArray | None,
-        all_totals: IntArray | CompressedArray | None,
+        plugins: tuple[_Kept, ...],
+        rows: Rows | None,
+        all_totals: IntArray | None,
     ) -> None:
         self._plugins = plugins
         self._rows = rows
@@ -66,32 +63,16 @@ class KeptScores:
     @property
     def size_bytes(self) -> int:
         """About how much memory it takes."""
-        arrays: list[_Stored | None] = [self._rows, self._all_totals]
+        arrays: list[_Scores | None] = [self._rows, self._all_totals]
         for _, _, raw, weighted in self._plugins:
             arrays += [raw, weighted]
         return _BYTES + sum(
             0 if one is None or isinstance(one, int) else one.nbytes for one in arrays
         )
 
-    def copy(self) -> KeptScores:
-        """Return scores of which each array has its own memory."""
-        plugins = tuple(
-            (name, weight, raw, weighted.copy() if isinstance(weighted, np.ndarray) else weighted)
-            for name, weight, raw, weighted in self._plugins
-        )
-        return KeptScores(plugins, self._rows, self._all_totals)
-
-    def compressed(self) -> KeptScores:
-        """Return the same scores in fewer bytes."""
-        plugins = tuple(
-            (name, weight, compressed(raw), compressed(weighted))
-            for name, weight, raw, weighted in self._plugins
-        )
-        return KeptScores(plugins, compressed(self._rows), compressed(self._all_totals))
-
     def table(self, verdicts: VerdictColumn | None, nodes: int) -> ScoreTable:
         """Return the scores as a table. ``verdicts``: of the same attempt, over so many nodes."""
-        rows = decompressed(self._rows)
+        rows = self._rows
         if rows is None:
             rows = np.arange(nodes) if verdicts is None else verdicts.passed_rows(nodes)
         plugins = {}
@@ -103,17 +84,16 @@ class KeptScores:
             plugins[name] = PluginScores(weight, raw, weighted)
         if self._all_totals is None:
             return ScoreTable(rows, totals, plugins, len(rows))
-        all_totals = decompressed(self._all_totals)
+        all_totals = self._all_totals
         feasible = len(all_totals)
         complete = feasible == len(rows)
         return ScoreTable(rows, totals, plugins, feasible, complete, all_totals)
 
 
-def _of_rows(stored: _Stored, rows: Rows) -> _Scores:
+def _of_rows(scores: _Scores, rows: Rows) -> _Scores:
     """Return scores of the rows; a longer column has one for each row of the table."""
-    if isinstance(stored, int):
-        return stored
-    scores: IntArray = decompressed(stored)
+    if isinstance(scores, int):
+        return scores
     wide: IntArray = scores.astype(np.int64)
     return wide if len(wide) == len(rows) else wide[rows]
 
@@ -125,13 +105,12 @@ def keep_scores(
     computed: ComputedScores,
     row: int,
     answers: ExtenderAnswers | None,
-    arena: ColumnArena,
 ) -> KeptScores:
     """Return a copy of an attempt's scores, that of the chosen ``row`` among them.
 
     ``answers``: of HTTP extenders, whose scores may be negative; None: no extender took part.
     """
-    columns = None if answers is not None else _whole_columns(profile, found, computed, arena)
+    columns = None if answers is not None else _whole_columns(profile, found, computed)
     if columns is not None:
         return KeptScores(columns, None, None)
     return _best_nodes(profile, found, totals, computed, row, answers)
@@ -168,7 +147,7 @@ def _scores(profile: Profile, found: FeasibleNodes, computed: ComputedScores) ->
 
 
 def _whole_columns(
-    profile: Profile, found: FeasibleNodes, computed: ComputedScores, arena: ColumnArena
+    profile: Profile, found: FeasibleNodes, computed: ComputedScores
 ) -> tuple[_Kept, ...] | None:
     """Return the scores of all feasible nodes; None if that takes too much memory."""
     kept: list[_Kept] = []
@@ -179,7 +158,7 @@ def _whole_columns(
             kept.append(scores)
             continue
         # Scores of feasible rows have been checked; what others have there does not matter.
-        weighted = arena.copy(weighted, _smallest(_MAX_NORMALIZED * weight))
+        weighted = weighted.astype(_smallest(_MAX_NORMALIZED * weight))
         left -= weighted.itemsize
         if raw is not None and not isinstance(raw, int) and left > 0:
             raw = compact(raw)

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from itertools import compress, count
 from operator import ne
 
-from proreus.reallocation import Reallocator
-
 _MAX_CHANGES = 64
 """From how many differences on a whole list is made."""
 _BYTES_A_ROW = 8
@@ -96,10 +94,6 @@ class NodeNames:
         if self.users:
             return 0
         return self.size_bytes + (0 if self._base is None else self._base.release())
-
-    def reallocate(self, reallocator: Reallocator) -> None:
-        """Replace what is kept here alone by copies; see ``reallocation``."""
-        self._changed = reallocator.copy(self._changed)
 
     def held(self) -> list[NodeNames]:
         """Return this, and the names from which it differs: what a user keeps in memory."""

@@ -12,7 +12,7 @@ from proreus.decisions.node_names import NodeNames
 from proreus.decisions.outcomes import ExtenderAnswer, PermitWait
 from proreus.decisions.scores import ScoreTable
 from proreus.decisions.shared_results import SharedResults
-from proreus.decisions.verdicts import InternedStatuses, VerdictColumn, VerdictCounts
+from proreus.decisions.verdicts import VerdictColumn, VerdictCounts
 from proreus.framework.status import Status
 
 _BYTES = 600
@@ -85,11 +85,6 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
     verdicts: VerdictColumn | None = None
     scores: KeptScores | None = None
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the attempt has ended."""
-        return self.failure is not None or self.bound_at is not None
-
     def row_of(self, node: str) -> int | None:
         """Return a node's row at that time; None: it was not there."""
         return self.names.row_of(node)
@@ -101,27 +96,6 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
         scores = self.scores
         verdicts = self.verdicts
         return verdicts, None if scores is None else scores.table(verdicts, len(self.names))
-
-    def leave_arena(self) -> None:
-        """Keep no block of the arena alive: the record outlives those that were made with it."""
-        if self.scores is not None:
-            self.scores = self.scores.copy()
-
-    def compress(self, statuses: InternedStatuses) -> int:
-        """Keep the same in fewer bytes and objects; return how many bytes fewer, about."""
-        freed = 0
-        if self.verdicts is not None:
-            freed = self.verdicts.compress(statuses)
-        if self.scores is not None:
-            before = self.scores.size_bytes
-            self.scores = self.scores.compressed()
-            freed += before - self.scores.size_bytes
-        if self.failure is not None:
-            self.failure.status = statuses.intern(self.failure.status)
-        # Of records with one column only the first counts it, and may be gone.
-        freed = min(freed, self.size_bytes - _BYTES)
-        self.size_bytes -= freed
-        return freed
 
     def release(self) -> int:
         """Give up the results; return how many bytes of shared ones nobody uses any more."""

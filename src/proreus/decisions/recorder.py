@@ -12,14 +12,12 @@ kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
-from proreus import reallocation
 from proreus.bounded_cache import register
 from proreus.clock import Clock
-from proreus.decisions.arena import ColumnArena
 from proreus.decisions.attempt_scores import keep_scores
 from proreus.decisions.node_names import NodeNames
 from proreus.decisions.outcomes import PermitWait, extender_answers
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_COMPLETE_AFTER_SECONDS = 60.0
-
 _SEEN = object()
 """The history of scores of which one attempt has been recorded."""
 
@@ -61,7 +57,6 @@ class DecisionRecorder:
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
     ) -> None:
         self.records = KeptRecords(waits, budget_bytes)
-        self._arena = ColumnArena(budget_bytes)
         self._now = clock.now
         self._names = NodeNames([])
         self._names_generation = -1
@@ -71,17 +66,10 @@ class DecisionRecorder:
         self._logged: set[type[Exception]] = set()
         self._last_column: tuple[Verdicts, int, VerdictColumn] | None = None
         register(self)
-        reallocation.register(self)
 
     def age(self) -> None:
         """Forget the verdicts of the last failed attempt, whose pod may be gone."""
         self._last_column = None
-
-    def reallocate(self) -> Iterator[None]:
-        """Replace records by copies, some at each step; see ``reallocation``."""
-        # The block ends with the last record in it: the copies are outside.
-        self._arena = ColumnArena(self.records.budget_bytes)
-        return self.records.reallocate(self._now() - _COMPLETE_AFTER_SECONDS)
 
     @classmethod
     def of(
@@ -175,7 +163,7 @@ class DecisionRecorder:
         if totals is not None:
             answers, computed = attempt.extender_answers, computed or ComputedScores()
             kept = record.scores = keep_scores(
-                attempt.profile, found, totals, computed, row, answers, self._arena
+                attempt.profile, found, totals, computed, row, answers
             )
             record.size_bytes += kept.size_bytes
         _keep_extender_answers(record, attempt)

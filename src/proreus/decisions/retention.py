@@ -9,17 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from proreus.decisions.node_names import NodeNames
 from proreus.decisions.record import DecisionRecord
-from proreus.decisions.shared_results import SharedResults
-from proreus.decisions.verdicts import InternedStatuses
-from proreus.reallocation import Reallocator
 
 DEFAULT_BUDGET_BYTES = 64 * 2**20
 
-_MOST_REALLOCATED = 2_000
-_REALLOCATED_BYTES = 2**18
-"""Of one step, which takes some ten milliseconds."""
 _BYTES_A_COUNT = 100
 _BYTES_REDUCED = 700
 
@@ -41,8 +34,6 @@ class KeptRecords:
         """How many attempts have been recorded."""
         self._waits = waits
         self._recent: deque[DecisionRecord] = deque()
-        self._left_recent = 0
-        """How many records have left ``_recent``."""
         self._latest: dict[str, DecisionRecord] = {}
         self._waiting: dict[str, DecisionRecord] = {}
         """Records older than the recent ones whose pods wait, by ``namespace/name``."""
@@ -94,67 +85,13 @@ class KeptRecords:
         before.at, before.seconds = record.at, record.seconds
         before.configuration = record.configuration
 
-    def reallocate(self, before: float) -> Iterator[None]:
-        """Replace the latest records by compressed copies, some at each step; see ``reallocation``.
-
-        Only those that are complete, from ``before`` that time.
-        """
-        statuses, reallocator = InternedStatuses(), Reallocator()
-        shared: set[int] = set()
-        end = self._left_recent + len(self._recent)
-        number = max(self._left_recent, end - _MOST_REALLOCATED)
-        while number < end:
-            found: list[tuple[int, DecisionRecord]] = []
-            size_bytes = 0
-            number = max(number, self._left_recent)
-            while number < end and size_bytes < _REALLOCATED_BYTES:
-                record = self._recent[number - self._left_recent]
-                if record.at < before and record.is_complete:
-                    size_bytes += record.size_bytes
-                    # One that takes tens of milliseconds has pages of its own.
-                    if record.size_bytes < _REALLOCATED_BYTES:
-                        found.append((number, record))
-                    else:
-                        self.size_bytes -= record.compress(statuses)
-                    self.size_bytes -= self._compress_shared(record, statuses, reallocator, shared)
-                number += 1
-            copies = reallocator.copy([one for _, one in found], (NodeNames, SharedResults))
-            for (place, record), copy in zip(found, copies, strict=True):
-                self.size_bytes -= copy.compress(statuses)
-                self._recent[place - self._left_recent] = copy
-                if self._latest.get(record.key) is record:
-                    # by deletion, for the key is a part of the record
-                    del self._latest[record.key]
-                    self._latest[copy.key] = copy
-            yield
-
-    def _compress_shared(
-        self,
-        record: DecisionRecord,
-        statuses: InternedStatuses,
-        reallocator: Reallocator,
-        done: set[int],
-    ) -> int:
-        """Compress what records share, unless it is ``done``; return how many bytes that frees."""
-        freed, results = 0, record.shared
-        if results is not None and id(results) not in done:
-            done.add(id(results))
-            freed = results.compress(statuses, reallocator)
-        for names in record.names.held():
-            if id(names) not in done:
-                done.add(id(names))
-                names.reallocate(reallocator)
-        return freed
-
     def _evict(self) -> None:
         while self.size_bytes > self.budget_bytes and len(self):
             if self._recent:
                 record = self._recent.popleft()
-                self._left_recent += 1
                 kept = self._still_waits(record)
                 if kept:
                     self._waiting[record.key] = record
-                    record.leave_arena()
             elif self._waiting:
                 record = self._waiting.pop(next(iter(self._waiting)))
                 kept = self._still_waits(record)

@@ -21,13 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from proreus.decisions.compressed_array import CompressedArray, compressed, decompressed
 from proreus.decisions.scores import PluginScores, ScoreTable, compact
-from proreus.decisions.verdicts import InternedStatuses, Numbers, VerdictColumn, copied_numbers
+from proreus.decisions.verdicts import Numbers, VerdictColumn, copied_numbers
 from proreus.framework.node_table import NodeTable
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
-from proreus.reallocation import Reallocator
 from proreus.runtime.equivalence_cache import EquivalenceClass
 
 _FEW_ROWS = 64
@@ -61,7 +59,6 @@ class SharedResults:
 
     __slots__ = (
         "_changes",
-        "_closed",
         "_columns",
         "_numbers",
         "_plugins",
@@ -79,15 +76,16 @@ class SharedResults:
         columns: list[IntArray],
         plugins: dict[str, _Plugin],
     ) -> None:
-        self._numbers: Numbers | CompressedArray | None = numbers
+        self._numbers = numbers
         self._statuses = statuses
-        self._columns: Sequence[IntArray | CompressedArray] = columns
+        self._columns = columns
         """The totals, then scores of plugins."""
         self._plugins = plugins
-        self._closed = False
         self._changes = array("q")
         self.attempts, self.users, self.end = 1, 0, 0
-        self.copied_bytes = self._copied_bytes()
+        self.copied_bytes = sum(one.nbytes for one in columns)
+        if numbers is not None:
+            self.copied_bytes += numbers.nbytes
 
     def add(self, changes: Iterable[int]) -> int:
         """Add an attempt with its changed rows; return the bytes that they take.
@@ -103,31 +101,11 @@ class SharedResults:
     @property
     def is_full(self) -> bool:
         """Whether no more is added: so many rows have changed that a new copy is better."""
-        return self._closed or self.end > _MAX_CHANGES * self._width
+        return self.end > _MAX_CHANGES * self._width
 
     @property
     def _width(self) -> int:
         return 2 + len(self._columns)
-
-    def compress(self, statuses: InternedStatuses, reallocator: Reallocator) -> int:
-        """Keep the same in fewer bytes and objects, and add no more to it.
-
-        Returns how many bytes fewer.
-        """
-        # The list of statuses is that of the class, which may go on without these results.
-        self._closed = True
-        self._statuses = tuple(
-            one and statuses.intern(one) for one in reallocator.copy(self._statuses)
-        )
-        self._numbers = compressed(self._numbers)
-        self._columns = [compressed(one) for one in self._columns]
-        self._plugins = reallocator.copy(self._plugins)
-        self._changes = self._changes[:]
-        before, self.copied_bytes = self.copied_bytes, self._copied_bytes()
-        return before - self.copied_bytes
-
-    def _copied_bytes(self) -> int:
-        return sum(one.nbytes for one in (self._numbers, *self._columns) if one is not None)
 
     @property
     def all_bytes(self) -> int:
@@ -141,8 +119,8 @@ class SharedResults:
         # Of a row that changed several times, the last values count.
         rows, first = np.unique(changed[::-1, 0], return_index=True)
         changed = changed[::-1][first]
-        wide = [decompressed(column).astype(np.int64) for column in self._columns]
-        numbers = decompressed(self._numbers)
+        wide = [column.astype(np.int64) for column in self._columns]
+        numbers = self._numbers
         if len(rows) and (numbers is not None or changed[:, 1].any()):
             size = len(wide[0])
             numbers = np.zeros(size, np.int32) if numbers is None else numbers.astype(np.int32)

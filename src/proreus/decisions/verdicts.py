@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from proreus.decisions.compressed_array import CompressedArray, compressed, decompressed
 from proreus.framework.diagnosis import Diagnosis
 from proreus.framework.status import Status
 from proreus.framework.verdicts import CodeArray, Rows, Verdicts
@@ -32,17 +31,6 @@ def recorded_status(status: Status) -> Status:
     return replace(status, reasons=tuple(map(shortened, reasons)))
 
 
-class InternedStatuses:
-    """One object for all equal statuses."""
-
-    def __init__(self) -> None:
-        self._statuses: dict[Status, Status] = {}
-
-    def intern(self, status: Status) -> Status:
-        """Return the object that stands for all statuses that equal this one."""
-        return self._statuses.setdefault(status, status)
-
-
 class VerdictColumn:
     """The rejection of each row, which never changes again.
 
@@ -50,7 +38,7 @@ class VerdictColumn:
     rows that were filtered, None = all; every other row has ``absent_status``.
     """
 
-    __slots__ = ("_evaluated", "_numbers", "absent_status", "statuses")
+    __slots__ = ("absent_status", "evaluated", "numbers", "statuses")
 
     def __init__(
         self,
@@ -59,30 +47,10 @@ class VerdictColumn:
         evaluated: Rows | None = None,
         absent_status: Status | None = None,
     ) -> None:
-        self._numbers: Numbers | CompressedArray | None = numbers
+        self.numbers = numbers
         self.statuses = statuses
-        self._evaluated: Rows | CompressedArray | None = evaluated
+        self.evaluated = evaluated
         self.absent_status = absent_status
-
-    @property
-    def numbers(self) -> Numbers | None:
-        """The index of each row's status."""
-        return decompressed(self._numbers)
-
-    @property
-    def evaluated(self) -> Rows | None:
-        """The rows that were filtered."""
-        return decompressed(self._evaluated)
-
-    def compress(self, statuses: InternedStatuses) -> int:
-        """Keep the same in fewer bytes and objects; return how many bytes fewer, about."""
-        before = self.size_bytes
-        self._numbers = compressed(self._numbers)
-        self._evaluated = compressed(self._evaluated)
-        self.statuses = [one and statuses.intern(one) for one in self.statuses]
-        if self.absent_status is not None:
-            self.absent_status = statuses.intern(self.absent_status)
-        return before - self.size_bytes
 
     @classmethod
     def of(cls, verdicts: Verdicts, evaluated: Rows | None = None) -> VerdictColumn:
@@ -103,7 +71,7 @@ class VerdictColumn:
         """About how much memory it takes."""
         size = _BYTES_A_STATUS * len(self.statuses)
         size += _BYTES_A_REASON * sum(len(one.reasons) for one in self.statuses if one is not None)
-        for array in (self._numbers, self._evaluated):
+        for array in (self.numbers, self.evaluated):
             size += 0 if array is None else array.nbytes
         return size
 

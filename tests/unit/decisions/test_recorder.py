@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import sys
-import weakref
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,8 +12,7 @@ import pytest
 
 from proreus.bounded_cache import age_caches
 from proreus.config.load import default_configuration
-from proreus.decisions import DecisionRecorder, attempt_scores, retention
-from proreus.decisions.record import DecisionRecord
+from proreus.decisions import DecisionRecorder, attempt_scores
 from proreus.decisions.retention import KeptRecords
 from proreus.decisions.scores import BEST_NODES
 from proreus.feature_gates import FeatureGates
@@ -221,124 +217,20 @@ def test_of_few_plugins_all_scores_are_kept_a_byte_each() -> None:
         assert 10_000 < record.size_bytes < 12_000
 
 
-def test_a_record_that_is_kept_for_long_keeps_no_block_of_others_alive() -> None:
+def test_records_have_arrays_of_their_own_whose_bytes_are_counted() -> None:
     async def run() -> World:
-        world = World(100)
-        await world.schedule(pod("one"))
+        world = World(5_000)
+        await world.schedule(pod("one"), spread("two"), pod("three", cpu="99"))
         return world
 
-    (record,) = asyncio.run(run()).records
-    _, before = record.results()
-    columns = [scores for *_, scores in record.scores._plugins if not isinstance(scores, int)]
-    assert columns
-    assert all(column.base is not None for column in columns)
-    record.leave_arena()
-    columns = [scores for *_, scores in record.scores._plugins if not isinstance(scores, int)]
-    assert all(column.base is None for column in columns)
-    _, after = record.results()
-    assert after.totals.tolist() == before.totals.tolist()
-
-
-def said(record: DecisionRecord) -> Any:
-    """Return all that a record says, but which objects it consists of."""
-    verdicts, table = record.results()
-    size = len(record.names)
-    rejections = [] if verdicts is None else verdicts.rejections(size)
-    skipped = {"verdicts", "scores", "names", "shared", "size_bytes"}
-    fields = [name for name in DecisionRecord.__struct_fields__ if name not in skipped]
-    return (
-        [getattr(record, name) for name in fields],
-        [(status, rows.tolist()) for status, rows in rejections],
-        None if table is None else (table.rows.tolist(), table.totals.tolist()),
-        {} if table is None else {name: str(one) for name, one in table.plugins.items()},
-        id(record.names),
-        id(record.shared),
-    )
-
-
-async def many_attempts(world: World, first: int, count: int) -> None:
-    for number in range(first, first + count):
-        cpu = "99" if number % 4 == 0 else "50m"
-        await world.schedule(spread(f"p{number}"), pod(f"q{number}", cpu=cpu))
-
-
-@pytest.fixture
-def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have few records reallocated at each step."""
-    monkeypatch.setattr(retention, "_REALLOCATED_BYTES", 20_000)
-
-
-@pytest.mark.usefixtures("small_steps")
-def test_reallocated_records_say_the_same() -> None:
-    world = World(20)
-    asyncio.run(many_attempts(world, 0, 80))
-    before = list(world.records)
-    expected = [said(record) for record in before]
-    steps = 0
-    for _ in world.records.reallocate(math.inf):
-        steps += 1
-        world.records.validate()
-    assert steps > 2
-    after = list(world.records)
-    assert [said(record) for record in after] == expected
-    assert all(new is not old for new, old in zip(after, before, strict=True))
-    assert all(world.records.latest(record.key) is record for record in after)
-
-
-def test_reallocated_records_of_many_nodes_take_less_and_say_the_same() -> None:
-    world = World(3_000)
-    asyncio.run(many_attempts(world, 0, 12))
-    expected = [said(record) for record in world.records]
-    before = world.records.size_bytes
-    for _ in range(2):
-        list(world.records.reallocate(math.inf))
-        world.records.validate()
-    assert world.records.size_bytes < before / 2
-    assert [said(record) for record in world.records] == expected
-
-
-def test_once_records_are_reallocated_their_block_is_gone() -> None:
-    world = World(100)
-    asyncio.run(many_attempts(world, 0, 10))
-    block = weakref.ref(world.recorder._arena._block)
-    world.recorder.truth.clear()
-    assert block() is not None
-    world.cluster.advance(3600)
-    list(world.recorder.reallocate())
-    assert block() is None
-
-
-@pytest.mark.usefixtures("small_steps")
-def test_equal_statuses_are_one_object_once_reallocated() -> None:
-    world = World(20)
-    asyncio.run(many_attempts(world, 0, 80))
-    list(world.records.reallocate(math.inf))
-    statuses = [one.failure.status for one in world.records if one.failure is not None]
-    assert len(statuses) > len(set(statuses)) == len({id(one) for one in statuses})
-
-
-@pytest.mark.usefixtures("small_steps")
-def test_records_may_come_and_go_while_others_are_reallocated() -> None:
-    world = World(20, budget_bytes=80_000)
-    asyncio.run(many_attempts(world, 0, 100))
-    numbers = count(100, 5)
-    for _ in range(10):
-        for _ in world.records.reallocate(math.inf):
-            asyncio.run(many_attempts(world, next(numbers), 5))
-            world.records.validate()
-            assert world.records.size_bytes <= 80_000
-
-
-def test_records_of_attempts_that_have_not_ended_stay_as_they_are() -> None:
-    world = World(20)
-    asyncio.run(many_attempts(world, 0, 5))
-    before = list(world.records)
-    list(world.records.reallocate(before[0].at))
-    assert list(map(id, world.records)) == list(map(id, before))
-    before[0].bound_at = before[0].failure = None
-    list(world.records.reallocate(math.inf))
-    same = [new is old for new, old in zip(world.records, before, strict=True)]
-    assert same == [True] + [False] * (len(before) - 1)
+    for record in asyncio.run(run()).records:
+        kept = [] if record.scores is None else [one for *_, one in record.scores._plugins]
+        if record.verdicts is not None:
+            kept += [record.verdicts.numbers, record.verdicts.evaluated]
+        arrays = [one for one in kept if isinstance(one, np.ndarray)]
+        assert arrays
+        assert all(array.base is None for array in arrays)
+        assert record.size_bytes > sum(array.nbytes for array in arrays)
 
 
 @pytest.fixture
