@@ -127,7 +127,7 @@ class KeyedHeap(Generic[T]):
         assert all(entry[_ITEM] is None for entry in dead), "an item that was removed is kept"
         assert len(heap) <= 2 * len(self._entries) + _SMALL + 1, "dead entries pile up"
         for index in range(1, len(heap)):
-            assert heap[(index - 1) // 2] <= heap[index], "the heap is out of order"
+            assert not heap[index] < heap[(index - 1) // 2], "the heap is out of order"
         for key, entry in self._entries.items():
             assert entry[2] == key, f"{key} is kept under another key"
             assert entry[0] == self._sort_key(entry[_ITEM]), f"{key} changed and was not put again"

@@ -35,6 +35,24 @@ def test_smallest_comes_first_and_ties_in_order_of_arrival():
     assert len(heap) == 3
 
 
+class Rank:
+    """A sort key that knows ``<`` alone, as those of plugins do."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    def __lt__(self, other: Rank) -> bool:
+        return self._rank < other._rank
+
+
+def test_sort_keys_need_nothing_but_less_than():
+    heap: KeyedHeap[int] = KeyedHeap(dict(enumerate(map(Rank, (3, 1, 2, 1)))).__getitem__)
+    for number in range(4):
+        heap.put(str(number), number)
+    heap.validate()
+    assert [heap.pop() for _ in range(4)] == [1, 3, 2, 0]
+
+
 def test_empty():
     heap = heap_of()
     assert heap.pop() is None
