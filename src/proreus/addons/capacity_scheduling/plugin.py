@@ -45,6 +45,7 @@ from proreus.plugins.default_preemption import (
     Candidate,
     DefaultPreemption,
     DisruptionBudgets,
+    DomainVictim,
     UnitDryRun,
     candidate_of_units,
 )
@@ -123,6 +124,9 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         if stored is not None and stored.metadata.uid == pod.uid:
             # It may be bound all the same: the watch said so before the request failed.
             self._pod_changed(None, stored)
+
+    def _is_leaving(self, unit: DomainVictim) -> bool:
+        return any(pod.uid in self._leaving for pod in unit.pods)
 
     # ---- PreFilter -----------------------------------------------------------------------------
 
@@ -234,11 +238,19 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         self, state: CycleState, pod: PodInfo, node: NodeInfo, budgets: DisruptionBudgets
     ) -> Candidate | Status:
         """Remove all potential victims, then put back as many as filters and quotas allow."""
+        nothing = Status.unresolvable(
+            f"No victims found on node {node.name} for preemptor pod {pod.name}"
+        )
+        claim: Claim = state.read(self.name)
+        units = list(claim.in_order_of_removal(self._units.of_nodes([node])))
+        # Of most nodes no unit may go, and a dry run costs a copy of the node.
+        if not any(self._is_leaving(unit) or self._units.may_evict(claim, unit) for unit in units):
+            return nothing
         dry_run = UnitDryRun(self.handle, state, pod, self.handle.nodes.rows[node.name])
-        claim: Claim = dry_run.state.read(self.name)
+        claim = dry_run.state.read(self.name)
         potential = []
-        for unit in claim.in_order_of_removal(self._units.of_nodes([node])):
-            if any(one.uid in self._leaving for one in unit.pods):
+        for unit in units:
+            if self._is_leaving(unit):
                 dry_run.remove(unit)
             elif self._units.may_evict(claim, unit):
                 potential.append(unit)
@@ -248,8 +260,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
             dry_run.add(unit)
         potential = [unit for unit in potential if all(unit is not one for one in kept)]
         if not potential:
-            text = f"No victims found on node {node.name} for preemptor pod {pod.name}"
-            return Status.unresolvable(text)
+            return nothing
         rejected = dry_run.rejection()
         if rejected is not None:
             return rejected
