@@ -198,26 +198,39 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     # ---- events --------------------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register limits that rise or go, deleted pods and attachments, new nodes and claims."""
+        """Register limits that rise or go, deleted pods and attachments; nodes, claims, volumes."""
         drivers = ClusterEvent(CSI_DRIVER, UPDATE | DELETE, _is_schedulable_after_driver_change)
         return (
             ClusterEvent(CSI_NODE, ADD | UPDATE | DELETE, _is_schedulable_after_csi_node_change),
             *pod_registrations(
                 self.handle.feature_gates, assigned=DELETE, hint=_is_schedulable_after_pod_deleted
             ),
-            ClusterEvent(PERSISTENT_VOLUME_CLAIM, ADD, _is_schedulable_after_pvc_added),
+            ClusterEvent(
+                PERSISTENT_VOLUME_CLAIM, ADD | UPDATE, self._is_schedulable_after_claim_change
+            ),
             ClusterEvent(
                 VOLUME_ATTACHMENT, DELETE, _is_schedulable_after_volume_attachment_deleted
             ),
             # It has no CSINode yet, and a node without one has no limits.
             ClusterEvent(NODE, ADD),
             *((drivers,) if self._scaling else ()),
-            ClusterEvent(PERSISTENT_VOLUME, DELETE, self._is_schedulable_after_volume_deleted),
+            ClusterEvent(PERSISTENT_VOLUME, ADD | DELETE, self._is_schedulable_after_volume_change),
         )
 
-    def _is_schedulable_after_volume_deleted(
-        self, pod: PodInfo, old: PersistentVolume, new: PersistentVolume | None
+    def _is_schedulable_after_claim_change(
+        self, pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
     ) -> bool:
+        if not uses_claim(pod.pod, new):
+            return False
+        # Its volume may count for another driver than its class did, or for none.
+        return old is None or self._lookup.drivers_of(old) != self._lookup.drivers_of(new)
+
+    def _is_schedulable_after_volume_change(
+        self, pod: PodInfo, old: PersistentVolume | None, new: PersistentVolume | None
+    ) -> bool:
+        if new is not None:
+            return self._lookup.counts_otherwise(pod.pod, new)
+        assert old is not None
         # Attachments of a volume that does not exist do not count.
         self._attached.refresh()
         return self._attached.is_counted(old)
@@ -260,10 +273,6 @@ def _is_schedulable_after_pod_deleted(pod: PodInfo, old: Pod, new: Pod | None) -
     if not old.spec.node_name and not old.status.nominated_node_name:
         return False
     return any(may_count(volume) for volume in old.spec.volumes)
-
-
-def _is_schedulable_after_pvc_added(pod: PodInfo, old: object, new: PersistentVolumeClaim) -> bool:
-    return uses_claim(pod.pod, new)
 
 
 def _is_schedulable_after_volume_attachment_deleted(

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from proreus.framework.handle import Handle
+from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, Volume
 from proreus.objects.storage import (
     PERSISTENT_VOLUME_CLAIMS,
@@ -25,6 +26,7 @@ from proreus.objects.storage import (
 )
 from proreus.objects.volume_claims import (
     claim_name_of,
+    claim_names_of,
     class_of_claim,
     is_ephemeral,
     ownership_error,
@@ -51,6 +53,11 @@ class LimitedVolumes(Struct):
     missing: str = ""
     problem: str = ""
 
+    @property
+    def drivers(self) -> set[str]:
+        """The drivers that they count for."""
+        return {driver for driver, _, _ in self.ids}
+
 
 def may_count(volume: Volume) -> bool:
     """Return whether a volume may count: it refers to a claim, or its plugin can be migrated."""
@@ -68,6 +75,23 @@ class VolumeLookup:
         self._claims: Mapping[str, PersistentVolumeClaim] = handle.store(PERSISTENT_VOLUME_CLAIMS)
         self._volumes: Mapping[str, PersistentVolume] = handle.store(PERSISTENT_VOLUMES)
         self._classes: Mapping[str, StorageClass] = handle.store(STORAGE_CLASSES)
+
+    def counts_otherwise(self, pod: Pod, volume: PersistentVolume) -> bool:
+        """Return whether a claim of a pod counts for another driver now that its volume exists."""
+        for name in claim_names_of(pod):
+            claim = self._claims.get(f"{pod.metadata.namespace}/{name}")
+            if claim is not None and claim.spec.volume_name == volume.metadata.name:
+                unbound = LimitedVolumes()
+                self._add_unbound(unbound, claim, key_of(claim))
+                if unbound.drivers != self.drivers_of(claim):
+                    return True
+        return False
+
+    def drivers_of(self, claim: PersistentVolumeClaim) -> set[str]:
+        """Return the driver that a version of a claim counts for, if there is one."""
+        found = LimitedVolumes()
+        self._add_volume_of(found, claim)
+        return found.drivers
 
     def add_pod(self, found: LimitedVolumes, pod: Pod) -> None:
         """Add the volumes of a pod; stops at the first problem."""
@@ -100,6 +124,9 @@ class VolumeLookup:
             found.problem = ownership_error(pod, claim) or ""
             if found.problem:
                 return
+        self._add_volume_of(found, claim)
+
+    def _add_volume_of(self, found: LimitedVolumes, claim: PersistentVolumeClaim) -> None:
         volume_name = claim.spec.volume_name
         if volume_name:
             found.sources.add((PERSISTENT_VOLUMES.kind, volume_name))
@@ -108,7 +135,7 @@ class VolumeLookup:
             if bound is not None:
                 self._add_volume(found, bound)
                 return
-        self._add_unbound(found, claim, key)
+        self._add_unbound(found, claim, key_of(claim))
 
     def _add_volume(self, found: LimitedVolumes, volume: PersistentVolume) -> None:
         csi = volume.spec.csi

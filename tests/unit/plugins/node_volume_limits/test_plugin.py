@@ -278,11 +278,11 @@ def test_events() -> None:
     assert [(event.resource, event.action) for event in events()] == [
         (CSI_NODE, ADD | UPDATE | DELETE),
         (ASSIGNED_POD, DELETE),
-        (PERSISTENT_VOLUME_CLAIM, ADD),
+        (PERSISTENT_VOLUME_CLAIM, ADD | UPDATE),
         (VOLUME_ATTACHMENT, DELETE),
         (NODE, ADD),
         (CSI_DRIVER, UPDATE | DELETE),
-        (PERSISTENT_VOLUME, DELETE),
+        (PERSISTENT_VOLUME, ADD | DELETE),
     ]
 
 
@@ -300,6 +300,36 @@ def test_the_end_of_a_volume_helps_where_an_attachment_refers_to_it() -> None:
     volumes = handle.store(PERSISTENT_VOLUMES)
     assert hint(WAITING, volumes["pv-a"], None) is True
     assert hint(WAITING, volumes["pv-b"], None) is False
+
+
+def hint_of_volumes(number: int, *claims: dict[str, Any]) -> Any:
+    """Return a hint beside the volume ``same``, of the class's driver, and one of no driver."""
+    volumes = [make_volume("same"), make_volume("local", source={"local": {"path": "/d"}})]
+    handle = FakeHandle(NODES, objects=[*volumes, *claims, make_storage_class()])
+    return list(make_plugin(NodeVolumeLimits, handle).events_to_register())[number].hint
+
+
+@pytest.mark.parametrize(
+    ("name", "volume", "queued"),
+    [("c", "local", True), ("c", "same", False), ("d", "local", False)],
+)
+def test_a_volume_that_appears_helps_where_a_claim_counts_for_another_driver(
+    name: str, volume: str, queued: bool
+) -> None:
+    hint = hint_of_volumes(6, make_claim(name, volume=volume))
+    assert hint(WAITING, None, typed(make_volume(volume))) is queued
+
+
+@pytest.mark.parametrize(
+    ("name", "volume", "queued"),
+    [("c", "local", True), ("c", "same", False), ("c", "absent", False), ("d", "local", False)],
+)
+def test_a_claim_that_is_bound_helps_where_it_counts_for_another_driver(
+    name: str, volume: str, queued: bool
+) -> None:
+    hint = hint_of_volumes(2)
+    old, new = typed(make_claim(name)), typed(make_claim(name, volume=volume))
+    assert hint(WAITING, old, new) is queued
 
 
 def make_csi_driver(keeps_pods_out: bool) -> dict[str, Any]:
