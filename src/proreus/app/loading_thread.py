@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import ctypes
 import os
 import sys
 import threading
@@ -31,17 +30,13 @@ _SLOW_SECONDS = 10.0
 """After that it is logged where the thread is."""
 
 
-class LoadingInterrupted(BaseException):
-    """Raised in the thread once nobody waits for it any more."""
-
-
 async def run_in_loading_thread(
     work: Callable[[], T], what: str, folders: Collection[str], limit_seconds: float = 0.0
 ) -> T:
     """Return what ``work`` returns; raises ``ConfigError`` after ``limit_seconds``, 0: never.
 
     ``what`` says in words what it does. ``folders``: those of plugins, to name the line that it is
-    at. A thread that does not end does not keep the process from ending.
+    at. A thread that does not end goes on, but does not keep the process from ending.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
@@ -59,7 +54,6 @@ async def run_in_loading_thread(
         slow.cancel()
         result.cancel()  # what comes late is for nobody
     place = _place(thread, folders)
-    _interrupt(thread)
     limit = f"{limit_seconds:g}s (--plugin-await-timeout)"
     raise ConfigError(f"{place}: {what} has not ended after {limit}")
 
@@ -94,11 +88,3 @@ def _place(thread: threading.Thread, folders: Collection[str]) -> str:
         if os.path.abspath(os.path.dirname(file)) in owned:
             return f"{file}:{line}"
     return next((f"{file}:{line}" for file, line in lines if not file.startswith("<")), "")
-
-
-def _interrupt(thread: threading.Thread) -> None:
-    # It would go on to compute, and each turn of the event loop would wait for the interpreter. The
-    # exception comes once a call into C has returned.
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(LoadingInterrupted)
-    )
