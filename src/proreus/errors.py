@@ -68,18 +68,6 @@ class DeadlineExceeded(ProreusError):
         )
 
 
-class CallBlocked(ProreusError):
-    """A plugin's call has blocked the event loop for longer than it may, and was interrupted."""
-
-    def __init__(self, plugin: str, point: str, seconds: float) -> None:
-        self.plugin = plugin
-        self.point = point
-        super().__init__(
-            f'plugin "{plugin}" has blocked the event loop at {point} for {seconds:.3g}s and was '
-            "interrupted"
-        )
-
-
 class TimeBudgetExceeded(ProreusError):
     """A plugin that is called node by node has used up its time for one pod."""
 

@@ -1,8 +1,7 @@
 """The process: ``run`` wires all packages together."""
 
-from proreus.app.call_watchdog import CallLimits
 from proreus.app.options import RunOptions
 from proreus.app.run import run
 from proreus.app.stopping import end_within_time
 
-__all__ = ["CallLimits", "RunOptions", "end_within_time", "run"]
+__all__ = ["RunOptions", "end_within_time", "run"]

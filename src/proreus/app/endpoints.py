@@ -141,7 +141,7 @@ def _plugin_health(
         "failuresInARowAllowed": rules.failures - 1,
         "awaitTimeout": format_duration(rules.await_seconds),
         "bindTimeout": format_duration(rules.bind_seconds),
-        "blockedTimeout": format_duration(options.call_limits.interrupt_seconds),
+        "blockedExitTimeout": format_duration(options.plugin_blocked_exit_seconds),
         "plugins": [health.describe() for health in health_monitors],
         "bindings": scheduler.describe_bindings(_BINDINGS_SHOWN),
         "files": state.plugin_files,

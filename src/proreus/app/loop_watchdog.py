@@ -1,255 +1,196 @@
-"""Detects a blocked event loop and names the plugin that blocks it.
+"""Detects an event loop that does not turn, names the plugin that it is in, and ends the process.
 
 Scheduling happens on one thread: a plugin that sleeps, computes for long or does network I/O
-without ``await`` stops all scheduling. The loop sets a time stamp ten times a second; a watchdog
-thread reads it and, if it is too old, inspects the stack of the loop's thread. The thread logs what
-it finds, since a loop that is blocked for ever could not; the loop counts it. Logged as well is how
-much of that time the loop's thread spent on a CPU. The rest it waited: for a file, for another
-thread that holds the interpreter's lock, or for a CPU.
+without ``await`` stops all scheduling. The loop sets a time stamp ten times a second, and the
+runner notes the plugin that it calls (``CurrentCall``); a thread looks at both.
 
-Many short calls keep the loop as well as a long one, and it turns in between. So the thread looks
-at the stack even if the loop turns in time: a plugin that half of ten seconds' looks find, called
-for events and not for the pod that is scheduled, is reported.
+    0.25 s   ``report_seconds``: the thread logs the plugin and its line      (default limits)
+    15 s     ``exit_seconds``: the plugin is noted for the next start (``blocked_plugins``), writes
+             are stopped, the Lease is released, and the process ends with 1
+
+Only an out-of-tree plugin ends the process so; ``StuckCycle`` has the limit of everything else. C
+code that holds the interpreter lock stops the thread as well: then the Lease runs out, and the
+probe of /livez fails since nobody answers it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from math import ceil
-from types import FrameType
+from collections.abc import Callable
+from types import FrameType, TracebackType
 
 from msgspec import Struct
 
 from proreus import logs
-from proreus.framework.plugin import Plugin
+from proreus.app.blocked_plugins import BlockedPlugins
 from proreus.metrics import SchedulerMetrics
-from proreus.runtime import calls
-from proreus.runtime.calls import POINT_OF_METHOD
-from proreus.runtime.frames import local_variable
-from proreus.runtime.out_of_tree import is_out_of_tree
-from proreus.runtime.prioritize_nodes import run_pre_score
-from proreus.runtime.scheduling_points import run_pre_filter
+from proreus.runtime.plugin_health import CurrentCall, PluginCall
 from proreus.scheduler.scheduler import Scheduler
 
 log = logs.logger(__name__)
 
 _BEAT_SECONDS = 0.1
+_LOOK_SECONDS = 0.1
 _LOG_AGAIN_SECONDS = 60.0
-_BUSY_SECONDS = 10.0
-_BUSY_SHARE = 0.5
-_POINTS_OF_ATTEMPTS = frozenset(POINT_OF_METHOD.values()) - {"PreEnqueue", "QueueSort"}
-"""Where a plugin may be most of the time: pods are scheduled then."""
-_CALL_SITES = frozenset(
-    function.__code__
-    for function in (
-        calls.call_plugin,
-        calls.call_plugin_for_pods,
-        calls.call_plugin_for_nodes,
-        calls.await_plugin,
-        run_pre_filter,
-        run_pre_score,
-    )
-)
-"""Every call of an extension point goes through one of these; their local variables name it."""
-
-
-class BlockingCall(Struct, frozen=True):
-    """What blocks the loop: ``plugin`` and ``point`` are "" if no plugin is running."""
-
-    plugin: str
-    point: str
-    place: str
-
-
-def find_blocking_call(innermost: FrameType) -> BlockingCall:
-    """Return the plugin that is running on a stack, and the innermost line of its code."""
-    frames = list(_outwards(innermost))
-    for index, frame in enumerate(frames):
-        if frame.f_code in _CALL_SITES:
-            plugin, point = local_variable(frame, "plugin"), local_variable(frame, "point")
-            if isinstance(plugin, Plugin):
-                return BlockingCall(plugin.name, str(point), _place(frames[:index], type(plugin)))
-        plugin = local_variable(frame, "self")
-        if isinstance(plugin, Plugin) and not _called_further_out(frames[index:]):
-            method = frame.f_code.co_name
-            point = POINT_OF_METHOD.get(method, method)
-            return BlockingCall(plugin.name, point, _place(frames[: index + 1], type(plugin)))
-    return BlockingCall("", "", f"{innermost.f_code.co_filename}:{innermost.f_lineno}")
-
-
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _called_further_out(frames: list[FrameType]) -> bool:
-    """Return whether an outer frame is a call site, perhaps of another plugin."""
-    return any(frame.f_code in _CALL_SITES for frame in frames)
-
-
-def _place(frames: list[FrameType], plugin: type[Plugin]) -> str:
-    """Return the innermost line in a plugin's own package, else the innermost of all."""
-    package = plugin.__module__.partition(".")[0]
-    if not is_out_of_tree(plugin):
-        package = plugin.__module__
-    for frame in frames:
-        module = str(frame.f_globals.get("__name__", ""))
-        if module == package or module.startswith(f"{package}."):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    return f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else ""
 
 
 class LoopWatchdog:
-    """Watches the loop that ``run`` runs in. Create it on the loop's thread.
+    """Watches the loop that ``run`` runs in, within ``with``. Create it on the loop's thread.
 
-    ``now`` returns the seconds of a monotonic clock.
-    ``silent_seconds`` is valid while it runs; blocking calls are reported from ``watch`` on.
+    ``report_seconds``, ``exit_seconds``: 0 = never. ``release``: stops writes and gives the Lease
+    up; from any thread, within seconds. ``now`` returns the seconds of a monotonic clock.
+    ``exit_process`` ends the process with an exit code, at once.
     """
 
     def __init__(
         self,
-        threshold_seconds: float,
-        metrics: SchedulerMetrics,
+        report_seconds: float,
+        exit_seconds: float,
+        blocked_plugins: BlockedPlugins,
         *,
+        exit_process: Callable[[int], object] = os._exit,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._threshold = threshold_seconds
-        self._metrics = metrics
+        self.current_call = CurrentCall()
+        self.blocked_plugins = blocked_plugins
+        self.release: Callable[[], None] = lambda: None
+        self._report_seconds = report_seconds
+        self._exit_seconds = exit_seconds
+        self._exit_process = exit_process
         self._now = now
+        self._look_seconds = min(_LOOK_SECONDS, report_seconds / 2 or _LOOK_SECONDS)
         self._last_beat = now(), time.thread_time()
         """When it was, and how much CPU time the loop's thread had used by then."""
-        self._seen: BlockingCall | None = None
-        """The current blocking call, from its detection until the loop turns again."""
-        self._logged: dict[BlockingCall, float] = {}
-        self._looks: deque[tuple[str, str]] = deque(
-            maxlen=ceil(_BUSY_SECONDS / (threshold_seconds / 2)) if threshold_seconds else 1
-        )
-        """Which plugin was found at which point by the last looks; "" for none."""
-        self._keeps_busy = ""
-        """The plugin that was found to keep the loop busy, until the loop has counted it."""
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._reports = False
+        self._blocked_by: str | None = None
+        """The plugin that blocks the loop, "" for none, from the report until the next beat."""
+        self._logged: dict[tuple[str, str], float] = {}
+        self._seen: tuple[object, object] = (None, None)
+        """The beat and the call that the last look found."""
+        self._looks = 0
+        """How many looks in a row have found these."""
         self._loop_thread = threading.get_ident()
-
-    async def run(self) -> None:
-        """Set time stamps until cancelled."""
-        self.beat()
-        try:
-            while True:
-                # Before ``watch``, the first lists block the loop; that lag is not counted.
-                due = self._now() + _BEAT_SECONDS
-                await asyncio.sleep(_BEAT_SECONDS)
-                self.beat(due if self._thread is not None else None)
-        finally:
-            self._ended.set()
-            if self._thread is not None:
-                self._thread.join()
-
-    def watch(self) -> None:
-        """Report blocking calls from now on; to be called on the loop."""
-        self.beat()
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="loop watchdog", daemon=True)
+
+    def __enter__(self) -> LoopWatchdog:
         self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    # ---- on the loop ---------------------------------------------------------------------------
+
+    async def run(self, metrics: SchedulerMetrics) -> None:
+        """Set time stamps until cancelled; count how late they are, and the plugins to blame."""
+        while True:
+            due = self._now() + _BEAT_SECONDS
+            await asyncio.sleep(_BEAT_SECONDS)
+            self.beat(metrics, due)
+
+    def report(self) -> None:
+        """Report what blocks the loop from now on: at the start, the first lists do."""
+        self._last_beat = self._now(), time.thread_time()
+        self._reports = self._report_seconds > 0
+
+    def beat(self, metrics: SchedulerMetrics, due: float) -> None:
+        """Set the time stamp; count the lag since ``due``, and the plugin that caused it."""
+        now = self._now()
+        blocked_by, self._blocked_by = self._blocked_by, None
+        self._last_beat = now, time.thread_time()
+        if self._reports:
+            metrics.loop_lag_seconds.observe(max(now - due, 0.0))
+        if blocked_by is not None:
+            metrics.loop_blocked_total.labels(blocked_by).inc()
 
     @property
     def silent_seconds(self) -> float:
         """For how long the loop has not turned, to a tenth of a second; from any thread."""
         return self._now() - self._last_beat[0]
 
-    def beat(self, due: float | None = None) -> None:
-        """Set the time stamp; count the lag since ``due``, and the blocking call that caused it."""
-        now = self._now()
-        blocking_call, self._seen = self._seen, None
-        self._last_beat = now, time.thread_time()
-        if due is not None:
-            self._metrics.loop_lag_seconds.observe(max(now - due, 0.0))
-        if blocking_call is not None:
-            self._metrics.loop_blocked_total.labels(blocking_call.plugin).inc()
-        if self._keeps_busy:
-            self._metrics.loop_blocked_total.labels(self._keeps_busy).inc()
-            self._keeps_busy = ""
+    # ---- in the thread -------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        while not self._ended.wait(self._threshold / 2):
-            self._look_at_thread()
+        while not self._ended.wait(self._look_seconds):
+            self.look()
 
-    def _look_at_thread(self) -> None:
-        # A function of its own, so that no local variable holds the frame until the loop blocks
-        # again: it, and its callers, keep everything alive that was local to them.
-        frame = sys._current_frames().get(self._loop_thread)
-        if frame is None:
-            return
-        self.look(frame)
-        if self.late:
-            self.check(frame)
+    def look(self) -> None:
+        """Report what blocks the loop, and end the process if a plugin does for too long."""
+        call, beat = self.current_call.call, self._last_beat
+        if self._seen != (beat, call):
+            self._seen, self._looks = (beat, call), 0
+        self._looks += 1
+        late = self.silent_seconds > _BEAT_SECONDS + self._report_seconds
+        if late and self._reports and self._blocked_by is None:
+            self._report(call)
+        # Looks are counted, not the clock: a process that was stopped (SIGSTOP, a machine that was
+        # suspended) finds a plugin in a call that began minutes ago, and need not blame it.
+        blocked = self._looks * self._look_seconds
+        if call is not None and 0 < self._exit_seconds < blocked:
+            self._end_process(call)
 
-    def look(self, frame: FrameType) -> None:
-        """Note what the loop is at; report a plugin that keeps it busy with many short calls."""
-        call = find_blocking_call(frame)
-        outside = call.point not in _POINTS_OF_ATTEMPTS
-        self._looks.append((call.plugin, call.point) if outside else ("", ""))
-        (plugin, point), found = Counter(self._looks).most_common(1)[0]
-        if len(self._looks) < (self._looks.maxlen or 0) or not plugin:
-            return
-        if found < _BUSY_SHARE * len(self._looks):
-            return
-        share = f"{100 * found // len(self._looks)}%"
-        self._looks.clear()
-        self._keeps_busy = plugin
-        busy = BlockingCall(plugin, point, "")
+    def _report(self, call: PluginCall | None) -> None:
+        self._blocked_by = call.plugin if call else ""
+        key = (call.plugin, call.point) if call else ("", "")
+        beat_at, cpu_at_beat = self._last_beat
         now = self._now()
-        if now - self._logged.get(busy, -_LOG_AGAIN_SECONDS) < _LOG_AGAIN_SECONDS:
+        if now - self._logged.get(key, -_LOG_AGAIN_SECONDS) < _LOG_AGAIN_SECONDS:
             return
-        self._logged[busy] = now
+        self._logged[key] = now
+        cpu_seconds = time.clock_gettime(time.pthread_getcpuclockid(self._loop_thread))
+        blocked, cpu = f"{now - beat_at:.3f}s", f"{cpu_seconds - cpu_at_beat:.3f}s"
+        place = self._place(call)
+        if call is None:
+            log.warning("The event loop is blocked", place=place, blocked=blocked, cpu=cpu)
+            return
         log.error(
-            "A plugin keeps the event loop busy",
-            err="its calls are short, and so many that little else is done",
-            plugin=plugin,
-            point=point,
-            share=share,
-            place=call.place,
+            "A plugin blocks the event loop",
+            err="nothing else is done while it works; it must not wait, nor compute for long",
+            plugin=call.plugin,
+            point=call.point,
+            place=place,
+            blocked=blocked,
+            cpu=cpu,
         )
 
-    @property
-    def late(self) -> bool:
-        """Whether the loop has not turned for too long."""
-        return self.silent_seconds > _BEAT_SECONDS + self._threshold
+    def _end_process(self, call: PluginCall) -> None:
+        place = self._place(call)
+        noted = self.blocked_plugins.record(call)
+        self.release()
+        log.error(
+            "A plugin blocks the event loop; the process ends",
+            err=f"it has done so for {self._exit_seconds:g}s (--plugin-blocked-exit-timeout)",
+            plugin=call.plugin,
+            point=call.point,
+            place=place,
+            notedIn=str(self.blocked_plugins.path) if noted else "",
+        )
+        self._exit_process(1)
 
-    def check(self, frame: FrameType) -> None:
-        """Report the call that blocks the loop, once each time that it is blocked."""
-        # One report for each time that the loop is blocked, not one a look.
-        if self._seen is not None:
-            return
-        beat_at, cpu_at_beat = self._last_beat
-        blocking_call = self._seen = find_blocking_call(frame)
-        now = self._now()
-        if now - self._logged.get(blocking_call, -_LOG_AGAIN_SECONDS) < _LOG_AGAIN_SECONDS:
-            return
-        self._logged[blocking_call] = now
-        blocked, cpu = f"{now - beat_at:.3f}s", f"{self._cpu_seconds() - cpu_at_beat:.3f}s"
-        if blocking_call.plugin:
-            log.error(
-                "A plugin blocks the event loop",
-                err="nothing else is done while it works; it must not wait, nor compute for long",
-                plugin=blocking_call.plugin,
-                point=blocking_call.point,
-                place=blocking_call.place,
-                blocked=blocked,
-                cpu=cpu,
-            )
-        else:
-            place = blocking_call.place
-            log.warning("The event loop is blocked", place=place, blocked=blocked, cpu=cpu)
+    def _place(self, call: PluginCall | None) -> str:
+        """Return the innermost line in a plugin's own package, else the innermost of all."""
+        innermost = frame = sys._current_frames().get(self._loop_thread)
+        package = call.owner.__module__.partition(".")[0] if call and call.owner else ""
+        while frame is not None:
+            if str(frame.f_globals.get("__name__", "")).partition(".")[0] == package:
+                return _line(frame)
+            frame = frame.f_back
+        return "" if innermost is None else _line(innermost)
 
-    def _cpu_seconds(self) -> float:
-        """Return the CPU time of the loop's thread; from any thread, while that one lives."""
-        return time.clock_gettime(time.pthread_getcpuclockid(self._loop_thread))
+
+def _line(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class StuckCycle(Struct, frozen=True):

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from proreus.app.call_watchdog import CallLimits
 from proreus.client.early_lists import EarlyList
 from proreus.decisions import DEFAULT_BUDGET_BYTES
 from proreus.feature_gates import FeatureGates
@@ -43,8 +42,8 @@ class RunOptions(Struct, frozen=True):
     ``loop_blocked_threshold_seconds``: 0 = do not report blocking calls.
     ``cycle_stuck_threshold_seconds``: 0 = wait for a scheduling cycle for ever.
     ``cache_compare_interval_seconds``: 0 = compare the cache with the apiserver on SIGUSR2 only.
-    ``call_limits``: how long a plugin's call may block the event loop; ``blocked_plugins_file``:
-    where plugins that could not be interrupted are recorded, "" for the default place.
+    ``plugin_blocked_exit_seconds``: how long a plugin may block the event loop, 0 = for ever;
+    ``blocked_plugins_file``: where those that did are noted, "" for the default place.
     ``follow_files``: reload when the configuration or a plugin file changes; SIGHUP always does.
 
     ``gate_settings``: the feature gates as given. ``emulates_given_version``: the version of
@@ -90,7 +89,7 @@ class RunOptions(Struct, frozen=True):
     loop_blocked_threshold_seconds: float = 0.25
     cycle_stuck_threshold_seconds: float = 60.0
     cache_compare_interval_seconds: float = 300.0
-    call_limits: CallLimits = field(default_factory=CallLimits)
+    plugin_blocked_exit_seconds: float = 15.0
     blocked_plugins_file: str = ""
     plugin_endpoints: tuple[str, ...] = ()
     plugin_slots: tuple[str, ...] = ()

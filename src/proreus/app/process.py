@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from proreus import gc_tuning, logs
 from proreus.app.active_configuration import ActiveConfiguration
-from proreus.app.call_watchdog import CallWatchdog
 from proreus.app.clients import Clients, show_request_window
 from proreus.app.election_thread import ElectionThread, make_election
 from proreus.app.informer_sync import InformerSync
@@ -80,12 +79,13 @@ class Process:
         metrics: SchedulerMetrics,
         clients: Clients,
         remote_plugins: RemotePlugins,
-        call_watchdog: CallWatchdog,
+        watchdog: LoopWatchdog,
     ) -> None:
         self._options = options
         self._remote_plugins = remote_plugins
-        self.blocked_plugins = call_watchdog.blocked_plugins
-        call_watchdog.release = self._give_up
+        self.blocked_plugins = watchdog.blocked_plugins
+        self._watchdog = watchdog
+        watchdog.release = self._give_up
         self.state = ProcessState(config)
         self.synced = asyncio.Event()
         self._scheduling_began = asyncio.Event()
@@ -123,7 +123,6 @@ class Process:
         self._informer_sync = InformerSync(self._stores)
         self._tasks = ProcessTasks()
         self._election: ElectionThread | None = None
-        self._watchdog = LoopWatchdog(options.loop_blocked_threshold_seconds, metrics)
         self._assembly = Assembly(
             config,
             registry,
@@ -142,8 +141,7 @@ class Process:
                     metrics,
                     options.plugin_rules,
                     self.record_process_event,
-                    running_call=call_watchdog.running_call,
-                    ending=lambda: self._tasks.ending,
+                    current_call=watchdog.current_call,
                 ),
                 avoidance_rules=options.avoidance_rules,
                 shares_nodes=True,
@@ -190,7 +188,7 @@ class Process:
         ``reloading`` runs alongside and uses ``configuration``. A part that fails ends all others.
         """
         async with self._tasks:
-            self._tasks.start("loop watchdog", self._watchdog.run())
+            self._tasks.start("loop watchdog", self._watchdog.run(self._metrics))
             self._tasks.start("events", self._events.run())
             self._tasks.start("reloading", reloading())
             self._tasks.start("scheduling", self._lead_and_schedule())
@@ -285,8 +283,7 @@ class Process:
         gc_tuning.freeze_startup_heap()
         self._tasks.start("ticks", self._tick())
         # Not before: the first lists block the loop for long, and nothing waits for it yet.
-        if self._options.loop_blocked_threshold_seconds:
-            self._watchdog.watch()
+        self._watchdog.report()
         log.info("Caches are synced", nodes=self._scheduler.cache.node_count)
 
     async def _take_the_lead(self) -> None:

@@ -161,7 +161,6 @@ class Reloader:
         self, loaded_plugins: LoadedPlugins, message: str, *, adopted: bool = False
     ) -> None:
         self._record("success", "", adopted)
-        self._process.blocked_plugins.set_in_use(loaded_plugins)
         state = self._process.state
         before, state.plugin_files = state.plugin_files, loaded_plugins.files()
         shadow = self._options.shadow

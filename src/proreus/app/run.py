@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from proreus import logs
 from proreus.app.blocked_plugins import BlockedPlugins, default_path
-from proreus.app.call_watchdog import CallWatchdog
 from proreus.app.clients import make_clients
 from proreus.app.configuration import configuration, report
 from proreus.app.emulation import with_emulated_version
 from proreus.app.loading_thread import LOADING, READING, run_in_loading_thread
 from proreus.app.loop_errors import handle_loop_error
+from proreus.app.loop_watchdog import LoopWatchdog
 from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
@@ -62,10 +62,14 @@ async def run(options: RunOptions, on_signal: Callable[[], None] = lambda: None)
     failure: tuple[str, BaseException] | None = None
     rules = options.plugin_rules
     path = Path(options.blocked_plugins_file) if options.blocked_plugins_file else default_path()
-    call_watchdog = CallWatchdog(options.call_limits, BlockedPlugins(path, rules.policy))
-    with _signals(stopping, call_watchdog, on_signal), call_watchdog:
+    watchdog = LoopWatchdog(
+        options.loop_blocked_threshold_seconds,
+        options.plugin_blocked_exit_seconds,
+        BlockedPlugins(path, rules.policy),
+    )
+    with _signals(stopping, on_signal), watchdog:
         try:
-            await _run_until(stopping, options, call_watchdog)
+            await _run_until(stopping, options, watchdog)
         except* LeaseLost as group:
             failure = "Leaderelection lost", first_error(group)
         except* ProreusError as group:
@@ -78,15 +82,13 @@ async def run(options: RunOptions, on_signal: Callable[[], None] = lambda: None)
     return 0
 
 
-async def _run_until(
-    stopping: asyncio.Event, options: RunOptions, call_watchdog: CallWatchdog
-) -> None:
+async def _run_until(stopping: asyncio.Event, options: RunOptions, watchdog: LoopWatchdog) -> None:
     """Start, schedule until ``stopping`` is set, and stop in order."""
     async with contextlib.AsyncExitStack() as stack:
         started = None
         # The start waits for others too: a plugin's process, a credential plugin, the apiserver.
         async with until_set(stopping):
-            started = await _start(options, stack, call_watchdog)
+            started = await _start(options, stack, watchdog)
         if started is not None and not stopping.is_set():
             process, reloading = started
             await process.run(stopping, reloading)
@@ -108,7 +110,7 @@ async def _follow(
 
 
 async def _start(
-    options: RunOptions, stack: contextlib.AsyncExitStack, call_watchdog: CallWatchdog
+    options: RunOptions, stack: contextlib.AsyncExitStack, watchdog: LoopWatchdog
 ) -> tuple[Process, Callable[[], Coroutine[Any, Any, None]]] | None:
     """Return a process that can run, and what reloads it; ``stack`` closes what it consists of.
 
@@ -130,8 +132,7 @@ async def _start(
     loading = partial(load, options.plugins, remote_plugins.classes)
     loaded_plugins = await run_in_loading_thread(loading, LOADING, folders)
     files.set_loaded(loaded_plugins)
-    call_watchdog.blocked_plugins.apply(loaded_plugins)
-    call_watchdog.blocked_plugins.set_in_use(loaded_plugins)
+    watchdog.blocked_plugins.apply(loaded_plugins)
     report(loaded_plugins)
     reading = partial(configuration, options, loaded_plugins, files)
     config = await run_in_loading_thread(reading, READING, folders)
@@ -155,7 +156,7 @@ async def _start(
             metrics,
             clients,
             remote_plugins,
-            call_watchdog,
+            watchdog,
         )
     # After the clients on the stack, and so closed before them.
     stack.push_async_callback(process.close)
@@ -203,9 +204,7 @@ async def _write_configuration(
 
 
 @contextlib.contextmanager
-def _signals(
-    stopping: asyncio.Event, call_watchdog: CallWatchdog, on_signal: Callable[[], None]
-) -> Iterator[None]:
+def _signals(stopping: asyncio.Event, on_signal: Callable[[], None]) -> Iterator[None]:
     """Set ``stopping`` at the first SIGTERM or SIGINT, and exit at the second.
 
     SIGUSR2, which would end the process, is ignored until there is something to compare.
@@ -222,7 +221,6 @@ def _signals(
             os._exit(1)
         requested = True
         on_signal()
-        call_watchdog.termination_requested()
         loop.call_soon_threadsafe(stopping.set)
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -84,7 +84,7 @@ def git_version(version: KubernetesVersion = DEFAULT_VERSION) -> str:
 
 def run_options(values: ParsedFlags) -> RunOptions:
     """Return the flags as options; raises ``FlagError`` if they are invalid or contradictory."""
-    from proreus.app import CallLimits, RunOptions
+    from proreus.app import RunOptions
     from proreus.loading import PluginSources
     from proreus.runtime.plugin_health import FailureRules
     from proreus.scheduler.avoided_nodes import AvoidanceRules
@@ -142,9 +142,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
             values["kubelet-rejection-threshold"], values["kubelet-rejection-max-duration"]
         ),
         delete_overcommitting_pods=values["delete-overcommitting-pods"],
-        call_limits=CallLimits(
-            values["plugin-blocked-timeout"], values["plugin-blocked-exit-timeout"]
-        ),
+        plugin_blocked_exit_seconds=values["plugin-blocked-exit-timeout"],
         blocked_plugins_file=values["blocked-plugins-file"],
         decision_record_bytes=values["decision-record-bytes"],
         dry_runs=values["enable-dry-run"],
@@ -335,7 +333,6 @@ def _plugin_problems(values: ParsedFlags) -> list[str]:
         "attempt-time-budget",
         "plugin-await-timeout",
         "plugin-bind-timeout",
-        "plugin-blocked-timeout",
         "plugin-blocked-exit-timeout",
         "loop-blocked-threshold",
         "cycle-stuck-threshold",

@@ -269,24 +269,19 @@ FLAGS: tuple[Flag, ...] = (
             "How long PreBind or Bind of an out-of-tree plugin may take for a pod; 0s: no limit.",
         ),
         (
-            "plugin-blocked-timeout",
-            "duration",
-            "5s",
-            "How long one call of an out-of-tree plugin may block the event loop before an "
-            "exception ends it; 0s: no limit.",
-        ),
-        (
             "plugin-blocked-exit-timeout",
             "duration",
             "15s",
-            "How long after that the process ends, if the call still blocks; 0s: it does not.",
+            "How long an out-of-tree plugin may block the event loop before the process ends; 0s: "
+            "no limit.",
         ),
         (
             "blocked-plugins-file",
             "string",
             "",
-            "Where plugins that made the process end in this way are recorded for its next start; "
-            "if empty, proreus-UID/blocked-plugins.json in the folder for temporary files.",
+            "Where plugins that made the process end in this way are noted for its next start, "
+            "which leaves them out where --plugin-failure-policy is skip; if empty, "
+            "proreus-UID/blocked-plugins.json in the folder for temporary files.",
         ),
         (
             "attempt-time-budget",

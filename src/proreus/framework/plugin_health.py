@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-Reason = Literal["raised", "error", "invalid_answer", "slow", "timeout", "blocked"]
+Reason = Literal["raised", "error", "invalid_answer", "slow", "timeout"]
 """An exception; an Error status; a result that the point does not allow; the time budget exceeded;
-no result by the deadline; the event loop blocked for so long that the call was interrupted."""
+no result by the deadline."""
 
 
 class PluginHealth:
@@ -20,9 +20,3 @@ class PluginHealth:
 
     def note(self, point: str, reason: Reason, error: BaseException | None = None) -> None:
         """Record a failure at an extension point; ``error`` is the exception, if any."""
-
-    def make_repr(self, point: str, value: object) -> None:
-        """Make the ``repr`` of what a plugin has returned, where the plugin can be held to it.
-
-        Raises ``CallBlocked`` if that never ends. Out-of-tree plugins only.
-        """

@@ -21,10 +21,10 @@ from proreus.loading.loaded_plugins import (
     LoadedPlugins,
     Origin,
     RejectedPlugin,
-    ends_process,
 )
 from proreus.logs import named_error_text
 from proreus.plugins import IN_TREE_PLUGINS
+from proreus.runtime.calls import is_cancellation
 from proreus.source_location import class_location, error_location, plugin_names_in
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class _Loading:
         try:
             plugin = entry_point.load()
         except BaseException as error:
-            if ends_process(error):
+            if is_cancellation(error):
                 raise
             self._refuse_import(source, error, entry_point.value, names)
             return
@@ -122,7 +122,7 @@ class _Loading:
         try:
             module = import_anew(module_name, self.hashes)
         except BaseException as error:
-            if ends_process(error):
+            if is_cancellation(error):
                 raise
             self._refuse_import(source, error, module_name, names)
             self.requested_names.append(class_name)
@@ -155,7 +155,7 @@ class _Loading:
             try:
                 module = folder.module(name)
             except BaseException as error:
-                if ends_process(error):
+                if is_cancellation(error):
                     raise
                 place = error_location(error, folder.owns) or file
                 names = plugin_names_in(folder.sources[name])

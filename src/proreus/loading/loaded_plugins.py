@@ -172,13 +172,6 @@ class LoadedPlugins:
         self.found[name] = LoadedPlugin(never_called(one.plugin, because), one.origin)
         self.registry = self._new_registry()
 
-    def reject(self, name: str, source: str, why: str) -> None:
-        """Reject a plugin although it can be loaded."""
-        origin = self.found.pop(name).origin
-        place = f"{origin.file}:{origin.line}"
-        self.refusals += (RejectedPlugin(source, place, why, frozenset({name})),)
-        self.registry = self._new_registry()
-
     def files(self) -> list[PluginFile]:
         """Return each out-of-tree file with its hash and its plugins."""
         plugins: dict[str, list[str]] = {file: [] for file in self.hashes}
@@ -259,7 +252,7 @@ class LoadedPlugins:
         except ProreusError:
             raise
         except BaseException as error:
-            if ends_process(error):
+            if is_cancellation(error):
                 raise
             place = error_location(error, files.__contains__)
             if not place:
@@ -275,12 +268,6 @@ class LoadedPlugins:
         """
         for name in self._modules:
             sys.modules.pop(name, None)
-
-
-def ends_process(error: BaseException) -> bool:
-    """Return whether what a plugin's module or arguments raised is not theirs: the process ends."""
-    # No generator runs here: a GeneratorExit is one that they raise themselves.
-    return is_cancellation(error) and not isinstance(error, GeneratorExit)
 
 
 def _comparable(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Deadlines of plugin methods that may wait: PostFilter, ``fetch_…``, PreBind, Bind.
+"""Plugin methods that may wait, and their deadlines: PostFilter, ``fetch_…``, PreBind, Bind.
 
 At the deadline the method is cancelled, as by ``asyncio.timeout``. It has one more second to clean
 up; after that nobody waits for it any longer, whatever it does with the cancellation.
@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from proreus.errors import DeadlineExceeded
 from proreus.logs import logger
 from proreus.runtime.calls import is_cancellation
+from proreus.runtime.plugin_health import CurrentCall, PluginCall
 
 log = logger(__name__)
 
@@ -28,24 +29,26 @@ CLEAN_UP_SECONDS = 1.0
 
 
 def with_deadline(
-    method: Callable[..., Awaitable[T]], plugin: str, point: str, seconds: float
-) -> Callable[..., Awaitable[T]]:
+    method: Callable[..., Awaitable[T]],
+    call: PluginCall,
+    current_call: CurrentCall,
+    seconds: float = 0.0,
+) -> Callable[..., Coroutine[Any, Any, T]]:
     """Return the method with a deadline that begins at its first wait; 0 s: without one.
 
     Calls raise ``DeadlineExceeded``, also if the method returned a result after its cancellation.
+    Between two waits, ``call`` is the current one.
     """
-    if not seconds:
-        return method
 
     @functools.wraps(method)
-    async def call(*args: Any) -> T:
+    async def limited(*args: Any) -> T:
         # A coroutine of our own around it: the method may return any awaitable.
         async def work() -> T:
             return await method(*args)
 
-        return await _Limited(work(), DeadlineExceeded(plugin, point, seconds), seconds)
+        return await _Limited(work(), call, current_call, seconds)
 
-    return call
+    return limited
 
 
 class _Limited(Awaitable[T]):
@@ -57,10 +60,15 @@ class _Limited(Awaitable[T]):
     # ignores its cancellation.
 
     def __init__(
-        self, work: Coroutine[Any, Any, T], exceeded: DeadlineExceeded, seconds: float
+        self,
+        work: Coroutine[Any, Any, T],
+        call: PluginCall,
+        current_call: CurrentCall,
+        seconds: float,
     ) -> None:
         self._work = work
-        self._exceeded = exceeded
+        self._call = call
+        self._current_call = current_call
         self._seconds = seconds
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -74,22 +82,29 @@ class _Limited(Awaitable[T]):
         except BaseException as error:
             if not self._end() or is_cancellation(error):
                 raise
-            raise self._exceeded from error
+            raise self._exceeded() from error
         if not self._end():
             return result
         # Completed, perhaps because it took the cancellation for the end of its wait: a PreBind
         # that had done its work would have returned before.
-        raise self._exceeded
+        raise self._exceeded()
+
+    def _exceeded(self) -> DeadlineExceeded:
+        return DeadlineExceeded(self._call.plugin, self._call.point, self._seconds)
 
     def _drive(self) -> Generator[Any, Any, T]:
-        work = self._work
+        work, current_call = self._work, self._current_call
         error: BaseException | None = None
         while True:
+            outer = current_call.call
+            current_call.call = self._call
             try:
                 awaited = work.send(None) if error is None else work.throw(error)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            if self._timer is None:
+            finally:
+                current_call.call = outer
+            if self._timer is None and self._seconds:
                 self._task = asyncio.current_task()
                 self._timer = self._call_later(self._seconds, self._expire)
             try:
@@ -103,8 +118,8 @@ class _Limited(Awaitable[T]):
 
     def _wait_for(self, awaited: Any) -> Any:
         """Return what the task waits for in the place of ``awaited``."""
-        if not getattr(awaited, "_asyncio_future_blocking", False):
-            return awaited  # a bare yield, as of ``asyncio.sleep(0)``
+        if not self._seconds or not getattr(awaited, "_asyncio_future_blocking", False):
+            return awaited  # nothing ends the wait; or a bare yield, as of ``asyncio.sleep(0)``
         # What a task does with a future that it is given: by this flag it tells one that is awaited
         # from one that a coroutine yields by mistake.
         awaited._asyncio_future_blocking = False
@@ -128,7 +143,7 @@ class _Limited(Awaitable[T]):
 
     def _close(self) -> None:
         """Close the coroutine, which has ignored its cancellation."""
-        plugin, point = self._exceeded.plugin, self._exceeded.point
+        plugin, point = self._call.plugin, self._call.point
         log.error(
             "A plugin ignores its cancellation; nobody waits for it", plugin=plugin, point=point
         )

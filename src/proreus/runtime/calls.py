@@ -12,15 +12,12 @@ to the back-off queue, and the scheduler goes on with the next pod.
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
-from typing import Any, NoReturn, TypeVar, TypeVarTuple
+from typing import NoReturn, TypeVar, TypeVarTuple
 
 from proreus.errors import (
     BudgetExceeded,
-    CallBlocked,
     DeadlineExceeded,
     PluginError,
     TimeBudgetExceeded,
@@ -97,7 +94,6 @@ _ERROR_FORMATS = {
 _REASONS: dict[type[BaseException], Reason] = {
     DeadlineExceeded: "timeout",
     TimeBudgetExceeded: "slow",
-    CallBlocked: "blocked",
 }
 """How the errors of ``instrumentation`` count; whatever else a plugin raises is its own."""
 
@@ -218,10 +214,6 @@ def as_status(
 
 def invalid_result_error(plugin: Plugin, point: str, wanted: str, result: object) -> PluginError:
     """Return the error for a result of the wrong type, and count it in the plugin's health."""
-    try:
-        plugin.health.make_repr(point, result)
-    except CallBlocked as error:
-        return plugin_error(plugin, point, error)
     return recorded_error(
         plugin, point, "invalid_answer", f"{point} must return {wanted}, not {short_repr(result)}"
     )
@@ -264,53 +256,22 @@ def failure_reason(error: BaseException) -> Reason:
 def is_cancellation(error: BaseException) -> bool:
     """Return whether an exception must pass through: the plugin did not fail, its caller ends it.
 
-    ``SystemExit`` from a plugin, ``KeyboardInterrupt`` that no signal can have raised,
-    ``GeneratorExit`` while a task runs, or the cancellation of a future that the plugin awaits, is
-    a failure of the plugin like any other exception.
+    ``SystemExit`` from a plugin, or the cancellation of a future that it awaits, is a failure of
+    the plugin like any other exception.
     """
     # An ``except Exception`` around plugin calls would let ``sys.exit()`` in a plugin end the
     # scheduler; a plain ``except BaseException`` would swallow the cancellation of a binding cycle
     # and the end of the attempt's budget. So callers catch everything and decide by this function.
     if isinstance(error, asyncio.CancelledError):
         return _is_being_cancelled()
-    if isinstance(error, KeyboardInterrupt):
-        return _signal_raises_keyboard_interrupt()
-    if isinstance(error, GeneratorExit):
-        return _is_being_closed()
-    return isinstance(error, BudgetExceeded)
-
-
-def _signal_raises_keyboard_interrupt() -> bool:
-    """Return whether SIGINT would raise ``KeyboardInterrupt`` here: Python raises it in one thread.
-
-    In ``proreus run`` the event loop handles SIGINT; nothing but a plugin raises it then.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return False
-    handler = signal.getsignal(signal.SIGINT)
-    # The handler that ``add_signal_handler`` installs: uvloop's is a method of the loop, asyncio's
-    # a function that does nothing, since the loop reads of the signal from a file descriptor.
-    of_loop = isinstance(getattr(handler, "__self__", None), asyncio.AbstractEventLoop)
-    module = getattr(handler, "__module__", None) or ""
-    # ``app.run`` notes the signal next to the loop's handler, and raises nothing.
-    ours = module == asyncio.unix_events.__name__ or module.startswith("proreus.")
-    return not (of_loop or ours)
-
-
-def _is_being_closed() -> bool:
-    # Python raises it in a coroutine that is closed before its end, which no running task is.
-    return _current_task() is None
+    return isinstance(error, BudgetExceeded | KeyboardInterrupt | GeneratorExit)
 
 
 def _is_being_cancelled() -> bool:
     # A plugin's own future raises CancelledError too when somebody else cancels it. Only a pending
     # ``cancel()`` of the current task says that this call itself is to end.
-    task = _current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def _current_task() -> asyncio.Task[Any] | None:
     try:
-        return asyncio.current_task()
+        task = asyncio.current_task()
     except RuntimeError:  # no loop
-        return None
+        return False
+    return task is not None and task.cancelling() > 0

@@ -1,10 +1,9 @@
 """Wrappers around the methods of out-of-tree plugins: time, failures, and the disabled state.
 
 Methods are wrapped on the instance, so in-tree plugins are called at no extra cost. A wrapped call
-is timed, and may be interrupted where it blocks the event loop (``running_call``). While the plugin
-is disabled (``plugin_health``) the method is not called, and a neutral result takes its place:
-Filter passes, Score is 0, PreFilter skips. Unreserve is always called, so that what the plugin
-reserved before is released.
+is timed, and is the ``CurrentCall`` meanwhile. While the plugin is disabled (``plugin_health``) the
+method is not called, and a neutral result takes its place: Filter passes, Score is 0, PreFilter
+skips. Unreserve is always called, so that what the plugin reserved before is released.
 
     _timed         points of the scheduling cycle: the time of all calls in one attempt
     _waiting       methods that wait, which have deadlines; ``_fetching``: those the cycle waits for
@@ -20,8 +19,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from time import perf_counter
@@ -35,17 +33,8 @@ from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Code, Status
 from proreus.runtime.await_deadline import with_deadline
 from proreus.runtime.calls import POINT_OF_METHOD, invalid_result_error, plugin_error
-from proreus.runtime.compared_results import Comparisons, Signature, SortKey, is_plain
 from proreus.runtime.disabled_plugin import DISABLED_RESULTS
-from proreus.runtime.own_cancellation import without_own_cancellations
-from proreus.runtime.plugin_health import PluginHealthMonitor, PointHealth
-from proreus.runtime.running_call import (
-    PluginCall,
-    call_site,
-    interruptible,
-    interruptible_steps,
-    raise_if_blocked,
-)
+from proreus.runtime.plugin_health import PluginCall, PluginHealthMonitor, PointHealth
 
 Method = Callable[..., Any]
 
@@ -62,28 +51,21 @@ class _Wrapping:
         self.point = point
         self.health = health
         self.call = PluginCall(plugin.name, point, type(plugin))
-        self.running_call = health.running_call
+        self.current_call = health.current_call
         self.disabled_result = DISABLED_RESULTS.get(name)
 
     def point_health(self, *, waits: bool = False) -> PointHealth:
         """Return the health of the method's point."""
         return self.health.point_health(self.point, waits)
 
-    def interruptible(self, method: Method) -> Method:
-        """Return a method that may be interrupted."""
-        return interruptible(self.call, self.running_call, method)
-
-    def comparisons(self) -> Comparisons:
-        """Return comparisons of the method's results."""
-        less, equal = map(self.interruptible, (operator.lt, operator.eq))
-        return Comparisons(self.health, self.point, less, equal)
+    def noting(self, method: Method) -> Method:
+        """Return a method during which this is the current call."""
+        return self.current_call.noting(self.call, method)
 
     def limited(self, method: Method) -> Method:
-        """Return a method that waits, with its deadline, and may be interrupted where it blocks."""
-        steps = interruptible_steps(self.call, self.running_call, method)
+        """Return a method that waits, with its deadline."""
         seconds = self.health.deadline_seconds(self.point)
-        limited = with_deadline(steps, self.plugin.name, self.point, seconds)
-        return without_own_cancellations(limited, self.health.ending)
+        return with_deadline(method, self.call, self.current_call, seconds)
 
 
 def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
@@ -104,7 +86,7 @@ def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
     if isinstance(plugin, FetchingPlugin):
         for name, point in _FETCH_METHODS.items():
             _replace(_Wrapping(plugin, name, point, health), _fetching)
-    _replace(_Wrapping(plugin, "events_to_register", "EventsToRegister", health), _registering)
+    _replace(_Wrapping(plugin, "events_to_register", "EventsToRegister", health), _noting)
     if isinstance(plugin, BackgroundPlugin):
         _replace(_Wrapping(plugin, "run_in_background", "Background", health), _background)
 
@@ -121,13 +103,12 @@ def _timed(wrapping: _Wrapping, method: Method) -> Method:
     """Time a method of the scheduling cycle; ``calls`` counts its failures."""
     health, point_health = wrapping.health, wrapping.point_health()
     disabled_result = wrapping.disabled_result
-    running_call, this_call = wrapping.running_call, wrapping.call
+    current_call, this_call = wrapping.current_call, wrapping.call
     # What a plugin fetched over the network was waited for in one piece, before the first node.
     per_node = wrapping.name in _PER_NODE_METHODS and not wrapping.plugin.fetches
     most_seconds = health.budget_seconds if per_node and health.end_at_budget else inf
 
-    # ``interruptible`` written out: a per-node plugin is called thousands of times a pod.
-    @call_site
+    # ``noting`` written out: a per-node plugin is called thousands of times a pod.
     def call(*args: Any) -> Any:
         if health.disabled and disabled_result is not None:
             return disabled_result(*args)
@@ -136,16 +117,13 @@ def _timed(wrapping: _Wrapping, method: Method) -> Method:
             raise TimeBudgetExceeded(
                 this_call.plugin, this_call.point, point_health.seconds, most_seconds
             )
-        outer = running_call.current
-        this_call.started = started = perf_counter()
-        running_call.current = this_call
+        outer = current_call.call
+        current_call.call = this_call
+        started = perf_counter()
         try:
             return method(*args)
-        except BaseException as error:
-            raise_if_blocked(error)
-            raise
         finally:  # also a call that raises has used its time
-            running_call.current = outer
+            current_call.call = outer
             point_health.seconds += perf_counter() - started
 
     return call
@@ -181,28 +159,20 @@ def _waiting(wrapping: _Wrapping, method: Method) -> Method:
     return call
 
 
-def _registering(wrapping: _Wrapping, method: Method) -> Method:
-    """Let ``events_to_register`` be interrupted, also where it is a generator."""
-
-    @call_site
-    def registered() -> Any:
-        result = method()
-        # What is no collection of events is an error of the caller's, with words of its own.
-        return tuple(result) if isinstance(result, Iterator) else result
-
-    return wrapping.interruptible(registered)
+def _noting(wrapping: _Wrapping, method: Method) -> Method:
+    """Note a method as the current call, and nothing else."""
+    return wrapping.noting(method)
 
 
 def _background(wrapping: _Wrapping, method: Method) -> Method:
-    """Let a method that runs for as long as the profile be interrupted where it blocks."""
-    steps = interruptible_steps(wrapping.call, wrapping.running_call, method)
-    return without_own_cancellations(steps, wrapping.health.ending)
+    """Note the steps of a method that runs for as long as the profile."""
+    return with_deadline(method, wrapping.call, wrapping.current_call)
 
 
 def _binding_call(wrapping: _Wrapping, method: Method) -> Method:
     """Watch a method of the binding cycle, call by call: many pods are bound between attempts."""
     health, point_health = wrapping.health, wrapping.point_health(waits=True)
-    disabled_result, method = wrapping.disabled_result, wrapping.interruptible(method)
+    disabled_result, method = wrapping.disabled_result, wrapping.noting(method)
 
     def call(*args: Any) -> Any:
         if health.disabled and disabled_result is not None:
@@ -238,7 +208,7 @@ def _single_call(
 
     def wrap(wrapping: _Wrapping, method: Method) -> Method:
         health, point_health = wrapping.health, wrapping.point_health(waits=True)
-        disabled_result, method = wrapping.disabled_result, wrapping.interruptible(method)
+        disabled_result, method = wrapping.disabled_result, wrapping.noting(method)
 
         def call(*args: Any) -> Any:
             if health.disabled and disabled_result is not None:
@@ -262,7 +232,7 @@ def _pre_enqueue(wrapping: _Wrapping, method: Method) -> Method:
     # The queue is no caller that could catch ``PluginError``: it works on watch events, and must go
     # on with the other pods.
     health, point_health = wrapping.health, wrapping.point_health(waits=True)
-    point, method = wrapping.point, wrapping.interruptible(method)
+    point, method = wrapping.point, wrapping.noting(method)
 
     def call(pod: Any) -> Any:
         if health.disabled:
@@ -283,39 +253,17 @@ def _pre_enqueue(wrapping: _Wrapping, method: Method) -> Method:
     return call
 
 
-def _sort_key(wrapping: _Wrapping, method: Method) -> Method:
-    """Watch ``sort_key``, and the comparisons of its results."""
-    # It is never disabled, since the queue must have an order.
-    comparisons = wrapping.comparisons()
-    return _single_call(
-        lambda own, queued: SortKey(own, queued, comparisons),
-        lambda _, queued: SortKey(None, queued, comparisons, missing=True),
-    )(wrapping, method)
+class _Last:
+    """Sorts after the sort keys of all other pods."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
 
 
-def _sign(wrapping: _Wrapping, method: Method) -> Method:
-    """Watch ``sign``, and the methods of a signature that is not made of plain values."""
-    return _single_call(lambda signature, _: signature)(
-        wrapping, _with_comparable(wrapping, method)
-    )
-
-
-def _invalidation_key(wrapping: _Wrapping, method: Method) -> Method:
-    """Watch ``invalidation_key``, and the comparisons of its results."""
-    return _single_call(lambda key, _: key, _raise)(wrapping, _with_comparable(wrapping, method))
-
-
-def _with_comparable(wrapping: _Wrapping, method: Method) -> Method:
-    """Return a method whose results are plain, or have methods that are watched."""
-    comparisons = wrapping.comparisons()
-
-    @call_site
-    def call(argument: Any) -> Any:
-        own = method(argument)
-        # What has no hash raises here, where it can be attributed to the plugin.
-        return own if is_plain(own) else Signature(own, hash(own), comparisons)
-
-    return call
+_LAST = _Last()
 
 
 def instrument_hint(event: ClusterEvent, plugin: Plugin) -> ClusterEvent:
@@ -338,9 +286,18 @@ def _raise(error: Exception, *_: Any) -> Any:
     raise error
 
 
+def _hashable(result: Any, *_: Any) -> Any:
+    hash(result)  # what has no hash raises here, where it can be attributed to the plugin
+    return result
+
+
 # Queue in both cases, as kube-scheduler does on a hint's error: a needless attempt costs little, a
 # missed event leaves the pod unschedulable until the periodic flush.
 _hint = _single_call(lambda helps, *_: bool(helps), lambda *_: True)
+# It is never disabled, since the queue must have an order.
+_sort_key = _single_call(lambda key, _: key, lambda *_: _LAST)
+_sign = _single_call(_hashable)
+_invalidation_key = _single_call(_hashable, _raise)
 _named_pods = _single_call(lambda keys, *_: None if keys is None else frozenset(keys), _raise)
 
 _HINTS = {

@@ -1,25 +1,21 @@
 """Out-of-tree code that runs outside of extension points: constructors, handlers, background work.
 
-What it raises is logged, or becomes a ``ConfigError`` while profiles are built; and it may be
-interrupted where it blocks the event loop (``running_call``), as extension points may.
+What it raises is logged, or becomes a ``ConfigError`` while profiles are built.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-from proreus.errors import CallBlocked, ConfigError, ProreusError
+from proreus.errors import ConfigError, ProreusError
 from proreus.framework.plugin import Plugin
 from proreus.logs import named_error_text
+from proreus.runtime.await_deadline import with_deadline
 from proreus.runtime.calls import is_cancellation
-from proreus.runtime.frames import local_variable
-from proreus.runtime.plugin_health import HealthContext
-from proreus.runtime.running_call import PluginCall, interruptible, interruptible_steps
+from proreus.runtime.plugin_health import HealthContext, PluginCall
 from proreus.source_location import class_location, error_location
-
-T = TypeVar("T")
 
 _IN_TREE_PREFIX = "proreus."
 
@@ -37,8 +33,6 @@ def config_errors_from(plugin: type[Plugin]) -> Iterator[None]:
     """
     try:
         yield
-    except CallBlocked as error:
-        raise ConfigError(f"{_class_place(plugin)}: {error}") from error
     except ProreusError:
         raise
     except BaseException as error:
@@ -54,17 +48,11 @@ def _class_place(plugin: type[Plugin]) -> str:
     return f"{file}:{line}" if line else plugin.__name__
 
 
-def interruptible_code(
-    plugin: type[Plugin], point: str, health_context: HealthContext, function: Callable[..., T]
-) -> Callable[..., T]:
-    """Return a function of a plugin that is called while profiles are built; it may be interrupted.
-
-    In-tree plugins' are returned as they are.
-    """
+def constructor(plugin: type[Plugin], health_context: HealthContext) -> Callable[..., Plugin]:
+    """Return what makes a plugin; an out-of-tree one is the current call meanwhile."""
     if not is_out_of_tree(plugin):
-        return function
-    call = PluginCall(plugin.name, point, plugin)
-    return interruptible(call, health_context.running_call, function)
+        return plugin
+    return health_context.current_call.noting(PluginCall(plugin.name, "New", plugin), plugin)
 
 
 def log_exceptions(
@@ -77,8 +65,7 @@ def log_exceptions(
         return function
     name = getattr(function, "__qualname__", type(function).__qualname__)
     owner = _owner(getattr(function, "__self__", None))
-    running_call = health_context.running_call
-    handle = interruptible(PluginCall(name, "on_change", owner), running_call, function)
+    handle = health_context.current_call.noting(PluginCall(name, "on_change", owner), function)
 
     def call(old: Any, new: Any) -> None:
         try:
@@ -103,8 +90,8 @@ def log_exceptions_of_task(
     if frame is None or frame.f_globals.get("__name__", "").startswith(_IN_TREE_PREFIX):
         return work
     name = getattr(work, "__qualname__", type(work).__qualname__)
-    call = PluginCall(name, "spawn", _owner(local_variable(frame, "self")))
-    steps = interruptible_steps(call, health_context.running_call, lambda: work)
+    call = PluginCall(name, "spawn", _owner(frame.f_locals.get("self")))
+    steps = with_deadline(lambda: work, call, health_context.current_call)
 
     async def run() -> None:
         try:

@@ -18,17 +18,19 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from proreus.clock import Clock
+from proreus.framework.plugin import Plugin
 from proreus.framework.plugin_health import PluginHealth, Reason
 from proreus.logs import logger, traceback_text
 from proreus.metrics import SchedulerMetrics
-from proreus.runtime.running_call import PluginCall, RunningCall, interruptible_repr
 
 log = logger(__name__)
+
+T = TypeVar("T")
 
 FailurePolicy = Literal["fail", "skip"]
 
@@ -63,6 +65,39 @@ class FailureRules(Struct, frozen=True):
 
 
 DEFAULT_RULES = FailureRules()
+
+
+class PluginCall(NamedTuple):
+    """A place where an out-of-tree plugin is called. ``owner``: its class, None if unknown."""
+
+    plugin: str
+    point: str
+    owner: type[Plugin] | None = None
+
+
+class CurrentCall:
+    """Where the event loop is: in a ``call`` of an out-of-tree plugin, or in none.
+
+    The runner writes it, on the loop's thread; the watchdog reads it from its own.
+    """
+
+    __slots__ = ("call",)
+
+    def __init__(self) -> None:
+        self.call: PluginCall | None = None
+
+    def noting(self, call: PluginCall, function: Callable[..., T]) -> Callable[..., T]:
+        """Return a function during which ``call`` is the current one."""
+
+        def run(*args: Any) -> T:
+            outer = self.call
+            self.call = call
+            try:
+                return function(*args)
+            finally:
+                self.call = outer
+
+        return run
 
 
 class TracebackLog:
@@ -120,8 +155,7 @@ def discard_event(event_type: str, reason: str, note: str) -> None:
 class HealthContext:
     """What the health monitors of all plugins of a process share.
 
-    ``subject``: what log lines call a plugin. ``ending``: whether who cancels a task may be the end
-    of the process; otherwise it is the plugin that the task runs.
+    ``subject``: what log lines call a plugin.
     """
 
     def __init__(
@@ -131,16 +165,14 @@ class HealthContext:
         rules: FailureRules = DEFAULT_RULES,
         record_event: EventSink = discard_event,
         subject: str = "Plugin",
-        running_call: RunningCall | None = None,
-        ending: Callable[[], bool] = lambda: True,
+        current_call: CurrentCall | None = None,
     ) -> None:
         self.clock = clock
         self.metrics = metrics
         self.rules = rules
         self.record_event = record_event
         self.subject = subject
-        self.running_call = running_call or RunningCall()
-        self.ending = ending
+        self.current_call = current_call or CurrentCall()
         self.tracebacks = TracebackLog(clock, subject)
 
 
@@ -162,8 +194,7 @@ class PluginHealthMonitor(PluginHealth):
         """Why the plugin is disabled for as long as this version of it is in use; "": it is not."""
         self.budget_seconds = health_context.rules.budget_seconds
         self.end_at_budget = health_context.rules.end_at_budget
-        self.running_call = health_context.running_call
-        self.ending = health_context.ending
+        self.current_call = health_context.current_call
         self._health_context = health_context
         self._points: dict[str, PointHealth] = {}
         self._failing_point: PointHealth | None = None
@@ -215,11 +246,6 @@ class PluginHealthMonitor(PluginHealth):
         # of failures is enough. Half-open, a single failure disables it again.
         if point_health.consecutive_failures == health_context.rules.failures or self._half_open:
             self._on_failure_limit(point_health, reason)
-
-    def make_repr(self, point: str, value: object) -> None:
-        """Make the ``repr`` of a result; raises ``CallBlocked`` if that never ends."""
-        if self.out_of_tree:
-            interruptible_repr(PluginCall(self.plugin, point), self.running_call, value)
 
     def succeeded(self, point_health: PointHealth) -> None:
         """End the point's series of failures; resume the plugin if that point had disabled it."""
@@ -275,7 +301,6 @@ class PluginHealthMonitor(PluginHealth):
             "error": "returned an error",
             "invalid_answer": "returned what the point does not allow",
             "slow": f"took longer than {self.budget_seconds * 1000:g}ms",
-            "blocked": "blocked the event loop",
             "timeout": f"did not return within {self.deadline_seconds(point_health.point):g}s",
         }
         times = point_health.consecutive_failures

@@ -31,7 +31,7 @@ from proreus.objects.kinds import BY_KIND
 from proreus.objects.meta import Resource, Untyped
 from proreus.runtime.expansion import ExpandedProfile, expand_all
 from proreus.runtime.instrumentation import instrument_hint
-from proreus.runtime.out_of_tree import config_errors_from, interruptible_code
+from proreus.runtime.out_of_tree import config_errors_from, constructor
 from proreus.runtime.profile import Profile
 from proreus.runtime.registry import Registry
 from proreus.scheduler.avoided_nodes import AvoidedNodes, KubeletRejections
@@ -282,7 +282,7 @@ def _make(
     plugin = registry[name]
     try:
         with config_errors_from(plugin), handle.construction():
-            make = interruptible_code(plugin, "New", handle.health_context, plugin)
+            make = constructor(plugin, handle.health_context)
             return make(expanded.args.get(name), handle)
     except ProreusError as error:
         raise ConfigError(

@@ -28,7 +28,6 @@ from proreus.objects.scheduling import CompositePodGroup, PodGroup
 from proreus.runtime.background import BackgroundWork
 from proreus.runtime.out_of_tree import is_out_of_tree
 from proreus.runtime.plugin_health import DEFAULT_RULES, EventSink, HealthContext
-from proreus.runtime.running_call import RunningCall
 from proreus.runtime.waiting_pods import WaitingPod
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.profile_handle import ProfileHandle
@@ -185,7 +184,7 @@ def shadow_environment(
         record_event,
         "Plugin in the shadow",
         # It runs on the same event loop, and may block it as any other.
-        RunningCall() if in_force is None else in_force.running_call,
+        None if in_force is None else in_force.current_call,
     )
     return replace(
         environment,

@@ -92,7 +92,7 @@ def node_of(sandbox, name):
 
 
 async def test_a_long_cycle_keeps_the_lease(start, sandbox, flags, live):
-    first = await start(*flags("Computes"), "--plugin-blocked-timeout=0s")
+    first = await start(*flags("Computes"), "--plugin-blocked-exit-timeout=0s")
     await live.until(lambda: lease(sandbox).get("holderIdentity"))
     holder = lease(sandbox)["holderIdentity"]
     second = await start(*flags())
@@ -114,7 +114,7 @@ async def test_a_long_cycle_keeps_the_lease(start, sandbox, flags, live):
 async def test_a_blocked_event_loop_releases_the_lease_and_ends_the_process(
     start, sandbox, flags, live
 ):
-    limits = "--cycle-stuck-threshold=3s", "--plugin-blocked-timeout=0s"
+    limits = "--cycle-stuck-threshold=3s", "--plugin-blocked-exit-timeout=0s"
     first = await start(*flags("Stuck"), *limits)
     await live.until(lambda: lease(sandbox).get("holderIdentity"))
     holder = lease(sandbox)["holderIdentity"]

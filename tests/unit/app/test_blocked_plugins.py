@@ -1,15 +1,18 @@
-"""The record of plugins that blocked, and what the next process makes of it."""
+"""The note of plugins that blocked, and what the next process makes of it."""
 
 from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from proreus.app.blocked_plugins import BlockedPlugins, default_path
 from proreus.loading import LoadedPlugins, PluginSources, load
 from proreus.runtime.disabled_plugin import NeverCalled
+from proreus.runtime.plugin_health import PluginCall
 
 SOURCE = """\
 import words
@@ -43,12 +46,15 @@ def loaded(folder) -> LoadedPlugins:
     return load(PluginSources(folders=(str(folder),), packages=False))
 
 
+def call(plugins: LoadedPlugins, point: str = "Filter") -> PluginCall:
+    return PluginCall("Blocks", point, plugins.found["Blocks"].plugin)
+
+
 def recorded(path, folder) -> None:
     """Let a process end at the plugin Blocks."""
     plugins, blocked_plugins = loaded(folder), BlockedPlugins(path, "fail")
     blocked_plugins.apply(plugins)
-    place = f"{folder}/blocks.py:6"
-    assert blocked_plugins.record(plugins.found["Blocks"].plugin, "Filter", place)
+    assert blocked_plugins.record(call(plugins))
 
 
 def test_by_policy_skip_the_plugin_is_disabled_and_the_others_are_not(path, folder, caplog):
@@ -60,19 +66,18 @@ def test_by_policy_skip_the_plugin_is_disabled_and_the_others_are_not(path, fold
     assert "blocked the event loop at Filter" in blocks.disabled_because
     assert not issubclass(other, NeverCalled)
     assert caplog.records[-1].getMessage() == "Plugin is disabled until it is changed"
-    (entry,) = blocked_plugins.describe()["entries"]
-    assert (entry["plugin"], entry["point"]) == ("Blocks", "Filter")
+    entries = blocked_plugins.describe()["entries"]
+    assert list(entries) == ["Blocks"]
+    assert entries["Blocks"]["point"] == "Filter"
 
 
-def test_by_policy_fail_the_plugin_is_refused_where_it_is_enabled(path, folder):
+def test_by_policy_fail_the_plugin_is_called_again_and_named(path, folder, caplog):
     recorded(path, folder)
     plugins = loaded(folder)
     BlockedPlugins(path, "fail").apply(plugins)
-    assert "Blocks" not in plugins.registry
-    assert plugins.problems_with(["Other"]) == []
-    (problem,) = plugins.problems_with(["Blocks"])
-    assert problem.startswith(f"plugin Blocks cannot be used: {folder}/blocks.py:4: it blocked")
-    assert str(path) in problem
+    assert not issubclass(plugins.registry["Blocks"], NeverCalled)
+    assert caplog.records[-1].getMessage() == "Plugin ended the last process"
+    assert caplog.records[-1].pairs["plugin"] == "Blocks"
 
 
 @pytest.mark.parametrize("changed", ["blocks.py", "words.py"])
@@ -92,7 +97,7 @@ def test_the_content_that_blocked_counts_not_that_of_the_file_by_then(path, fold
     (folder / "blocks.py").write_text(SOURCE + "\n")
     new = loaded(folder)
     blocked_plugins.apply(new)
-    assert blocked_plugins.record(old.found["Blocks"].plugin, "PreBind", "x")
+    assert blocked_plugins.record(call(old, "PreBind"))
     again = loaded(folder)
     blocked_plugins.apply(again)
     assert not issubclass(again.registry["Blocks"], NeverCalled)
@@ -100,61 +105,36 @@ def test_the_content_that_blocked_counts_not_that_of_the_file_by_then(path, fold
 
 def test_what_is_no_loaded_plugin_is_not_recorded(path, folder):
     blocked_plugins = BlockedPlugins(path, "skip")
-    assert not blocked_plugins.record(None, "on_change", "x")
-    assert not blocked_plugins.record(loaded(folder).found["Blocks"].plugin, "Filter", "x")
+    assert not blocked_plugins.record(PluginCall("handler", "on_change"))
+    assert not blocked_plugins.record(call(loaded(folder)))
     assert not path.exists()
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"blockedPlugins": [{"plugin": 1}]}'])
-def test_an_unreadable_record_is_logged_and_replaced(path, folder, content, caplog):
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"Blocks": {"point": 1}}'])
+def test_an_unreadable_note_is_logged_and_replaced(path, folder, content, caplog):
     path.parent.mkdir()
     path.write_text(content)
     recorded(path, folder)
-    assert "Cannot read the record of blocked plugins" in {r.getMessage() for r in caplog.records}
-    assert len(json.loads(path.read_text())["blockedPlugins"]) == 1
+    assert "Cannot read which plugins blocked" in {r.getMessage() for r in caplog.records}
+    assert list(json.loads(path.read_text())) == ["Blocks"]
+    assert os.listdir(path.parent) == [path.name]
 
 
-def test_another_users_record_is_ignored(path, folder, monkeypatch, caplog):
+def test_another_users_note_is_ignored(path, folder, monkeypatch, caplog):
     recorded(path, folder)
-    plugins, blocked_plugins = loaded(folder), BlockedPlugins(path, "skip")
+    plugins = loaded(folder)
     with monkeypatch.context() as patch:
-        # neither ours nor root's
-        patch.setattr(os, "getuid", lambda: 12345)
-        real = os.fstat
-        patch.setattr(os, "fstat", lambda number: Owned(real(number)))
-        blocked_plugins.apply(plugins)
-    assert blocked_plugins.entries == []
+        patch.setattr(Path, "stat", lambda self: SimpleNamespace(st_uid=54321))
+        BlockedPlugins(path, "skip").apply(plugins)
+    assert not issubclass(plugins.registry["Blocks"], NeverCalled)
     assert "it belongs to another user" in caplog.records[-1].err
 
 
-class Owned:
-    """A file's status, of another owner."""
-
-    st_uid = 54321
-
-    def __init__(self, status: os.stat_result) -> None:
-        self._status = status
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._status, name)
-
-
-def test_a_place_that_cannot_be_written_is_logged(folder, tmp_path, caplog):
+def test_a_place_that_cannot_be_written_is_logged(folder, caplog):
     plugins, blocked_plugins = loaded(folder), BlockedPlugins(folder / "words.py" / "x", "skip")
     blocked_plugins.apply(plugins)
-    caplog.clear()
-    assert not blocked_plugins.record(plugins.found["Blocks"].plugin, "Filter", "x")
-    assert caplog.records[-1].getMessage() == "Cannot record a plugin that blocks"
-
-
-def test_the_record_has_a_limit_and_nothing_is_left_beside_it(path, folder):
-    plugins, blocked_plugins = loaded(folder), BlockedPlugins(path, "skip")
-    blocked_plugins.apply(plugins)
-    for number in range(110):
-        blocked_plugins.record(plugins.found["Blocks"].plugin, "Filter", str(number))
-    entries = json.loads(path.read_text())["blockedPlugins"]
-    assert [entry["place"] for entry in entries] == [str(number) for number in range(10, 110)]
-    assert os.listdir(path.parent) == [path.name]
+    assert not blocked_plugins.record(call(plugins))
+    assert caplog.records[-1].getMessage() == "Cannot note that a plugin blocks"
 
 
 def test_the_default_place_is_the_users_own():

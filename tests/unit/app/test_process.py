@@ -174,9 +174,8 @@ async def test_a_standby_gives_memory_back_as_well(monkeypatch: pytest.MonkeyPat
         ),
         _stores=SimpleNamespace(group=SimpleNamespace(run=ended.wait)),
         _informer_sync=SimpleNamespace(wait_for_first_lists=first_lists),
-        _options=SimpleNamespace(
-            cache_compare_interval_seconds=0, loop_blocked_threshold_seconds=0
-        ),
+        _options=SimpleNamespace(cache_compare_interval_seconds=0),
+        _watchdog=SimpleNamespace(report=lambda: None),
         _clock=SimpleNamespace(monotonic=loop.time),
         debugger=SimpleNamespace(run=lambda *_: ended.wait()),
         state=SimpleNamespace(leads=False, synced=False),

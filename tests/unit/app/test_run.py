@@ -38,7 +38,7 @@ def body(monkeypatch):
 
 
 async def test_a_signal_ends_with_0(body, capsys):
-    async def work(stopping, options, call_watchdog):
+    async def work(stopping, options, watchdog):
         os.kill(os.getpid(), signal.SIGTERM)
         await stopping.wait()
 
@@ -48,7 +48,7 @@ async def test_a_signal_ends_with_0(body, capsys):
 
 
 async def test_an_error_is_one_sentence_and_1(body, capsys):
-    async def work(stopping, options, call_watchdog):
+    async def work(stopping, options, watchdog):
         raise ConfigError("open /x: no such file or directory")
 
     body(work)
@@ -62,7 +62,7 @@ async def test_a_lost_lease_is_1_also_from_within_a_task_group(body, capsys):
     async def lose():
         raise LeaseLost("another holds it")
 
-    async def work(stopping, options, call_watchdog):
+    async def work(stopping, options, watchdog):
         async with asyncio.TaskGroup() as group:
             group.create_task(lose())
 
@@ -82,7 +82,7 @@ async def test_a_corrupted_cache_is_the_end_however_deep_a_handler_runs(body, ca
             group.create_task(handle())
             group.create_task(asyncio.Event().wait())
 
-    async def work(stopping, options, call_watchdog):
+    async def work(stopping, options, watchdog):
         async with asyncio.TaskGroup() as group:
             group.create_task(informers())
             group.create_task(asyncio.Event().wait())
@@ -94,7 +94,7 @@ async def test_a_corrupted_cache_is_the_end_however_deep_a_handler_runs(body, ca
 
 
 async def test_a_bug_is_not_hidden(body):
-    async def work(stopping, options, call_watchdog):
+    async def work(stopping, options, watchdog):
         raise KeyError("x")
 
     body(work)
@@ -103,7 +103,7 @@ async def test_a_bug_is_not_hidden(body):
 
 
 async def test_flags_without_effect_are_said_once(body, capsys):
-    async def work(stopping, options, call_watchdog):
+    async def work(stopping, options, watchdog):
         pass
 
     body(work)
@@ -118,7 +118,7 @@ def test_a_second_signal_ends_at_once_with_1():
 import asyncio, os, signal, sys
 from proreus import app
 
-async def work(stopping, options, call_watchdog):
+async def work(stopping, options, watchdog):
     os.kill(os.getpid(), signal.SIGTERM)
     await stopping.wait()
     os.kill(os.getpid(), signal.SIGINT)

@@ -1,7 +1,7 @@
 import pytest
 
 from proreus import app
-from proreus.app import CallLimits, RunOptions
+from proreus.app import RunOptions
 from proreus.app.configuration import DEFAULT_QPS
 from proreus.app.options import ShadowOptions
 from proreus.cli import main
@@ -149,12 +149,11 @@ def test_when_a_cycle_is_stuck():
 
 
 def test_how_long_a_plugin_may_block():
-    assert parse().call_limits == RunOptions().call_limits == CallLimits(5, 15)
-    given = parse("--plugin-blocked-timeout=2s", "--plugin-blocked-exit-timeout=0s")
-    assert given.call_limits == CallLimits(2, 0)
+    assert parse().plugin_blocked_exit_seconds == RunOptions().plugin_blocked_exit_seconds == 15
+    assert parse("--plugin-blocked-exit-timeout=0s").plugin_blocked_exit_seconds == 0
     assert parse("--blocked-plugins-file=/x/y").blocked_plugins_file == "/x/y"
-    with pytest.raises(FlagError, match="--plugin-blocked-timeout: must be zero or greater"):
-        parse("--plugin-blocked-timeout=-1s")
+    with pytest.raises(FlagError, match="--plugin-blocked-exit-timeout: must be zero or greater"):
+        parse("--plugin-blocked-exit-timeout=-1s")
 
 
 def test_where_arrivals_are_recorded():

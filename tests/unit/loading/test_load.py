@@ -159,7 +159,6 @@ def test_a_broken_file_is_refused_with_its_line_and_the_others_are_there(tmp_pat
             absent="import os\nimport there_is_no_such_module\n",
             cut_off="import asyncio\nraise asyncio.CancelledError\n",
             broken="x = 1\nclass Broken(:\n",
-            closes="raise GeneratorExit\n",
             ends="raise SystemExit(3)\n",
             good=FILTER.format(name="Good"),
             neighbour="\nimport absent\n",
@@ -173,7 +172,6 @@ def test_a_broken_file_is_refused_with_its_line_and_the_others_are_there(tmp_pat
     assert refused(loaded_plugins) == [
         (f"{tmp_path}/absent.py:2", absent),
         (f"{tmp_path}/broken.py:2", "cannot be imported: SyntaxError: invalid syntax"),
-        (f"{tmp_path}/closes.py:1", "cannot be imported: GeneratorExit"),
         (f"{tmp_path}/cut_off.py:2", "cannot be imported: CancelledError"),
         (f"{tmp_path}/ends.py:1", "cannot be imported: SystemExit: 3"),
         (f"{tmp_path}/absent.py:2", absent),
@@ -443,7 +441,7 @@ def test_args_that_raise_are_a_configuration_error_with_their_place(tmp_path):
         raise KeyError("ours")
 
 
-@pytest.mark.parametrize("error", ["SystemExit", "GeneratorExit", "asyncio.CancelledError"])
+@pytest.mark.parametrize("error", ["SystemExit", "asyncio.CancelledError"])
 def test_args_that_would_end_the_process_are_a_configuration_error(tmp_path, error):
     source = f"import asyncio\n{WITH_ARGS}"
     loaded_plugins = load(

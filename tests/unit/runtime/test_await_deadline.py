@@ -28,7 +28,7 @@ from proreus.objects.kinds import PODS
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.await_deadline import with_deadline
-from proreus.runtime.plugin_health import FailureRules
+from proreus.runtime.plugin_health import CurrentCall, FailureRules, PluginCall
 from proreus.runtime.registry import Registry
 
 pytestmark = pytest.mark.looptime
@@ -298,7 +298,8 @@ async def test_a_binding_that_never_ends_fails_and_is_undone(
 
 
 def limited(method: Callable[[], Awaitable[Any]], seconds: float = 30) -> Awaitable[Any]:
-    return with_deadline(method, "P", "PostFilter", seconds)()
+    call = PluginCall("P", "PostFilter")
+    return with_deadline(method, call, CurrentCall(), seconds)()
 
 
 async def test_who_does_not_wait_is_not_delayed() -> None:
@@ -385,3 +386,21 @@ async def test_the_computing_time_between_waits_counts_for_the_budget() -> None:
     with pytest.raises(BudgetExceeded):
         await budget.measure(awaits())
     assert budget.used == pytest.approx(1.2)
+
+
+async def test_a_call_is_the_current_one_between_its_waits_only() -> None:
+    current_call, seen = CurrentCall(), []
+    call = PluginCall("P", "PreBind")
+
+    async def method() -> None:
+        seen.append(current_call.call)
+        await asyncio.sleep(0)
+        seen.append(current_call.call)
+
+    for seconds in (0, 30):
+        task = asyncio.ensure_future(with_deadline(method, call, current_call, seconds)())
+        asyncio.get_running_loop().call_soon(lambda: seen.append(current_call.call))
+        await task
+        assert seen == [call, None, call]
+        assert current_call.call is None
+        seen.clear()
