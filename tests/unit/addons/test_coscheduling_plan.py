@@ -368,6 +368,19 @@ def test_a_pod_group_speaks_for_a_gang_that_annotations_name() -> None:
     assert bound(cluster, "p0", "p1") == ["p0", "p1"]
 
 
+def test_a_pod_group_that_is_gone_speaks_no_more_for_a_gang() -> None:
+    annotations = {f"{KOORDINATOR}/name": "g", f"{KOORDINATOR}/min-available": "2"}
+    cluster = harness(gang("g", 3), gang("other", 3))
+    cluster.add(*(annotated(f"p{number}", annotations) for number in range(2)))
+    cluster.schedule_all()
+    cluster.remove("PodGroup", "other")
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == []
+    cluster.remove("PodGroup", "g")
+    cluster.schedule_all()
+    assert bound(cluster, "p0", "p1") == ["p0", "p1"]
+
+
 # ---- pods of different sizes -------------------------------------------------------------------
 
 

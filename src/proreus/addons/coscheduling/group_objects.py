@@ -55,7 +55,8 @@ class GroupObjects:
 
         ``hint``: whether a pod may be helped by a change of the group that has a key.
         """
-        changes = events.ADD | events.UPDATE
+        # Pods may say themselves how many are enough, and count once the object is gone.
+        changes = events.ADD | events.UPDATE | (0 if hint is None else events.DELETE)
         for resource, keys_of in (
             (GANGS, self._keys_of_gang),
             (VOLCANO_GANGS, self._keys_of_volcano_gang),
@@ -141,7 +142,7 @@ class GroupObjects:
 
 def _hint(keys_of: KeysOf, hint: Callable[[PodInfo, str], bool]) -> events.QueueingHintFn:
     def helps(pod: PodInfo, old: Any, new: Any) -> bool:
-        return any(hint(pod, key) for key in keys_of(new.metadata))
+        return any(hint(pod, key) for key in keys_of((new or old).metadata))
 
     return helps
 
