@@ -11,11 +11,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo, Victims
-from proreus.framework.status import Status
+from proreus.framework.status import Status, checked
 from proreus.objects.scheduling import CompositePodGroup, EntityKey, PodGroup
 
 POD_GROUP_SCHEDULING_CYCLE = "proreus/pod-group-dry-run"
@@ -230,6 +231,7 @@ class PodGroupPostFilterResult(Struct, frozen=True):
         # As in ``PostFilterResult``.
         if not isinstance(self.status, Status):
             raise TypeError(f"status must be a Status, not {self.status!r}")
+        force_setattr(self, "status", checked(self.status))
         if not isinstance(self.nominating, Mapping):
             raise TypeError(f"nominating must be a mapping, not {self.nominating!r}")
         for info in self.nominating.values():

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Status
+from proreus.framework.status import Status, checked
 from proreus.utf8 import valid_text
 
 
@@ -51,9 +51,11 @@ class PostFilterResult(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise ``TypeError`` for fields of the wrong type."""
-        # As in ``Status``: here the traceback ends in the plugin's line.
+        # Here the traceback ends in the plugin's line.
         kinds = {"status": Status, "nominating": NominatingInfo, "victims": Victims}
         for name, kind in kinds.items():
             value: object = getattr(self, name)
             if value is not None and not isinstance(value, kind):
                 raise TypeError(f"{name} must be a {kind.__name__} or None, not {value!r}")
+        if self.status is not None:
+            force_setattr(self, "status", checked(self.status))

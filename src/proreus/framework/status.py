@@ -11,7 +11,6 @@ from functools import cache
 from numbers import Real
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
 
 from proreus.logs import shortened
 from proreus.utf8 import valid_text
@@ -65,6 +64,8 @@ class Status(Struct, frozen=True):
     ``timeout_seconds`` belongs to Wait. The runtime fills in ``plugin``.
     """
 
+    # A plain value: what a plugin returns is checked where it is taken (``checked``).
+
     code: Code
     reasons: tuple[str, ...] = ()
     plugin: str = ""
@@ -73,33 +74,6 @@ class Status(Struct, frozen=True):
     def __init_subclass__(cls) -> None:
         """Raise ``TypeError``: a status is a value, whose methods are the scheduler's."""
         raise TypeError(f"{cls.__name__}: Status cannot be subclassed")
-
-    def __post_init__(self) -> None:
-        """Raise ``TypeError`` for fields of the wrong type."""
-        # Here the traceback ends in the plugin's line. A reason that is no text would fail later,
-        # when the scheduler joins the reasons, and look like the scheduler's own bug.
-        if not isinstance(self.code, Code):
-            raise TypeError(f"code must be a Code, not {self.code!r}")
-        if not isinstance(self.reasons, tuple):
-            raise TypeError(f"reasons must be a tuple of texts, not {self.reasons!r}")
-        plain = True
-        for reason in self.reasons:
-            if type(reason) is not str:
-                if not isinstance(reason, str):
-                    raise TypeError(f"reasons must be texts, not {reason!r}")
-                plain = False
-            elif not reason.isascii() or len(reason) > MOST_CHARACTERS:
-                plain = False
-        if not plain:
-            # Subclasses may have methods of their own, which the scheduler would call, and a lone
-            # surrogate would fail later, in the condition, the Event and the log.
-            force_setattr(self, "reasons", tuple(map(_valid_reason, self.reasons)))
-        plugin = valid_text("plugin", self.plugin)
-        if plugin is not self.plugin:
-            force_setattr(self, "plugin", plugin)
-        seconds: object = self.timeout_seconds
-        if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
-            raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")
 
     @classmethod
     def success(cls, *reasons: str) -> Status:
@@ -152,6 +126,29 @@ class Status(Struct, frozen=True):
         if self.plugin == plugin:
             return self
         return Status(self.code, self.reasons, plugin, self.timeout_seconds)
+
+
+def checked(status: Status) -> Status:
+    """Return a plugin's status as it can be written: its texts are valid UTF-8, and not too long.
+
+    Raises ``TypeError`` for fields of the wrong type.
+    """
+    if not isinstance(status.code, Code):
+        raise TypeError(f"code must be a Code, not {status.code!r}")
+    reasons = status.reasons
+    if not isinstance(reasons, tuple):
+        raise TypeError(f"reasons must be a tuple of texts, not {reasons!r}")
+    seconds: object = status.timeout_seconds
+    if seconds != 0.0 and not (isinstance(seconds, Real) and seconds == seconds):
+        raise TypeError(f"timeout_seconds must be a number, not {seconds!r}")
+    plugin = valid_text("plugin", status.plugin)
+    for reason in reasons:
+        if type(reason) is not str or not reason.isascii() or len(reason) > MOST_CHARACTERS:
+            break
+    else:
+        if plugin is status.plugin:
+            return status
+    return Status(status.code, tuple(map(_valid_reason, reasons)), plugin, status.timeout_seconds)
 
 
 def _valid_reason(reason: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from proreus.framework.status import Code, Status
+from proreus.framework.status import Code, Status, checked
 
 # ``NDArray`` written out: to import ``numpy.typing`` would be part of every start.
 IntArray = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
@@ -90,8 +90,9 @@ class Verdicts:
         # By value: a per-node plugin creates an equal status for every node that it rejects.
         number = self._id_by_status.get(status)
         if number is None:
-            if type(status) is not Status:
+            if not isinstance(status, Status):
                 raise TypeError(f"a rejection must be a Status, not {status!r}")
+            status = checked(status)
             number = self._id_by_status[status] = len(self.statuses)
             self.statuses.append(status)
         return number

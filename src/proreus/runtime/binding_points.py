@@ -17,7 +17,7 @@ from proreus.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PreBindPlugin
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import ERROR, SKIP, SUCCESS, Status
+from proreus.framework.status import ERROR, SKIP, SUCCESS, Status, checked
 from proreus.runtime.calls import (
     as_status,
     await_plugin,
@@ -80,7 +80,7 @@ class Cancellation:
         """Cancel the work, now or before it begins; return False if it was cancelled already."""
         if self.cause:
             return False
-        self.cause = cause
+        self.cause = checked(Status.error(cause)).message
         if self._task is not None:
             self._task.cancel()
         return True

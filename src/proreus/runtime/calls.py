@@ -28,8 +28,8 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import Plugin
 from proreus.framework.plugin_health import Reason
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import ERROR, SUCCESS, Status
-from proreus.logs import error_text, short_repr
+from proreus.framework.status import ERROR, MOST_CHARACTERS, SUCCESS, Status, checked
+from proreus.logs import error_text, short_repr, shortened
 from proreus.metrics import SchedulerMetrics
 
 Ts = TypeVarTuple("Ts")
@@ -206,10 +206,13 @@ def as_status(
     """
     if result is None:
         return None
-    # Not isinstance: it asks the result for its class, which may be code of the plugin's.
-    if type(result) is Status:
-        return None if result.code == SUCCESS else result
-    raise invalid_result_error(plugin, point, wanted, result)
+    if not isinstance(result, Status):
+        raise invalid_result_error(plugin, point, wanted, result)
+    try:
+        status = checked(result)
+    except TypeError as error:
+        raise recorded_error(plugin, point, "invalid_answer", error_text(error)) from error
+    return None if status.code == SUCCESS else status
 
 
 def invalid_result_error(plugin: Plugin, point: str, wanted: str, result: object) -> PluginError:
@@ -244,7 +247,8 @@ def plugin_error(plugin: Plugin, point: str, error: BaseException) -> PluginErro
     if is_cancellation(error):
         raise error
     plugin.health.note(point, failure_reason(error), error)
-    message = with_plugin_context(plugin, point, error_text(error))
+    text = shortened(error_text(error), MOST_CHARACTERS)
+    message = with_plugin_context(plugin, point, text)
     return PluginError(plugin.name, point, message)
 
 

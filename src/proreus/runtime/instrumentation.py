@@ -25,14 +25,14 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
-from proreus.errors import TimeBudgetExceeded
+from proreus.errors import PluginError, TimeBudgetExceeded
 from proreus.framework.events import ClusterEvent
 from proreus.framework.extension_points import POINTS, UNNAMED_POINTS
 from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin, Plugin
 from proreus.framework.post_filter_result import PostFilterResult
-from proreus.framework.status import Code, Status
+from proreus.framework.status import Code, Status, checked, code_of
 from proreus.runtime.await_deadline import with_deadline
-from proreus.runtime.calls import POINT_OF_METHOD, invalid_result_error, plugin_error
+from proreus.runtime.calls import POINT_OF_METHOD, as_status, plugin_error
 from proreus.runtime.disabled_plugin import DISABLED_RESULTS
 from proreus.runtime.plugin_health import PluginCall, PluginHealthMonitor, PointHealth
 
@@ -189,8 +189,13 @@ def _binding_call(wrapping: _Wrapping, method: Method) -> Method:
 
 
 def _is_success(result: object) -> bool:
-    """Return whether a result is None or a status other than Error."""
-    return result is None or (type(result) is Status and result.code != Code.ERROR)
+    """Return whether a result is None or a valid status other than Error."""
+    if result is None:
+        return True
+    try:
+        return isinstance(result, Status) and checked(result).code != Code.ERROR
+    except TypeError:
+        return False
 
 
 # ---- calls of the queue and of the equivalence cache --------------------------------------------
@@ -238,17 +243,18 @@ def _pre_enqueue(wrapping: _Wrapping, method: Method) -> Method:
         if health.disabled:
             return None
         try:
-            status = method(pod)
+            result = method(pod)
         except BaseException as error:
             return Status.error(str(plugin_error(wrapping.plugin, point, error)))
-        if _is_success(status):
-            health.succeeded(point_health)
-            return status
-        if type(status) is Status:
+        try:
+            status = as_status(wrapping.plugin, point, result)
+        except PluginError as error:
+            return Status.error(str(error))
+        if code_of(status) == Code.ERROR:
             health.note(point, "error")
-            return status
-        invalid = invalid_result_error(wrapping.plugin, point, "a Status or None", status)
-        return Status.error(str(invalid))
+        else:
+            health.succeeded(point_health)
+        return status
 
     return call
 

@@ -19,7 +19,7 @@ from proreus.framework.pod_group import Placement, PodGroupAssignments, PodGroup
 from proreus.framework.pod_group_plugin import PlacementScorePlugin
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray
-from proreus.runtime.calls import call_plugin, invalid_result_error, raise_status
+from proreus.runtime.calls import as_status, call_plugin, invalid_result_error, raise_status
 from proreus.runtime.node_points import as_scores
 from proreus.runtime.profile import Profile
 
@@ -44,11 +44,12 @@ def run_placement_generate(
             result = call_plugin(
                 plugin, point, state, plugin.generate_placements, state, group, nodes
             )
-            if type(result) is Status:
-                if not result.rejected:
+            if isinstance(result, Status):
+                status = as_status(plugin, point, result)
+                if status is None or not status.rejected:
                     raise_status(plugin, point, result)
-                code = result.code
-                return result.with_plugin(plugin.name)
+                code = status.code
+                return status.with_plugin(plugin.name)
             placements = _as_placements(plugin, point, result)
         code = Code.SUCCESS if placements else Code.UNSCHEDULABLE
         # A status of its own for each group: kube-scheduler appends reasons to it.
@@ -100,14 +101,14 @@ def _score(
     raw: list[Any] = []
     for candidate, own in zip(candidates, states, strict=True):
         result = call_plugin(plugin, point, own, plugin.score_placement, own, group, candidate)
-        if type(result) is Status:
-            raise_status(plugin, point, result)
+        if isinstance(result, Status):
+            raise_status(plugin, point, as_status(plugin, point, result) or result)
         raw.append(result)
     scores = as_scores(plugin, point, raw, len(raw), "placement")
     point = "PlacementScoreExtensionNormalize"
     normal = call_plugin(plugin, point, state, plugin.normalize_placements, state, group, scores)
-    if type(normal) is Status:
-        raise_status(plugin, point, normal)
+    if isinstance(normal, Status):
+        raise_status(plugin, point, as_status(plugin, point, normal) or normal)
     scores = as_scores(plugin, point, normal, len(raw), "placement")
     for score in scores.tolist():
         if not MIN_SCORE <= score <= MAX_SCORE:

@@ -77,7 +77,7 @@ async def _pod_group_post_filter(
         point, method = "PodGroupPostFilter", plugin.pod_group_post_filter
         try:
             result = await await_plugin(plugin, point, state, method, state, group, schedule)
-            if type(result) is not PodGroupPostFilterResult:
+            if not isinstance(result, PodGroupPostFilterResult):
                 raise invalid_result_error(plugin, point, "a PodGroupPostFilterResult", result)
         except PluginError as error:
             return _failed(plugin.name, str(error))

@@ -179,12 +179,11 @@ async def run_post_filter(
             result = await await_plugin(
                 plugin, "PostFilter", state, plugin.post_filter, state, pod, verdicts
             )
-            if type(result) is not PostFilterResult:
+            if not isinstance(result, PostFilterResult):
                 raise invalid_result_error(plugin, "PostFilter", "a PostFilterResult", result)
             status = as_status(plugin, "PostFilter", result.status)
         except PluginError as error:
-            # By way of a status, which cuts texts of megabytes.
-            return PostFilterOutcome(Code.ERROR, Status.error(str(error)).message)
+            return PostFilterOutcome(Code.ERROR, str(error))
         if status is None:
             text = "" if result.status is None else result.status.message
             return PostFilterOutcome(SUCCESS, text, result.nominating, result.victims)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from proreus.clock import Clock
 from proreus.config.durations import format_duration
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Code, Status
+from proreus.framework.status import Code, Status, checked
 
 
 class WaitingPod:
@@ -46,11 +46,11 @@ class WaitingPod:
 
     def reject(self, plugin: str, message: str) -> bool:
         """Reject the pod; return whether this was the first signal."""
-        return self._decide(Status(Code.UNSCHEDULABLE, (message,), plugin))
+        return self._decide(checked(Status(Code.UNSCHEDULABLE, (message,), plugin)))
 
     def preempt(self, plugin: str, message: str) -> bool:
         """Fail the pod with an error; return whether this was the first signal."""
-        return self._decide(Status(Code.ERROR, (message,), plugin))
+        return self._decide(checked(Status(Code.ERROR, (message,), plugin)))
 
     @property
     def allowed(self) -> bool:

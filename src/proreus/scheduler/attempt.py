@@ -15,7 +15,7 @@ from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo, Victims
-from proreus.framework.status import Code, Status
+from proreus.framework.status import Code, Status, checked
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.logs import logger
 from proreus.runtime.binding_points import Cancellation
@@ -122,7 +122,7 @@ class Failure(Struct):
 
 def error_failure(text: str, cause: ProreusError | None = None, point: str = "") -> Failure:
     """Return the failure of an attempt that ended in an error."""
-    return Failure(Status(Code.ERROR, (text,)), cause=cause, point=point)
+    return Failure(checked(Status(Code.ERROR, (text,))), cause=cause, point=point)
 
 
 def rejected_on_node(status: Status, point: str = "") -> Failure:

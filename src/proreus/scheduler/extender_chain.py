@@ -23,7 +23,7 @@ from proreus.errors import ExtenderError
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import Victims
-from proreus.framework.status import Status
+from proreus.framework.status import Status, checked
 from proreus.framework.verdicts import FloatArray, IntArray, Rows
 from proreus.int64 import wrap
 from proreus.logs import logger
@@ -113,10 +113,10 @@ class ExtenderChain:
             failed = self._of_known(filtered.failed)
             unresolvable = self._of_known(filtered.unresolvable)
             for name, message in failed.items():
-                statuses[name] = Status.unschedulable(message)
+                statuses[name] = checked(Status.unschedulable(message))
             # After the failed ones: a node in both is unresolvable, and preemption skips it.
             for name, message in unresolvable.items():
-                statuses[name] = Status.unresolvable(message)
+                statuses[name] = checked(Status.unresolvable(message))
             left = {name: rows[name] for name in filtered.names}
             if answers is not None:
                 answers.filters.append(FilterAnswer(extender.url, len(left), failed, unresolvable))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult
-from proreus.framework.status import MOST_CHARACTERS, Code, Status, code_of
+from proreus.framework.status import MOST_CHARACTERS, Code, Status, checked, code_of
 
 
 @pytest.mark.parametrize(
@@ -60,29 +60,35 @@ def test_results_of_post_filter_have_fields_of_their_types(make) -> None:
         make()
 
 
-def test_reasons_are_texts_without_methods_of_their_own() -> None:
-    class Why(str):
-        __slots__ = ()
-
-        def __str__(self) -> str:
-            raise SystemExit
-
-        __format__ = __hash__ = __str__
-
-    [reason] = Status.unschedulable(Why("no")).reasons
-    assert type(reason) is str
-    assert reason == "no"
+def test_a_status_is_a_plain_value() -> None:
+    assert Status.unschedulable(5).reasons == (5,)  # type: ignore[arg-type]
 
 
 def test_lone_surrogates_in_reasons_are_replaced() -> None:
-    assert Status.unschedulable("caf\ud800e", "f\u00fcr").reasons == ("caf\ufffde", "f\u00fcr")
-    assert Status.error("\udc00").message.encode()
+    status = checked(Status.unschedulable("caf\ud800e", "f\u00fcr"))
+    assert status.reasons == ("caf\ufffde", "f\u00fcr")
+    assert checked(Status.error("\udc00")).message.encode()
 
 
 def test_the_plugins_name_is_a_text_that_can_be_encoded() -> None:
-    assert Status(Code.UNSCHEDULABLE, ("no",), "caf\ud800e").plugin == "caf\ufffde"
-    with pytest.raises(TypeError, match="plugin must be a text, not 5"):
-        Status(Code.UNSCHEDULABLE, ("no",), 5)  # type: ignore[arg-type]
+    status = Status(Code.UNSCHEDULABLE, ("no",), "caf\ud800e")
+    assert checked(status) == Status(Code.UNSCHEDULABLE, ("no",), "caf\ufffde")
+
+
+@pytest.mark.parametrize(
+    ("status", "wrong"),
+    [
+        (Status("Skip"), "code must be a Code, not 'Skip'"),  # type: ignore[arg-type]
+        (Status(Code.ERROR, ["no"]), "reasons must be a tuple of texts"),  # type: ignore[arg-type]
+        (Status.unschedulable("no", 5), "reason must be a text, not 5"),  # type: ignore[arg-type]
+        (Status(Code.ERROR, (), 5), "plugin must be a text, not 5"),  # type: ignore[arg-type]
+        (Status.wait("5"), "timeout_seconds must be a number"),  # type: ignore[arg-type]
+        (Status.wait(float("nan")), "timeout_seconds must be a number, not nan"),
+    ],
+)
+def test_fields_of_the_wrong_type_are_named(status: Status, wrong: str) -> None:
+    with pytest.raises(TypeError, match=wrong):
+        checked(status)
 
 
 def test_a_status_has_no_methods_but_its_own() -> None:
@@ -102,16 +108,7 @@ def test_a_nominated_node_is_a_plain_text_that_can_be_encoded() -> None:
 
 def test_reasons_of_megabytes_are_cut() -> None:
     longest = "x" * MOST_CHARACTERS
-    assert Status.unschedulable(longest).reasons == (longest,)
+    status = Status.unschedulable(*map(str, range(1_000)), longest)
+    assert checked(status) is status
     cut = f"{longest}\u2026 ({MOST_CHARACTERS + 1} characters)"
-    assert Status.error(longest + "x").reasons == (cut,)
-
-
-def test_thousands_of_reasons_are_checked_as_few_are() -> None:
-    plain = tuple(f"Insufficient example.com/r{number}" for number in range(1_000))
-    assert Status(Code.UNSCHEDULABLE, plain).reasons is plain
-    longest = "x" * (MOST_CHARACTERS + 1)
-    for odd, valid in (("caf\ud800e", "caf\ufffde"), (longest, Status.error(longest).message)):
-        assert Status.unschedulable(*plain, odd).reasons == (*plain, valid)
-    with pytest.raises(TypeError, match="reasons must be texts, not 5"):
-        Status.unschedulable(*plain, 5)  # type: ignore[arg-type]
+    assert checked(Status.error(longest + "x")).reasons == (cut,)
