@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections.abc import Callable, Coroutine
 from functools import cache
@@ -64,6 +65,7 @@ log = logs.logger(__name__)
 
 _EVENTS_SECONDS = 3.0
 _RELEASE_SECONDS = 5.0
+_RETURN_MEMORY_SECONDS = 60
 _SERVER_WAITS_SECONDS = 1.0
 """How long the server may wait for the scheduling to begin; nobody probes a container earlier."""
 
@@ -319,14 +321,19 @@ class Process:
         return self._tasks.unfinished(*parts)
 
     async def _tick(self) -> None:
-        """Call the scheduler's ``tick`` at every whole second of the clock of its back-offs."""
-        while True:
+        """Call the scheduler's ``tick`` at every whole second of the clock of its back-offs.
+
+        Once a minute, memory that is free goes back to the operating system.
+        """
+        for seconds in itertools.count(1):
             await asyncio.sleep(1.0 - self._clock.monotonic() % 1.0)
             if self.state.leads:
                 self._scheduler.tick()
             else:
                 # A standby parses and caches what tenants create for as long as it lives.
-                self._scheduler.release_memory()
+                self._scheduler.age_caches()
+            if seconds % _RETURN_MEMORY_SECONDS == 0:
+                gc_tuning.return_free_memory()
 
     def record_process_event(self, event_type: str, reason: str, note: str) -> None:
         """Record an Event about this process, on its Lease: the one object whose name is known.

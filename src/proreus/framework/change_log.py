@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from proreus.reallocation import reallocated
-
 _SHORTEST = 4096
 
 T = TypeVar("T")
@@ -48,10 +46,6 @@ class Changes(Generic[T]):
         """Return what changed since a position, each once; None if that is forgotten."""
         start = position - self._forgotten
         return None if start < 0 else list(dict.fromkeys(self._changed[start:]))
-
-    def reallocate(self) -> None:
-        """Replace what changed by copies; see ``reallocation``."""
-        self._changed = reallocated(self._changed)
 
     def _forget(self) -> None:
         # Half at a time, so that deleting from the front of the list is constant-time a change.

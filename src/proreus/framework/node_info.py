@@ -192,21 +192,12 @@ class NodeInfo:
         dict.pop(self.pods_with_required_anti_affinity, uid, None)
         if pod.pod.spec.volumes:
             self._count_claims(pod.pod, -1)
-        if not self.pods:
-            # An empty dict keeps the memory of what it has held.
-            dict.clear(self.pods)
-            dict.clear(self.pods_with_affinity)
-            dict.clear(self.pods_with_required_anti_affinity)
-            dict.clear(self.requested)
-            dict.clear(self.pvc_ref_counts)
-            set.clear(self.used_ports)
-        elif (
+        if (
             len(accounted_requests.amounts) > _MANY
             or len(pod.host_ports) > _MANY
             or len(pod.pod.spec.volumes) > _MANY
         ):
-            # One that has lost 30,000 entries keeps two megabytes, on each node that such a pod was
-            # on.
+            # A dict does not shrink: megabytes would stay on each node that such a pod was on.
             self.requested = Amounts(self.requested)
             self.used_ports = ReadOnlySet(self.used_ports)
             self.pvc_ref_counts = ReadOnlyDict(self.pvc_ref_counts)

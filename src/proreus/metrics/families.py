@@ -18,9 +18,6 @@ from typing import Generic, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from proreus import reallocation
-from proreus.reallocation import Reallocator
-
 Stability = Literal["STABLE", "BETA", "ALPHA"]
 
 UNEXPECTED = "unexpected"
@@ -209,16 +206,6 @@ class Family(Generic[Child]):
             if isinstance(child, Histogram):
                 yield labels, child
 
-    def reallocate(self, reallocator: Reallocator) -> None:
-        """Replace label values and lists of counts by copies; the children stay."""
-        # Callers keep them.
-        labels = reallocator.copy(list(self._by_values))
-        children = self._by_values.values()
-        for child in children:
-            if isinstance(child, Histogram):
-                child.counts = child.counts.copy()
-        self._by_values = dict(zip(labels, children, strict=True))
-
     def reset(self) -> None:
         """Set counters and histograms back to 0; the children that callers keep stay valid."""
         for child in self._by_values.values():
@@ -246,7 +233,6 @@ class MetricsRegistry:
             key: frozenset(values) for key, values in (allow_labels or {}).items()
         }
         self._families: dict[str, AnyFamily] = {}
-        reallocation.register(self)
 
     def counter(
         self, name: str, stability: Stability, help_text: str, *labels: str
@@ -285,13 +271,6 @@ class MetricsRegistry:
         """Set every counter and histogram back to 0 (``DELETE /metrics``)."""
         for family in self._families.values():
             family.reset()
-
-    def reallocate(self) -> Iterator[None]:
-        """Replace what is kept of each series by copies, a family at a step."""
-        reallocator = Reallocator()
-        for family in list(self._families.values()):
-            family.reallocate(reallocator)
-            yield
 
     def _enforcement(
         self, description: Description

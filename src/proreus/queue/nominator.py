@@ -6,9 +6,8 @@ that node for pods of equal or lower priority.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
-from proreus import reallocation
 from proreus.framework.change_log import Changes
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import NominatingInfo
@@ -44,7 +43,6 @@ class Nominator:
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._changes = Changes[str](_MAX_CACHED_EVENTS)
-        reallocation.register(self)
 
     def nominated_pods(self, node_name: str) -> list[PodInfo]:
         """Return the pods nominated to a node, as they are now.
@@ -73,11 +71,6 @@ class Nominator:
     def changes_since(self, position: int) -> Iterable[str] | None:
         """Return the nodes whose nominated pods may have changed since then; None: not known."""
         return self._changes.changed_since(position)
-
-    def reallocate(self) -> Iterator[None]:
-        """Replace the names of nodes that changed by copies, in one step."""
-        self._changes.reallocate()
-        yield
 
     def record_change(self, uid: str) -> None:
         """Record that a pod, if it is nominated, now counts with other requests."""

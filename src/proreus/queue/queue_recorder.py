@@ -10,12 +10,11 @@ that is gone, a key in the history say, keeps it all; so moves are encoded, a fe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
 
-from proreus import reallocation
 from proreus.bounded_cache import register
 from proreus.clock import Clock
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
@@ -55,7 +54,6 @@ class QueueRecorder:
         self._hint_seconds: dict[tuple[str, str, str], Histogram] = {}
         self._pre_enqueue_seconds: dict[str, Histogram] = {}
         register(self)
-        reallocation.register(self)
 
     def record_incoming(
         self,
@@ -110,11 +108,6 @@ class QueueRecorder:
         self._moves.clear()
         while self._earlier_count - self._earlier[0][0] >= HISTORY_LENGTH:
             self._earlier_count -= self._earlier.popleft()[0]
-
-    def reallocate(self) -> Iterator[None]:
-        """Replace the encoded moves by copies, in one step."""
-        self._earlier = reallocation.reallocated(self._earlier)
-        yield
 
     def record_hint(self, plugin: str, label: str, result: str, seconds: float) -> None:
         """Record the result of a hint: Queue, QueueSkip or Error."""

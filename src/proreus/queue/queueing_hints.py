@@ -11,14 +11,14 @@ Registrations are matched once for each kind of event. kube-scheduler's ``isPodW
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from time import perf_counter
 from typing import Any
 
 from msgspec import Struct
 
-from proreus import logs, reallocation
+from proreus import logs
 from proreus.framework.event_registrations import EventRegistration, QueueProfile
 from proreus.framework.events import (
     ALL,
@@ -78,17 +78,11 @@ class QueueingHints:
     def __init__(self, profiles: Mapping[str, QueueProfile], recorder: QueueRecorder) -> None:
         self._recorder = recorder
         self.use_profiles(profiles)
-        reallocation.register(self)
 
     def use_profiles(self, profiles: Mapping[str, QueueProfile]) -> None:
         """Use the registrations of other profiles."""
         self._registrations = {name: tuple(p.registrations) for name, p in profiles.items()}
         self._matches: dict[tuple[str, int], EventMatches] = {}
-
-    def reallocate(self) -> Iterator[None]:
-        """Forget which registrations match: the next event of a kind finds out."""
-        self._matches = {}
-        yield
 
     def registered_by(self, profile: str, plugins: Collection[str]) -> list[EventRegistration]:
         """Return the events that some plugins of a profile registered, in their order."""

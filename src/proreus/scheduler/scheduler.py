@@ -13,7 +13,7 @@ many pods are decided in a row, at a small part of the cost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -25,14 +25,8 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
-from proreus.gc_tuning import (
-    CollectionAfterPeak,
-    collect_between_cycles,
-    return_free_memory,
-)
 from proreus.logs import logger
 from proreus.queue.scheduling_queue import SchedulingQueue
-from proreus.reallocation import reallocate_all
 from proreus.runtime.background import BackgroundWork
 from proreus.runtime.calls import PluginTimer
 from proreus.runtime.plugin_health import DEFAULT_RULES
@@ -67,10 +61,6 @@ _PORTION = 500
 _LONG_SECONDS = 0.01
 _MAX_REST_SECONDS = 0.05
 _METRICS_SAMPLE_RATE = 0.1
-_FALL_INTERVAL_SECONDS = 10
-"""How often memory is looked at, whether it has fallen."""
-_REALLOCATION_SECONDS = 0.015
-"""How long copies of what is kept are made each second, once it has."""
 MAX_BINDINGS_IN_FLIGHT = 1000
 """The loop pauses while so many bindings wait for the apiserver: pods that stay in the queue can
 still be overtaken by one of higher priority."""
@@ -134,8 +124,6 @@ class Scheduler:
         self._changes: list[Callable[[], None]] = []
         """Calls to make between this cycle and the next."""
         self._ticks = 0
-        self._collection_after_peak = CollectionAfterPeak()
-        self._reallocation: Iterator[None] | None = None
         queue.on_ready = self._ready.set
         self._take(profile_set)
 
@@ -381,25 +369,12 @@ class Scheduler:
         for call in self.on_tick:
             call()
         self._measure_cache()
-        self.release_memory()
+        self.age_caches()
 
-    def release_memory(self) -> None:
-        """Give back what is not used any more; once a second, also while this is a standby."""
+    def age_caches(self) -> None:
+        """Forget what nobody has asked for; once a second, also while this is a standby."""
         self._ticks += 1
-        collect_between_cycles()
         age_share(self._ticks % AGE_INTERVAL_SECONDS)
-        looks = self._ticks % _FALL_INTERVAL_SECONDS == 0
-        if self._reallocation is not None:
-            until = perf_counter() + _REALLOCATION_SECONDS
-            for _ in self._reallocation:
-                if perf_counter() >= until:
-                    break
-            else:
-                self._reallocation = None
-        elif looks and self._collection_after_peak.collect_if_fallen():
-            self._reallocation = reallocate_all()
-        if self._ticks % AGE_INTERVAL_SECONDS == 0:
-            return_free_memory()
 
     def _watch_gates(self) -> None:
         """Activate the pods of a gating plugin once that is disabled for its failures."""

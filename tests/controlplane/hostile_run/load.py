@@ -56,6 +56,10 @@ class HostileLoad:
             del self._resources[kind]
         return unserved
 
+    def begin_wave(self) -> None:
+        """Have the next large objects be those of the first wave again."""
+        self._tried.clear()
+
     def create(self, first: int, count: int, *, large: bool = True) -> None:
         """Create ``count`` objects of each kind, numbered from ``first``, some of them large."""
         for kind in self._resources:

@@ -1,4 +1,4 @@
-"""One run: a cluster, two schedulers, batches of hostile objects, and what came of it."""
+"""One run: a cluster, two schedulers, waves of hostile objects, and what came of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from prometheus_client import Metric
 
 from hostile_run import bind_at_once
 from hostile_run.bind_at_once import BindAtOnce
-from hostile_run.figures import MAX_GROWTH, Figures, count_between, total
+from hostile_run.figures import Figures, count_between, total
 from hostile_run.load import HostileLoad
 from hostile_run.odd_values import CLASS, DRIVER
 from hostile_run.probes import Probes
@@ -41,13 +41,17 @@ ELECTION = {"leaderElect": True, "resourceName": "proreus"}
 _DEVICE_NODES, _DEVICES = 20, 16
 _BATCH = 50
 """How many objects of each kind exist at the same time."""
+_WAVES = 3
+_RECORD_BYTES = 4 * 2**20
+"""Of decisions: full after the first wave."""
 _CALM_SECONDS = 2.0
 
 
 class HostileRun:
     """Creates and deletes ``count`` objects of each kind in a cluster with ``nodes`` nodes.
 
-    ``settle_seconds``: how long caches may take to forget what is gone. ``logs``: the folder that
+    They come in waves of the same objects. ``settle_seconds``: how long caches may take to forget
+    what is gone, after each of them. ``logs``: the folder that
     gets the schedulers' logs.
     """
 
@@ -59,7 +63,7 @@ class HostileRun:
         count: int,
         nodes: int,
         seed: int,
-        settle_seconds: float = 4 * AGE_INTERVAL_SECONDS,
+        settle_seconds: float = 3 * AGE_INTERVAL_SECONDS,
         logs: Path | None = None,
     ) -> None:
         self._plane = plane
@@ -92,19 +96,22 @@ class HostileRun:
             load.refused.clear()
             load.refusals.clear()
             figures.quiet_waits, figures.quiet_least = probes.waits[-20:], least.waits[-20:]
-            probes.waits.clear()
-            least.waits.clear()
             figures.rss_before = {one.name: one.rss_bytes() / 2**20 for one in schedulers}
             before = [one.metrics(ADMIN_TOKEN) for one in schedulers]
             transitions = self._transitions()
-            started = time.monotonic()
-            for first in range(1_000, 1_000 + self._count, _BATCH):
-                self._batch(first, min(_BATCH, 1_000 + self._count - first))
-                say(f"{sum(load.stored.values())} stored after {time.monotonic() - started:.0f} s")
-            figures.seconds = time.monotonic() - started
+            for _ in range(_WAVES):
+                probes.waits.clear()
+                least.waits.clear()
+                started = time.monotonic()
+                self._wave(-(-self._count // _WAVES))
+                figures.seconds += time.monotonic() - started
+                figures.waits += probes.waits
+                figures.least += least.waits
+                time.sleep(self._settle_seconds)
+                figures.rss_after.append({one.name: one.rss_bytes() / 2**20 for one in schedulers})
             probes.stop()
             least.stop()
-            figures.waits, figures.lost, figures.least = probes.waits, probes.lost, least.waits
+            figures.lost = probes.lost
             figures.left = load.left()
             self._judge(schedulers, before, transitions)
         return figures
@@ -116,6 +123,7 @@ class HostileRun:
         )
         config = configuration([profile("default-scheduler")], kubeconfig, ELECTION)
         flags = [*pod_groups.flags_of(pod_groups.ALL_GATES), "--loop-blocked-threshold=100ms"]
+        flags.append(f"--decision-record-bytes={_RECORD_BYTES}")
         environment = allocator_environment()
         leader = self._run_scheduler(config, flags=flags, environment=environment)
         cleanup.enter_context(apart_from(leader.pid))
@@ -135,6 +143,13 @@ class HostileRun:
 
     def _new_client(self) -> KubeClient:
         return KubeClient.from_kubeconfig(self._plane.kubeconfig)
+
+    def _wave(self, count: int) -> None:
+        load = self._load
+        load.begin_wave()
+        for first in range(0, count, _BATCH):
+            self._batch(1_000 + first, min(_BATCH, count - first))
+            say(f"{sum(load.stored.values())} stored")
 
     def _batch(self, first: int, count: int, *, large: bool = True) -> None:
         self._load.create(first, count, large=large)
@@ -165,12 +180,6 @@ class HostileRun:
             metrics = one.metrics(ADMIN_TOKEN)
             figures.unreadable += total(metrics, "proreus_objects_unreadable")
             figures.handler_failures += total(metrics, "proreus_informer_handler_failures")
-        deadline = time.monotonic() + self._settle_seconds
-        while True:
-            figures.rss_after = {one.name: one.rss_bytes() / 2**20 for one in schedulers}
-            if figures.growth <= MAX_GROWTH or time.monotonic() > deadline:
-                break
-            time.sleep(1)
         for one in schedulers:
             assert one.running, f"{one.name} has ended\n{one.log_tail()}"
             one.finish()

@@ -5,8 +5,10 @@ A small version of ``make hostile``; the generator is ``objects``.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
+import sys
 
 import pytest
 
@@ -52,6 +54,25 @@ async def test_hostile_objects_affect_no_other_pod(kind: str) -> None:
     assert not cluster.failures
     assert cluster.handler_failures() == 0
     assert not [key for key in cluster.api.store(PODS) if key.startswith("default/pod-")]
+
+
+async def test_the_same_objects_again_add_no_memory() -> None:
+    cluster = HostileCluster(nodes=10, attempt_seconds=0)
+    blocks = []
+    for _ in range(3):
+        for kind in ("Node", "Pod"):
+            objects = Objects(kind, 1, SCALE)
+            for number in range(OBJECTS):
+                await cluster.watch(kind, [event_line("ADDED", objects.make(number))])
+                await cluster.wait_of_another_pod("plain")
+            cluster.remove_all_of(kind, f"{kind.lower()}-")
+        for _ in range(3 * AGE_INTERVAL_SECONDS + 1):
+            cluster.tick()
+        await cluster.schedule_all()
+        gc.collect()
+        blocks.append(sys.getallocatedblocks())
+    # The first wave fills what is kept once and for all. Each object that leaks takes dozens.
+    assert (blocks[-1] - blocks[0]) / (2 * 2 * OBJECTS) < 3
 
 
 async def test_malformed_lines_cost_a_new_list_at_most() -> None:

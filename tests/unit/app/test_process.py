@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from proreus import gc_tuning
+from proreus.app import process as process_module
 from proreus.app.process import Process
 from proreus.app.process_tasks import ProcessTasks
 from proreus.client.write_fence import WriteFence
@@ -159,7 +160,10 @@ async def test_a_standby_that_waits_for_the_lease_does_not_wait_for_its_own_sche
 async def test_a_standby_gives_memory_back_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, its caches and garbage grew with whatever tenants created, as long as it lived."""
     monkeypatch.setattr(gc_tuning, "freeze_startup_heap", lambda: None)
+    monkeypatch.setattr(process_module, "_RETURN_MEMORY_SECONDS", 2)
     called: list[str] = []
+    returned: list[int] = []
+    monkeypatch.setattr(gc_tuning, "return_free_memory", lambda: returned.append(len(called) - 1))
     loop = asyncio.get_running_loop()
     synced, ended = asyncio.Event(), asyncio.Event()
 
@@ -169,7 +173,7 @@ async def test_a_standby_gives_memory_back_as_well(monkeypatch: pytest.MonkeyPat
     process: Any = SimpleNamespace(
         _scheduler=SimpleNamespace(
             tick=lambda: called.append("tick"),
-            release_memory=lambda: called.append("release"),
+            age_caches=lambda: called.append("age"),
             cache=SimpleNamespace(node_count=0),
         ),
         _stores=SimpleNamespace(group=SimpleNamespace(run=ended.wait)),
@@ -189,4 +193,5 @@ async def test_a_standby_gives_memory_back_as_well(monkeypatch: pytest.MonkeyPat
         process.state.leads = True
         await asyncio.sleep(2.0)
         process._tasks.cancel()
-    assert called == ["first lists", "release", "release", "tick", "tick"]
+    assert called == ["first lists", "age", "age", "tick", "tick"]
+    assert returned == [2, 4]

@@ -61,41 +61,6 @@ def test_pods_are_counted_in_and_out() -> None:
         info.remove_pod(one.uid)
 
 
-def test_an_empty_node_takes_no_more_memory_than_a_new_one() -> None:
-    def sizes(node: NodeInfo) -> list[int]:
-        dicts = (
-            node.pods,
-            node.requested,
-            node.pods_with_affinity,
-            node.pods_with_required_anti_affinity,
-            node.pvc_ref_counts,
-        )
-        return [sys.getsizeof(each) for each in dicts]
-
-    resources = {f"example.com/r{number}": "1" for number in range(100)}
-    affinity = {ANTI: {REQUIRED: [TERM]}}
-    pods = [
-        make_pod(
-            f"p{number}",
-            resources=resources,
-            affinity=affinity,
-            spec={
-                "volumes": [
-                    {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{number}"}}
-                ]
-            },
-        )
-        for number in range(100)
-    ]
-    info = node_with(*pods)
-    new = sizes(node_with())
-    assert all(full > empty for full, empty in zip(sizes(info), new, strict=True))
-    for pod in pods:
-        info.remove_pod(pod.uid)
-    assert sizes(info) == new
-    assert info.requested == {}
-
-
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_large_pod_that_is_gone_takes_no_memory(others: int) -> None:
     def sizes(node: NodeInfo) -> list[int]:

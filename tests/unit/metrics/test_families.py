@@ -99,23 +99,3 @@ def test_bounds_are_multiplied_one_by_one():
     # a power would give 1e-05 here, and dashboards would see two series
     assert exponential(1e-8, 10, 4)[3] == 9.999999999999999e-06
     assert exponential(0.001, 2, 3) == (0.001, 0.002, 0.004)
-
-
-def test_children_that_callers_keep_count_on_after_a_reallocation():
-    registry = MetricsRegistry()
-    seconds = registry.histogram("seconds", "ALPHA", "Seconds.", (1.0, 2.0), "point")
-    results = registry.counter("results", "ALPHA", "Results.", "result")
-    of_filter, failed = seconds.labels("Filter"), results.labels("failed")
-    of_filter.observe(1.5)
-    failed.inc()
-    labels, counts = next(iter(seconds.histograms()))[0], of_filter.counts
-    list(registry.reallocate())
-    assert of_filter.counts == counts
-    assert of_filter.counts is not counts
-    (again,) = (each for each, _ in seconds.histograms())
-    assert again == labels
-    assert again is not labels
-    of_filter.observe(0.5)
-    failed.inc()
-    assert seconds.labels("Filter").counts == [1, 1, 0]
-    assert list(results.values()) == [(("failed",), 2.0)]

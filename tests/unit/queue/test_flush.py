@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from proreus.clock import FakeClock
 from proreus.framework import events as ev
 from proreus.framework.events import NODE_ADD
-from proreus.queue.queue_recorder import QueueRecorder
 
 
 def test_backoff_ends_in_the_second_after_its_expiration(harness, pod):
@@ -105,16 +103,6 @@ def test_history_has_every_move(harness, pod):
     ]
     assert "1000.500 gated (SchedulingGates)" in harness.queue.history("default/b")
     assert harness.queue.history("default/unknown") == []
-
-
-def test_the_history_is_the_same_when_it_is_reallocated():
-    recorder = QueueRecorder(FakeClock(), None)
-    for number in range(600):
-        recorder.note(f"default/p{number % 3}", "popped", str(number))
-    histories = [recorder.history(f"default/p{number}") for number in range(3)]
-    assert len(list(recorder.reallocate())) == 1
-    assert [recorder.history(f"default/p{number}") for number in range(3)] == histories
-    assert [len(one) for one in histories] == [200, 200, 200]
 
 
 def test_changed_profiles_give_everybody_another_chance(harness, make_harness, pod):

@@ -135,8 +135,6 @@ def test_changes_of_a_node_are_returned_since_a_position(nominator, known):
     nominator.record_change(a.uid)
     nominator.record_change("nobody")
     assert list(nominator.changes_since(start)) == ["n1", "n2", "n3"]
-    assert len(list(nominator.reallocate())) == 1
-    assert list(nominator.changes_since(middle)) == ["n2", "n1", "n3"]
 
 
 def test_what_was_forgotten_is_not_known(nominator, known):

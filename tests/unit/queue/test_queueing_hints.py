@@ -131,12 +131,3 @@ def test_interest(hints_of):
     assert hints.matches_of(ev.ASSIGNED_POD_DELETE) is not NO_MATCHES
     assert hints.matches_of(ev.NODE_DELETE) is NO_MATCHES
     assert hints.matches_of(ev.UNSCHEDULABLE_TIMEOUT) is NO_MATCHES
-
-
-def test_what_matches_is_found_again_after_a_reallocation(hints_of):
-    hints = hints_of(("Fit", ev.NODE, ev.ADD))
-    before = hints.matches_of(ev.NODE_ADD)
-    list(hints.reallocate())
-    after = hints.matches_of(ev.NODE_ADD)
-    assert after == before
-    assert after is not before

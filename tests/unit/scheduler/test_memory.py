@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from proreus import bounded_cache, gc_tuning, reallocation
+from proreus import bounded_cache
 from proreus.bounded_cache import AGE_INTERVAL_SECONDS, BoundedCache, age_caches
 from proreus.config.load import load
 from proreus.feature_gates import FeatureGates
@@ -21,7 +20,6 @@ from proreus.objects.pod import Pod
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.registry import Registry
-from proreus.scheduler import scheduler
 
 Json = dict[str, Any]
 KEYS = 3000
@@ -218,87 +216,3 @@ def test_shared_requests_do_not_keep_the_pod() -> None:
     assert info.requests.pod is not info.pod
     assert not info.requests.pod.metadata.annotations
     assert info.requests.scoring == {"cpu": 1000, "memory": 2**30}
-
-
-class KeptLong:
-    """Takes a thousand steps to reallocate."""
-
-    passes = steps = 0
-
-    def __init__(self) -> None:
-        reallocation.register(self)
-
-    def reallocate(self) -> Iterator[None]:
-        self.passes += 1
-        for _ in range(1_000):
-            self.steps += 1
-            yield
-
-
-@pytest.fixture
-def step_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "_REALLOCATION_SECONDS", 0.0)
-    # what other tests have registered takes steps of its own
-    monkeypatch.setattr(reallocation, "_registered", type(reallocation._registered)())
-    # a process that runs tests has more objects than a scheduler
-    monkeypatch.setattr(gc_tuning, "_MANY_OBJECTS", 10**9)
-
-
-@pytest.mark.usefixtures("step_each_second")
-def test_what_is_kept_is_reallocated_some_each_second_after_a_peak(
-    cluster: OfflineCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resident = 200
-    monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
-    kept = KeptLong()
-    for _ in range(2 * AGE_INTERVAL_SECONDS):
-        cluster.scheduler.release_memory()
-    assert not kept.steps
-    resident = 100
-    for _ in range(10_000):
-        cluster.scheduler.release_memory()
-        if kept.steps:
-            break
-    cluster.scheduler.release_memory()
-    assert kept.steps == 2
-
-
-@pytest.mark.usefixtures("step_each_second")
-def test_a_pass_ends_before_the_next_one_begins(
-    cluster: OfflineCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resident = 2**40
-    monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
-    monkeypatch.setattr(gc_tuning, "_TIMES_APART", 0)
-    kept = KeptLong()
-    for _ in range(2_000):
-        cluster.scheduler.release_memory()
-        resident = int(resident * 0.99)
-        if kept.passes == 2:
-            break
-    assert kept.passes == 2
-    assert kept.steps == 1_001
-
-
-@pytest.mark.usefixtures("step_each_second")
-def test_tuples_of_what_was_replaced_are_given_back(
-    cluster: OfflineCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resident = 200
-    collections: list[int] = []
-    monkeypatch.setattr(gc, "collect", lambda generation=2: collections.append(generation))
-    monkeypatch.setattr(gc_tuning, "resident_bytes", lambda: resident)
-    kept = KeptLong()
-    for _ in range(AGE_INTERVAL_SECONDS):
-        cluster.scheduler.release_memory()
-    resident = 100
-    for _ in range(10_000):
-        cluster.scheduler.release_memory()
-        if kept.steps == 1_000:
-            break
-    assert collections.count(2) == 1
-    for _ in range(10_000):  # the scheduler's own parts take steps, too
-        cluster.scheduler.release_memory()
-        if collections.count(2) == 2:
-            break
-    assert collections.count(2) == 2
