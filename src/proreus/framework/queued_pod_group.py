@@ -47,6 +47,9 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
     If not 0, it goes on with a round: several attempts that try all placements together."""
     round_rejectors: frozenset[str] = frozenset()
     """The plugins that rejected pods in the earlier attempts of the round."""
+    in_the_way: Mapping[bytes, QueuedPodInfo] = msgspec.field(default_factory=dict)
+    """One of each kind of pods that were placed where another lacked what they took, in the last
+    attempt or the round: had they room elsewhere, the group might fit."""
     helped: bool = False
     """Whether something has happened during the round that may help its pods."""
     room_made: int = 0

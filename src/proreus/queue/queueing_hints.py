@@ -69,6 +69,9 @@ class EventMatches(Struct, frozen=True):
     pre_hints: tuple[tuple[str, PreQueueingHintFn], ...] = ()
 
 
+_MOST_KINDS = 8
+"""For how many kinds of a group's placed pods hints are called; of more, any event helps one."""
+
 NO_MATCHES = EventMatches({}, frozenset(), ())
 
 
@@ -224,7 +227,10 @@ class QueueingHints:
         new: Any,
         named: NamedPods | None = None,
     ) -> QueueingStrategy:
-        """Return what an event means for a group: what it means for the pod that it helps most."""
+        """Return what an event means for a group: what it means for the pod that it helps most.
+
+        Also for one that found a node, and would leave it to another.
+        """
         pods = group.queued_pods
         if not group.gated:
             # Pods that were not tried, because others did not fit, say nothing about the event.
@@ -234,7 +240,34 @@ class QueueingHints:
             best = max(best, self.queueing_strategy(pod, event, old, new, named))
             if best >= enough:
                 break
+        if best is QueueingStrategy.SKIP and self._helps_one_in_the_way(
+            group, event, old, new, named
+        ):
+            return QueueingStrategy.AFTER_BACKOFF
         return best
+
+    def _helps_one_in_the_way(
+        self,
+        group: QueuedPodGroupInfo,
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+        named: NamedPods | None,
+    ) -> bool:
+        """Return whether a pod may go elsewhere by a plugin that rejected others of its group."""
+        if group.gated or event.wildcard or not group.in_the_way:
+            return False
+        matches = self.matches_of(event).by_profile.get(group.pod.spec.scheduler_name)
+        plugins = group.unschedulable_plugins
+        if matches is None or matches.plugins.isdisjoint(plugins):
+            return False
+        return len(group.in_the_way) > _MOST_KINDS or any(
+            self._run_hint(plugin, hint, event, pod.info, old, new)
+            for plugin, hint in matches.hints
+            if plugin in plugins
+            for pod in group.in_the_way.values()
+            if named is None or named.concerns(plugin, pod.key)
+        )
 
     def strategy_after_failure(
         self, queued: QueuedPodInfo, events: Iterable[InFlightEvent]

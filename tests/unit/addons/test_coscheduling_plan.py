@@ -462,6 +462,44 @@ def test_a_group_that_fits_in_no_order_is_tried_in_a_few_and_says_why() -> None:
     validate(cluster)
 
 
+def attempts(cluster: Harness) -> int:
+    """Return how often the only group that waits has been tried."""
+    queue = cluster.scheduler.queue
+    return queue.entity_of(next(iter(queue.unschedulable_pods()))).attempts
+
+
+@pytest.mark.parametrize(
+    ("cpus", "of_first", "fits"),
+    [("1", "2", True), ("500m", "2", False), ("1", "1", False)],
+)
+def test_room_for_a_pod_that_is_in_the_way_wakes_a_group(
+    cpus: str, of_first: str, fits: bool
+) -> None:
+    """The small pod has the only node, of 2 CPUs or of 1: then the large one could not use it."""
+    cluster = harness(gang("g", 2), cpus=of_first)
+    cluster.add(member("small", cpu="1"), member("large", cpu="2"))
+    cluster.schedule_all()
+    cluster.advance(30)
+    cluster.add(make_node("more", cpus))
+    cluster.advance(30)
+    cluster.schedule_all()
+    assert bound(cluster, "small", "large") == (["small", "large"] if fits else [])
+    assert fits or attempts(cluster) == 1
+    validate(cluster)
+
+
+def test_groups_of_many_kinds_are_woken_by_any_event_that_concerns_their_rejectors() -> None:
+    cluster = harness(gang("g", 10), cpus="3")
+    cluster.add(*(member(f"p{one}", cpu=f"{200 + one}m") for one in range(9)), member("z", cpu="3"))
+    cluster.schedule_all()
+    cluster.advance(30)
+    assert attempts(cluster) == 1
+    cluster.add(make_node("more", "100m"))
+    cluster.advance(30)
+    cluster.schedule_all()
+    assert attempts(cluster) == 2
+
+
 def test_pods_that_are_alike_are_tried_once() -> None:
     cluster = harness(gang("g", 3), cpus="2")
     cluster.add(*(member(f"p{number}") for number in range(3)))

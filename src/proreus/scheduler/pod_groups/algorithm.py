@@ -47,7 +47,7 @@ from proreus.runtime.placement_points import run_placement_generate, run_placeme
 from proreus.runtime.pod_group_points import run_placement_feasible
 from proreus.runtime.profile import Profile
 from proreus.scheduler.attempt import Attempt, Failure, NodeSubset
-from proreus.scheduler.pod_groups.orders import Order, OtherOrders
+from proreus.scheduler.pod_groups.orders import Order, OtherOrders, kind_of
 from proreus.scheduler.pod_groups.results import (
     UNSCHEDULABLE,
     PodGroupResult,
@@ -113,6 +113,8 @@ class PodGroupAlgorithm:
         self._rejectors: set[str] = set()
         """The plugins that rejected pods, in whatever order and placement."""
         self._generating_plugins = {plugin.name for plugin in profile.placement_generate}
+        self._in_the_way: dict[bytes, QueuedPodInfo] = {}
+        """A pod of each kind that was placed where one that found no node lacked what it took."""
         self._tries = 0
         """How many pods have been tried."""
         self._order: Order | None = None
@@ -146,6 +148,7 @@ class PodGroupAlgorithm:
         if result.status is not None and root.entity_key.is_provided:
             # The other orders and placements may be helped by events that these pods know not of.
             result.rejectors = frozenset(self._rejectors)
+            result.in_the_way = self._in_the_way
             add_rejectors(results.values(), result.rejectors)
         return results
 
@@ -192,8 +195,26 @@ class PodGroupAlgorithm:
                 break
         if result.status is not None and group.entity_key.is_provided:
             result.lacking = pods_lacking(result, pods, progress.scheduled)
+            self._note_in_the_way(result, nodes)
         self._conclude(result, before)
         return {group.entity_key: result}
+
+    def _note_in_the_way(self, result: PodGroupResult, nodes: NodeSubset | None) -> None:
+        """Note which pods that are assumed now would leave a place to one that found no node."""
+        verdicts = {
+            kind_of(pod.queued): pod.failure.fit_error.diagnosis.verdicts
+            for pod in result.pods
+            if pod.failure is not None and pod.failure.fit_error is not None
+        }
+        rows = (self._profile.table if nodes is None else nodes.nodes).rows
+        for pod in self._assumed:
+            # Those of child groups have placements of their own.
+            if (row := rows.get(pod.node_name)) is None:
+                continue
+            codes = {code_of(one.status(row)) for one in verdicts.values()}
+            # Where it is unresolvable, as on a node without GPUs, nobody is in the way.
+            if Code.UNSCHEDULABLE in codes:
+                self._in_the_way.setdefault(kind_of(pod.queued), pod.queued)
 
     def _conclude(self, result: PodGroupResult, before: int) -> None:
         """Undo a group that does not fit; ``before``: how many pods were assumed before it."""

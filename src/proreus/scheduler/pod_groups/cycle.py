@@ -209,6 +209,8 @@ class PodGroupCycle:
         self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
         result = results[root.entity_key]
         status, popped.lacking = result.status, result.lacking
+        earlier = popped.in_the_way if popped.next_placement else {}
+        popped.in_the_way = {**earlier, **result.in_the_way}
         popped.next_placement = result.next_placement
         popped.round_rejectors = result.rejectors
         # Pods that were not tried fail with the group's status as it is before preemption.

@@ -117,11 +117,15 @@ def _kinds(pods: Sequence[QueuedPodInfo]) -> dict[str, int]:
     numbers: dict[bytes, int] = {}
     kinds = {}
     for one in pods:
-        spec, amounts = one.pod.spec, one.info.requests.amounts
-        where = (spec.node_selector, spec.affinity, spec.tolerations)
-        key = _encode((sorted(amounts.items()), where))
-        kinds[one.uid] = numbers.setdefault(key, len(numbers))
+        kinds[one.uid] = numbers.setdefault(kind_of(one), len(numbers))
     return kinds
+
+
+def kind_of(one: QueuedPodInfo) -> bytes:
+    """Return what is equal for pods that may go to the same nodes, volumes and devices aside."""
+    spec, amounts = one.pod.spec, one.info.requests.amounts
+    where = (spec.node_selector, spec.affinity, spec.tolerations)
+    return _encode((sorted(amounts.items()), where))
 
 
 def _size_of(pods: Sequence[QueuedPodInfo]) -> Callable[[QueuedPodInfo], float]:

@@ -45,7 +45,8 @@ class PodGroupResult(Struct):
     in one placement. ``lacking``: how many more of its pods need a node than found one, if it does
     not fit: at least so many as are known to, and 1. ``next_placement``: the place of the first
     placement that was not tried, since others took long; 0: all were, or it fits. ``rejectors``:
-    the plugins that rejected pods in all placements that were tried.
+    the plugins that rejected pods in all placements that were tried. ``in_the_way``: see
+    ``QueuedPodGroupInfo``.
     """
 
     group: PodGroupInfo
@@ -58,6 +59,7 @@ class PodGroupResult(Struct):
     lacking: int = 1
     next_placement: int = 0
     rejectors: frozenset[str] = frozenset()
+    in_the_way: Mapping[bytes, QueuedPodInfo] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
