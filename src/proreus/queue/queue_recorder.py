@@ -2,9 +2,6 @@
 
 Both must cost next to nothing a move. So children of metrics are kept, gauges are computed at a
 scrape where possible, and the history is tuples that become text on request.
-
-Moves outlive their pods. Python gives memory back by the megabyte, and one small object of a pod
-that is gone, a key in the history say, keeps it all; so moves are encoded, a few hundred at once.
 """
 
 from __future__ import annotations
@@ -12,24 +9,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-import msgspec
 from msgspec import Struct
 
-from proreus.bounded_cache import register
 from proreus.clock import Clock
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 from proreus.metrics import Counter, Histogram, SchedulerMetrics
 
 HISTORY_LENGTH = 10_000
-"""How many moves are kept, of all pods together, and up to ``_ENCODED_AT_ONCE`` more."""
-
-_ENCODED_AT_ONCE = 250
+"""How many moves are kept, of all pods together."""
 
 Move = tuple[float, str, str, str]
 """When, which pod, what happened to it, and a detail."""
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Move]).decode
 
 
 class _Incoming(Struct, frozen=True):
@@ -45,15 +35,12 @@ class QueueRecorder:
     def __init__(self, clock: Clock, metrics: SchedulerMetrics | None) -> None:
         self.metrics = metrics or SchedulerMetrics()
         self._clock = clock
-        self._moves: list[Move] = []
-        self._earlier: deque[tuple[int, bytes]] = deque()
-        self._earlier_count = 0
+        self._moves: deque[Move] = deque(maxlen=HISTORY_LENGTH)
         self._incoming: dict[tuple[str, str, str, bool, str], _Incoming] = {}
         self.entered: set[tuple[str, str]] = set()
         """Queue and type of what has ever been queued, where the version counts entities."""
         self._hint_seconds: dict[tuple[str, str, str], Histogram] = {}
         self._pre_enqueue_seconds: dict[str, Histogram] = {}
-        register(self)
 
     def record_incoming(
         self,
@@ -96,18 +83,6 @@ class QueueRecorder:
     def note(self, key: str, what: str, detail: str = "") -> None:
         """Record another step of a pod, e.g. its pop."""
         self._moves.append((self._clock.now(), key, what, detail))
-        if len(self._moves) >= _ENCODED_AT_ONCE:
-            self.age()
-
-    def age(self) -> None:
-        """Encode the moves that are not encoded yet."""
-        if not self._moves:
-            return
-        self._earlier.append((len(self._moves), _encode(self._moves)))
-        self._earlier_count += len(self._moves)
-        self._moves.clear()
-        while self._earlier_count - self._earlier[0][0] >= HISTORY_LENGTH:
-            self._earlier_count -= self._earlier.popleft()[0]
 
     def record_hint(self, plugin: str, label: str, result: str, seconds: float) -> None:
         """Record the result of a hint: Queue, QueueSkip or Error."""
@@ -146,7 +121,6 @@ class QueueRecorder:
         """Return the recorded moves of a pod in order: O(``HISTORY_LENGTH``)."""
         return [
             f"{instant:.3f} {what}" + (f" ({detail})" if detail else "")
-            for moves in (*(_decode(some) for _, some in self._earlier), self._moves)
-            for instant, of, what, detail in moves
+            for instant, of, what, detail in self._moves
             if of == key
         ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from proreus.clock import FakeClock
 from proreus.framework import events as ev
 from proreus.framework.events import NODE_ADD
+from proreus.queue.queue_recorder import HISTORY_LENGTH, QueueRecorder
 
 
 def test_backoff_ends_in_the_second_after_its_expiration(harness, pod):
@@ -103,6 +105,14 @@ def test_history_has_every_move(harness, pod):
     ]
     assert "1000.500 gated (SchedulingGates)" in harness.queue.history("default/b")
     assert harness.queue.history("default/unknown") == []
+
+
+def test_the_history_has_the_latest_moves_of_all_pods():
+    recorder = QueueRecorder(FakeClock(), None)
+    for number in range(HISTORY_LENGTH + 2):
+        recorder.note("default/first" if number < 3 else "default/other", "popped", str(number))
+    assert [move.split()[-1] for move in recorder.history("default/first")] == ["(2)"]
+    assert len(recorder.history("default/other")) == HISTORY_LENGTH - 1
 
 
 def test_changed_profiles_give_everybody_another_chance(harness, make_harness, pod):
