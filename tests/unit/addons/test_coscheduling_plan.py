@@ -475,15 +475,15 @@ def attempts(cluster: Harness) -> int:
 def test_room_for_a_pod_that_is_in_the_way_wakes_a_group(
     cpus: str, of_first: str, fits: bool
 ) -> None:
-    """The small pod has the only node, of 2 CPUs or of 1: then the large one could not use it."""
+    """The first pod, a small one, has the only node; if that has 1 CPU, it is in nobody's way."""
     cluster = harness(gang("g", 2), cpus=of_first)
-    cluster.add(member("small", cpu="1"), member("large", cpu="2"))
+    cluster.add(member("p0", cpu="1"), member("p1", cpu="2"))
     cluster.schedule_all()
     cluster.advance(30)
     cluster.add(make_node("more", cpus))
     cluster.advance(30)
     cluster.schedule_all()
-    assert bound(cluster, "small", "large") == (["small", "large"] if fits else [])
+    assert bound(cluster, "p0", "p1") == (["p0", "p1"] if fits else [])
     assert fits or attempts(cluster) == 1
     validate(cluster)
 
