@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -19,9 +18,7 @@ from proreus.runtime.registry import Registry
 from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.extender import whole_types
 from proreus.scheduler.profile_set import ProfileSet
-
-if TYPE_CHECKING:
-    from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
+from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
 
 log = logs.logger(__name__)
 

@@ -17,11 +17,13 @@ from proreus.clock import RealClock
 from proreus.config.durations import format_duration
 from proreus.config.write import to_data
 from proreus.decisions import DecisionRecorder
+from proreus.dry_run import DryRunService
 from proreus.explain import Explainer
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.scheduler.assembly import Assembly
 from proreus.scheduler.scheduler import Scheduler
+from proreus.server.dry_run_pages import add_dry_run_pages
 from proreus.server.explain_pages import add_explain_pages
 from proreus.server.health import HealthCheck
 from proreus.server.plugin_registration import PATH, registration_page
@@ -92,10 +94,6 @@ def make_server(
     explainer = Explainer(scheduler, recorder, stores.store(PODS), RealClock())
     add_explain_pages(server, explainer, lambda: state.leads)
     if options.dry_runs or options.dashboard:
-        # Most processes have no use for it.
-        from proreus.dry_run import DryRunService
-        from proreus.server.dry_run_pages import add_dry_run_pages
-
         # One for all: its limits are those of the process.
         dry_runs = DryRunService(assembly)
         if options.dry_runs:
@@ -109,7 +107,6 @@ def make_server(
 
     server.add_page("/pluginz", lambda _: json_body(plugin_health()))
     if options.dashboard:
-        # Not before: its templates take 60 ms to import, and most processes serve none.
         from proreus.dashboard import Dashboard, DashboardSources
 
         sources = DashboardSources(

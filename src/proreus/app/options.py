@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from proreus.client.early_lists import EarlyList
 from proreus.decisions import DEFAULT_BUDGET_BYTES
 from proreus.feature_gates import FeatureGates
 from proreus.kubernetes_version import DEFAULT_VERSION
@@ -55,7 +54,6 @@ class RunOptions(Struct, frozen=True):
     never. ``version`` is the reported git version without its v. ``plugin_endpoints``: addresses of
     plugins in processes of their own; ``plugin_slots``: names of plugins that may register later.
     ``shadow``: None without a candidate. ``record_arrivals``: the file to record in, "" for none.
-    ``early_lists``: by kind, lists that have been requested already.
     ``decision_record_bytes``: 0 = record no decisions. ``dry_runs``: whether they are answered.
     ``dashboard``: whether it is served; ``dashboard_address``: where also without authentication,
     None for nowhere.
@@ -98,7 +96,6 @@ class RunOptions(Struct, frozen=True):
     delete_overcommitting_pods: bool = False
     shadow: ShadowOptions | None = None
     record_arrivals: str = ""
-    early_lists: Mapping[str, EarlyList] = field(default_factory=dict)
     decision_record_bytes: int = DEFAULT_BUDGET_BYTES
     dry_runs: bool = False
     dashboard: bool = False

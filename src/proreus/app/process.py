@@ -6,9 +6,9 @@
     end     /readyz fails ─► no more pops ─► bindings end ─► Events written ─► fence closed ─►
             Lease released ─► server, and everything else at once
 
-The server starts with the scheduling, or after a second if that has to wait: its import would take
-longer than the first binding. The Lease is released after the last write: until then no other
-process may lead (``winding_down``).
+The server starts with the scheduling, or after a second if that has to wait: to import it first
+would make the first binding come half as late again. The Lease is released after the last write:
+until then no other process may lead (``winding_down``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import itertools
 import random
 from collections.abc import Callable, Coroutine
 from functools import cache
-from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,6 @@ from proreus.decisions import DecisionRecorder
 from proreus.framework.attempt_budget import CpuTime
 from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import LEASES
-from proreus.plugins import imported_later
 from proreus.plugins.parse_ahead import parsers
 from proreus.runtime.plugin_health import HealthContext
 from proreus.runtime.registry import Registry
@@ -119,7 +117,6 @@ class Process:
             sent_whole,
             metrics,
             options.feature_gates.emulation_version,
-            options.early_lists,
             parsers(options.feature_gates),
         )
         self._informer_sync = InformerSync(self._stores)
@@ -207,19 +204,14 @@ class Process:
             self._tasks.cancel()
 
     async def _new_server(self) -> Server:
-        # The HTTP server and its X.509 library take 60 ms to import; in a thread, so that pods are
-        # scheduled meanwhile.
         # Not ``wait_for``: in Python 3.11 it loses a cancellation at the moment of the event, where
         # the very first attempt has ended the scheduling.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SERVER_WAITS_SECONDS):
                 await self._scheduling_began.wait()
-        endpoints = await asyncio.to_thread(import_module, "proreus.app.endpoints")
-        # NumPy imports this at the first use, which would be in the middle of the work, where no
-        # file may be left to open.
-        await asyncio.to_thread(import_module, "numpy.ma")
-        await asyncio.to_thread(imported_later.import_all)
-        server: Server = endpoints.make_server(
+        # In a thread, so that pods are scheduled meanwhile.
+        make_server = await asyncio.to_thread(_import_server)
+        return make_server(
             self._options,
             self.state,
             self._scheduler,
@@ -231,11 +223,6 @@ class Process:
             self._recorder,
             self._assembly,
         )
-        return server
-
-    async def wait_for_sync(self) -> None:
-        """Return once every informer has handled its first list."""
-        await self._stores.group.wait_for_sync()
 
     @property
     def stores(self) -> InformerFactory:
@@ -354,6 +341,12 @@ def _rate(connection: ClientConnection) -> RateLimiter:
     """Return the client-side rate that the configuration states; by default there is none."""
     assert connection.qps is not None  # filled in
     return RateLimiter(connection.qps, max(connection.burst, 1))
+
+
+def _import_server() -> Callable[..., Server]:
+    from proreus.app.endpoints import make_server
+
+    return make_server
 
 
 async def _nothing_to_stop() -> None:

@@ -32,9 +32,6 @@ from proreus.metrics import SchedulerMetrics
 
 log = logs.logger(__name__)
 
-_BEGIN_SECONDS = 0.5
-"""How long after the first lists files are followed: by then a leader has bound its first pods."""
-
 
 class Reloader:
     """Reloads when files change. ``files``: made before the files were first read."""
@@ -74,11 +71,6 @@ class Reloader:
                     await self.reload()
 
     async def _follow(self) -> None:
-        # To begin costs imports: 30 ms in which the event loop does nothing else, and until the
-        # first pods are bound it has more urgent work. What changes meanwhile is found by the first
-        # comparison.
-        await self._process.wait_for_sync()
-        await asyncio.sleep(_BEGIN_SECONDS)
         async for _ in self._files.changes():
             if self._files.has_changed():
                 self._due.set()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proreus import logs
 from proreus.app.blocked_plugins import BlockedPlugins, default_path
@@ -31,18 +31,17 @@ from proreus.app.options import RunOptions
 from proreus.app.process import Process
 from proreus.app.reload import Reloader
 from proreus.app.remote_plugins import connect_plugins
+from proreus.app.shadow_trials import ShadowTrials
 from proreus.app.stopping import first_error, until_set
 from proreus.app.watched_files import WatchedFiles
 from proreus.config.load import naming_file
 from proreus.config.types import SchedulerConfiguration
+from proreus.config.write import to_yaml
 from proreus.errors import ConfigError, LeaseLost, ProreusError, explained
 from proreus.feature_gates import FeatureGates
 from proreus.loading import load
 from proreus.metrics import SchedulerMetrics
 from proreus.server.open_files import raise_open_files_limit
-
-if TYPE_CHECKING:
-    from proreus.app.shadow_trials import ShadowTrials
 
 log = logs.logger(__name__)
 
@@ -174,8 +173,6 @@ async def _start(
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, process.debugger.request)
     trials = None
     if options.shadow is not None:
-        from proreus.app.shadow_trials import ShadowTrials
-
         trials = ShadowTrials(options, process, remote_plugins, metrics, reloader)
         process.state.shadow = trials.describe
     return process, partial(_follow, options, process, reloader, trials)
@@ -194,8 +191,6 @@ def _set_versions(metrics: SchedulerMetrics, options: RunOptions) -> None:
 async def _write_configuration(
     path: str, config: SchedulerConfiguration, gates: FeatureGates
 ) -> None:
-    from proreus.config.write import to_yaml
-
     try:
         await asyncio.to_thread(Path(path).write_text, to_yaml(config, gates))
     except OSError as error:

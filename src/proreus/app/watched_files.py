@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import watchfiles
+
 from proreus import logs
 from proreus.loading import LoadedPlugins, PluginSources, content_hash
 from proreus.loading.folder import module_files
@@ -124,9 +126,6 @@ class WatchedFiles:
 
 
 def _file_events(folders: Iterable[Path]) -> AsyncIterator[object]:
-    # Not at the start of the process, which waits for it: 30 ms, with the packages it needs.
-    import watchfiles
-
     return watchfiles.awatch(
         *folders,
         recursive=False,

@@ -11,11 +11,14 @@ from proreus import gc_tuning
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit with its exit code."""
     open_standard_descriptors()
+    # NumPy reads these when it is imported. A thread of OpenBLAS for each core would turn in a loop
+    # for 50 ms, and nothing here multiplies large matrices. Pages of 2 MiB, which NumPy asks for,
+    # stay that large when small objects follow.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["run"]:
-        # Before the imports, which are most of a start.
         gc_tuning.collect_rarely_at_start()
-        # Without the other commands and click, which would be a twentieth of a start.
         from proreus.cli import run
 
         code = run.main(given[1:])

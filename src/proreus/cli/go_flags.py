@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from proreus.config.durations import parse_duration
 from proreus.errors import ConfigError, ProreusError
 
 Kind = Literal["bool", "int", "float", "duration", "string", "list", "map"]
@@ -215,8 +216,6 @@ def _float(text: str) -> float:
 
 
 def _duration(text: str) -> float:
-    from proreus.config.durations import parse_duration
-
     return parse_duration(text)
 
 

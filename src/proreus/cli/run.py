@@ -6,10 +6,14 @@ import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+import uvloop
+import yaml
 
 import proreus
-from proreus import gc_tuning, numpy_import, yaml_import
+from proreus import app, gc_tuning, yaml_limits
+from proreus.app import RunOptions
 from proreus.cli.go_flags import FlagError, ParsedFlags, parse_flags
 from proreus.cli.run_flags import FLAGS, LEADER_ELECTION
 from proreus.cli.shadow_flags import shadow_options
@@ -22,11 +26,17 @@ from proreus.kubernetes_version import (
     KubernetesVersion,
     parse_emulated_version,
 )
-
-if TYPE_CHECKING:
-    from proreus.app import RunOptions
-    from proreus.logs import Format
-    from proreus.server.options import AuthenticationOptions, ServingOptions, SniCertificate
+from proreus.loading import PluginSources
+from proreus.logs import Format, parse_vmodule
+from proreus.runtime.plugin_health import FailureRules
+from proreus.scheduler.avoided_nodes import AvoidanceRules
+from proreus.server.options import (
+    AuthenticationOptions,
+    AuthorizationOptions,
+    RequestHeaderOptions,
+    ServingOptions,
+    SniCertificate,
+)
 
 
 def main(arguments: Sequence[str]) -> int | None:
@@ -50,21 +60,8 @@ def run(values: ParsedFlags) -> int:
         print(version_text(raw=values["version"] == "raw"))
         return 0
     gc_tuning.use_one_heap()
-    numpy_import.set_environment()
-    yaml_import.import_yaml()
-    # The order matters: the apiserver writes the lists while most of the scheduler is imported.
-    from proreus.cli.early_start import request_lists
-
-    early_lists = request_lists(values)
-    numpy_import.import_numpy()
     options = run_options(values)
 
-    import uvloop
-    from msgspec.structs import replace
-
-    from proreus import app
-
-    options = replace(options, early_lists=early_lists)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(app.run(options, app.end_within_time))
 
@@ -84,11 +81,6 @@ def git_version(version: KubernetesVersion = DEFAULT_VERSION) -> str:
 
 def run_options(values: ParsedFlags) -> RunOptions:
     """Return the flags as options; raises ``FlagError`` if they are invalid or contradictory."""
-    from proreus.app import RunOptions
-    from proreus.loading import PluginSources
-    from proreus.runtime.plugin_health import FailureRules
-    from proreus.scheduler.avoided_nodes import AvoidanceRules
-
     gates = _feature_gates(values)
     serving = _serving(values)
     problems = [
@@ -236,8 +228,6 @@ def _version(values: ParsedFlags, flag: str) -> KubernetesVersion:
 
 
 def _serving(values: ParsedFlags) -> ServingOptions:
-    from proreus.server.options import AuthorizationOptions, ServingOptions
-
     return ServingOptions(
         bind_address=values["bind-address"],
         secure_port=values["secure-port"],
@@ -260,8 +250,6 @@ def _serving(values: ParsedFlags) -> ServingOptions:
 
 
 def _authentication(values: ParsedFlags) -> AuthenticationOptions:
-    from proreus.server.options import AuthenticationOptions, RequestHeaderOptions
-
     return AuthenticationOptions(
         kubeconfig=values["authentication-kubeconfig"],
         skip_lookup=values["authentication-skip-lookup"],
@@ -291,8 +279,6 @@ def _leader_election(values: ParsedFlags) -> dict[str, Any]:
 
 
 def _sni(text: str) -> SniCertificate:
-    from proreus.server.options import SniCertificate
-
     files, _, names = text.partition(":")
     certificate, comma, key = files.partition(",")
     if not comma:
@@ -304,8 +290,6 @@ def _sni(text: str) -> SniCertificate:
 
 
 def _log_problems(values: ParsedFlags) -> list[str]:
-    from proreus.logs import parse_vmodule
-
     found = []
     if values["logging-format"] not in ("text", "json"):
         found.append(
@@ -348,10 +332,6 @@ def _allowed_labels(values: ParsedFlags) -> dict[str, tuple[str, ...]]:
     allowed: dict[str, str] = dict(values["allow-metric-labels"])
     path = values["allow-metric-labels-manifest"]
     if path:
-        import yaml
-
-        from proreus import yaml_limits
-
         flag = f"--allow-metric-labels-manifest {path}"
         try:
             manifest = yaml_limits.load(Path(path).read_bytes())

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib import request as urllib_request
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -68,12 +69,10 @@ async def load(
 async def _load_once(
     kubeconfig: str, master: str, *, context: str | None, environ: Mapping[str, str]
 ) -> Credentials:
-    if plain := await load_plain(kubeconfig, master, context=context, environ=environ):
+    if plain := await _load_plain(kubeconfig, master, context=context, environ=environ):
         return plain
     if kubeconfig:
         return await _from_kubeconfig(kubeconfig, master, context, environ)
-    # Outside of a cluster the library need not be imported to learn that: it would hold up the
-    # start of each process without a kubeconfig for authentication by 0.15 s.
     if "KUBERNETES_SERVICE_HOST" in environ:
         return _from_service_account(environ)
     if environ.get("KUBERNETES_MASTER"):
@@ -81,7 +80,7 @@ async def _load_once(
     raise ConfigError(NOT_CONFIGURED)
 
 
-async def load_plain(
+async def _load_plain(
     kubeconfig: str = "",
     master: str = "",
     *,
@@ -123,11 +122,8 @@ def _checked_server(server: str) -> str:
 
 def _proxy_of(server: str, environ: Mapping[str, str]) -> str | None:
     """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY choose for the server."""
-    # urllib.request takes 15 ms to import, and mostly there is no such variable.
-    if environ is not os.environ or not any(name.lower().endswith("_proxy") for name in environ):
+    if environ is not os.environ:
         return None
-    from urllib import request as urllib_request
-
     proxies = urllib_request.getproxies()
     parts = urlsplit(server)
     if urllib_request.proxy_bypass(parts.hostname or ""):

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
+import aiohappyeyeballs
 import httptools
 
 from proreus.client.http_connection import MOST_HEAD_BYTES
@@ -298,9 +299,6 @@ def _parse_proxy(proxy: str) -> SplitResult:
 
 async def _connect_to_one(addresses: list[AddressInfo]) -> socket.socket:
     """Return a socket that is connected to the address that answers first."""
-    # Most servers have one address.
-    import aiohappyeyeballs
-
     return await aiohappyeyeballs.start_connection(
         cast(Any, addresses), happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS, interleave=1
     )

@@ -22,7 +22,7 @@ async def http_get(
     insecure_skip_verify: bool,
 ) -> bytes:
     """Return the body of an answer with status 200; raises ``ApiError`` otherwise."""
-    # Here, since aiohttp takes a tenth of a start to import, and few plugins need this.
+    # Here, since a start does without aiohttp, and few plugins need this.
     import aiohttp
 
     # A session a request: they are seconds apart, and a connection that is kept open would be one

@@ -19,7 +19,6 @@ from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from proreus.client.connectivity import Connectivity
-from proreus.client.early_lists import EarlyList
 from proreus.client.history_check import is_older
 from proreus.client.list_watch import ListWatch
 from proreus.client.object_faults import ObjectFaults
@@ -94,7 +93,6 @@ class Informer(Generic[T]):
         connectivity: Connectivity | None = None,
         metrics: SchedulerMetrics | None = None,
         rng: random.Random | None = None,
-        early_list: EarlyList | None = None,
         parse_ahead: ParseAhead[T] | None = None,
     ) -> None:
         self.resource = resource
@@ -118,7 +116,6 @@ class Informer(Generic[T]):
             connectivity=connectivity,
             faults=self.faults,
             rng=rng,
-            early_list=early_list,
             parse_ahead=parse_ahead,
         )
 

@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from proreus.client.connectivity import Connectivity
-from proreus.client.early_lists import NON_TERMINAL_PODS, EarlyList
 from proreus.client.informer import Informer, InformerGroup, ResourceEventHandler
 from proreus.client.reflector import ReflectorOptions
 from proreus.client.session import ApiClient
@@ -23,6 +22,9 @@ from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.meta import ApiObject, Resource
 
 T = TypeVar("T", bound=ApiObject)
+
+NON_TERMINAL_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+"""Terminated pods hold no resources: kube-scheduler's pod informer leaves them out too."""
 
 _DIGITS_OF_VERSION = 15
 """As many as a float holds exactly."""
@@ -41,14 +43,12 @@ class InformerFactory:
         types: Mapping[str, type] | None = None,
         metrics: SchedulerMetrics | None = None,
         kubernetes_version: KubernetesVersion = DEFAULT_VERSION,
-        early_lists: Mapping[str, EarlyList] | None = None,
         parse_ahead: Mapping[str, ParseAhead[Any]] | None = None,
     ) -> None:
         """``types``: by kind, the type to decode objects into instead of the resource's own.
 
-        ``kubernetes_version``: decides which API version of a kind is watched. ``early_lists``: by
-        kind, lists that have been requested already. ``parse_ahead``: by kind, what parses large
-        objects of a watch in another thread.
+        ``kubernetes_version``: decides which API version of a kind is watched. ``parse_ahead``: by
+        kind, what parses large objects of a watch in another thread.
         """
         self._kubernetes_version = kubernetes_version
         self.group = InformerGroup()
@@ -57,7 +57,6 @@ class InformerFactory:
         self._connectivity = Connectivity()
         self._types = types or {}
         self._metrics = metrics
-        self._early_lists = early_lists or {}
         self._parse_ahead = parse_ahead or {}
         if metrics is not None:
             metrics.informer_queued_items.set_function(self._queued_events)
@@ -98,7 +97,6 @@ class InformerFactory:
                 on_error=self._on_error,
                 connectivity=self._connectivity,
                 metrics=self._metrics,
-                early_list=self._early_lists.get(resource.id),
                 parse_ahead=self._parse_ahead.get(resource.id),
             )
             # As in kube-scheduler, informers of custom resources are not measured.

@@ -1,8 +1,8 @@
 """Reads the two usual sources of credentials without the ``kubernetes`` package.
 
 These are a service account, and a kubeconfig that is one file with a token or a client certificate.
-To import that package takes 100 ms, a fifth of a start. Whatever is not plain (several files, exec
-plugins, OIDC, a fault) is left to it, and to its errors: the functions here then return None.
+Whatever is not plain (several files, exec plugins, OIDC, a fault) is left to it, and to its errors:
+the functions here then return None.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from msgspec import Struct
 
 from proreus.client.backoff import Backoff
 from proreus.client.connectivity import Connectivity, is_outage
-from proreus.client.early_lists import EarlyList
 from proreus.client.history_check import HistoryCheck
 from proreus.client.list_watch import ListWatch
 from proreus.client.object_faults import ObjectFaults
@@ -110,8 +109,7 @@ class Reflector(Generic[T]):
 
     ``on_error(resource, error)`` is called for every failed list or watch; ``connectivity`` is
     shared by the reflectors of one apiserver, and ``faults`` records single objects that cannot be
-    decoded. ``early_list``: the first list, if it has been requested already. ``parse_ahead``:
-    parses large objects before the store gets them.
+    decoded. ``parse_ahead``: parses large objects before the store gets them.
     """
 
     def __init__(
@@ -124,7 +122,6 @@ class Reflector(Generic[T]):
         connectivity: Connectivity | None = None,
         faults: ObjectFaults | None = None,
         rng: random.Random | None = None,
-        early_list: EarlyList | None = None,
         parse_ahead: ParseAhead[T] | None = None,
     ) -> None:
         resource = list_watch.resource
@@ -142,7 +139,6 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(*self._options.backoff_seconds, rng=self._rng)
         self._streams_lists = self._options.watch_list
         self._path = list_watch.path
-        self._early_list = early_list
         faults = faults or ObjectFaults(resource.plural)
         self._events = EventDecoder(resource.type, faults, parse_ahead)
         self._lists = ListDecoder(resource.type, faults)
@@ -279,9 +275,6 @@ class Reflector(Generic[T]):
     async def _list_and_watch(self) -> None:
         """List into the store, then watch from that version until the stream ends."""
         # No variable here may hold a list: its objects would live as long as the watch does.
-        if await self._sync_with_early_list():
-            await self._watch()
-            return
         if self._streams_lists:
             refusal = await self._stream_list_and_watch()
             if not refusal:
@@ -373,21 +366,6 @@ class Reflector(Generic[T]):
                 if batch.initial_events_end:
                     version = batch.resource_version
                     return Page.of(ListMeta(resource_version=version), found.values())
-
-    async def _sync_with_early_list(self) -> bool:
-        """Pass the list to the store that was requested before this reflector ran, at first only.
-
-        Return whether there was one.
-        """
-        early, self._early_list = self._early_list, None
-        if early is None or (body := await early.take()) is None:
-            return False
-        page = await self._lists.page(body)
-        # Without a limit all is one page, unless a proxy has a mind of its own.
-        if page.metadata.continue_:
-            return False
-        self._sync_with(page)
-        return True
 
     async def _watch(self) -> None:
         """Resume the watch from the last version; return when the server ends it."""

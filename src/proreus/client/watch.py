@@ -149,7 +149,6 @@ class EventDecoder(Generic[T]):
         # whose frame has them.
         if carries_json(self._type):
             return lambda _: None
-        # It takes half a millisecond, and of a dozen kinds that a start watches there is no object.
         # Parametrized at run time, which a type checker cannot follow.
         decoder: msgspec.json.Decoder[WatchEvent[T]] = msgspec.json.Decoder(
             WatchEvent[self._type]  # type: ignore[name-defined]

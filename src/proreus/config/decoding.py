@@ -149,7 +149,7 @@ def decode_fields(model: type[A], fields: dict[str, Any]) -> tuple[A, tuple[str,
     """
     if issubclass(model, InTreeArgs):
         return _decode(model, fields)
-    # pydantic takes long to import, and only out-of-tree plugins need it.
+    # Only out-of-tree plugins need pydantic.
     from proreus.config.fields import PluginArgs
     from proreus.config.model_decoding import decode_model
 

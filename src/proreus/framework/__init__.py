@@ -167,7 +167,7 @@ _OF_PYDANTIC = frozenset({"ConfigModel", "PluginArgs", "Seconds"})
 
 
 def __getattr__(name: str) -> Any:
-    # pydantic takes long to import, and only plugins that have arguments of their own need it.
+    # Only plugins that have arguments of their own need pydantic.
     if name in _OF_PYDANTIC:
         from proreus.config import fields
 

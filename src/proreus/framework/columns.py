@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import numpy.ma
+import numpy.typing as npt
 
 from proreus.bounded_cache import shrunk
 from proreus.framework.interning import Interner
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.int64 import MAX_INT64
 from proreus.objects.node import Node
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _SPARSE_SHARE = 32
 """A resource is sparse while at most one row in so many has it: a cell in a dict takes about ten

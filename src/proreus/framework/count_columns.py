@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from proreus.bounded_cache import register
 from proreus.framework.columns import grown
 from proreus.framework.verdicts import CodeArray
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _MEMORY_BUDGET_BYTES = 64 * 2**20
 _BYTES_A_ROW = 4

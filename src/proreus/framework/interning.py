@@ -7,14 +7,12 @@ evaluates 3 tolerations instead of 5,000 and gathers the results (``once_per_val
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from proreus.framework.verdicts import CodeArray
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 H = TypeVar("H", bound=Hashable)
 T = TypeVar("T")

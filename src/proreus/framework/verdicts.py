@@ -10,22 +10,21 @@ Insufficient cpu, untolerated taint] and ``ids`` is [0, 1, 1, 2].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from proreus.framework.status import Code, Status, checked
 
-# ``NDArray`` written out: to import ``numpy.typing`` would be part of every start.
-IntArray = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
+IntArray = npt.NDArray[np.int64]
 """Amounts, counts or scores, one for each row."""
-CodeArray = np.ndarray[tuple[Any, ...], np.dtype[np.int32]]
+CodeArray = npt.NDArray[np.int32]
 """Codes of values, one for each row."""
-BoolArray = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
+BoolArray = npt.NDArray[np.bool_]
 """A mask of rows."""
-FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
+FloatArray = npt.NDArray[np.float64]
 """Fractions or points, one for each row."""
-Rows = np.ndarray[tuple[Any, ...], np.dtype[np.intp]]
+Rows = npt.NDArray[np.intp]
 """Numbers of rows, ascending unless said otherwise."""
 
 PASSED = 0

@@ -6,9 +6,8 @@ cannot be used is rejected with its place and the reason, and is an error only i
 names it. Ordering and calling plugins is the task of ``runtime``.
 """
 
-from proreus.loading.entry_points import ENTRY_POINTS
 from proreus.loading.import_anew import content_hash
-from proreus.loading.load import PluginSources, load
+from proreus.loading.load import ENTRY_POINTS, PluginSources, load
 from proreus.loading.loaded_plugins import (
     LoadedPlugin,
     LoadedPlugins,

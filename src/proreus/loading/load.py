@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from proreus.framework.plugin import Plugin
 from proreus.loading.contract import contract_violations, resembles_plugin
-from proreus.loading.entry_points import plugin_entry_points
 from proreus.loading.folder import PluginFolder
 from proreus.loading.import_anew import content_hash, import_anew
 from proreus.loading.loaded_plugins import (
@@ -27,8 +27,8 @@ from proreus.plugins import IN_TREE_PLUGINS
 from proreus.runtime.calls import is_cancellation
 from proreus.source_location import class_location, error_location, plugin_names_in
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+ENTRY_POINTS = "proreus.plugins"
+"""The group of entry points of packages with plugins."""
 
 _package_hashes: dict[str, str] = {}
 """Content hashes of installed files, from when this process imported them: that is done once."""
@@ -60,7 +60,7 @@ def load(
     for plugin in IN_TREE_PLUGINS:
         loading.found[plugin.name] = LoadedPlugin(plugin, Origin("in-tree", "", 0))
     if sources.packages:
-        for entry_point in plugin_entry_points():
+        for entry_point in entry_points(group=ENTRY_POINTS):
             loading.add_entry_point(entry_point)
     for given in dict.fromkeys(sources.modules):
         loading.add_module(given)

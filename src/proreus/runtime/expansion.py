@@ -12,6 +12,7 @@ C, A, D: C overrides its multiPoint entry and comes first, A is from multiPoint,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -280,8 +281,6 @@ def _expand_point(
 
 def _check_exists(point: str, name: str, catalog: _EmulatedCatalog) -> None:
     if name not in (known := catalog.names()):
-        from difflib import get_close_matches
-
         similar = get_close_matches(name, sorted(known), 1, 0.8)
         hint = f"; did you mean {quote(similar[0])}?" if similar else ""
         raise ConfigError(f"{_title(point)} {quote(name)} does not exist{hint}")

@@ -6,7 +6,7 @@ The same for a process, for ``evaluate`` and for tests: only the environment dif
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proreus.cache.cache import Cache
 from proreus.config.types import SchedulerConfiguration
@@ -36,16 +36,18 @@ from proreus.scheduler.environment import Environment
 from proreus.scheduler.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
 from proreus.scheduler.failure import FailureHandler
 from proreus.scheduler.overcommit_watch import OvercommitWatch
+from proreus.scheduler.pod_groups.cycle import PodGroupCycle
+from proreus.scheduler.pod_groups.event_handlers import PodGroupHandlers
 from proreus.scheduler.pod_groups.sources import GroupedPodHandlers, PodGroupSources
+from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
 from proreus.scheduler.profile_handle import Core, ProfileHandle
 from proreus.scheduler.profile_set import ProfileSet, build_profiles
 from proreus.scheduler.provided_pods import ProvidedPods, with_provided_pods
 from proreus.scheduler.rejection_watch import RejectionWatch
 from proreus.scheduler.scheduler import Scheduler
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
-
-if TYPE_CHECKING:
-    from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
+from proreus.scheduler.shadow import ShadowLimits, ShadowTrial
+from proreus.scheduler.shadow_assembly import prepare_shadow
 
 
 class Assembly:
@@ -153,16 +155,11 @@ class Assembly:
                 "failures": failures,
                 "environment": environment,
             }
-            # Imported where there are groups, which by default there are not.
             if whole_groups:
-                from proreus.scheduler.pod_groups.cycle import PodGroupCycle
-
                 self.scheduler.pod_group_cycle = PodGroupCycle(
                     **parts, provided_groups=provided_groups
                 )
             else:
-                from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
-
                 self.scheduler.pod_group_cycle_v1_36 = PodGroupCycleV136(**parts)
         handlers = DeferredResizeHandlers if deferred_resizes else PodHandlers
         self._pod_handlers = handlers(
@@ -209,8 +206,6 @@ class Assembly:
         self._apply(profile_set)
 
     def _watch_pod_groups(self, composite: bool) -> None:
-        from proreus.scheduler.pod_groups.event_handlers import PodGroupHandlers
-
         kinds: dict[str, Resource[Any]] = {POD_GROUP: POD_GROUPS}
         if composite:
             kinds[COMPOSITE_POD_GROUP] = COMPOSITE_POD_GROUPS
@@ -267,9 +262,6 @@ class Assembly:
         The caller sets it as ``scheduler.shadow`` once the kinds that its plugins registered are
         synced, and closes it.
         """
-        # Few processes ever try a candidate.
-        from proreus.scheduler.shadow_assembly import prepare_shadow
-
         return prepare_shadow(configuration, registry, self._environment, self._core, limits)
 
     @property

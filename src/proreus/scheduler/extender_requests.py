@@ -39,7 +39,7 @@ TransportFactory = Callable[[Extender], ExtenderTransport]
 
 def new_transport(config: Extender) -> ExtenderTransport:
     """Return the connections to one extender; raises ``ConfigError``."""
-    # Here, since aiohttp takes a tenth of a start to import, and most processes have no extender.
+    # Here, since a start does without aiohttp, and most processes have no extender.
     from proreus.scheduler.extender_transport import Transport
 
     return Transport(config)

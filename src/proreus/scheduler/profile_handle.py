@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
@@ -39,6 +39,7 @@ from proreus.runtime.dry_run import PreemptionDryRun, dry_run_key
 from proreus.runtime.find_nodes import NodeSearch
 from proreus.runtime.out_of_tree import log_exceptions, log_exceptions_of_task
 from proreus.runtime.plugin_health import HealthContext
+from proreus.runtime.pod_group_reprieve import PodGroupReprieve
 from proreus.runtime.profile import Profile
 from proreus.runtime.waiting_pods import WaitingPod, WaitingPods
 from proreus.scheduler.avoided_nodes import AvoidedNodes
@@ -46,9 +47,6 @@ from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.extender_chain import ExtenderChain
 from proreus.scheduler.provided_pods import PodChangeFn, ProvidedPods
-
-if TYPE_CHECKING:
-    from proreus.runtime.pod_group_reprieve import PodGroupReprieve
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -303,8 +301,6 @@ class ProfileHandle:
 
     def pod_group_reprieve(self, assignments: Sequence[ProposedAssignment]) -> PodGroupReprieve:
         """Return what puts victims of a group's preemption back on ``nodes``."""
-        from proreus.runtime.pod_group_reprieve import PodGroupReprieve
-
         return PodGroupReprieve(self._profile, self._core.search, assignments)
 
     def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:

@@ -7,6 +7,7 @@ the switch the old set lives on until the last binding of a pod that it assumed 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -305,8 +306,6 @@ def _registered_kinds(queue_profiles: Mapping[str, QueueProfileView]) -> dict[st
         if resource is not None:
             found[name] = resource
         else:
-            from difflib import get_close_matches
-
             known = sorted({events.POD, events.NODE, *BY_KIND})
             log.error(
                 "Incorrect event registration",

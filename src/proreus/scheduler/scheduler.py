@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proreus.bounded_cache import AGE_INTERVAL_SECONDS, age_share
 from proreus.cache.cache import Cache
@@ -45,13 +45,11 @@ from proreus.scheduler.binding_cycle import BindingCycle
 from proreus.scheduler.cluster_events import as_assigned
 from proreus.scheduler.environment import Environment
 from proreus.scheduler.failure import FailureHandler
+from proreus.scheduler.pod_groups.cycle import PodGroupCycle
+from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
 from proreus.scheduler.profile_set import ProfileSet
 from proreus.scheduler.scheduling_cycle import SchedulingCycle
-
-if TYPE_CHECKING:
-    from proreus.scheduler.pod_groups.cycle import PodGroupCycle
-    from proreus.scheduler.pod_groups_v1_36.cycle import PodGroupCycleV136
-    from proreus.scheduler.shadow import ShadowTrial
+from proreus.scheduler.shadow import ShadowTrial
 
 log = logger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from proreus.client.early_lists import NON_TERMINAL_PODS
+from proreus.client.informer_factory import NON_TERMINAL_PODS
 from proreus.client.list_watch import ListWatch
 from proreus.client.pager import list_all_pages
 from proreus.client.session import ApiClient

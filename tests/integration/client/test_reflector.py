@@ -183,7 +183,7 @@ async def test_expired_continue_token_causes_a_full_list(server, client, wire, r
     assert server.calls[-1].query["resourceVersion"] == "12"
 
 
-@pytest.mark.parametrize("how", ["early", "streamed", "pages"])
+@pytest.mark.parametrize("how", ["streamed", "pages"])
 async def test_an_object_that_is_gone_is_not_kept_while_the_watch_lives(
     server, client, wire, recorded, how
 ):
@@ -201,14 +201,9 @@ async def test_an_object_that_is_gone_is_not_kept_while_the_watch_lives(
         await deleted.wait()
         await call.events(wire.event("DELETED", wire.pod("a", 6)))
 
-    class Arrived:
-        async def take(self):
-            return json.dumps(wire.pod_list(wire.pod("a"), version=5)).encode()
-
     server.script = script
     options = ReflectorOptions(watch_list=how == "streamed")
-    early_list = Arrived() if how == "early" else None
-    async with running(client, recorded, options, early_list=early_list) as informer:
+    async with running(client, recorded, options) as informer:
         await until(lambda: "default/a" in informer.store)
         pod = informer.store["default/a"]
         deleted.set()

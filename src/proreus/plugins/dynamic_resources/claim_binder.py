@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -35,11 +34,13 @@ from proreus.plugins.dynamic_resources.claims import (
     pod_reference,
 )
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
+from proreus.plugins.dynamic_resources.filtering import (
+    EXTENDED_CLAIM_LEFT_OVER,
+    NOT_AVAILABLE,
+    ClaimFilter,
+)
+from proreus.plugins.dynamic_resources.node_allocatable import Statuses
 from proreus.plugins.dynamic_resources.state_data import StateData
-
-if TYPE_CHECKING:
-    from proreus.plugins.dynamic_resources.filtering import ClaimFilter
-    from proreus.plugins.dynamic_resources.node_allocatable import Statuses
 
 _POLL_INTERVAL_SECONDS = 5.0
 _STATUSES = "nodeAllocatableResourceClaimStatuses"
@@ -164,8 +165,6 @@ class ClaimBinder:
 
         Return a message, empty if there was nothing to do. Raises ``ClaimWriteError``.
         """
-        from proreus.plugins.dynamic_resources.filtering import EXTENDED_CLAIM_LEFT_OVER
-
         if await self.deallocate_one(claim_filter, state_data, {pod.uid}, verdicts):
             return "deallocation of ResourceClaim completed"
         if (
@@ -187,8 +186,6 @@ class ClaimBinder:
 
         ``users``: the UIDs of those that it may be reserved for. Raises ``ClaimWriteError``.
         """
-        from proreus.plugins.dynamic_resources.filtering import NOT_AVAILABLE
-
         # Only claims that this plugin rejected a node for: where another plugin rejected it first,
         # the pod could not run there with other devices either.
         not_available = _rejected_for(NOT_AVAILABLE, verdicts)

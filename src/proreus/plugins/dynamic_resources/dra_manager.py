@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,6 +30,14 @@ from proreus.objects.devices import (
 from proreus.objects.meta import key_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, AllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.allocated import AllocatedDevices
+from proreus.plugins.dynamic_resources.allocator import (
+    AllocatorResult,
+    Checkpoint,
+    NoSolution,
+    Solution,
+    allocate,
+    can_resume,
+)
 from proreus.plugins.dynamic_resources.availability_index import (
     AvailabilityIndex,
     DeviceAvailability,
@@ -38,16 +45,17 @@ from proreus.plugins.dynamic_resources.availability_index import (
 from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim
 from proreus.plugins.dynamic_resources.device_totals import DeviceTotals
 from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.node_allocatable import ClaimDevice
 from proreus.plugins.dynamic_resources.pods_of_claims import PodsOfClaims
 from proreus.plugins.dynamic_resources.pools import Pools
+from proreus.plugins.dynamic_resources.prepared_claims import (
+    PreparedClaims,
+    claims_key,
+    prepare_claims,
+)
 from proreus.plugins.dynamic_resources.search_time import SearchTime
 from proreus.plugins.dynamic_resources.taint_rules import TaintRules
 from proreus.plugins.extended_resources import ExtendedResourceClasses
-
-if TYPE_CHECKING:
-    from proreus.plugins.dynamic_resources.allocator import AllocatorResult, Checkpoint
-    from proreus.plugins.dynamic_resources.node_allocatable import ClaimDevice
-    from proreus.plugins.dynamic_resources.prepared_claims import PreparedClaims
 
 _BYTES_A_RESULT = 500
 """What the result for one availability takes: a few devices, and two cells."""
@@ -89,8 +97,6 @@ class AllocationCache:
 
     def put(self, number: int, result: AllocatorResult) -> None:
         """Keep a result."""
-        from proreus.plugins.dynamic_resources.allocator import NoSolution, Solution
-
         self.results[number] = result
         match result:
             case Solution():
@@ -207,8 +213,6 @@ class DRAManager:
 
     def devices_of(self, allocation: AllocationResult) -> Iterator[ClaimDevice]:
         """Yield the devices of an allocation; those that no slice has any more are skipped."""
-        from proreus.plugins.dynamic_resources.node_allocatable import ClaimDevice
-
         for result in allocation.devices.results:
             for spec, kinds in self.pools.published((result.driver, result.pool)):
                 found = [
@@ -222,8 +226,6 @@ class DRAManager:
 
     def allocation_cache(self, claims: Sequence[ResourceClaim]) -> AllocationCache:
         """Return the cache of results for claims, shared by all claims with equal specs."""
-        from proreus.plugins.dynamic_resources.prepared_claims import claims_key, prepare_claims
-
         if self._epoch != self.availability_index.epoch:
             # A new epoch prunes kinds of devices. Prepared claims remember kinds by number, most of
             # which may be gone by now, so they would only grow.
@@ -271,8 +273,6 @@ class DRAManager:
 
         Raises ``AllocationTimeout``, and ``BudgetExceeded`` where the next call may go on.
         """
-        from proreus.plugins.dynamic_resources.allocator import allocate, can_resume
-
         self._bring_up_to_date(allocation_cache)
         result = allocation_cache.results.get(availability.number)
         if result is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,6 +43,7 @@ from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import AllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.allocated import InFlightAllocation
+from proreus.plugins.dynamic_resources.allocator import Solution
 from proreus.plugins.dynamic_resources.args import DynamicResourcesArgs
 from proreus.plugins.dynamic_resources.claim_binder import (
     ClaimBinder,
@@ -57,7 +57,9 @@ from proreus.plugins.dynamic_resources.claims import (
     is_reserved_for,
 )
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
+from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
 from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.filtering import ClaimFilter
 from proreus.plugins.dynamic_resources.hints import (
     CLAIM_RESTORED,
     claim_restored,
@@ -66,15 +68,14 @@ from proreus.plugins.dynamic_resources.hints import (
     slice_deleted_event,
     taint_rule_event,
 )
+from proreus.plugins.dynamic_resources.node_allocatable import as_assumed
 from proreus.plugins.dynamic_resources.node_matching import PoolError
 from proreus.plugins.dynamic_resources.pod_group_claims import RELEASED, PodGroupClaims
+from proreus.plugins.dynamic_resources.pre_filtering import inspect_claims
+from proreus.plugins.dynamic_resources.results import allocations
 from proreus.plugins.dynamic_resources.search_time import SearchTime
 from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
 from proreus.plugins.extended_resources import may_be_dra_backed
-
-if TYPE_CHECKING:
-    from proreus.plugins.dynamic_resources.allocator import Solution
-    from proreus.plugins.dynamic_resources.filtering import ClaimFilter
 
 _NOT_FOUND = "claim allocation not found for node"
 
@@ -149,8 +150,6 @@ class DynamicResources(
         return tuple(sorted(filter(may_be_dra_backed, found))) if found else ()
 
     def _claim_filter(self, state_data: StateData, pod: PodInfo, state: CycleState) -> ClaimFilter:
-        from proreus.plugins.dynamic_resources.filtering import ClaimFilter
-
         search_time = partial(self._search_time, state)
         return ClaimFilter(self.manager, state_data, pod, self.handle.nodes, search_time)
 
@@ -199,8 +198,6 @@ class DynamicResources(
             group_consumers = self._groups.consumers(pod.pod) if in_group else {}
             if not claims and not dra_backed:
                 return Status.skip()
-            from proreus.plugins.dynamic_resources.pre_filtering import inspect_claims
-
             found = StateData(claims=claims, dra_backed=dra_backed, group_consumers=group_consumers)
             if dra_backed:
                 found.extended = self._extended_claim_of(pod.pod)
@@ -213,8 +210,6 @@ class DynamicResources(
 
     def _extended_claim_of(self, pod: Pod) -> ResourceClaim:
         """Return the claim that an earlier attempt left behind, or one in memory."""
-        from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
-
         key = self.manager.extended_claims.get(pod.metadata.uid)
         left = None if key is None else self.manager.claims.get(key)
         return new_extended_claim(pod) if left is None else left
@@ -348,9 +343,6 @@ class DynamicResources(
         state_data: StateData = state.read(self.name)
         if state_data.empty:
             return None
-        from proreus.plugins.dynamic_resources.allocator import Solution
-        from proreus.plugins.dynamic_resources.node_allocatable import as_assumed
-
         # The result is that of Filter, from the cache, unless a device has been taken since.
         claim_filter = self._claim_filter(state_data, pod, state)
         to_allocate, result = claim_filter.allocate_at(node_name)
@@ -384,8 +376,6 @@ class DynamicResources(
         self, to_allocate: ClaimsToAllocate, result: Solution, node_name: str
     ) -> list[tuple[ResourceClaim, AllocationResult]]:
         """Return the claims to allocate, each with the allocation that the search found."""
-        from proreus.plugins.dynamic_resources.results import allocations
-
         assert to_allocate.allocation_cache is not None
         found = allocations(
             to_allocate.allocation_cache.prepared,

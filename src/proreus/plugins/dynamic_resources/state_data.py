@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -16,9 +15,7 @@ from proreus.objects.resource_claims import (
 )
 from proreus.objects.selectors import ParsedNodeSelector
 from proreus.plugins.dynamic_resources.dra_manager import AllocationCache
-
-if TYPE_CHECKING:
-    from proreus.plugins.dynamic_resources.node_allocatable import Statuses
+from proreus.plugins.dynamic_resources.node_allocatable import Statuses
 
 
 class ClaimsToAllocate(Struct):
