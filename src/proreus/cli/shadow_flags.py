@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from proreus.app.options import ShadowOptions
 from proreus.cli.go_flags import Flag, FlagError, Kind, ParsedFlags
+
+if TYPE_CHECKING:
+    from proreus.app.options import ShadowOptions
 
 _GROUP = "Proreus"
 
@@ -62,6 +65,8 @@ SHADOW_FLAGS: tuple[Flag, ...] = (
 
 def shadow_options(values: ParsedFlags) -> ShadowOptions | None:
     """Return the candidate that the flags name, or None; raises ``FlagError``."""
+    from proreus.app.options import ShadowOptions
+
     if problems := list(_problems(values)):
         raise FlagError("; ".join(problems))
     if not _has_candidate(values):
