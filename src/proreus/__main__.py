@@ -1,5 +1,5 @@
 """``python -m proreus`` is ``proreus``."""
 
-from proreus.cli import main
+from proreus.process.cli import main
 
 main()

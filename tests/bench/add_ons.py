@@ -18,13 +18,13 @@ from time import thread_time
 
 from bench.add_on_cases import CASES, FORMS, Case
 from bench.own_plugin import TURN, time_cycles
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
 from proreus.framework import CycleState, FilterPlugin, ScorePlugin, Verdicts
 from proreus.objects import LABEL_ZONE, NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 from proreus.testing import make_node
 from proreus.testing.profiles import profile_with
 

@@ -21,20 +21,20 @@ from urllib.parse import parse_qs
 import uvloop
 from msgspec.structs import replace
 
-from proreus.cache.cache import Cache
-from proreus.client.informer import Informer
-from proreus.client.store_comparer import PAGE_SIZE, StoreComparer
-from proreus.clock import RealClock
+from proreus.base.clock import RealClock
+from proreus.base.metrics import SchedulerMetrics
+from proreus.client.watching.informer import Informer
+from proreus.client.watching.store_comparer import PAGE_SIZE, StoreComparer
+from proreus.engine.cache.cache import Cache
+from proreus.engine.debugger.cache_comparer import CacheComparer
+from proreus.engine.debugger.debugger import CacheDebugger
+from proreus.engine.debugger.dumper import CacheDumper
+from proreus.engine.event_handlers import NodeHandlers, PodHandlers
+from proreus.engine.queue.scheduling_queue import SchedulingQueue
+from proreus.engine.runtime.waiting_pods import WaitingPods
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
-from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.selectors import LabelSelector, parse_label_selector
-from proreus.queue.scheduling_queue import SchedulingQueue
-from proreus.runtime.waiting_pods import WaitingPods
-from proreus.scheduler.debugger.cache_comparer import CacheComparer
-from proreus.scheduler.debugger.debugger import CacheDebugger
-from proreus.scheduler.debugger.dumper import CacheDumper
-from proreus.scheduler.event_handlers import NodeHandlers, PodHandlers
 from proreus.testing.builders import make_node, make_pod
 
 _WORKLOADS = 200

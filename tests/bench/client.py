@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import uvloop
 
-from proreus.client.credentials import Credentials, TlsFiles
-from proreus.client.dispatcher import Dispatcher
-from proreus.client.informer import Informer
-from proreus.client.session import ApiClient
-from proreus.client.watch import EventDecoder, LineSplitter, ListDecoder
+from proreus.client.credentials.credentials import Credentials, TlsFiles
+from proreus.client.http.session import ApiClient
+from proreus.client.watching.informer import Informer
+from proreus.client.watching.watch import EventDecoder, LineSplitter, ListDecoder
+from proreus.client.writing.dispatcher import Dispatcher
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod

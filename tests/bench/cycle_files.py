@@ -20,13 +20,13 @@ from typing import Any
 import proreus
 from bench.engine import CONFIGURATION, fill, place, put
 from bench.shapes import FAMILIES
-from proreus.cache.cache import Cache
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.feature_gates import FeatureGates
+from proreus.engine.cache.cache import Cache
+from proreus.engine.runtime.registry import Registry
+from proreus.engine.scheduler import Scheduler
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
-from proreus.scheduler.scheduler import Scheduler
 
 SOURCES = str(Path(proreus.__file__).parent)
 WARM = 50

@@ -20,13 +20,13 @@ from time import process_time
 
 from bench.engine import CONFIGURATION, fill, place, put
 from bench.shapes import FAMILIES, Family, Json
-from proreus import gc_tuning
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.decisions import DEFAULT_BUDGET_BYTES, DecisionRecorder
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
+from proreus.insight.decisions import DEFAULT_BUDGET_BYTES, DecisionRecorder
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
+from proreus.process import gc_tuning
 
 WARM = 50
 DIFFERENT = "different"

@@ -23,13 +23,13 @@ import msgspec
 
 from bench.engine import CONFIGURATION, fill, put
 from bench.shapes import FAMILIES
-from proreus import gc_tuning
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.dry_run import Busy, DryRunService, DryRunSpec
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
+from proreus.insight.dry_run import Busy, DryRunService, DryRunSpec
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
+from proreus.process import gc_tuning
 
 
 def question(number: int, pods: int, family: str) -> DryRunSpec:

@@ -19,13 +19,13 @@ from collections.abc import Iterable
 from time import perf_counter
 
 from bench.shapes import FAMILIES, PROFILE, Family, Json, node
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.metrics.families import Histogram
 from proreus.config.load import load
-from proreus.feature_gates import FeatureGates
-from proreus.metrics.families import Histogram
+from proreus.engine.runtime.registry import Registry
 from proreus.objects.kinds import BY_KIND
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 
 WARM = 50
 CONFIGURATION = {

@@ -28,8 +28,8 @@ import uvloop
 import yaml
 
 from bench.sandbox import make_pod
-from proreus.bench.processes import free_ports
-from proreus.sandbox import Sandbox
+from proreus.workbench.bench.processes import free_ports
+from proreus.workbench.sandbox import Sandbox
 
 PLACED, WAITING = "placed", "waiting"
 _TICK = os.sysconf("SC_CLK_TCK")

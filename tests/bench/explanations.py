@@ -20,14 +20,14 @@ import msgspec
 
 from bench.engine import CONFIGURATION, fill, place, put
 from bench.shapes import FAMILIES, Json
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.decisions import DecisionRecorder
-from proreus.explain import Explainer
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
+from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.explain import Explainer
 from proreus.objects.kinds import PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 
 
 def waiting(name: str, **spec: Any) -> Json:

@@ -17,8 +17,9 @@ import statistics
 from collections.abc import Hashable
 from time import thread_time
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -29,7 +30,6 @@ from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 from proreus.testing.profiles import profile_with
 

@@ -23,15 +23,15 @@ from typing import Any
 
 import uvloop
 
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.metrics import SchedulerMetrics
 from proreus.config.load import load
-from proreus.feature_gates import FeatureGates
-from proreus.metrics import SchedulerMetrics
+from proreus.engine.runtime.registry import Registry
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.remote.classes import plugin_class
 from proreus.remote.handshake import connect
-from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

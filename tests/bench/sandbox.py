@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import uvloop
 
-from proreus.sandbox import ListenOptions, Sandbox
+from proreus.workbench.sandbox import ListenOptions, Sandbox
 
 CONNECTIONS = 32
 EVENT = {

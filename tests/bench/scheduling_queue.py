@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from proreus.clock import RealClock
+from proreus.base.clock import RealClock
+from proreus.engine.queue import SchedulingQueue
 from proreus.framework import events as ev
 from proreus.framework.event_registrations import EventRegistration, PreEnqueue, registrations_of
 from proreus.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, ClusterEvent
@@ -22,7 +23,6 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Status
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod, PodSpec
-from proreus.queue import SchedulingQueue
 
 PROFILE = "default-scheduler"
 NODE_LABEL = ClusterEvent(ev.NODE, ev.UPDATE_NODE_LABEL)

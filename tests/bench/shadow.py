@@ -16,12 +16,12 @@ from time import perf_counter
 
 from bench.engine import CONFIGURATION, WARM, fill, place
 from bench.shapes import FAMILIES, Family
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
+from proreus.engine.shadow.shadow import ShadowLimits
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
-from proreus.scheduler.shadow import ShadowLimits
 
 
 async def seconds(

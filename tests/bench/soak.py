@@ -28,7 +28,7 @@ from prometheus_client import Metric
 
 from bench.flatness import Sample, draw, report
 from bench.soak_load import CLUSTERS, POPULATION, Churn, Cluster
-from proreus.bench.processes import ChildFailed
+from proreus.workbench.bench.processes import ChildFailed
 
 START_SECONDS = 60
 STEP_SECONDS = 0.1

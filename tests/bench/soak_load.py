@@ -17,7 +17,7 @@ from envtest.binaries import find_or_build
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
 
 from bench.shapes import HOST, ZONE, node, pod
-from proreus.sandbox import ListenOptions, Sandbox
+from proreus.workbench.sandbox import ListenOptions, Sandbox
 
 Json = dict[str, Any]
 

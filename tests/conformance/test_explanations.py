@@ -15,24 +15,24 @@ from typing import Any
 
 import pytest
 
+from proreus.base.errors import PluginError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import parse_emulated_version
 from proreus.config.load import default_configuration, load
-from proreus.decisions import DecisionRecorder
-from proreus.errors import PluginError
-from proreus.explain import Explainer
-from proreus.explain.engine import Engine
-from proreus.explain.node_what_if import VerifiedNode, look_for_node_help
-from proreus.explain.what_if import Verified, look_for_help
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
+from proreus.engine.runtime.select_host import root_of_heap
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions, QueuedPodInfo
-from proreus.kubernetes_version import parse_emulated_version
+from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.explain import Explainer
+from proreus.insight.explain.engine import Engine
+from proreus.insight.explain.node_what_if import VerifiedNode, look_for_node_help
+from proreus.insight.explain.what_if import Verified, look_for_help
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.api import InMemoryApi
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.evaluate import read_cases
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
-from proreus.runtime.select_host import root_of_heap
 
 HERE = Path(__file__).parent
 CASES = 1000

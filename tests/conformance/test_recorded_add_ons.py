@@ -18,6 +18,9 @@ import pytest
 
 from conformance.test_recorded_answers import as_json, compare, observe
 from proreus.addons import ADD_ONS
+from proreus.engine.cycles.attempt import Attempt, Failure
+from proreus.engine.cycles.failure import FailureHandler
+from proreus.engine.runtime.registry import Registry
 from proreus.framework import CycleState, IntArray, NodeInfo, NodeTable, PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.objects import Pod
@@ -28,9 +31,6 @@ from proreus.plugins.node_resources_balanced_allocation import (
     _balance,
 )
 from proreus.plugins.resource_scoring import loads_of
-from proreus.runtime.registry import Registry
-from proreus.scheduler.attempt import Attempt, Failure
-from proreus.scheduler.failure import FailureHandler
 
 CASES = Path(__file__).parent / "add_on_cases"
 FAMILIES = sorted(CASES.glob("*.jsonl.gz"))
@@ -97,7 +97,7 @@ class FailureHandlerOf135(FailureHandler):
 
 @pytest.fixture
 def failures_of_135(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proreus.scheduler.assembly.FailureHandler", FailureHandlerOf135)
+    monkeypatch.setattr("proreus.engine.assembly.FailureHandler", FailureHandlerOf135)
 
 
 PLUGINS_OF_135 = tuple(

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from proreus.engine.runtime.registry import Registry
 from proreus.offline.evaluate import evaluate, read_cases
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 
 HERE = Path(__file__).parent
 FAMILIES = sorted((HERE / "cases").glob("*/*.jsonl.gz"))

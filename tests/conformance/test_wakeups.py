@@ -14,7 +14,7 @@ import pytest
 from conformance.wakeups.play import play
 from conformance.wakeups.run import script
 from conformance.wakeups.worlds import WORLDS
-from proreus.queue.queueing_hints import QueueingHints
+from proreus.engine.queue.queueing_hints import QueueingHints
 
 SEED, SCRIPTS = "ci", 12
 

@@ -25,7 +25,7 @@ from envtest.control_plane import ControlPlane
 from envtest.kwok import KwokCluster
 from envtest.schedulers import Kind, RunScheduler
 
-from proreus.bench.processes import end_all
+from proreus.workbench.bench.processes import end_all
 
 MISSING = pytest.StashKey[str]()
 

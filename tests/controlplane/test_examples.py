@@ -21,7 +21,7 @@ from envtest.kube_client import KubeClient
 from envtest.schedulers import RunScheduler, configuration
 from envtest.waiting import eventually
 
-from proreus.bench.processes import Child, free_ports
+from proreus.workbench.bench.processes import Child, free_ports
 
 Json = dict[str, Any]
 

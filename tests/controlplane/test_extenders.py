@@ -22,7 +22,7 @@ from envtest.kube_client import KubeClient
 from envtest.schedulers import RunScheduler, configuration, profile
 from envtest.waiting import eventually
 
-from proreus.bench.processes import free_ports
+from proreus.workbench.bench.processes import free_ports
 
 Json = dict[str, Any]
 

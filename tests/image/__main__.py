@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from image.dockerfile import Image, build
-from proreus.sandbox import Sandbox
+from proreus.workbench.sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "image"

@@ -13,13 +13,13 @@ from typing import Any
 
 from aiohttp import web
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import condition_of
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 from proreus.testing.builders import make_node, make_pod
 
 

@@ -1,4 +1,4 @@
-"""Checks the browser libraries in src/proreus/dashboard/vendored, or fetches them anew.
+"""Checks the browser libraries in src/proreus/insight/dashboard/vendored, or fetches them anew.
 
     python tests/lint/vendored.py            # are they what packages.json says?
     python tests/lint/vendored.py --update   # the newest of each range, by `npm pack`
@@ -20,7 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-VENDORED = Path(__file__).resolve().parents[2] / "src" / "proreus" / "dashboard" / "vendored"
+ROOT = Path(__file__).resolve().parents[2]
+VENDORED = ROOT / "src" / "proreus" / "insight" / "dashboard" / "vendored"
 LIST = VENDORED / "packages.json"
 ALLOWED = frozenset({"0BSD", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"})
 

@@ -18,7 +18,7 @@ from envtest.waiting import eventually
 
 from operators.programs import OperatorPrograms
 from operators.webhooks import by_url, write_certificate
-from proreus.bench.processes import Child, free_ports
+from proreus.workbench.bench.processes import Child, free_ports
 
 Json = dict[str, Any]
 

@@ -17,22 +17,22 @@ import pytest
 import yaml
 from kubernetes import client as models
 
-from proreus import loading
-from proreus.cli.controller import command as controller_command
-from proreus.cli.controller import options_of
-from proreus.cli.run_command import command
-from proreus.cli.run_flags import FLAGS
+from proreus.base.metrics.scheduler_metrics import SchedulerMetrics
 from proreus.config import load
+from proreus.controller.cli import command as controller_command
+from proreus.controller.cli import options_of
 from proreus.controller.evictions.eviction_record import NAME
 from proreus.controller.options import DEFAULT_STATUS_KINDS
 from proreus.controller.run import STATUSES
-from proreus.dry_run.openapi import DOCUMENT_PATH, PATH
-from proreus.loading import PluginSources
-from proreus.metrics.scheduler_metrics import SchedulerMetrics
+from proreus.engine.runtime.registry import Registry
+from proreus.insight.dry_run.openapi import DOCUMENT_PATH, PATH
+from proreus.insight.snapshots.cluster_objects import READ_KINDS
 from proreus.objects.kinds import BY_KIND
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
-from proreus.simulation.cluster_objects import READ_KINDS
+from proreus.process import loading
+from proreus.process.cli.run_command import command
+from proreus.process.cli.run_flags import FLAGS
+from proreus.process.loading import PluginSources
 
 Json = dict[str, Any]
 

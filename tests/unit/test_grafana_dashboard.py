@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proreus.metrics.scheduler_metrics import SchedulerMetrics
+from proreus.base.metrics.scheduler_metrics import SchedulerMetrics
 
 Json = dict[str, Any]
 

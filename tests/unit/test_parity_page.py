@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proreus.known_faults import KnownFault
+from proreus.base.known_faults import KnownFault
 from proreus.plugins import IN_TREE_PLUGINS
 
 TESTS = Path(__file__).resolve().parent.parent

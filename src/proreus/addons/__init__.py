@@ -1,9 +1,10 @@
 """Add-ons: plugins beyond kube-scheduler's own, for batch, AI and network-aware clusters.
 
 One folder a plugin, named as its project names it. They are known by name and belong to no default
-profile; a module is imported once a configuration names its plugin (``runtime.registry``), so that
-a scheduler without them pays nothing. They use the public plugin API, as any other plugin, and what
-custom resources they read is watched only while they are enabled. docs/addons/ has a page each.
+profile; a module is imported once a configuration names its plugin (``engine.runtime.registry``),
+so that a scheduler without them pays nothing. They use the public plugin API, as any other plugin,
+and what custom resources they read is watched only while they are enabled. docs/addons/ has a page
+each.
 """
 
 from collections.abc import Mapping

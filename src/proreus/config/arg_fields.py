@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from proreus.base.source_location import class_location
 from proreus.config import structs
 from proreus.config.durations import format_duration
 from proreus.config.fields import ConfigModel, Seconds, is_duration
 from proreus.config.types import BasePluginArgs, InTreeArgs
-from proreus.source_location import class_location
 
 _JSON_TYPES: dict[Any, str] = {
     int: "integer",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from proreus.base.errors import ConfigError
 from proreus.config.struct_decoding import decode_struct
 from proreus.config.structs import ConfigStruct, json_type_name
 from proreus.config.types import (
@@ -19,7 +20,6 @@ from proreus.config.types import (
     PluginCatalog,
     SchedulerConfiguration,
 )
-from proreus.errors import ConfigError
 
 A = TypeVar("A", bound=BasePluginArgs)
 S = TypeVar("S", bound=ConfigStruct)

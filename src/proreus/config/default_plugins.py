@@ -1,7 +1,7 @@
 """The default plugins of a profile, and how a profile's own plugin sets change them.
 
 This is the first of two steps; the second, which expands MultiPoint to extension points, is
-``runtime.expansion``.
+``engine.runtime.expansion``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Set
 
 from msgspec import Struct
 
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import Change
 from proreus.config.types import PluginRef, Plugins, PluginSet
-from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import Change
 
 
 class _DefaultPlugin(Struct, frozen=True):

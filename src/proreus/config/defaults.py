@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.decoding import decode_args
 from proreus.config.default_plugins import default_plugins, merge
 from proreus.config.structs import ConfigStruct
@@ -23,7 +24,6 @@ from proreus.config.types import (
     ProfileConfiguration,
     SchedulerConfiguration,
 )
-from proreus.feature_gates import FeatureGates
 
 Part = TypeVar("Part", bound=ConfigStruct)
 

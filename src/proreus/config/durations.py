@@ -7,7 +7,7 @@ In configuration objects a duration is a float in seconds, in a field whose name
 import re
 from decimal import Decimal
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 
 _UNIT_NANOSECONDS = {
     "ns": 1,

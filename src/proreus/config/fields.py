@@ -22,10 +22,10 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.durations import DurationError, format_duration, parse_duration
 from proreus.config.structs import json_type_name
 from proreus.config.types import BasePluginArgs
-from proreus.feature_gates import FeatureGates
 
 AS_IS = "as_is"
 """The type of errors whose text needs no path or prefix."""

@@ -1,7 +1,7 @@
 """Load a KubeSchedulerConfiguration: read, decode, fill in defaults, validate.
 
 As strict as kube-scheduler, with its error texts; ``ConfigError.problems`` holds all errors of the
-first step that found any. Profiles are built from the result by ``runtime.expansion``.
+first step that found any. Profiles are built from the result by ``engine.runtime.expansion``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from proreus import logs
+from proreus.base import logs
+from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import Change
 from proreus.config import validation
 from proreus.config.decoding import StrictDecodingError, decode_args, decode_configuration
 from proreus.config.defaults import DEFAULT_QPS, set_defaults
@@ -26,9 +29,6 @@ from proreus.config.types import (
     ProfileConfiguration,
     SchedulerConfiguration,
 )
-from proreus.errors import ConfigError
-from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import Change
 
 __all__ = ["PluginCatalog", "default_configuration", "load", "load_file", "parse", "read_file"]
 

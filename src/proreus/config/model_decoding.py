@@ -8,10 +8,10 @@ from typing import Any, TypeVar, get_args
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from proreus.base.errors import ConfigError
 from proreus.config.decoding import StrictDecodingError
 from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel
 from proreus.config.structs import json_type_name
-from proreus.errors import ConfigError
 
 M = TypeVar("M", bound=ConfigModel)
 Location = tuple[int | str, ...]

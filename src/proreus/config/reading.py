@@ -16,9 +16,9 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from proreus import yaml_limits
+from proreus.base import yaml_limits
+from proreus.base.errors import ConfigError
 from proreus.config.field_errors import child, item
-from proreus.errors import ConfigError
 
 _TOO_DEEP = "nested too deep"
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
+from proreus.base.errors import ConfigError
 from proreus.config.field_errors import child, item
 from proreus.config.structs import (
     ConfigStruct,
@@ -22,7 +23,6 @@ from proreus.config.structs import (
     scalar_of,
     without_none,
 )
-from proreus.errors import ConfigError
 
 S = TypeVar("S", bound=ConfigStruct)
 

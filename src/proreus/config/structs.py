@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Struct
 
+from proreus.base.errors import ConfigError
 from proreus.config.durations import format_duration, parse_duration
-from proreus.errors import ConfigError
 
 _MAX_FLOAT32 = 3.4028235677973366e38
 

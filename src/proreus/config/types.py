@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.structs import (
     Base64,
     Boolean,
@@ -23,7 +24,6 @@ from proreus.config.structs import (
     Text,
     fields_of,
 )
-from proreus.feature_gates import FeatureGates
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
@@ -70,7 +70,8 @@ class InTreeArgs(ConfigStruct, BasePluginArgs, frozen=True):
 
 
 class PluginCatalog(Protocol):
-    """The plugins that a configuration may name; ``runtime.registry.Registry`` implements it.
+    """The plugins that a configuration may name; ``engine.runtime.registry.Registry`` implements
+    it.
 
     ``config`` lies below the plugins, so that their names, argument models and extension points
     reach it through this Protocol alone.

@@ -1,7 +1,7 @@
 """Validates a complete configuration, with kube-scheduler's order and texts of errors.
 
-``runtime.expansion`` reports the errors that show only when a profile is built (unknown plugins,
-MultiPoint conflicts).
+``engine.runtime.expansion`` reports the errors that show only when a profile is built (unknown
+plugins, MultiPoint conflicts).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.durations import format_duration
 from proreus.config.field_errors import child, duplicate, invalid, item, required
 from proreus.config.names import is_extended_resource, label_key_problems
@@ -22,7 +23,6 @@ from proreus.config.types import (
     ProfileConfiguration,
     SchedulerConfiguration,
 )
-from proreus.feature_gates import FeatureGates
 
 REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 """Plugins that v1 of the configuration no longer supports."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast, get_args
 
 import yaml
 
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import Change
 from proreus.config.reading import SCALARS
 from proreus.config.structs import ConfigStruct, fields_of, scalar_of, without_none
 from proreus.config.types import (
@@ -26,8 +28,6 @@ from proreus.config.types import (
     PluginConfig,
     SchedulerConfiguration,
 )
-from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import Change
 
 if TYPE_CHECKING:
     from proreus.config.fields import ConfigModel, PluginArgs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proreus.metrics import MetricsRegistry, SchedulerMetrics, expose
-from proreus.metrics.families import AnyFamily
+from proreus.base.metrics import MetricsRegistry, SchedulerMetrics, expose
+from proreus.base.metrics.families import AnyFamily
 
 _OF_THE_PROCESS = (
     "authenticat",

@@ -16,11 +16,11 @@ from typing import Any
 
 import kopf
 
-from proreus import logs
-from proreus.client.credentials import Credentials
+from proreus.base import logs
+from proreus.base.errors import ProreusError
+from proreus.client.credentials.credentials import Credentials
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
 from proreus.controller.status_writer import StatusWriter
-from proreus.errors import ProreusError
 from proreus.objects.codec import decoder_for
 
 log = logs.logger(__name__)

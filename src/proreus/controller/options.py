@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from proreus.client.leader_election_config import LeaseOptions
-    from proreus.logs import Format
+    from proreus.base.logs import Format
+    from proreus.client.leading.leader_election_config import LeaseOptions
     from proreus.server.options import ServingOptions
 
 STATUS_KINDS = (
@@ -108,7 +108,7 @@ class ControllerOptions:
 
 
 def _default_lease() -> LeaseOptions:
-    from proreus.client.leader_election_config import LeaseOptions
+    from proreus.client.leading.leader_election_config import LeaseOptions
 
     return LeaseOptions()
 

@@ -16,7 +16,7 @@ from proreus.addons.coscheduling.groups import (
     Gang,
     membership_of,
 )
-from proreus.clock import rfc3339
+from proreus.base.clock import rfc3339
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.objects import Pod
 

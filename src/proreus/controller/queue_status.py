@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, cast
 
-from proreus import logs
 from proreus.addons.capacity_scheduling.queue_objects import (
     KaiSource,
     QueueSource,
@@ -17,6 +16,7 @@ from proreus.addons.capacity_scheduling.queue_objects import (
     queue_for,
 )
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueTree
+from proreus.base import logs
 from proreus.controller.amounts import (
     is_assigned,
     is_waiting_or_assigned,

@@ -21,7 +21,7 @@ from proreus.addons.reservation.objects import (
     SUCCEEDED,
     ReservationObject,
 )
-from proreus.clock import rfc3339
+from proreus.base.clock import rfc3339
 from proreus.controller.amounts import is_assigned, quantities, requested
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
 from proreus.framework import PodInfo

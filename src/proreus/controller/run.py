@@ -19,18 +19,17 @@ from typing import Any
 
 from aiohttp import web
 
-from proreus import __version__, logs
-from proreus.app.clients import Delegation, request_hooks
-from proreus.app.emulation import version_to_emulate
-from proreus.app.stopping import first_error, until_set
-from proreus.client.authentication_health import AuthenticationHealth
-from proreus.client.credential_loading import load as load_credentials
-from proreus.client.informer import Informer
-from proreus.client.leader_election import LeaderElector, new_identity
-from proreus.client.leader_election_config import LeaderCallbacks, ResourceLockConfig
-from proreus.client.request_headers import user_agent
-from proreus.client.session import ApiClient
-from proreus.client.write_fence import WriteFence
+from proreus import __version__
+from proreus.base import logs
+from proreus.base.errors import ApiError, LeaseLost, ProreusError
+from proreus.client.credentials.authentication_health import AuthenticationHealth
+from proreus.client.credentials.credential_loading import load as load_credentials
+from proreus.client.http.request_headers import user_agent
+from proreus.client.http.session import ApiClient
+from proreus.client.http.write_fence import WriteFence
+from proreus.client.leading.leader_election import LeaderElector, new_identity
+from proreus.client.leading.leader_election_config import LeaderCallbacks, ResourceLockConfig
+from proreus.client.watching.informer import Informer
 from proreus.controller.colocation.colocation_controller import ColocationController
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import EvictionRecord
@@ -45,13 +44,15 @@ from proreus.controller.reservation_status import ReservationStatuses
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.controller.status_writer import StatusWriter
 from proreus.controller.volcano_group_status import VolcanoPodGroupStatuses
-from proreus.errors import ApiError, LeaseLost, ProreusError
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import Resource
+from proreus.process.clients import Delegation, request_hooks
+from proreus.process.emulation import version_to_emulate
+from proreus.process.stopping import first_error, until_set
 from proreus.server.health import HealthCheck
 from proreus.server.responses import json_body
 from proreus.server.server import EndpointSources, Server
-from proreus.simulation.simulated_cluster import Settings
+from proreus.workbench.simulation.simulated_cluster import Settings
 
 log = logs.logger(__name__)
 
@@ -70,7 +71,7 @@ async def run(options: ControllerOptions) -> int:
     """Run one controller; return 0 after SIGTERM or SIGINT, 1 after a lost Lease or an error."""
     logs.configure(options.verbosity, options.logging_format)
     # What a scheduler says in a simulation has not happened.
-    logging.getLogger("proreus.scheduler").setLevel(logging.ERROR)
+    logging.getLogger("proreus.engine").setLevel(logging.ERROR)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signal_ in (signal.SIGTERM, signal.SIGINT):

@@ -17,15 +17,15 @@ from typing import Any
 
 import msgspec
 
-from proreus import logs
-from proreus.client.request_headers import MERGE_PATCH
-from proreus.client.responses import read_json
-from proreus.client.session import ApiClient
-from proreus.clock import rfc3339
+from proreus.base import logs
+from proreus.base.clock import rfc3339
+from proreus.base.errors import ApiError, Conflict, NotFound, ProreusError
+from proreus.client.http.request_headers import MERGE_PATCH
+from proreus.client.http.responses import read_json
+from proreus.client.http.session import ApiClient
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.pod_group_status import PodGroupStatuses, is_given_up
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
-from proreus.errors import ApiError, Conflict, NotFound, ProreusError
 from proreus.objects import Pod
 
 log = logs.logger(__name__)

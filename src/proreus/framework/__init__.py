@@ -9,10 +9,12 @@ the docstrings (``make api-page``). API objects are in ``proreus.objects``, what
 
 from typing import TYPE_CHECKING, Any
 
-from proreus.clock import Clock
+from proreus.base.clock import Clock
+from proreus.base.errors import ApiError, ConfigError, Conflict, NotFound, ProreusError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.logs import Logger, logger
+from proreus.base.metrics import Counter, Family, Gauge, Histogram, MetricsRegistry
 from proreus.config import field_errors
-from proreus.errors import ApiError, ConfigError, Conflict, NotFound, ProreusError
-from proreus.feature_gates import FeatureGates
 from proreus.framework import events
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent, plugin_event
@@ -70,8 +72,6 @@ from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.scores import default_normalize
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows, Verdicts
-from proreus.logs import Logger, logger
-from proreus.metrics import Counter, Family, Gauge, Histogram, MetricsRegistry
 
 if TYPE_CHECKING:
     from proreus.config.fields import ConfigModel, PluginArgs, Seconds

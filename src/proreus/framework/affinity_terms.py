@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from proreus.bounded_cache import (
+from proreus.base.bounded_cache import (
     BYTES_AN_ENCODED_BYTE,
     BYTES_AN_ENTRY,
     LoadingCache,

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
-from proreus.errors import BudgetExceeded
+from proreus.base.errors import BudgetExceeded
 
 T = TypeVar("T")
 

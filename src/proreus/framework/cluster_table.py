@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from proreus.bounded_cache import register
+from proreus.base.bounded_cache import register
+from proreus.base.int64 import MAX_INT64
 from proreus.framework.columns import NO_IMAGES, ImageStates, compacted
 from proreus.framework.interning import Interner
 from proreus.framework.node_info import NodeInfo
@@ -23,7 +24,6 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import Fork, NodeTableView
 from proreus.framework.read_only import ReadOnlyDict
 from proreus.framework.verdicts import Rows
-from proreus.int64 import MAX_INT64
 
 
 class ClusterTable(NodeTable):

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.ma
 import numpy.typing as npt
 
-from proreus.bounded_cache import shrunk
+from proreus.base.bounded_cache import shrunk
+from proreus.base.int64 import MAX_INT64
 from proreus.framework.interning import Interner
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
-from proreus.int64 import MAX_INT64
 from proreus.objects.node import Node
 
 _SPARSE_SHARE = 32

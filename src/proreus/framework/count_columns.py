@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proreus.bounded_cache import register
+from proreus.base.bounded_cache import register
 from proreus.framework.columns import grown
 from proreus.framework.verdicts import CodeArray
 

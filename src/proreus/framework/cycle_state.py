@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from proreus.errors import PluginError
+from proreus.base.errors import PluginError
+from proreus.base.logs import error_text
 from proreus.framework.pod_info import PodInfo
-from proreus.logs import error_text
 
 if TYPE_CHECKING:
     from proreus.framework.attempt_budget import AttemptBudget

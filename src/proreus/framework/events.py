@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from proreus.utf8 import valid_text
+from proreus.base.utf8 import valid_text
 
 if TYPE_CHECKING:
     from proreus.framework.pod_info import PodInfo

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
-from proreus.bounded_cache import register, shrunk
+from proreus.base.bounded_cache import register, shrunk
 from proreus.framework.affinity_terms import AffinityTerm
 from proreus.framework.count_columns import CountColumn, CountColumns
 from proreus.framework.many_terms import ManyTerms, Weighted

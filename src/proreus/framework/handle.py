@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from proreus.clock import Clock
+from proreus.base.clock import Clock
 from proreus.objects.meta import ApiObject, Resource
 
 if TYPE_CHECKING:
-    from proreus.feature_gates import FeatureGates
+    from proreus.base.feature_gates import FeatureGates
+    from proreus.base.metrics import SchedulerMetrics
     from proreus.framework.cycle_state import CycleState
     from proreus.framework.events import ClusterEvent
     from proreus.framework.node_info import NodeInfo
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from proreus.framework.status import Status
     from proreus.framework.verdicts import BoolArray, Rows, Verdicts
     from proreus.framework.workload_forest import WorkloadForest
-    from proreus.metrics import SchedulerMetrics
     from proreus.objects.pod import Pod
     from proreus.objects.scheduling import CompositePodGroup, PodGroup
 

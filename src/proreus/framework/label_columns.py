@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
-from proreus.bounded_cache import BoundedCache
+from proreus.base.bounded_cache import BoundedCache
 from proreus.framework.columns import grown, read_only
 from proreus.framework.interning import ABSENT, Interner
 from proreus.framework.node_info import NodeInfo

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache, register
+from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache, register
 from proreus.framework.label_columns import mask_of, merged_alternatives, weigh_requirements
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from proreus.bounded_cache import cleared_with_age
+from proreus.base.bounded_cache import cleared_with_age
 from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.read_only import ReadOnlyDict, ReadOnlySet
 from proreus.objects.node import Node

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from proreus.base.int64 import MAX_INT64
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import (
     NO_IMAGES,
@@ -38,7 +39,6 @@ from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.read_only import ReadOnlyDict
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
-from proreus.int64 import MAX_INT64
 from proreus.objects.selectors import Selector
 from proreus.objects.taints import Taint
 

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Protocol
 
-from proreus.bounded_cache import register
+from proreus.base.bounded_cache import register
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo

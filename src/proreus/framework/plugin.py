@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
+from proreus.base.metrics import Counter
 from proreus.config.types import BasePluginArgs
 from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
@@ -32,7 +33,6 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
-from proreus.metrics import Counter
 
 MIN_SCORE = 0
 """The lowest score of a node, after ``normalize``."""
@@ -266,8 +266,9 @@ class FilterPlugin(Plugin):
 
         Unschedulable: preemption may help. Unresolvable: preemption would not help.
         """
-        # For authors' own calls and tests. The runtime never gets here (``runtime.node_points``),
-        # because ``node`` may be of a fork, whose pods the cluster's table does not have.
+        # For authors' own calls and tests. The runtime never gets here
+        # (``engine.runtime.node_points``), because ``node`` may be of a fork, whose pods the
+        # cluster's table does not have.
         nodes = self.handle.nodes.take(np.array([node.row], dtype=np.intp))
         verdicts = Verdicts(1, self.name)
         self.filter_all(state, pod, nodes, verdicts)

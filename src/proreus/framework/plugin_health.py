@@ -1,7 +1,7 @@
 """PluginHealth: where failures of a plugin are recorded.
 
 This base class ignores them; plugins outside a profile have it. That of the runtime
-(``runtime.plugin_health``) logs, counts and reports failures, and may disable the plugin.
+(``engine.runtime.plugin_health``) logs, counts and reports failures, and may disable the plugin.
 """
 
 from __future__ import annotations

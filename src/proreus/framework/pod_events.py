@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from proreus.base.kubernetes_version import Change
 from proreus.framework.events import (
     ADD,
     ASSIGNED_POD,
@@ -33,10 +34,9 @@ from proreus.framework.events import (
     QueueingHintFn,
     UngatedPodsFn,
 )
-from proreus.kubernetes_version import Change
 
 if TYPE_CHECKING:
-    from proreus.feature_gates import FeatureGates
+    from proreus.base.feature_gates import FeatureGates
 
 POD_ACTIONS = (
     UPDATE_POD_LABEL,

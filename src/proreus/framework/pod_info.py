@@ -14,10 +14,10 @@ from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from proreus.bounded_cache import LoadingCache
+from proreus.base.bounded_cache import LoadingCache
+from proreus.base.kubernetes_version import Change
 from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.read_only import ReadOnlyDict
-from proreus.kubernetes_version import Change
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Container, Pod, PodSpec
 from proreus.objects.quantity import parse_amount
@@ -30,7 +30,7 @@ from proreus.objects.requests import (
 )
 
 if TYPE_CHECKING:
-    from proreus.feature_gates import FeatureGates
+    from proreus.base.feature_gates import FeatureGates
 
 ASSUMED_AS = "proreus/assumed-as"
 """``CycleState`` key that Reserve may write: the ``PodInfo`` to assume on the node instead of the

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from proreus.bounded_cache import register, shrunk
+from proreus.base.bounded_cache import register, shrunk
 from proreus.framework.count_columns import CountColumn, CountColumns
 from proreus.framework.many_terms import TermsInNamespaces
 from proreus.framework.selector_index import (

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from proreus.base.utf8 import valid_text
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status, checked
-from proreus.utf8 import valid_text
 
 
 class NominatingInfo(Struct, frozen=True):

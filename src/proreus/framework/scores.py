@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from proreus.base.int64 import MAX_INT64
 from proreus.framework.plugin import MAX_SCORE
 from proreus.framework.verdicts import IntArray
-from proreus.int64 import MAX_INT64
 
 
 def default_normalize(scores: IntArray, reverse: bool = False) -> IntArray:

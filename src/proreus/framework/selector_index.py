@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Generic, TypeVar
 
-from proreus.bounded_cache import register, shrunk
+from proreus.base.bounded_cache import register, shrunk
 from proreus.objects.selectors import Selector
 
 T = TypeVar("T")

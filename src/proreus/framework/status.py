@@ -12,8 +12,8 @@ from numbers import Real
 
 from msgspec import Struct
 
-from proreus.logs import shortened
-from proreus.utf8 import valid_text
+from proreus.base.logs import shortened
+from proreus.base.utf8 import valid_text
 
 
 class Code(IntEnum):

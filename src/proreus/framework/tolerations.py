@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache
+from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.pod import Pod
 from proreus.objects.taints import Toleration, TolerationIndex

@@ -5,7 +5,7 @@ Opaque configuration of drivers stays JSON text: a scheduler only copies it into
 
 import msgspec
 
-from proreus.kubernetes_version import V1_36
+from proreus.base.kubernetes_version import V1_36
 from proreus.objects.meta import ApiStruct, Resource, UnownedObjectMeta
 from proreus.objects.selectors import NodeSelector
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from proreus.kubernetes_version import KubernetesVersion
+from proreus.base.kubernetes_version import KubernetesVersion
 
 
 class ApiStruct(

@@ -8,8 +8,8 @@ import re
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 
-from proreus.bounded_cache import cleared_with_age
-from proreus.int64 import MAX_INT64
+from proreus.base.bounded_cache import cleared_with_age
+from proreus.base.int64 import MAX_INT64
 
 NANO = 10**9
 _NANO_PER_MILLI = 10**6

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from proreus.int64 import MAX_INT64
+from proreus.base.int64 import MAX_INT64
 from proreus.objects.pod import Container, ContainerStatus, Pod, ResourceList, condition_of
 from proreus.objects.quantity import NANO, milli_value, parse_quantity, value_of, whole_value
 from proreus.objects.resource_names import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from proreus.bounded_cache import cleared_with_age
+from proreus.base.bounded_cache import cleared_with_age
 from proreus.objects.selectors import DNS_SUBDOMAIN, MAX_NAME_LENGTH, MAX_PREFIX_LENGTH, NAME
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from proreus.kubernetes_version import V1_36
+from proreus.base.kubernetes_version import V1_36
 from proreus.objects.meta import ApiStruct, ObjectMeta, Resource
 from proreus.objects.pod import Pod, PodResourceClaimStatus
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 import msgspec
 
-from proreus.bounded_cache import BoundedCache, cleared_with_age
-from proreus.errors import ProreusError
+from proreus.base.bounded_cache import BoundedCache, cleared_with_age
+from proreus.base.errors import ProreusError
 from proreus.objects.meta import ApiStruct
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from proreus.errors import Conflict, NotFound
+from proreus.base.errors import Conflict, NotFound
 from proreus.objects.codec import decoder_for, to_plain
 from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.merge_patch import merge_patch

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from proreus.errors import ProreusError
+from proreus.base.errors import ProreusError
 from proreus.objects.codec import UNDECODABLE, decoder_for, describe
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.node import Node

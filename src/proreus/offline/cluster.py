@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from math import floor
 from time import perf_counter
 
-from proreus.client.http_get import http_get
-from proreus.clock import FakeClock
+from proreus.base.clock import FakeClock
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.metrics import SchedulerMetrics
+from proreus.client.http.http_get import http_get
 from proreus.config.types import SchedulerConfiguration
-from proreus.decisions import DecisionRecorder
-from proreus.feature_gates import FeatureGates
-from proreus.framework.attempt_budget import Stopwatch
-from proreus.framework.handle import HttpGet
-from proreus.framework.queued_pod_group import QueuedEntityInfo
-from proreus.metrics import SchedulerMetrics
-from proreus.offline.api import FakeRecorder, InMemoryApi
-from proreus.offline.spawned_tasks import SpawnedTasks
-from proreus.offline.virtual_time import VirtualTimeLoop
-from proreus.runtime.plugin_health import (
+from proreus.engine.assembly import Assembly
+from proreus.engine.environment import Environment
+from proreus.engine.extenders.extender_requests import TransportFactory, new_transport
+from proreus.engine.guards.avoided_nodes import NEVER_AVOID, AvoidanceRules
+from proreus.engine.runtime.plugin_health import (
     DEFAULT_RULES,
     EventSink,
     FailureRules,
     HealthContext,
     discard_event,
 )
-from proreus.runtime.registry import Registry
-from proreus.runtime.select_host import SelectHost
-from proreus.scheduler.assembly import Assembly
-from proreus.scheduler.avoided_nodes import NEVER_AVOID, AvoidanceRules
-from proreus.scheduler.environment import Environment
-from proreus.scheduler.extender_requests import TransportFactory, new_transport
+from proreus.engine.runtime.registry import Registry
+from proreus.engine.runtime.select_host import SelectHost
+from proreus.framework.attempt_budget import Stopwatch
+from proreus.framework.handle import HttpGet
+from proreus.framework.queued_pod_group import QueuedEntityInfo
+from proreus.insight.decisions import DecisionRecorder
+from proreus.offline.api import FakeRecorder, InMemoryApi
+from proreus.offline.spawned_tasks import SpawnedTasks
+from proreus.offline.virtual_time import VirtualTimeLoop
 
 _START = 1_700_000_000.0
 _EPSILON = 1e-6

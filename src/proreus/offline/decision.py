@@ -5,7 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from proreus.errors import ExtenderError, PluginError
+from proreus.base.errors import ExtenderError, PluginError
+from proreus.engine.cycles.no_feasible_node import diagnose
+from proreus.engine.runtime.find_nodes import FeasibleNodes
+from proreus.engine.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
+from proreus.engine.runtime.profile import Profile
+from proreus.engine.runtime.scheduling_points import run_post_filter, run_pre_filter
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions, QueuedPodInfo
@@ -18,11 +23,6 @@ from proreus.objects.pod import Pod
 from proreus.offline.api import JsonObject
 from proreus.offline.case_errors import reading
 from proreus.offline.cluster import OfflineCluster
-from proreus.runtime.find_nodes import FeasibleNodes
-from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
-from proreus.runtime.profile import Profile
-from proreus.runtime.scheduling_points import run_post_filter, run_pre_filter
-from proreus.scheduler.no_feasible_node import diagnose
 
 
 async def decide(cluster: OfflineCluster, pod: JsonObject) -> JsonObject:

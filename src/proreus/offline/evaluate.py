@@ -19,13 +19,15 @@ from typing import Any
 
 import msgspec
 
-from proreus import compressed_files
+from proreus.base import compressed_files
+from proreus.base.errors import ApiError, ConfigError, ProreusError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.known_faults import NO_CORRECTIONS, KnownFault
+from proreus.base.kubernetes_version import V1_36, KubernetesVersion, parse_emulated_version
 from proreus.config.load import default_configuration, load
 from proreus.config.types import Plugins
-from proreus.errors import ApiError, ConfigError, ProreusError
-from proreus.feature_gates import FeatureGates
-from proreus.known_faults import NO_CORRECTIONS, KnownFault
-from proreus.kubernetes_version import V1_36, KubernetesVersion, parse_emulated_version
+from proreus.engine.runtime.registry import Registry
+from proreus.engine.runtime.select_host import root_of_heap
 from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.case_errors import check_fields, reading
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
@@ -33,8 +35,6 @@ from proreus.offline.decision import compare_in_queue, decide
 from proreus.offline.fake_extenders import FakeExtenders, check_behaviours
 from proreus.offline.script import Script
 from proreus.offline.virtual_time import VirtualTimeLoop
-from proreus.runtime.registry import Registry
-from proreus.runtime.select_host import root_of_heap
 
 _OFFLINE_GATES = ("SchedulerAsyncPreemption=false", "SchedulerAsyncAPICalls=false")
 """The recorded results were made without background API calls, so that every step ends."""

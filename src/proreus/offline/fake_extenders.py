@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from proreus.base.errors import ConfigError, ExtenderError
 from proreus.config.types import Extender as ExtenderConfiguration
-from proreus.errors import ConfigError, ExtenderError
+from proreus.engine.extenders.extender_requests import status_error
 from proreus.objects.kinds import PODS
 from proreus.offline.api import InMemoryApi, JsonObject
-from proreus.scheduler.extender_requests import status_error
 
 _MOST_SCORE = 10
 

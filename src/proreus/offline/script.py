@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.objects.kinds import PODS

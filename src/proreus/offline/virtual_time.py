@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Callable
 from typing import TypeVarTuple, Unpack
 
-from proreus.clock import Clock, FakeClock
+from proreus.base.clock import Clock, FakeClock
 
 Ts = TypeVarTuple("Ts")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proreus.errors import ApiError
+from proreus.base.errors import ApiError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import BindPlugin
 from proreus.framework.pod_info import PodInfo

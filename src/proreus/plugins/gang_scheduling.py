@@ -21,6 +21,8 @@ from collections.abc import Callable, Collection, Container, Iterable
 from functools import partial
 from typing import Any
 
+from proreus.base.known_faults import KnownFault
+from proreus.base.kubernetes_version import Change
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
     ADD,
@@ -41,8 +43,6 @@ from proreus.framework.pod_group_plugin import PlacementFeasiblePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.workload_forest import Group
-from proreus.known_faults import KnownFault
-from proreus.kubernetes_version import Change
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import (

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from proreus.bounded_cache import cleared_with_age
+from proreus.base.bounded_cache import cleared_with_age
+from proreus.base.kubernetes_version import Change
 from proreus.framework.columns import NO_IMAGES, ImageSet, ImageStates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
@@ -25,7 +26,6 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import IntArray
-from proreus.kubernetes_version import Change
 from proreus.objects.pod import Pod
 
 MEBIBYTE = 1024 * 1024

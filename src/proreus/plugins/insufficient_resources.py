@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from proreus.bounded_cache import cleared_with_age
+from proreus.base.bounded_cache import cleared_with_age
 from proreus.framework.columns import ResourceColumns
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable
 
 import msgspec
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ADD, NODE, UPDATE_NODE_LABEL, ClusterEvent
 from proreus.framework.handle import Handle

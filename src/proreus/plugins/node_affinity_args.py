@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import msgspec
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, invalid, item, unsupported
 from proreus.config.names import label_key_errors, label_value_errors
 from proreus.config.structs import ConfigStruct, Int32, Text
 from proreus.config.types import InTreeArgs
-from proreus.feature_gates import FeatureGates
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from proreus.base.kubernetes_version import Change
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
     ADD,
@@ -24,7 +25,6 @@ from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.kubernetes_version import Change
 from proreus.objects.node import Node
 from proreus.objects.pod import Container, EphemeralContainer, Pod
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence, Set
 from typing import Any
 
-from proreus.bounded_cache import BYTES_AN_ENTRY, LoadingCache
+from proreus.base.bounded_cache import BYTES_AN_ENTRY, LoadingCache
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ADD, DELETE, NODE, ClusterEvent
 from proreus.framework.handle import Handle

@@ -19,10 +19,10 @@ from typing import Self
 import numpy as np
 from msgspec.structs import replace
 
+from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, duplicate, invalid, item
 from proreus.config.types import InTreeArgs
-from proreus.errors import ConfigError
-from proreus.feature_gates import FeatureGates
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo

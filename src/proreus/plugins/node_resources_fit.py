@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import (
     ADD,

@@ -7,11 +7,11 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, forbidden, invalid, item, required, unsupported
 from proreus.config.names import label_key_problems
 from proreus.config.structs import ConfigStruct, Text
 from proreus.config.types import InTreeArgs
-from proreus.feature_gates import FeatureGates
 from proreus.plugins.resource_scoring_args import (
     ResourceSpec,
     UtilizationShapePoint,

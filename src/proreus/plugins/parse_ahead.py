@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from proreus.feature_gates import FeatureGates
+from proreus.base.feature_gates import FeatureGates
 from proreus.framework.affinity_terms import parse_terms_ahead
 from proreus.framework.node_affinity import parse_node_affinity_ahead
 from proreus.framework.pod_info import compute_requests_ahead

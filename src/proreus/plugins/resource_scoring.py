@@ -18,11 +18,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from proreus.base.int64 import MAX_INT64, divide, wrap
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import IntArray
-from proreus.int64 import MAX_INT64, divide, wrap
 from proreus.objects.resource_names import is_scalar_resource
 
 _WITH_DEFAULTS = frozenset({"cpu", "memory"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-from proreus.errors import ProreusError
-from proreus.metrics import SchedulerMetrics
+from proreus.base.errors import ProreusError
+from proreus.base.metrics import SchedulerMetrics
 from proreus.remote import wire
 from proreus.remote.circuit import Circuit
 from proreus.remote.connection import Connection, NoResponse, OutOfSync

@@ -1,7 +1,8 @@
 """The circuit breaker of one process: closed while it responds, else open with a reason.
 
 A process can be asked in the background, so that no pod is needed to find out whether it responds
-again. An HTTP extender cannot: its circuit (``scheduler/extender``) lets a pod try now and then.
+again. An HTTP extender cannot: its circuit (``engine/extenders/extender``) lets a pod try now and
+then.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 
-from proreus.logs import logger
+from proreus.base.logs import logger
 from proreus.remote.remote_metrics import RemoteMetrics
 
 log = logger(__name__)

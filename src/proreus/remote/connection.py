@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from proreus.errors import ConfigError, ProreusError
+from proreus.base.errors import ConfigError, ProreusError
 from proreus.remote.wire import BadResponse, ErrorResponse, decode
 
 ALLOWED = "unix:///path/to/socket or http://127.0.0.1:port"

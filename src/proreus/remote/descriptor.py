@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.framework import events
 from proreus.framework.events import ClusterEvent
 from proreus.objects.codec import DecodeError, decode_strictly

@@ -12,10 +12,10 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
+from proreus.base.logs import logger
+from proreus.base.metrics import SchedulerMetrics
 from proreus.framework.node_table import NodeTable
-from proreus.logs import logger
-from proreus.metrics import SchedulerMetrics
 from proreus.remote import wire
 from proreus.remote.channel import EMPTY_SLOT, Channel, Unavailable
 from proreus.remote.connection import Connection, NoResponse, OutOfSync

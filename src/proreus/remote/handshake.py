@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-from proreus.errors import ConfigError
-from proreus.logs import logger
-from proreus.metrics import SchedulerMetrics
+from proreus.base.errors import ConfigError
+from proreus.base.logs import logger
+from proreus.base.metrics import SchedulerMetrics
 from proreus.remote.connection import Connection, NoResponse, OutOfSync
 from proreus.remote.descriptor import Descriptor, read_descriptor
 from proreus.remote.endpoint import Endpoint

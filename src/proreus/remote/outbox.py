@@ -9,8 +9,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from proreus.errors import ProreusError
-from proreus.logs import logger
+from proreus.base.errors import ProreusError
+from proreus.base.logs import logger
 from proreus.remote.connection import NoResponse, OutOfSync
 from proreus.remote.wire import BadResponse
 

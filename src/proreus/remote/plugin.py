@@ -12,15 +12,15 @@ from typing import Any, ClassVar
 import msgspec
 from pydantic import ConfigDict
 
+from proreus.base.errors import ProreusError
+from proreus.base.logs import logger
 from proreus.config.fields import PluginArgs
-from proreus.errors import ProreusError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ALL_EVENTS, ClusterEvent, plugin_event
 from proreus.framework.handle import Handle
 from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.logs import logger
 from proreus.remote.endpoint import Endpoint
 from proreus.remote.pod_fields import IDENTITY, pod_json
 from proreus.remote.row_results import RowResults, RowResultsCache

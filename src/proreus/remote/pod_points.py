@@ -6,12 +6,12 @@ import asyncio
 
 import msgspec
 
-from proreus.errors import ProreusError
+from proreus.base.errors import ProreusError
+from proreus.base.logs import logger
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.logs import logger
 from proreus.remote import wire
 from proreus.remote.plugin import REJECTIONS, RemotePlugin, RemoteStateData
 from proreus.remote.pod_fields import IDENTITY, pod_json

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.framework.node_table import NodeTable
 from proreus.remote import wire
 from proreus.remote.connection import Connection, NoResponse, OutOfSync

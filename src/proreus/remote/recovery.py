@@ -12,8 +12,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from proreus.errors import ProreusError
-from proreus.logs import logger
+from proreus.base.errors import ProreusError
+from proreus.base.logs import logger
 from proreus.remote.channel import Channel
 from proreus.remote.circuit import LONGEST_PAUSE_SECONDS
 from proreus.remote.connection import NoResponse, OutOfSync

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proreus.metrics import SchedulerMetrics
+from proreus.base.metrics import SchedulerMetrics
 
 _DURATIONS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proreus.bounded_cache import BoundedCache
+from proreus.base.bounded_cache import BoundedCache
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.remote.snapshot import Snapshot

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import numpy as np
 
-from proreus.errors import ProreusError
+from proreus.base.errors import ProreusError
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray
 from proreus.objects.codec import DecodeError, decode_strictly

@@ -20,8 +20,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from multidict import CIMultiDictProxy
 
-from proreus.errors import ApiError
-from proreus.metrics import SchedulerMetrics
+from proreus.base.errors import ApiError
+from proreus.base.metrics import SchedulerMetrics
 from proreus.server.client_ca import ClientCAs
 from proreus.server.delegation import ApiAccess, TtlCache, review
 from proreus.server.options import FORWARDED_AUTHORIZATION, RequestHeaderOptions

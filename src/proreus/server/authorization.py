@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from proreus.errors import ApiError
-from proreus.metrics import SchedulerMetrics
+from proreus.base.errors import ApiError
+from proreus.base.metrics import SchedulerMetrics
 from proreus.server.authentication import User
 from proreus.server.delegation import ApiAccess, TtlCache, review
 from proreus.server.options import AuthorizationOptions

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from proreus import logs
-from proreus.errors import ConfigError
+from proreus.base import logs
+from proreus.base.errors import ConfigError
 from proreus.server.options import CIPHER_SUITES, TLS_VERSIONS, ServingOptions, SniCertificate
 
 log = logs.logger(__name__)

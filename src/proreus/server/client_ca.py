@@ -19,8 +19,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.utils import CryptographyDeprecationWarning
 from msgspec.structs import replace
 
-from proreus import logs
-from proreus.errors import ApiError, ConfigError
+from proreus.base import logs
+from proreus.base.errors import ApiError, ConfigError
 from proreus.server.delegation import ApiAccess
 from proreus.server.options import AuthenticationOptions, RequestHeaderOptions
 

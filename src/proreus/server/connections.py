@@ -17,8 +17,8 @@ from functools import partial
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from proreus import logs
-from proreus.http_server_log import HTTP_SERVER_LOGGER
+from proreus.base import logs
+from proreus.base.http_server_log import HTTP_SERVER_LOGGER
 
 log = logs.logger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from proreus import logs
+from proreus.base import logs
 from proreus.server.responses import plain
 
 

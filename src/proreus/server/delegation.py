@@ -1,7 +1,7 @@
 """Delegated authentication and authorization: review requests to the apiserver, and a TTL cache.
 
 The apiserver is behind a Protocol, so that this package does not import ``proreus.client``;
-``app.clients`` passes an implementation.
+``process.clients`` passes an implementation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
-from proreus.errors import ApiError
+from proreus.base.errors import ApiError
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from proreus import logs
-from proreus.metrics import MetricsRegistry
+from proreus.base import logs
+from proreus.base.metrics import MetricsRegistry
 from proreus.server.responses import plain
 
 log = logs.logger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.server.options import ServingOptions
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
-from proreus.metrics import SchedulerMetrics
-from proreus.metrics.exposition import expose
+from proreus.base.metrics import SchedulerMetrics
+from proreus.base.metrics.exposition import expose
 from proreus.objects.pod import Pod
 from proreus.server.health import HealthMetrics
 from proreus.server.pod_resources import write_pod_resources

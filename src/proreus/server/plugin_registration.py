@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 from aiohttp import web
 
-from proreus.errors import ConfigError, UnknownPluginSlot
+from proreus.base.errors import ConfigError, UnknownPluginSlot
 from proreus.objects.codec import DecodeError, decode_strictly
 from proreus.server.responses import json_body, plain
 

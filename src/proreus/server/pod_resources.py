@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-from proreus.metrics.exposition import bound_text
+from proreus.base.metrics.exposition import bound_text
 from proreus.objects.pod import Pod, ResourceList, is_terminal
 from proreus.objects.quantity import parse_quantity
 from proreus.objects.resource_names import is_pod_level_resource

@@ -18,10 +18,10 @@ from typing import Any
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from proreus import logs
-from proreus.errors import ApiError, ConfigError
-from proreus.kubernetes_version import DEFAULT_VERSION
-from proreus.metrics import SchedulerMetrics
+from proreus.base import logs
+from proreus.base.errors import ApiError, ConfigError
+from proreus.base.kubernetes_version import DEFAULT_VERSION
+from proreus.base.metrics import SchedulerMetrics
 from proreus.objects.pod import Pod
 from proreus.server.authentication import Authenticator, NotAuthenticated
 from proreus.server.authorization import Authorizer

@@ -17,7 +17,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from proreus.clock import Clock, RealClock, rfc3339
+from proreus.base.clock import Clock, RealClock, rfc3339
 from proreus.server.responses import json_body, plain, status_body
 
 Kind = Literal["Flagz", "Statusz"]

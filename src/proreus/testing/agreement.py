@@ -26,6 +26,8 @@ except ImportError as error:
         "proreus.testing.agreement needs hypothesis: pip install 'proreus[testing]'"
     ) from error
 
+from proreus.engine.runtime.node_points import run_filter_plugin, run_score_plugin
+from proreus.engine.runtime.plugin_results import PluginResults
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import (
@@ -38,8 +40,6 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
-from proreus.runtime.node_points import run_filter_plugin, run_score_plugin
-from proreus.runtime.plugin_results import PluginResults
 from proreus.testing.builders import make_plugin
 from proreus.testing.clusters import Change, Cluster, clusters
 from proreus.testing.fake_handle import FakeHandle

@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from proreus.base.errors import ConfigError
 from proreus.config.decoding import StrictDecodingError, decode_fields
 from proreus.config.fields import PluginArgs
 from proreus.config.types import BasePluginArgs
-from proreus.errors import ConfigError
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo

@@ -15,9 +15,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from proreus.base.kubernetes_version import DEFAULT_VERSION
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
-from proreus.kubernetes_version import DEFAULT_VERSION
 from proreus.objects.kinds import NODES
 from proreus.objects.node import Node
 from proreus.offline.api import JsonObject

@@ -16,10 +16,15 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from proreus.cache.pod_group_states import PodGroupStates
-from proreus.clock import FakeClock
-from proreus.errors import ApiError
-from proreus.feature_gates import FeatureGates
+from proreus.base.clock import FakeClock
+from proreus.base.errors import ApiError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
+from proreus.base.metrics import SchedulerMetrics
+from proreus.engine.cache.pod_group_states import PodGroupStates
+from proreus.engine.runtime import waiting_pods
+from proreus.engine.runtime.dry_run import PreemptionDryRun, dry_run_key
+from proreus.engine.runtime.nominated_pods_filter import NominatedPodsFilter
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
@@ -33,17 +38,12 @@ from proreus.framework.pod_source import PodSourcePlugin, is_provided
 from proreus.framework.post_filter_result import NominatingInfo, Victims
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.framework.workload_forest import Group, WorkloadForest
-from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
-from proreus.metrics import SchedulerMetrics
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import Resource, key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 from proreus.offline.api import FakeRecorder, InMemoryApi, JsonObject
-from proreus.runtime import waiting_pods
-from proreus.runtime.dry_run import PreemptionDryRun, dry_run_key
-from proreus.runtime.nominated_pods_filter import NominatedPodsFilter
 from proreus.testing.builders import make_table
 
 T = TypeVar("T")

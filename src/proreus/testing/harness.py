@@ -17,9 +17,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from proreus.client.http_get import http_get
-from proreus.clock import Clock
-from proreus.feature_gates import FeatureGates
+from proreus.base.clock import Clock
+from proreus.base.feature_gates import FeatureGates
+from proreus.client.http.http_get import http_get
+from proreus.engine.runtime.out_of_tree import is_out_of_tree
+from proreus.engine.scheduler import Scheduler
 from proreus.framework.handle import HttpGet, WaitingPod
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -32,8 +34,6 @@ from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.virtual_time import VirtualTimeLoop
-from proreus.runtime.out_of_tree import is_out_of_tree
-from proreus.scheduler.scheduler import Scheduler
 from proreus.testing.builders import AnyPod, as_node, key_of_pod
 from proreus.testing.harness_driver import HarnessDriver
 from proreus.testing.inspector import QueueName

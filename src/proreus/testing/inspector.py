@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from proreus.engine.scheduler import Scheduler
 from proreus.objects.pod import Pod
-from proreus.scheduler.scheduler import Scheduler
 from proreus.testing.outcome import AttemptLog, Outcome, State
 
 QueueName = Literal["active", "backoff", "unschedulable", "gated", ""]

@@ -16,13 +16,13 @@ from typing import Any
 
 import msgspec
 
+from proreus.engine.runtime.calls import POINT_OF_METHOD
 from proreus.framework.extension_points import POINTS
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.read_only import ReadOnlyError
-from proreus.runtime.calls import POINT_OF_METHOD
 
 Contents = dict[str, Any]
 """What an object contains, by words that name it in a message."""

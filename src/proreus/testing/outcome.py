@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from proreus.errors import ProreusError
+from proreus.base.errors import ProreusError
+from proreus.engine.cycles.attempt import Attempt, Failure
 from proreus.framework.diagnosis import Diagnosis
 from proreus.framework.node_table import NodeTable
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows
-from proreus.scheduler.attempt import Attempt, Failure
 
 State = Literal[
     "pending", "gated", "waiting", "binding", "bound", "unschedulable", "error", "deleted"

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load, load_file
 from proreus.config.types import SchedulerConfiguration
-from proreus.errors import ConfigError
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.expansion import expand_all
+from proreus.engine.runtime.registry import Registry
 from proreus.framework.extension_points import points_of
 from proreus.framework.plugin import Plugin
-from proreus.loading.contract import contract_violations
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.expansion import expand_all
-from proreus.runtime.registry import Registry
+from proreus.process.loading.contract import contract_violations
 
 Configuration = Mapping[str, Any] | str | Path
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from conformance import compare
-from proreus.errors import ProreusError
+from proreus.base.errors import ProreusError
+from proreus.engine.runtime.registry import Registry
 from proreus.offline.evaluate import evaluate
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 
 JsonObject = dict[str, Any]
 

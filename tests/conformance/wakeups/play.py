@@ -11,10 +11,12 @@ from msgspec import Struct
 from conformance.oracle.grammar.objects import LONG_AGO
 from conformance.wakeups.twin import DEFERRED_RESIZE, left_behind
 from proreus.addons import ADD_ONS
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import parse_emulated_version
 from proreus.config.load import default_configuration, load
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
+from proreus.engine.runtime.select_host import root_of_heap
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.kubernetes_version import parse_emulated_version
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
@@ -24,8 +26,6 @@ from proreus.offline.fake_extenders import FakeExtenders
 from proreus.offline.script import Script
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
-from proreus.runtime.select_host import root_of_heap
 
 JsonObject = dict[str, Any]
 

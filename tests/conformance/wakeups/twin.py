@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proreus.errors import PluginError
+from proreus.base.errors import PluginError
+from proreus.engine.cycles.attempt import Attempt, Failure
+from proreus.engine.runtime.calls import as_status
+from proreus.engine.runtime.profile import Profile
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.offline.cluster import OfflineCluster
-from proreus.runtime.calls import as_status
-from proreus.runtime.profile import Profile
-from proreus.scheduler.attempt import Attempt, Failure
 
 DEFERRED_RESIZE = "DeferredPodScheduling"
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from proreus.kubernetes_version import SUPPORTED_VERSIONS, KubernetesVersion
+from proreus.base.kubernetes_version import SUPPORTED_VERSIONS, KubernetesVersion
 
 MODULES_FOLDER = Path(__file__).resolve().parent.parent / "binaries"
 

@@ -19,8 +19,8 @@ import urllib3
 import yaml
 
 from envtest.kube_client import KubeClient
-from proreus.bench import control_plane
-from proreus.bench.control_plane import ADMIN_TOKEN
+from proreus.workbench.bench import control_plane
+from proreus.workbench.bench.control_plane import ADMIN_TOKEN
 
 __all__ = ["ADMIN_TOKEN", "STRANGER_TOKEN", "ControlPlane"]
 

@@ -15,7 +15,7 @@ import yaml
 from envtest.control_plane import ControlPlane
 from envtest.kube_client import KubeClient
 from envtest.waiting import eventually
-from proreus.bench.processes import Child, free_ports
+from proreus.workbench.bench.processes import Child, free_ports
 
 Json = dict[str, Any]
 

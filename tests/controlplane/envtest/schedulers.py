@@ -18,7 +18,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from envtest.binaries import emulated_version
-from proreus.bench.processes import Child, free_ports
+from proreus.workbench.bench.processes import Child, free_ports
 
 Kind = Literal["proreus", "kube-scheduler"]
 

@@ -1,4 +1,4 @@
-"""Polling for conditions. (The processes themselves are ``proreus.bench.processes``.)"""
+"""Polling for conditions. (The processes themselves are ``proreus.workbench.bench.processes``.)"""
 
 from __future__ import annotations
 

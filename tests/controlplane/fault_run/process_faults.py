@@ -18,7 +18,7 @@ from fault_run.instances import LEASE_SECONDS, Instance
 from fault_run.proxy import FaultProxy, Trap
 from fault_run.record import RequestRecord
 from fault_run.unsteady_extender import UnsteadyExtender
-from proreus.bench.processes import Child
+from proreus.workbench.bench.processes import Child
 
 LONGEST_FREEZE_SECONDS = 2.5
 """Less than a Lease: what a frozen apiserver has read, it does when it goes on, and a successor

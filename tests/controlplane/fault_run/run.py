@@ -37,7 +37,7 @@ from fault_run.proxy import FaultProxy
 from fault_run.record import RequestRecord
 from fault_run.request_faults import FaultSource
 from fault_run.unsteady_extender import UnsteadyExtender
-from proreus.bench.processes import Child, free_ports
+from proreus.workbench.bench.processes import Child, free_ports
 
 Json = dict[str, Any]
 

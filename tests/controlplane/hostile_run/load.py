@@ -12,7 +12,7 @@ from hostile.odd_json import encode
 from hostile_run.large_objects import large_object, largest_scale, number_of_large
 from hostile_run.odd_values import name_of
 from hostile_run.valid_objects import MAKERS, valid_object
-from proreus.kubernetes_version import KubernetesVersion
+from proreus.base.kubernetes_version import KubernetesVersion
 from proreus.objects.kinds import BY_KIND
 from proreus.objects.meta import Resource
 

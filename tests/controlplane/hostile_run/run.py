@@ -25,7 +25,7 @@ from hostile_run.figures import Figures, count_between, total
 from hostile_run.load import HostileLoad
 from hostile_run.odd_values import CLASS, DRIVER
 from hostile_run.probes import Probes
-from proreus.bounded_cache import AGE_INTERVAL_SECONDS
+from proreus.base.bounded_cache import AGE_INTERVAL_SECONDS
 
 Json = dict[str, Any]
 

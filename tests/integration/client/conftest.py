@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from proreus.client.credentials import Credentials
-from proreus.client.session import ApiClient
+from proreus.client.credentials.credentials import Credentials
+from proreus.client.http.session import ApiClient
 
 
 @dataclass

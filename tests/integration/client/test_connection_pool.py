@@ -6,10 +6,10 @@ import ssl
 import pytest
 import uvloop
 
-from proreus.client.credentials import Credentials, TlsFiles
-from proreus.client.responses import ResponseLost, Unreachable
-from proreus.client.session import ApiClient, Request
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
+from proreus.client.credentials.credentials import Credentials, TlsFiles
+from proreus.client.http.responses import ResponseLost, Unreachable
+from proreus.client.http.session import ApiClient, Request
 from proreus.server.certificates import self_signed
 
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 import pytest
 import uvloop
 
-from proreus.app.loop_errors import handle_loop_error
-from proreus.client.credentials import Credentials, TlsFiles
-from proreus.client.http_connection import HttpConnection
-from proreus.client.responses import Unreachable
-from proreus.client.session import ApiClient
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
+from proreus.client.credentials.credentials import Credentials, TlsFiles
+from proreus.client.http.http_connection import HttpConnection
+from proreus.client.http.responses import Unreachable
+from proreus.client.http.session import ApiClient
+from proreus.process.loop_errors import handle_loop_error
 from proreus.server.certificates import self_signed
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nsafe"

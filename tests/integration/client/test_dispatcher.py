@@ -8,16 +8,16 @@ import weakref
 
 import pytest
 
-from proreus.client.credentials import Credentials
-from proreus.client.dispatcher import Dispatcher, DispatcherOptions
-from proreus.client.pod_patches import StillRefused
-from proreus.client.rate_limiter import RateLimiter
-from proreus.client.request_window import Priority, RequestWindow
-from proreus.client.responses import ResponseLost, Unreachable
-from proreus.client.session import ApiClient, RequestHooks
-from proreus.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests
-from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import V1_37
+from proreus.base.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_37
+from proreus.client.credentials.credentials import Credentials
+from proreus.client.http.responses import ResponseLost, Unreachable
+from proreus.client.http.session import ApiClient, RequestHooks
+from proreus.client.writing.dispatcher import Dispatcher, DispatcherOptions
+from proreus.client.writing.pod_patches import StillRefused
+from proreus.client.writing.rate_limiter import RateLimiter
+from proreus.client.writing.request_window import Priority, RequestWindow
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod

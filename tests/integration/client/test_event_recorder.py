@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proreus.client.credentials import Credentials
-from proreus.client.dispatcher import Dispatcher
-from proreus.client.event_bodies import ObjectReference
-from proreus.client.event_recorder import EventRecorder
-from proreus.client.request_window import RequestWindow
-from proreus.client.session import ApiClient
-from proreus.kubernetes_version import V1_36, V1_37
+from proreus.base.kubernetes_version import V1_36, V1_37
+from proreus.client.credentials.credentials import Credentials
+from proreus.client.http.session import ApiClient
+from proreus.client.writing.dispatcher import Dispatcher
+from proreus.client.writing.event_bodies import ObjectReference
+from proreus.client.writing.event_recorder import EventRecorder
+from proreus.client.writing.request_window import RequestWindow
 from proreus.objects.meta import ObjectMeta
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import PodGroup

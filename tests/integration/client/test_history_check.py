@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from proreus.client.connectivity import Connectivity
-from proreus.client.history_check import is_older
-from proreus.client.reflector import ReflectorOptions
+from proreus.client.http.connectivity import Connectivity
+from proreus.client.watching.history_check import is_older
+from proreus.client.watching.reflector import ReflectorOptions
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
 

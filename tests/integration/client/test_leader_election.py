@@ -6,16 +6,16 @@ from contextlib import suppress
 
 import pytest
 
-from proreus.client.credentials import Credentials
-from proreus.client.leader_election import LeaderElector, new_identity
-from proreus.client.leader_election_config import (
+from proreus.base.errors import LeaseLost
+from proreus.client.credentials.credentials import Credentials
+from proreus.client.http.session import ApiClient
+from proreus.client.http.write_fence import NotLeading, WriteFence
+from proreus.client.leading.leader_election import LeaderElector, new_identity
+from proreus.client.leading.leader_election_config import (
     LeaderCallbacks,
     LeaseOptions,
     ResourceLockConfig,
 )
-from proreus.client.session import ApiClient
-from proreus.client.write_fence import NotLeading, WriteFence
-from proreus.errors import LeaseLost
 
 pytestmark = pytest.mark.looptime
 

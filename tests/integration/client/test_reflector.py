@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from proreus.client.connectivity import Connectivity
-from proreus.client.informer import Informer, InformerGroup
-from proreus.client.reflector import HandlerFailed, ReflectorOptions
-from proreus.errors import ApiError, CacheCorrupted, Forbidden, NotFound
-from proreus.metrics import SchedulerMetrics
+from proreus.base.errors import ApiError, CacheCorrupted, Forbidden, NotFound
+from proreus.base.metrics import SchedulerMetrics
+from proreus.client.http.connectivity import Connectivity
+from proreus.client.watching.informer import Informer, InformerGroup
+from proreus.client.watching.reflector import HandlerFailed, ReflectorOptions
 from proreus.objects.kinds import LEASES, NAMESPACES, NODES, PODS
 
 pytestmark = pytest.mark.looptime

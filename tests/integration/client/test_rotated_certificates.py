@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from proreus.client.authentication_health import AuthenticationHealth
-from proreus.client.credentials import Credentials, TlsFiles
-from proreus.client.responses import ResponseLost, Unreachable
-from proreus.client.session import ApiClient
-from proreus.errors import ApiError, Unauthorized
+from proreus.base.errors import ApiError, Unauthorized
+from proreus.client.credentials.authentication_health import AuthenticationHealth
+from proreus.client.credentials.credentials import Credentials, TlsFiles
+from proreus.client.http.responses import ResponseLost, Unreachable
+from proreus.client.http.session import ApiClient
 
 _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME
 _HOUR = datetime.timedelta(hours=1)

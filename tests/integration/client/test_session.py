@@ -5,12 +5,19 @@ import asyncio
 import kmock as km
 import pytest
 
-from proreus.client.credentials import Credentials
-from proreus.client.request_headers import user_agent
-from proreus.client.responses import ResponseLost, Unreachable
-from proreus.client.session import ApiClient, Request, RequestHooks
-from proreus.client.write_fence import NotLeading, WriteFence
-from proreus.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unauthorized
+from proreus.base.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+)
+from proreus.client.credentials.credentials import Credentials
+from proreus.client.http.request_headers import user_agent
+from proreus.client.http.responses import ResponseLost, Unreachable
+from proreus.client.http.session import ApiClient, Request, RequestHooks
+from proreus.client.http.write_fence import NotLeading, WriteFence
 
 pytestmark = pytest.mark.kmock(cls=km.RawHandler)
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from proreus.client.credentials import Credentials
-from proreus.client.responses import ResponseLost
-from proreus.client.session import ApiClient
-from proreus.errors import Forbidden
+from proreus.base.errors import Forbidden
+from proreus.client.credentials.credentials import Credentials
+from proreus.client.http.responses import ResponseLost
+from proreus.client.http.session import ApiClient
 
 WITHOUT_LENGTH = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
 

@@ -15,10 +15,10 @@ from types import ModuleType
 import griffe
 import pytest
 
-from proreus.cli.new_plugin.files import files_of
-from proreus.cli.new_plugin.names import Names
-from proreus.cli.new_plugin.points import POINTS
 from proreus.framework import events
+from proreus.process.cli.new_plugin.files import files_of
+from proreus.process.cli.new_plugin.names import Names
+from proreus.process.cli.new_plugin.points import POINTS
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "api.md"

@@ -51,19 +51,15 @@ def known() -> set[str]:
     return found
 
 
-def test_every_heading_of_the_tour_is_a_package() -> None:
-    headings = re.findall(r"^## (.*)$", TOUR.read_text(), flags=re.MULTILINE)
-    own = [re.sub(r"\(.*\)", "", heading) for heading in headings]  # not kube-scheduler's
-    packages = {name for heading in own for name in re.findall(r"(\w+)/", heading)}
-
-    there = {init.parent.name for init in SOURCES.glob("*/__init__.py")}
-    assert packages == there
+def test_the_tour_has_a_sentence_for_every_room() -> None:
+    rooms = set(re.findall(r"^\| `(\w+)/` \| \w", TOUR.read_text(), flags=re.MULTILINE))
+    assert rooms == {init.parent.name for init in SOURCES.glob("*/__init__.py")}
 
 
 def test_the_tour_names_what_there_is(known: set[str]) -> None:
     names = {text.removesuffix("()") for text in quoted(TOUR)}
     dotted = [name for name in names if re.fullmatch(r"[A-Za-z_][\w./]*", name)]
-    assert len(dotted) > 100
+    assert len(dotted) > 50
 
     missing = {
         name

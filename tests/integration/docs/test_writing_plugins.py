@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.framework import FilterPlugin
 from proreus.testing import Harness
 

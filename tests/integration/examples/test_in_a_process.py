@@ -13,7 +13,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from proreus.sandbox import Sandbox
+from proreus.workbench.sandbox import Sandbox
 
 HERE = Path(__file__).resolve().parents[3] / "examples"
 NOWHERE = frozenset({""})

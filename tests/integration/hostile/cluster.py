@@ -13,13 +13,17 @@ from typing import Any, cast
 
 import msgspec
 
-from proreus.client.informer_factory import InformerFactory
-from proreus.client.watch import ADDED, DELETED, MODIFIED, EventDecoder
-from proreus.clock import FakeClock
+from proreus.base.clock import FakeClock
+from proreus.base.errors import ApiError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.metrics import SchedulerMetrics
+from proreus.client.watching.informer_factory import InformerFactory
+from proreus.client.watching.watch import ADDED, DELETED, MODIFIED, EventDecoder
 from proreus.config.load import load
-from proreus.errors import ApiError
-from proreus.feature_gates import FeatureGates
-from proreus.metrics import SchedulerMetrics
+from proreus.engine.assembly import Assembly
+from proreus.engine.environment import Environment
+from proreus.engine.runtime.plugin_health import FailureRules, HealthContext
+from proreus.engine.runtime.registry import Registry
 from proreus.objects.codec import DecodeError
 from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.meta import Resource, key_of
@@ -28,10 +32,6 @@ from proreus.offline.api import InMemoryApi
 from proreus.offline.spawned_tasks import SpawnedTasks
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.plugins.parse_ahead import parsers
-from proreus.runtime.plugin_health import FailureRules, HealthContext
-from proreus.runtime.registry import Registry
-from proreus.scheduler.assembly import Assembly
-from proreus.scheduler.environment import Environment
 
 from .objects import Json, event_line
 

@@ -25,9 +25,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from proreus.bounded_cache import AGE_INTERVAL_SECONDS
-from proreus.gc_tuning import freeze_startup_heap, return_free_memory, use_one_heap
+from proreus.base.bounded_cache import AGE_INTERVAL_SECONDS
 from proreus.objects.kinds import BY_KIND
+from proreus.process.gc_tuning import freeze_startup_heap, return_free_memory, use_one_heap
 
 from .allocator import run_with_jemalloc
 from .cluster import HostileCluster

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from proreus.bounded_cache import AGE_INTERVAL_SECONDS
+from proreus.base.bounded_cache import AGE_INTERVAL_SECONDS
 from proreus.objects.kinds import BY_KIND, PODS
 
 from .cluster import HostileCluster

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proreus.bounded_cache import AGE_INTERVAL_SECONDS
+from proreus.base.bounded_cache import AGE_INTERVAL_SECONDS
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import default_configuration
-from proreus.decisions import DecisionRecorder
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.plugin_results import PluginResults
+from proreus.engine.runtime.registry import Registry
+from proreus.engine.runtime.select_host import CachedTotals
 from proreus.framework.verdicts import Verdicts
+from proreus.insight.decisions import DecisionRecorder
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.plugin_results import PluginResults
-from proreus.runtime.registry import Registry
-from proreus.runtime.select_host import CachedTotals
 from proreus.testing import make_node
 
 from .cluster import HostileCluster

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proreus.metrics import SchedulerMetrics
+from proreus.base.metrics import SchedulerMetrics
 from proreus.remote.classes import plugin_class
 from proreus.remote.descriptor import MOST_TIMEOUT_SECONDS
 from proreus.remote.handshake import connect

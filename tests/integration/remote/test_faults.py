@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from proreus.errors import ConfigError
-from proreus.metrics import SchedulerMetrics
+from proreus.base.errors import ConfigError
+from proreus.base.metrics import SchedulerMetrics
 from proreus.remote.handshake import connect
 
 from ..networked_cluster import advance_loop_time

@@ -11,12 +11,12 @@ import sys
 import aiohttp
 import pytest
 
-from proreus.app.remote_plugins import connect_plugins
-from proreus.errors import ConfigError, UnknownPluginSlot
+from proreus.base.errors import ConfigError, UnknownPluginSlot
+from proreus.base.metrics import SchedulerMetrics
 from proreus.framework.events import ALL_EVENTS
-from proreus.loading import PluginSources, load
-from proreus.metrics import SchedulerMetrics
-from proreus.sandbox import Sandbox
+from proreus.process.loading import PluginSources, load
+from proreus.process.remote_plugins import connect_plugins
+from proreus.workbench.sandbox import Sandbox
 
 from ..reserved_ports import SHARE_PORT_FLAG, reserved_port
 from .conftest import World, rejecting, scoring, until

@@ -6,13 +6,13 @@ import ssl
 import aiohttp
 import pytest
 
-from proreus.app.clients import Delegation
-from proreus.client import credential_loading
-from proreus.client.session import ApiClient
-from proreus.metrics import SchedulerMetrics
-from proreus.sandbox import Sandbox
+from proreus.base.metrics import SchedulerMetrics
+from proreus.client.credentials import credential_loading
+from proreus.client.http.session import ApiClient
+from proreus.process.clients import Delegation
 from proreus.server.options import ServingOptions
 from proreus.server.server import EndpointSources, Server
+from proreus.workbench.sandbox import Sandbox
 
 
 @pytest.fixture

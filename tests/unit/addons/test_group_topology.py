@@ -11,8 +11,8 @@ from proreus.addons.group_topology import GroupTopology
 from proreus.addons.group_topology.domains import best_fit, least_free
 from proreus.addons.group_topology.requests import TopologyRequest, topology_request
 from proreus.addons.group_topology.slices import slices_of
+from proreus.engine.groups import algorithm
 from proreus.framework import ConfigError
-from proreus.scheduler.pod_groups import algorithm
 from proreus.testing import Harness, make_node, make_pod
 
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"

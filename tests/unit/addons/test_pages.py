@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from proreus.addons import ADD_ONS
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "addons"
 

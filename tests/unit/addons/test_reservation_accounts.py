@@ -16,8 +16,8 @@ from proreus.addons.load_aware_scheduling import LoadAwareScheduling
 from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
 from proreus.addons.node_resource_topology_match.fingerprint import fingerprint
 from proreus.addons.reservation import Reservation
+from proreus.engine.shadow.shadow import ShadowLimits
 from proreus.framework import QueueSortPlugin
-from proreus.scheduler.shadow import ShadowLimits
 from proreus.testing import Harness, make_node, make_pod
 from unit.addons.test_coscheduling_plan import gang
 from unit.addons.test_reservation import reservation, status, web

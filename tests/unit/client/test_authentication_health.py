@@ -4,8 +4,8 @@ import ssl
 
 import pytest
 
-from proreus.client.authentication_health import AuthenticationHealth
-from proreus.client.dialer import NotConnected
+from proreus.client.credentials.authentication_health import AuthenticationHealth
+from proreus.client.http.dialer import NotConnected
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 import random
 
-from proreus.client.backoff import Backoff
+from proreus.client.http.backoff import Backoff
 
 
 def test_delays_double_up_to_the_limit_with_jitter_on_top():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proreus.client.checked_writes import has_desired_state
+from proreus.client.writing.checked_writes import has_desired_state
 
 
 @pytest.mark.parametrize(

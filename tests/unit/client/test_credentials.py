@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kubernetes.aio.config import incluster_config
 
-from proreus.client import plain_credentials
-from proreus.client.credential_loading import NOT_CONFIGURED, load
-from proreus.client.credentials import Credentials
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
+from proreus.client.credentials import plain_credentials
+from proreus.client.credentials.credential_loading import NOT_CONFIGURED, load
+from proreus.client.credentials.credentials import Credentials
 
 
 @pytest.fixture

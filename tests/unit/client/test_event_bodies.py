@@ -2,12 +2,12 @@
 
 import pytest
 
-from proreus.client.event_bodies import (
+from proreus.base.clock import rfc3339
+from proreus.client.writing.event_bodies import (
     micro_time,
     printf_without_arguments,
     truncate_note,
 )
-from proreus.clock import rfc3339
 
 
 def test_notes_are_cut_to_1024_bytes():

@@ -12,10 +12,10 @@ import pytest
 import uvloop
 from msgspec.structs import replace
 
-from proreus.client import exec_plugin
-from proreus.client.credential_loading import load
-from proreus.client.exec_plugin import ExecPlugin
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
+from proreus.client.credentials import exec_plugin
+from proreus.client.credentials.credential_loading import load
+from proreus.client.credentials.exec_plugin import ExecPlugin
 
 VERSION = "client.authentication.k8s.io/v1"
 
@@ -186,7 +186,7 @@ async def test_the_first_run_has_a_time_limit(plugin, tmp_path, monkeypatch):
             }
         )
     )
-    monkeypatch.setattr("proreus.client.credential_loading._FIRST_FETCH_SECONDS", 0.2)
+    monkeypatch.setattr("proreus.client.credentials.credential_loading._FIRST_FETCH_SECONDS", 0.2)
     with pytest.raises(ConfigError, match=r"could not be fetched within 0\.2 s"):
         await load(str(path), environ={})
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from proreus.client import http_get as module
-from proreus.client.http_get import http_get
-from proreus.errors import ApiError
+from proreus.base.errors import ApiError
+from proreus.client.http import http_get as module
+from proreus.client.http.http_get import http_get
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from proreus.client.informer import Informer, InformerGroup
-from proreus.client.informer_factory import InformerFactory
-from proreus.client.watch import WatchEvent
-from proreus.kubernetes_version import V1_37
-from proreus.metrics import SchedulerMetrics
+from proreus.base.kubernetes_version import V1_37
+from proreus.base.metrics import SchedulerMetrics
+from proreus.client.watching.informer import Informer, InformerGroup
+from proreus.client.watching.informer_factory import InformerFactory
+from proreus.client.watching.watch import WatchEvent
 from proreus.objects.devices import DEVICE_CLASSES
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import ObjectMeta, Resource

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
-from proreus.client.pod_patches import PodPatches, StillRefused, Target, merge_status_patches
-from proreus.client.responses import ResponseLost
-from proreus.errors import ApiError, NotFound
+from proreus.base.errors import ApiError, NotFound
+from proreus.client.http.responses import ResponseLost
+from proreus.client.writing.pod_patches import (
+    PodPatches,
+    StillRefused,
+    Target,
+    merge_status_patches,
+)
 
 pytestmark = pytest.mark.looptime
 

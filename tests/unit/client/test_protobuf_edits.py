@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.client.protobuf_edits import add_finalizer, resource_version
+from proreus.client.writing.protobuf_edits import add_finalizer, resource_version
 
 
 def field(number: int, content: bytes) -> bytes:

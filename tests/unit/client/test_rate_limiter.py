@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proreus.client.rate_limiter import RateLimiter, no_rate_limit
+from proreus.client.writing.rate_limiter import RateLimiter, no_rate_limit
 
 
 class Time:

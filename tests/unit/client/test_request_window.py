@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proreus.client.request_window import Priority, RequestWindow, WritePlace
+from proreus.client.writing.request_window import Priority, RequestWindow, WritePlace
 
 
 class Time:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from proreus.client.responses import (
+from proreus.client.http.responses import (
     HttpResponse,
     ResponseLost,
     error_from_response,

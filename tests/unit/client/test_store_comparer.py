@@ -9,12 +9,12 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from proreus.client import store_comparer
-from proreus.client.informer import Informer
-from proreus.client.request_headers import METADATA_LIST
-from proreus.client.store_comparer import StoreComparer
-from proreus.client.watch import WatchEvent
-from proreus.errors import ApiError, NotFound
+from proreus.base.errors import ApiError, NotFound
+from proreus.client.http.request_headers import METADATA_LIST
+from proreus.client.watching import store_comparer
+from proreus.client.watching.informer import Informer
+from proreus.client.watching.store_comparer import StoreComparer
+from proreus.client.watching.watch import WatchEvent
 from proreus.objects.codec import to_plain
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import ObjectMeta

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus.client.informer import Informer
-from proreus.client.object_faults import LINES, PERIOD_SECONDS, ObjectFaults
-from proreus.client.watch import EventDecoder, ListDecoder, Unreadable, UnreadableEvent
-from proreus.metrics import SchedulerMetrics
+from proreus.base.metrics import SchedulerMetrics
+from proreus.client.watching.informer import Informer
+from proreus.client.watching.object_faults import LINES, PERIOD_SECONDS, ObjectFaults
+from proreus.client.watching.watch import EventDecoder, ListDecoder, Unreadable, UnreadableEvent
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import ObjectMeta, key_of
 from proreus.objects.node import Node

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proreus.client.watch import EventDecoder, LineSplitter, ListDecoder, UnreadableEvent
-from proreus.errors import Gone
+from proreus.base.errors import Gone
+from proreus.client.watching.watch import EventDecoder, LineSplitter, ListDecoder, UnreadableEvent
 from proreus.objects.kinds import Namespace
 from proreus.objects.meta import key_of
 from proreus.objects.node import Node

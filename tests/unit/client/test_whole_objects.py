@@ -2,8 +2,8 @@
 
 import json
 
-from proreus.client.informer_factory import InformerFactory
-from proreus.client.watch import EventDecoder, ListDecoder
+from proreus.client.watching.informer_factory import InformerFactory
+from proreus.client.watching.watch import EventDecoder, ListDecoder
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod
 from proreus.objects.with_json import NodeWithJson, PodWithJson

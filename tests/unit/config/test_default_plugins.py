@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import DEFAULT_VERSION, V1_36, V1_37, KubernetesVersion
 from proreus.config.default_plugins import default_plugins, merge
 from proreus.config.load import default_configuration
 from proreus.config.types import PluginRef, Plugins, PluginSet
-from proreus.errors import ConfigError
-from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import DEFAULT_VERSION, V1_36, V1_37, KubernetesVersion
+from proreus.engine.runtime.expansion import expand_all
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.expansion import expand_all
 
 GROUPS = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_36, V1_37
 from proreus.config.fields import PluginArgs
 from proreus.config.load import default_configuration, load, load_file
 from proreus.config.types import Extender, LeaderElection
-from proreus.errors import ConfigError
-from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import V1_36, V1_37
 from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 

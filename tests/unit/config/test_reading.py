@@ -1,7 +1,7 @@
 import pytest
 
+from proreus.base.errors import ConfigError
 from proreus.config.reading import read
-from proreus.errors import ConfigError
 
 
 @pytest.mark.parametrize(

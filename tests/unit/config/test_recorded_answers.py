@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.errors import ConfigError
-from proreus.feature_gates import FeatureGates
-from proreus.runtime.expansion import expand_all
+from proreus.engine.runtime.expansion import expand_all
 
 CASES = Path(__file__).parents[2] / "conformance" / "cases" / "1.36"
 

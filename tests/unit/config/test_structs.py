@@ -8,9 +8,9 @@ from typing import Literal
 
 import pytest
 
+from proreus.base.errors import ConfigError
 from proreus.config.arg_fields import describe_args
 from proreus.config.decoding import decode_fields
-from proreus.errors import ConfigError
 from proreus.plugins.default_preemption import DefaultPreemptionArgs
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
-from proreus.errors import ConfigError
-from proreus.feature_gates import FeatureGates
 
 NAME_RULE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "

@@ -5,11 +5,11 @@ import json
 import pytest
 import yaml
 
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_36, V1_37
 from proreus.config.load import default_configuration, load
 from proreus.config.write import to_data, to_yaml
-from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import V1_36, V1_37
-from proreus.runtime.expansion import effective_configuration
+from proreus.engine.runtime.expansion import effective_configuration
 
 
 def test_the_default_configuration_as_kube_scheduler_writes_it(catalog):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proreus.base.errors import ApiError, ConfigError, NotFound
 from proreus.controller.colocation.batch_resources import BatchResources, left_by_online, to_write
 from proreus.controller.colocation.colocation_controller import ColocationController
 from proreus.controller.colocation.measurements import CpuAndMemory, Measured
@@ -18,7 +19,6 @@ from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import EvictionRecord
 from proreus.controller.evictions.pod_evictor import PodEvictor
 from proreus.controller.options import ColocationOptions, ControllerOptions, RebalancingOptions
-from proreus.errors import ApiError, ConfigError, NotFound
 from proreus.objects import Pod
 from proreus.objects.codec import decoder_for
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proreus.base.errors import ApiError, ConfigError, Conflict, NotFound, TooManyRequests
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import (
     EvictionRecord,
@@ -21,12 +22,11 @@ from proreus.controller.options import RebalancingOptions
 from proreus.controller.rebalancing.better_nodes import Move, find_better_nodes, is_movable
 from proreus.controller.rebalancing.plan import choose
 from proreus.controller.rebalancing.rebalancer import settings_of
-from proreus.errors import ApiError, ConfigError, Conflict, NotFound, TooManyRequests
+from proreus.insight.snapshots.cluster_objects import ClusterObjects
 from proreus.objects.kinds import PODS
-from proreus.simulation.cluster_objects import ClusterObjects
-from proreus.simulation.controllers import Controllers
+from proreus.workbench.simulation.controllers import Controllers
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "simulation"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "workbench" / "simulation"))
 from clusters import cluster, node, pod
 
 OPTIONS = RebalancingOptions(period_seconds=60, evict=True)

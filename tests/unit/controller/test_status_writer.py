@@ -5,13 +5,13 @@ from typing import Any
 from proreus.addons.capacity_scheduling.quotas import ElasticQuota, ElasticQuotaSpec
 from proreus.addons.coscheduling.groups import Gang, GangSpec
 from proreus.addons.reservation.objects import ReservationObject
+from proreus.base.errors import ApiError, Conflict, NotFound
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.pod_group_status import PodGroupStatuses
 from proreus.controller.quota_status import ElasticQuotaStatuses
 from proreus.controller.reservation_status import ReservationStatuses
 from proreus.controller.status_reconciler import WithStatus
 from proreus.controller.status_writer import StatusWriter
-from proreus.errors import ApiError, Conflict, NotFound
 from proreus.objects import ObjectMeta, Pod
 from proreus.objects.codec import decoder_for
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proreus.bounded_cache import age_caches
+from proreus.base.bounded_cache import age_caches
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable

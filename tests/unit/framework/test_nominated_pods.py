@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import default_configuration
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
 from proreus.framework.nominated_pods import NominatedPodsByPriority, NominatedPodsByRow
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
@@ -14,7 +15,6 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 
 _GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE_PLUGINS)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_36, V1_37
 from proreus.config.load import default_configuration
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
 from proreus.framework.events import (
     ALL_EVENTS,
     ASSIGNED_POD,
@@ -18,10 +20,8 @@ from proreus.framework.events import (
     ClusterEvent,
 )
 from proreus.framework.pod_events import PodEvents, pod_registrations
-from proreus.kubernetes_version import V1_36, V1_37
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 
 VERSIONS = (V1_36, V1_37)
 

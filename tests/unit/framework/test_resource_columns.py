@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proreus.cache.cache import Cache
-from proreus.clock import FakeClock
+from proreus.base.clock import FakeClock
+from proreus.engine.cache.cache import Cache
 from proreus.framework.columns import ResourceColumns
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proreus.bounded_cache import age_caches
+from proreus.base.bounded_cache import age_caches
 from proreus.framework.tolerations import toleration_index
 from proreus.objects.taints import Taint
 from proreus.testing import make_pod

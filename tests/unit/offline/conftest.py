@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import default_configuration
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 
 
 def node(name: str, cpu: str = "4") -> dict[str, Any]:

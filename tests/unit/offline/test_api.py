@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proreus.addons.node_metrics.providers import NODE_USAGES
-from proreus.errors import Conflict, NotFound
+from proreus.base.errors import Conflict, NotFound
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import Resource, Untyped
 from proreus.offline.api import FakeRecorder, InMemoryApi

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from proreus.errors import ConfigError
-from proreus.known_faults import KnownFault, parse_corrections
-from proreus.kubernetes_version import V1_36, V1_37, KubernetesVersion
+from proreus.base.errors import ConfigError
+from proreus.base.known_faults import KnownFault, parse_corrections
+from proreus.base.kubernetes_version import V1_36, V1_37, KubernetesVersion
+from proreus.engine.runtime.registry import Registry
 from proreus.offline.evaluate import Fallbacks, evaluate
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 from proreus.testing.volumes import make_claim, make_storage_class
 
 JsonObject = dict[str, Any]

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from proreus.errors import ProreusError
+from proreus.base.errors import ProreusError
+from proreus.engine.runtime.registry import Registry
 from proreus.offline.evaluate import Fallbacks, evaluate, read_cases
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 
 
 def answer(case: dict, configuration: object = None) -> dict:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from proreus.engine.runtime.waiting_pods import WaitingPod
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_group import PlacementProgress, PodGroupInfo
 from proreus.framework.pod_info import PodInfo
@@ -19,7 +20,6 @@ from proreus.objects.scheduling import (
     CompositePodGroupSchedulingPolicy,
 )
 from proreus.plugins.gang_scheduling import GangScheduling
-from proreus.runtime.waiting_pods import WaitingPod
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 
 TREES = (

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proreus.base.errors import ConfigError
 from proreus.config.decoding import decode_fields
-from proreus.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status

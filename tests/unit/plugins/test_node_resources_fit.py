@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.node_table import NodeTable

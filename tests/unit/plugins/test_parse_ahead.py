@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus import bounded_cache
-from proreus.client.watch import EventDecoder
-from proreus.feature_gates import FeatureGates
+from proreus.base import bounded_cache
+from proreus.base.feature_gates import FeatureGates
+from proreus.client.watching.watch import EventDecoder
 from proreus.framework import affinity_terms, node_affinity, pod_info, tolerations
 from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.node_affinity import node_affinity_of

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from proreus.cache.pod_group_states import PodGroupStates
+from proreus.engine.cache.pod_group_states import PodGroupStates
 from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.objects.codec import decoder_for
 from proreus.objects.scheduling import CompositePodGroup, PodGroup

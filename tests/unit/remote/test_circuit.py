@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proreus.metrics import SchedulerMetrics
+from proreus.base.metrics import SchedulerMetrics
 from proreus.remote.circuit import Circuit
 from proreus.remote.remote_metrics import RemoteMetrics
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from proreus.cache.cache import Cache
-from proreus.clock import FakeClock
+from proreus.base.clock import FakeClock
+from proreus.engine.cache.cache import Cache
 from proreus.framework.status import Code, Status
 from proreus.remote.row_results import RowResults, RowResultsCache
 from proreus.remote.snapshot import Snapshot

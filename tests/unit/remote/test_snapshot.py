@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proreus.cache.cache import Cache
-from proreus.clock import FakeClock
+from proreus.base.clock import FakeClock
+from proreus.engine.cache.cache import Cache
 from proreus.remote import wire
 from proreus.remote.columns import column_problem, is_numeric, numbers, values
 from proreus.remote.snapshot import Snapshot

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from proreus.errors import ApiError
-from proreus.metrics import SchedulerMetrics
+from proreus.base.errors import ApiError
+from proreus.base.metrics import SchedulerMetrics
 from proreus.server.options import AuthenticationOptions, ServingOptions
 from proreus.server.server import EndpointSources, Server
 

@@ -2,8 +2,8 @@ import pytest
 from msgspec.structs import replace
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from proreus.errors import ApiError
-from proreus.metrics import SchedulerMetrics
+from proreus.base.errors import ApiError
+from proreus.base.metrics import SchedulerMetrics
 from proreus.server import delegation
 from proreus.server.authentication import Authenticator, NotAuthenticated, User
 from proreus.server.client_ca import CABundle, ClientCAs

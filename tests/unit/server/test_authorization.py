@@ -1,7 +1,7 @@
 import pytest
 
-from proreus.errors import ApiError
-from proreus.metrics import SchedulerMetrics
+from proreus.base.errors import ApiError
+from proreus.base.metrics import SchedulerMetrics
 from proreus.server import delegation
 from proreus.server.authentication import User
 from proreus.server.authorization import Authorizer, AuthorizerDecision

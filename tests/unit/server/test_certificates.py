@@ -5,7 +5,7 @@ import stat
 import pytest
 from cryptography import x509
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.server.certificates import ServingCertificate, self_signed
 from proreus.server.options import ServingOptions, SniCertificate
 

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.server.client_ca import CABundle, ClientCAs
 from proreus.server.options import AuthenticationOptions, RequestHeaderOptions
 

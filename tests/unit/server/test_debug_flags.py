@@ -2,7 +2,7 @@
 
 import pytest
 
-from proreus import logs
+from proreus.base import logs
 from proreus.server.debug_flags import flags_index, set_verbosity
 
 

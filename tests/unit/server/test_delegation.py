@@ -1,6 +1,6 @@
 import pytest
 
-from proreus.errors import ApiError
+from proreus.base.errors import ApiError
 from proreus.server.delegation import TtlCache, review
 
 

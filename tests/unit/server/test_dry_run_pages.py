@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from proreus.dry_run.api import DryRunStatus, PodOutcome
-from proreus.dry_run.objects import InvalidDryRun
-from proreus.dry_run.openapi import DOCUMENT_PATH, PATH
-from proreus.dry_run.replica import ClusterChanged
-from proreus.dry_run.service import Busy
-from proreus.server.dry_run_pages import add_dry_run_pages
+from proreus.insight.dry_run.api import DryRunStatus, PodOutcome
+from proreus.insight.dry_run.objects import InvalidDryRun
+from proreus.insight.dry_run.openapi import DOCUMENT_PATH, PATH
+from proreus.insight.dry_run.pages import add_dry_run_pages
+from proreus.insight.dry_run.replica import ClusterChanged
+from proreus.insight.dry_run.service import Busy
 
 CALLER = {"username": "autoscaler"}
 QUESTION = {

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from proreus.explain import NodeExplanation, PodExplanation, QueueExplanation
-from proreus.server.explain_pages import add_explain_pages
+from proreus.insight.explain import NodeExplanation, PodExplanation, QueueExplanation
+from proreus.insight.explain.pages import add_explain_pages
 from proreus.server.options import FORWARDED_AUTHORIZATION
 
 READER = {"username": "reader"}

@@ -1,7 +1,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from proreus.metrics import expose
+from proreus.base.metrics import expose
 from proreus.server.health import PING, HealthCheck, HealthEndpoint, HealthMetrics
 
 

@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from proreus import logs
-from proreus.errors import ConfigError
-from proreus.metrics import SchedulerMetrics
+from proreus.base import logs
+from proreus.base.errors import ConfigError
+from proreus.base.metrics import SchedulerMetrics
 from proreus.objects.codec import decoder_for
 from proreus.objects.pod import Pod
 from proreus.server.health import HealthCheck

@@ -3,7 +3,7 @@ import json
 import pytest
 import yaml
 
-from proreus.clock import FakeClock
+from proreus.base.clock import FakeClock
 from proreus.server.zpages import ZPages
 
 STRUCTURED = "application/{};v={};g=config.k8s.io;as={}"

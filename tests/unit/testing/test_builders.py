@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.errors import ConfigError
+from proreus.base.errors import ConfigError
 from proreus.framework.pod_info import HostPort
 from proreus.objects.taints import Taint
 from proreus.plugins.node_resources_fit import NodeResourcesFit

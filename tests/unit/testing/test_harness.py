@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from proreus.base.errors import ConfigError
 from proreus.config.fields import PluginArgs
-from proreus.errors import ConfigError
 from proreus.framework import events
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent

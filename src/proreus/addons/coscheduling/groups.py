@@ -17,7 +17,7 @@ from proreus.addons.coscheduling.koordinator import (
     MatchPolicy,
     gangs_together,
 )
-from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache
+from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache
 from proreus.config.durations import DurationError, parse_duration
 from proreus.framework import is_provided
 from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource

@@ -27,7 +27,7 @@ from proreus.addons.reservation.objects import (
     SUCCEEDED,
     ReservationObject,
 )
-from proreus.clock import rfc3339
+from proreus.base.clock import rfc3339
 from proreus.framework import (
     MAX_SCORE,
     ApiError,

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from proreus import yaml_limits
 from proreus.addons.node_metrics.metrics import Metric, WatcherMetrics, cpu_values
 from proreus.addons.node_metrics.node_columns import NodeColumns
 from proreus.addons.node_metrics.pod_amounts import effective_amounts
 from proreus.addons.trimaran.recent_requests import RecentRequestsArgs, RecentRequestsPlugin
+from proreus.base import yaml_limits
 from proreus.framework import (
     MAX_SCORE,
     ConfigError,

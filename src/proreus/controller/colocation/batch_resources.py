@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from proreus.addons.colocation.plugin import BATCH, MEASURED_AT
-from proreus.clock import rfc3339
+from proreus.base.clock import rfc3339
 from proreus.controller.colocation.measurements import NOTHING, CpuAndMemory, Measured
 from proreus.controller.options import ColocationOptions
 from proreus.objects import Node, parse_amount

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from proreus import logs
-from proreus.client.request_headers import MERGE_PATCH
-from proreus.client.session import ApiClient
+from proreus.base import logs
+from proreus.base.errors import ApiError, NotFound
+from proreus.client.http.request_headers import MERGE_PATCH
+from proreus.client.http.session import ApiClient
 from proreus.controller.colocation.batch_resources import (
     BatchResources,
     left_by_online,
@@ -36,12 +37,11 @@ from proreus.controller.evictions.budgets import EvictionBudget
 from proreus.controller.evictions.eviction_record import RecordedEviction, UnreadableRecord
 from proreus.controller.evictions.pod_evictor import PodEvictor
 from proreus.controller.options import ControllerOptions
-from proreus.errors import ApiError, NotFound
+from proreus.insight.snapshots.cluster_objects import ClusterObjects
 from proreus.objects import Node, Pod
 from proreus.objects.kinds import NODES
 from proreus.objects.meta import key_of
-from proreus.simulation.cluster_objects import ClusterObjects
-from proreus.simulation.controllers import Controllers
+from proreus.workbench.simulation.controllers import Controllers
 
 log = logs.logger(__name__)
 

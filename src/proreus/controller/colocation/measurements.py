@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY
 from proreus.addons.node_metrics.providers import NODE_USAGES
-from proreus.client.list_watch import ListWatch
-from proreus.client.pager import list_all_pages
-from proreus.client.session import ApiClient
-from proreus.client.watch import ListDecoder
+from proreus.client.http.session import ApiClient
+from proreus.client.watching.list_watch import ListWatch
+from proreus.client.watching.pager import list_all_pages
+from proreus.client.watching.watch import ListDecoder
 from proreus.objects import ApiStruct, ObjectMeta, Resource, parse_amount
 from proreus.objects.meta import ApiObject, key_of
 

@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from proreus.client.responses import read_json
-from proreus.client.session import ApiClient
-from proreus.errors import NotFound, ProreusError
+from proreus.base.errors import NotFound, ProreusError
+from proreus.client.http.responses import read_json
+from proreus.client.http.session import ApiClient
 from proreus.objects.codec import UNDECODABLE
 
 NAME = "proreus-controller-evictions"

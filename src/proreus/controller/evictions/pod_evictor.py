@@ -9,12 +9,12 @@ from typing import Literal
 
 import msgspec
 
-from proreus import logs
-from proreus.client.responses import read_json
-from proreus.client.session import ApiClient
+from proreus.base import logs
+from proreus.base.errors import ApiError, Conflict, NotFound, TooManyRequests
+from proreus.client.http.responses import read_json
+from proreus.client.http.session import ApiClient
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import EvictionRecord, RecordedEviction
-from proreus.errors import ApiError, Conflict, NotFound, TooManyRequests
 from proreus.objects.kinds import PODS
 
 log = logs.logger(__name__)

@@ -21,18 +21,18 @@ from dataclasses import dataclass, replace
 from proreus.addons.coscheduling.groups import membership_of
 from proreus.controller.evictions.safe_to_evict import is_safe_to_evict
 from proreus.controller.rebalancing.foreign_terms import without_foreign_terms
+from proreus.engine.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
+from proreus.engine.runtime.scheduling_points import run_pre_filter
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions
+from proreus.insight.snapshots.cluster_objects import ClusterObjects
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.offline.virtual_time import VirtualTimeLoop
-from proreus.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
-from proreus.runtime.scheduling_points import run_pre_filter
-from proreus.simulation.cluster_objects import ClusterObjects
-from proreus.simulation.controllers import Controllers, is_daemon_pod
-from proreus.simulation.scenario import recreated
-from proreus.simulation.simulated_cluster import Settings, SimulatedCluster
+from proreus.workbench.simulation.controllers import Controllers, is_daemon_pod
+from proreus.workbench.simulation.scenario import recreated
+from proreus.workbench.simulation.simulated_cluster import Settings, SimulatedCluster
 
 _SYSTEM_PRIORITY = 2_000_000_000
 _RESTARTS_ITS_WORK = ("job", "node")

@@ -10,8 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from proreus import logs
-from proreus.client.session import ApiClient
+from proreus.base import logs
+from proreus.base.errors import ApiError, ConfigError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
+from proreus.client.http.session import ApiClient
 from proreus.config.load import default_configuration, load_file
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import RecordedEviction, UnreadableRecord
@@ -24,15 +27,12 @@ from proreus.controller.rebalancing.better_nodes import (
     is_movable,
 )
 from proreus.controller.rebalancing.plan import choose
-from proreus.errors import ApiError, ConfigError
-from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
-from proreus.loading import PluginSources, load
+from proreus.insight.snapshots.cluster_objects import ClusterObjects
+from proreus.insight.snapshots.snapshot import take_snapshot
 from proreus.objects.kinds import PODS
-from proreus.simulation.cluster_objects import ClusterObjects
-from proreus.simulation.controllers import Controllers
-from proreus.simulation.simulated_cluster import Settings
-from proreus.simulation.snapshot import take_snapshot
+from proreus.process.loading import PluginSources, load
+from proreus.workbench.simulation.controllers import Controllers
+from proreus.workbench.simulation.simulated_cluster import Settings
 
 log = logs.logger(__name__)
 

@@ -13,7 +13,7 @@ SelectVictimsOnNode:
 - potential victims, most important first   ``potential_victims``: ``PodsByPriority``
 - filterPodsWithPDBViolation                ``potential_victims``: ``DisruptionBudgets``
 - remove all, then reprieve one by one      ``candidates``: ``DryRun._victims``, which calls
-                                            ``runtime.dry_run.PreemptionDryRun``
+                                            ``engine.runtime.dry_run.PreemptionDryRun``
 callExtenders                               ``plugin``: ``_call_extenders``
 SelectCandidate, pickOneNodeForPreemption   ``select_candidate``
 prepareCandidate, prepareCandidateAsync     ``eviction``: ``Evictor``
@@ -34,9 +34,10 @@ FilterVictimsWithPDBViolation               ``potential_victims``: ``DisruptionB
                                             ``reprieve_order``
 SelectVictimsOnNode, on a node with groups  ``unit_dry_run``: ``UnitDryRun``
 PodGroupEvaluator                           ``pod_group_preemption``: ``PodGroupEvaluator``
-reprieveVictim of selectVictimsOnDomain     ``runtime.pod_group_reprieve``: ``PodGroupReprieve``
-PodGroupEvaluator of 1.36                   ``pod_group_preemption_v1_36``: ``PodGroupPreemption``
-==========================================  ====================================================
+reprieveVictim of selectVictimsOnDomain     ``engine.runtime.pod_group_reprieve``:
+``PodGroupReprieve`` PodGroupEvaluator of 1.36                   ``pod_group_preemption_v1_36``:
+``PodGroupPreemption`` ==========================================
+====================================================
 
 Three things are ours; none of them changes a result:
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, invalid
 from proreus.config.structs import Int32
 from proreus.config.types import InTreeArgs
-from proreus.feature_gates import FeatureGates
 
 
 class DefaultPreemptionArgs(InTreeArgs, frozen=True):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from proreus.errors import PluginError
+from proreus.base.errors import PluginError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle, PreemptionDryRun
 from proreus.framework.node_info import NodeInfo

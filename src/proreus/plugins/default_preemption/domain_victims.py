@@ -16,7 +16,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from proreus.errors import ProreusError
+from proreus.base.errors import ProreusError
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_group import PlacedPod, PodGroupInfo, PodGroupState, PodGroupStates

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from proreus.bounded_cache import BoundedCache, approximate_size, register
+from proreus.base.bounded_cache import BoundedCache, approximate_size, register
 from proreus.framework.handle import DryRunKey
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import NominatedPodsByRow

@@ -25,13 +25,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from proreus.clock import rfc3339
-from proreus.errors import ApiError, NotFound
+from proreus.base.clock import rfc3339
+from proreus.base.errors import ApiError, NotFound
+from proreus.base.kubernetes_version import Change
+from proreus.base.logs import logger
+from proreus.base.repeated_failures import FailureBackoff
 from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import CLEAR_NOMINATION
-from proreus.kubernetes_version import Change
-from proreus.logs import logger
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod, condition_of, true_condition_of
 from proreus.objects.scheduling import CompositePodGroup, PodGroup
@@ -41,7 +42,6 @@ from proreus.plugins.default_preemption.running_preemptions import (
     RunningPreemptions,
 )
 from proreus.plugins.default_preemption.select_candidate import Candidate
-from proreus.repeated_failures import FailureBackoff
 
 log = logger(__name__)
 

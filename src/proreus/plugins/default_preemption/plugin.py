@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from proreus.errors import ApiError, ExtenderError
+from proreus.base.errors import ApiError, ExtenderError
+from proreus.base.known_faults import KnownFault
+from proreus.base.kubernetes_version import Change
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.events import DELETE, ClusterEvent
@@ -37,8 +39,6 @@ from proreus.framework.post_filter_result import (
 )
 from proreus.framework.status import Code, Status, code_of
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.known_faults import KnownFault
-from proreus.kubernetes_version import Change
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS

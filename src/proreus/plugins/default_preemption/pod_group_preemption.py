@@ -16,7 +16,7 @@ from time import perf_counter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proreus.errors import ApiError, PluginError
+from proreus.base.errors import ApiError, PluginError
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_group import (

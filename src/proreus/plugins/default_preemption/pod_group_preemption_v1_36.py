@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from proreus.errors import ApiError
+from proreus.base.errors import ApiError
+from proreus.base.kubernetes_version import Change
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_group import (
@@ -24,7 +25,6 @@ from proreus.framework.pod_group import (
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.kubernetes_version import Change
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
 from proreus.plugins.default_preemption.eviction import Evictor, Preemptor
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size, register
+from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size, register
 from proreus.framework.many_selectors import ManySelectors
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proreus.errors import ProreusError
+from proreus.base.errors import ProreusError
 from proreus.objects.meta import key_of
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.plugins.dynamic_resources.pools import PoolView

@@ -17,7 +17,7 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proreus.errors import BudgetExceeded
+from proreus.base.errors import BudgetExceeded
 from proreus.objects.resource_claims import ALLOCATION_RESULTS_MAX_SIZE
 from proreus.plugins.dynamic_resources.allocating_devices import (
     AllocatingDevices,

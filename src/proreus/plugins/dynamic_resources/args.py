@@ -8,11 +8,11 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.durations import format_duration
 from proreus.config.field_errors import child, forbidden, invalid
 from proreus.config.structs import Seconds
 from proreus.config.types import InTreeArgs
-from proreus.feature_gates import FeatureGates
 
 
 class DynamicResourcesArgs(InTreeArgs, frozen=True):

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec import Struct
 
-from proreus.bounded_cache import register
+from proreus.base.bounded_cache import register
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import IntArray

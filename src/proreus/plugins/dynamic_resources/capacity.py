@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from proreus.int64 import MAX_INT64
+from proreus.base.int64 import MAX_INT64
 from proreus.objects.devices import CapacityRange, CapacityRequestPolicy, QuantityText
 from proreus.objects.quantity import NANO, parse_quantity, whole_value
 from proreus.plugins.dynamic_resources.devices import Capacity, DeviceKind

@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache
-from proreus.errors import ProreusError
+from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache
+from proreus.base.errors import ProreusError
 from proreus.objects.protobuf import BYTES, Field, encode_message, fields
 from proreus.plugins.dynamic_resources.cel_cost import (
     BOUNDLESS_DEVICE,

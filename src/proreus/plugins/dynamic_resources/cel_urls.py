@@ -11,7 +11,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
-from proreus.bounded_cache import cleared_with_age
+from proreus.base.bounded_cache import cleared_with_age
 
 _URL_TAG = b"u"
 

@@ -14,7 +14,7 @@ import re
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 
-from proreus.bounded_cache import cleared_with_age
+from proreus.base.bounded_cache import cleared_with_age
 from proreus.objects.quantity import NANO, parse_quantity
 
 _QUANTITY_TAG = b"q"

@@ -13,7 +13,7 @@ from enum import Enum
 import msgspec
 import numpy as np
 
-from proreus.errors import ApiError
+from proreus.base.errors import ApiError
 from proreus.framework.assume_cache import resource_version_of
 from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo

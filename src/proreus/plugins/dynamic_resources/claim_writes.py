@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from proreus.errors import ApiError, Conflict, NotFound, ProreusError
+from proreus.base.errors import ApiError, Conflict, NotFound, ProreusError
 from proreus.framework.handle import Handle
 from proreus.objects.codec import decoder_for, to_plain
 from proreus.objects.meta import JsonObject, key_of

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from proreus.errors import ProreusError
+from proreus.base.errors import ProreusError
 from proreus.objects.meta import OwnerReference, controller_of, key_of
 from proreus.objects.pod import Pod, PodResourceClaim
 from proreus.objects.resource_claims import (

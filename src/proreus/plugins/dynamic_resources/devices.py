@@ -12,7 +12,7 @@ from itertools import count
 import msgspec
 from msgspec import Struct, field
 
-from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
+from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.objects.devices import (
     CapacityRequestPolicy,
     Device,

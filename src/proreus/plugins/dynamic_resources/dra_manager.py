@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BoundedCache
+from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BoundedCache
+from proreus.base.kubernetes_version import Change
 from proreus.framework.assume_cache import AssumeCache
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import IntArray
-from proreus.kubernetes_version import Change
 from proreus.objects.devices import (
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from proreus.feature_gates import FeatureGates
-from proreus.known_faults import KnownFault
-from proreus.kubernetes_version import Change
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.known_faults import KnownFault
+from proreus.base.kubernetes_version import Change
 
 
 class Features(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from proreus.feature_gates import FeatureGates
+from proreus.base.feature_gates import FeatureGates
 from proreus.framework.events import (
     ADD,
     DELETE,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, BoundedCache
-from proreus.errors import ProreusError
+from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, BoundedCache
+from proreus.base.errors import ProreusError
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import BoolArray
 from proreus.objects.devices import Device, ResourceSliceSpec

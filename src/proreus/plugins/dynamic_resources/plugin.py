@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from proreus.errors import ApiError
+from proreus.base.errors import ApiError
+from proreus.base.kubernetes_version import Change
 from proreus.framework.assume_cache import resource_version_of
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
@@ -37,7 +38,6 @@ from proreus.framework.pod_info import ASSUMED_AS, PodInfo
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.kubernetes_version import Change
 from proreus.objects.devices import RESOURCE_SLICES
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from proreus.errors import ApiError
+from proreus.base.errors import ApiError
+from proreus.base.logs import logger
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
 from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE, PodGroupSchedulingCycle
-from proreus.logs import logger
 from proreus.objects.meta import controller_of, key_of
 from proreus.objects.pod import Pod, PodResourceClaim
 from proreus.objects.resource_claims import ResourceClaim, ResourceClaimConsumerReference

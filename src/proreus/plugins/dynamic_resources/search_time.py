@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proreus.errors import BudgetExceeded, ProreusError
+from proreus.base.errors import BudgetExceeded, ProreusError
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.plugins.dynamic_resources.cel import has_environments
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 
 import numpy as np
 
+from proreus.base.kubernetes_version import Change
 from proreus.framework.affinity_terms import (
     AffinityTerm,
     AffinityTerms,
@@ -38,7 +39,6 @@ from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.tolerations import toleration_index
 from proreus.framework.verdicts import BoolArray
-from proreus.kubernetes_version import Change
 from proreus.objects.kinds import Namespace
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod

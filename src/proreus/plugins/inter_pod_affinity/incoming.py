@@ -15,7 +15,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from proreus.bounded_cache import BoundedCache
+from proreus.base.bounded_cache import BoundedCache
+from proreus.base.known_faults import KnownFault
+from proreus.base.kubernetes_version import Change
 from proreus.framework.affinity_terms import (
     NO_LABELS,
     NO_TERMS,
@@ -33,8 +35,6 @@ from proreus.framework.many_terms import (
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
-from proreus.known_faults import KnownFault
-from proreus.kubernetes_version import Change
 from proreus.objects.kinds import NAMESPACES, Namespace
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import EVERYTHING, NOTHING

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from proreus import bounded_cache
+from proreus.base import bounded_cache
 from proreus.framework.columns import ResourceColumns
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo

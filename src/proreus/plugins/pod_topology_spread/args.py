@@ -7,6 +7,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import (
     child,
     duplicate,
@@ -19,7 +20,6 @@ from proreus.config.field_errors import (
 from proreus.config.names import label_key_problems
 from proreus.config.structs import ConfigStruct, Int32, Text
 from proreus.config.types import InTreeArgs
-from proreus.feature_gates import FeatureGates
 from proreus.plugins.node_affinity_args import NodeSelectorRequirementConfig
 
 

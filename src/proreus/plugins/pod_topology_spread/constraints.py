@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, LoadingCache, approximate_size
+from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, LoadingCache, approximate_size
 from proreus.framework.handle import Handle
 from proreus.framework.pod_label_groups import PodMatch, PodQuery
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE

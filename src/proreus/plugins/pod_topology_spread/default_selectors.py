@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
+from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.handle import Handle
 from proreus.framework.selector_index import SelectorIndex
 from proreus.objects.meta import OwnerReference, controller_of, key_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from proreus.feature_gates import FeatureGates
+from proreus.base.feature_gates import FeatureGates
 from proreus.framework.events import (
     ADD,
     ALL,

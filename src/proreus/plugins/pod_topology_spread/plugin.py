@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from proreus.base.known_faults import KnownFault
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import Handle
@@ -14,7 +15,6 @@ from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, PreScorePlug
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.known_faults import KnownFault
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
 from proreus.plugins.pod_topology_spread import scoring

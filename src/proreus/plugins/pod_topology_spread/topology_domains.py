@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
+from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.interning import ABSENT, Interner, once_per_value
 from proreus.framework.node_affinity import PodNodeAffinity, node_affinity
 from proreus.framework.node_info import NodeInfo

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from proreus.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
+from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.interning import ABSENT
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import BoolArray, IntArray, Rows

@@ -7,10 +7,10 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, invalid
 from proreus.config.structs import Int64
 from proreus.config.types import InTreeArgs
-from proreus.feature_gates import FeatureGates
 from proreus.plugins.resource_scoring_args import (
     MAX_CUSTOM_SCORE,
     MAX_UTILIZATION,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from proreus.errors import ProreusError
+from proreus.base.errors import ProreusError
 from proreus.objects.pod import Pod
 from proreus.objects.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim
 from proreus.objects.volume_claims import (

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from proreus.errors import ApiError
+from proreus.base.errors import ApiError
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import Handle

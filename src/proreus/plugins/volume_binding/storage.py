@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from proreus.base.known_faults import KnownFault
 from proreus.framework.assume_cache import AssumeCache
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import BoolArray
-from proreus.known_faults import KnownFault
 from proreus.objects.meta import ApiObject, key_of
 from proreus.objects.storage import (
     CSI_DRIVERS,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec import Struct
 
-from proreus.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache
+from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache
 from proreus.framework.handle import Handle
 from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity, whole_value

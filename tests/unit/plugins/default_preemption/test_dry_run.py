@@ -13,8 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import default_configuration
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.profile import Profile
+from proreus.engine.runtime.registry import Registry
+from proreus.engine.runtime.scheduling_points import run_pre_filter
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
@@ -33,9 +36,6 @@ from proreus.plugins.default_preemption.potential_victims import (
     sorted_by_importance,
 )
 from proreus.plugins.default_preemption.select_candidate import Candidate
-from proreus.runtime.profile import Profile
-from proreus.runtime.registry import Registry
-from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod
 
 Json = dict[str, Any]

@@ -9,8 +9,11 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_37
 from proreus.config.load import default_configuration
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
+from proreus.engine.runtime.scheduling_points import run_pre_filter
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import FilterPlugin
@@ -18,7 +21,6 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
-from proreus.kubernetes_version import V1_37
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import POD_GROUPS
@@ -30,8 +32,6 @@ from proreus.plugins.default_preemption.dry_run_cache import DryRunCache, DryRun
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets, PodsByPriority
 from proreus.plugins.default_preemption.select_candidate import Candidate
 from proreus.plugins.default_preemption.unit_dry_run import UnitDryRun
-from proreus.runtime.registry import Registry
-from proreus.runtime.scheduling_points import run_pre_filter
 from proreus.testing import FakeHandle, make_node, make_pod
 
 _NODES = 4

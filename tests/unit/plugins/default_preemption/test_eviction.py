@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import pytest
 
-from proreus.errors import ApiError
+from proreus.base.errors import ApiError
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.plugins.default_preemption.eviction import Evictor, Preemptor

@@ -12,16 +12,16 @@ from unittest.mock import patch
 
 import pytest
 
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_37
 from proreus.config.load import default_configuration
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.find_nodes import NodeSearch
+from proreus.engine.runtime.registry import Registry
 from proreus.framework.cluster_table import ClusterTable
-from proreus.kubernetes_version import V1_37
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.find_nodes import NodeSearch
-from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 
 _GATES, _REGISTRY = FeatureGates(), Registry(IN_TREE_PLUGINS)

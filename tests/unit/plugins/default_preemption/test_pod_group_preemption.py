@@ -8,13 +8,15 @@ from unittest.mock import patch
 
 import pytest
 
+from proreus.base.errors import PluginError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_37
 from proreus.config.load import default_configuration
-from proreus.errors import PluginError
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.pod_group_reprieve import PodGroupReprieve
+from proreus.engine.runtime.registry import Registry
 from proreus.framework.pod_group import PodGroupInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.kubernetes_version import V1_37
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import POD_GROUPS
@@ -24,8 +26,6 @@ from proreus.plugins.default_preemption.domain_victims import DomainVictims
 from proreus.plugins.default_preemption.eviction import Evictor
 from proreus.plugins.default_preemption.pod_group_preemption import PodGroupEvaluator
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
-from proreus.runtime.pod_group_reprieve import PodGroupReprieve
-from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 
 _REGISTRY = Registry(IN_TREE_PLUGINS)

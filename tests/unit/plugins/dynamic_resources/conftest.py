@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from proreus.errors import Conflict
+from proreus.base.errors import Conflict
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import V1_36, V1_37
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_36, V1_37
 from proreus.objects.devices import CapacityRange, CapacityRequestPolicy, Device, DeviceCapacity
 from proreus.plugins.dynamic_resources.capacity import (
     CapacityError,

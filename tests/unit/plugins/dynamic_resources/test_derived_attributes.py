@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from conformance import compare
-from proreus.feature_gates import FeatureGates
-from proreus.kubernetes_version import V1_36, V1_37
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_36, V1_37
+from proreus.engine.runtime.registry import Registry
 from proreus.objects.codec import decoder_for
 from proreus.objects.devices import Device, DeviceAttribute, DeviceClass
 from proreus.objects.meta import ObjectMeta
@@ -35,7 +36,6 @@ from proreus.plugins.dynamic_resources.constraints import (
 from proreus.plugins.dynamic_resources.derived_attributes import DerivedAttributes
 from proreus.plugins.dynamic_resources.devices import DeviceKind, DeviceKinds
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.runtime.registry import Registry
 
 FEATURES = Features(derived_attributes=True)
 RESULTS = {

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
+from proreus.base.errors import ApiError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_36, V1_37, KubernetesVersion
 from proreus.config.load import default_configuration
-from proreus.errors import ApiError
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
 from proreus.framework.pod_info import PodInfo, PodResourcesOptions
-from proreus.kubernetes_version import V1_36, V1_37, KubernetesVersion
 from proreus.objects.codec import to_plain
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, condition_of
 from proreus.offline.cluster import OfflineCluster
 from proreus.offline.evaluate import evaluate, read_cases
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 
 _spec = importlib.util.spec_from_file_location(

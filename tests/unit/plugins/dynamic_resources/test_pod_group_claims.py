@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from proreus.base.errors import ApiError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_36, V1_37, KubernetesVersion
 from proreus.config.load import default_configuration
-from proreus.errors import ApiError
-from proreus.feature_gates import FeatureGates
+from proreus.engine.runtime.registry import Registry
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_group import (
     POD_GROUP_SCHEDULING_CYCLE,
@@ -16,13 +18,11 @@ from proreus.framework.pod_group import (
     PodGroupSchedulingCycle,
 )
 from proreus.framework.status import Status
-from proreus.kubernetes_version import V1_36, V1_37, KubernetesVersion
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import condition_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.runtime.registry import Registry
 from proreus.testing import make_node, make_pod
 
 DRIVER = "gpu.example.com"

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from proreus.feature_gates import FeatureGates
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.kubernetes_version import V1_37
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
-from proreus.kubernetes_version import V1_37
 from proreus.objects.node import Node
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proreus.base.kubernetes_version import SUPPORTED_VERSIONS, Change
 from proreus.framework import existing_terms, pod_index
 from proreus.framework.affinity_terms import AffinityTerm, affinity_terms_of
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.kubernetes_version import SUPPORTED_VERSIONS, Change
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
 from proreus.testing import FakeHandle, make_plugin
 from proreus.testing.clusters import Cluster

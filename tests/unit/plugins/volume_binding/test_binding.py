@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proreus.errors import Conflict
+from proreus.base.errors import Conflict
 from proreus.framework.status import Status
 from proreus.objects.storage import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from proreus.plugins.volume_binding import VolumeBinding

@@ -1,0 +1,176 @@
+"""The Kubernetes versions whose kube-scheduler proreus can be, and what differs between them.
+
+What a version changed behind a feature gate is in ``feature_gate_table``. What it changed for all
+is listed here as ``Change``: each member is asked for in one place of the code, and is deleted,
+with what it decides, once the older version is not served any more.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple, Self
+
+from proreus.base.errors import ConfigError
+
+
+class KubernetesVersion(NamedTuple):
+    """A minor version of Kubernetes; versions compare as numbers do."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse ``1.37``, ``v1.37.1`` or ``1.37+``; raises ``ValueError``."""
+        match = re.match(r"v?(\d+)\.(\d+)", text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is not a version of Kubernetes, such as 1.37")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    def includes(self, change: Change) -> bool:
+        """Return whether a change is in this version."""
+        return self >= change.since
+
+    def previous(self) -> KubernetesVersion:
+        """Return the minor version before this one."""
+        return KubernetesVersion(self.major, self.minor - 1)
+
+
+V1_36 = KubernetesVersion(1, 36)
+V1_37 = KubernetesVersion(1, 37)
+SUPPORTED_VERSIONS = (V1_36, V1_37)
+DEFAULT_VERSION = V1_37
+"""The version that is emulated unless another one is asked for."""
+
+
+class Change(Enum):
+    """A change of kube-scheduler that no feature gate guards: its version, and what is new."""
+
+    def __init__(self, since: KubernetesVersion, summary: str) -> None:
+        self.since = since
+        self.summary = summary
+
+    ALLOCATOR_OF_1_37 = (
+        V1_37,
+        "DynamicResources counts shared counters by driver and pool, fails on capacities that "
+        "cannot be computed, and keeps no counters of devices that it dropped",
+    )
+    BIND_MOUNT_OPTIONS_REQUIRE_FEATURE = (
+        V1_37,
+        "NodeDeclaredFeatures requires VolumeBindMountOptions for volume mounts with such options",
+    )
+    BINDING_RETRIED = (
+        V1_37,
+        "a binding that the apiserver failed to create, or could not be asked for, is tried four "
+        "times within a third of a second, as status patches are",
+    )
+    CLAIM_POST_FILTER_WITHOUT_REASONS = (
+        V1_37,
+        "DynamicResources gives no reason in PostFilter when it has nothing to deallocate",
+    )
+    FIRST_EXHAUSTED_BUDGET = (
+        V1_37,
+        "of the PodDisruptionBudgets of a victim, those after the first exhausted one keep theirs",
+    )
+    GATED_PODS_IN_FLUSH = (
+        V1_37,
+        "the flush of unschedulable pods tries gated pods too, and each pod every five minutes",
+    )
+    IMAGE_VOLUMES_COUNT = (
+        V1_37,
+        "ImageLocality counts image volumes when it scales its score",
+    )
+    IN_FLIGHT_UNTIL_PRE_BIND_ENDS = (
+        V1_37,
+        "DynamicResources keeps an allocation in flight until PreBind has succeeded, and tries all "
+        "its pods again when one is given up",
+    )
+    METRICS_OF_1_37 = (
+        V1_37,
+        "the metrics of 1.37: queued entities, informers, other names and stability levels",
+    )
+    NAMESPACE_SELECTOR_MERGED = (
+        V1_37,
+        "InterPodAffinity evaluates a namespaceSelector once: one that matches a namespace "
+        "without labels does not match all others as well",
+    )
+    NIL_DEVICE_SELECTOR_SELECTS_NOTHING = (
+        V1_37,
+        "a DeviceTaintRule without deviceSelector applies to no device, instead of all",
+    )
+    NODE_ALLOCATABLE_OVERHEAD = (
+        V1_37,
+        "DynamicResources reads nodeAllocatableResources of devices, with mapping and overhead, "
+        "instead of nodeAllocatableResourceMappings, and counts claims that are allocated already",
+    )
+    NODE_CHECKS_IN_PRE_FILTER = (
+        V1_37,
+        "NodeName, NodeUnschedulable and TaintToleration have the extension point PreFilter, where "
+        "NodeName names the pod's node",
+    )
+    NODE_NAME_BEFORE_UNSCHEDULABLE = (
+        V1_37,
+        "NodeName comes before NodeUnschedulable, so that its reason is given where both reject",
+    )
+    NO_IMPLIED_TAINT_EVENT = (
+        V1_37,
+        "a plugin that registers additions of nodes is not registered for changes of taints too",
+    )
+    POD_GROUP_ENTITIES = (
+        V1_37,
+        "a pod group is queued, tried and backed off as a whole, and preempts as a whole",
+    )
+    PREEMPTION_EXECUTOR_OF_1_37 = (
+        V1_37,
+        "a preemption whose victims are all terminating already is counted as well, and a "
+        "preemptor whose last victim was kept from being bound is tried again at once",
+    )
+    PREEMPTION_MESSAGE = (
+        V1_37,
+        "a preemption that succeeds adds its text to the message of the failed attempt",
+    )
+    QUEUE_BOOKKEEPING_OF_1_37 = (
+        V1_37,
+        "the queue registers the nomination of each added pod, also of a gated one, and none "
+        "without a node; a pod of another UID is new; a deleted pod's rejectors no longer count",
+    )
+    REMOVE_ASSUMED_POD = (
+        V1_37,
+        "the cache removes an assumed pod that is deleted, instead of forgetting it: other texts "
+        "of errors",
+    )
+    RESIZED_REQUESTS_BY_SUM = (
+        V1_37,
+        "the request of a resized pod is the largest of the sums of its spec, allocation and "
+        "actual resources, instead of the sum of each container's largest",
+    )
+    START_TIME_SAMPLED_ONCE = (
+        V1_37,
+        "a victim without status.startTime counts as started when it was listed",
+    )
+    TARGET_POD_EVENTS = (
+        V1_37,
+        "updates of a waiting pod are events of TargetPod, other pods without a node are "
+        "UnscheduledPod; UpdatePodScaleUp and UpdateNodePreemptionPolicy are events of their own",
+    )
+
+
+def parse_emulated_version(text: str, field: str) -> KubernetesVersion:
+    """Parse the version that is to be emulated; ``field``: where it was given.
+
+    Raises ``ConfigError`` for text that is no version, or a version that is not served.
+    """
+    try:
+        version = KubernetesVersion.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{field}: {error}") from error
+    first, last = SUPPORTED_VERSIONS[0], SUPPORTED_VERSIONS[-1]
+    if not first <= version <= last:
+        raise ConfigError(
+            f"{field}: emulation version {version} is not between [{first}, {last}.0]"
+        )
+    return version

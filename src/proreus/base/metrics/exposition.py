@@ -1,0 +1,133 @@
+"""From families to the bytes of a scrape, written by prometheus-client.
+
+The formats differ in one spelling that scrapers compare: a bound of 1 is ``le="1"`` in the
+Prometheus text format, as Go prints it, and ``le="1.0"`` in OpenMetrics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from proreus.base.metrics.families import AnyFamily, MetricsRegistry
+
+# prometheus-client is imported at the first scrape.
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+Source = Callable[[], "Iterable[Metric]"]
+"""Further metrics of a scrape, e.g. the collect() of prometheus-client's ProcessCollector."""
+
+
+def expose(
+    registry: MetricsRegistry, accept: str = "", sources: Iterable[Source] = ()
+) -> tuple[bytes, str]:
+    """Return body and content type of a scrape, in the format that ``accept`` asks for."""
+    from prometheus_client.exposition import choose_encoder
+
+    encode, content_type = choose_encoder(accept)
+    openmetrics = content_type.startswith("application/openmetrics-text")
+    body = encode(cast(Any, _Scrape(registry, sources, openmetrics)))
+    if not openmetrics:
+        body = _unsuffixed(registry, body)
+    return body, content_type
+
+
+def bound_text(bound: float, *, openmetrics: bool = False) -> str:
+    """Return ``bound`` as Go's shortest form: ``0.0001``, ``1e-05``, ``2``, ``2.592e+06``."""
+    if math.isinf(bound):
+        return "+Inf"
+    sign, digits, exponent = _decimal(bound)
+    point = exponent + len(digits)  # position of the decimal point relative to the digits
+    if point - 1 < -4 or point - 1 >= 6:
+        mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
+        return f"{sign}{mantissa}e{point - 1:+03d}"
+    if point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    whole, rest = digits[:point].ljust(point, "0"), digits[point:]
+    if rest:
+        return f"{sign}{whole}.{rest}"
+    return f"{sign}{whole}.0" if openmetrics else sign + whole
+
+
+def _decimal(number: float) -> tuple[str, str, int]:
+    """Return sign, shortest digits and exponent: ``number = 0.digits * 10**(exponent + len)``."""
+    mantissa, _, power = repr(abs(number)).partition("e")
+    whole, _, rest = mantissa.partition(".")
+    digits = (whole + rest).lstrip("0")
+    exponent = int(power or 0) - len(rest)
+    stripped = digits.rstrip("0")
+    exponent += len(digits) - len(stripped)
+    return ("-" if number < 0 else ""), (stripped or "0"), (exponent if stripped else 0)
+
+
+class _Scrape:
+    """One pass over a registry, with the method ``collect`` of prometheus-client's Collector."""
+
+    def __init__(
+        self, registry: MetricsRegistry, sources: Iterable[Source], openmetrics: bool
+    ) -> None:
+        self._registry = registry
+        self._sources = sources
+        self._openmetrics = openmetrics
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.families():
+            metric = _metric(family, self._openmetrics)
+            # As in kube-scheduler, a labelled metric does not appear before its first series.
+            if metric.samples:
+                yield metric
+        for source in self._sources:
+            for metric in source():
+                if metric.name not in self._registry.disabled:
+                    yield metric
+
+
+def _metric(family: AnyFamily, openmetrics: bool) -> Metric:
+    from prometheus_client import Metric
+
+    description = family.description
+    text = f"[{description.stability}] {description.help}"
+    if description.deprecated_version:
+        since = f"(Deprecated since {description.deprecated_version})"
+        text = f"[{description.stability}] {since} {description.help}"
+    metric = Metric(description.name.removesuffix("_total"), text, description.kind)
+    if description.kind == "histogram":
+        _add_buckets(metric, family, openmetrics)
+        return metric
+    if description.kind == "gauge":
+        metric.name = description.name
+    suffixed = description.name if not openmetrics else _sample_name(metric)
+    for values, value in family.values():
+        metric.add_sample(suffixed, dict(zip(description.labels, values, strict=True)), value)
+    return metric
+
+
+def _sample_name(metric: Metric) -> str:
+    return metric.name + "_total" if metric.type == "counter" else metric.name
+
+
+def _add_buckets(metric: Metric, family: AnyFamily, openmetrics: bool) -> None:
+    description = family.description
+    bounds = (*description.buckets, math.inf)
+    texts = [bound_text(bound, openmetrics=openmetrics) for bound in bounds]
+    for values, child in family.histograms():
+        labels = dict(zip(description.labels, values, strict=True))
+        total = 0
+        for text, count in zip(texts, child.counts, strict=True):
+            total += count
+            metric.add_sample(f"{description.name}_bucket", {**labels, "le": text}, total)
+        metric.add_sample(f"{description.name}_sum", labels, child.sum)
+        metric.add_sample(f"{description.name}_count", labels, total)
+
+
+def _unsuffixed(registry: MetricsRegistry, body: bytes) -> bytes:
+    """Remove the _total that prometheus-client appends to counters that have none upstream."""
+    for family in registry.families():
+        name = family.description.name
+        if family.description.kind == "counter" and not name.endswith("_total"):
+            for word in ("HELP", "TYPE"):
+                wrong, right = f"# {word} {name}_total ", f"# {word} {name} "
+                body = body.replace(wrong.encode(), right.encode())
+    return body

@@ -1,0 +1,1 @@
+"""Who we are: kubeconfigs, service accounts, credential plugins."""

@@ -1,0 +1,354 @@
+"""Loads credentials: kubeconfig, service account, ``--master``.
+
+The ``kubernetes`` package merges files, does OIDC, and reads what ``plain_credentials`` leaves
+to it; the result becomes ``Credentials``.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib import request as urllib_request
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from proreus.base.errors import ConfigError
+from proreus.base.logs import named_error_text
+from proreus.client.credentials import plain_credentials
+from proreus.client.credentials.credentials import (
+    Credentials,
+    FetchAuthorization,
+    TlsFiles,
+    not_fetched,
+    stamp_of,
+)
+from proreus.client.credentials.exec_plugin import ExecCredentialStatus, ExecPlugin
+from proreus.client.credentials.plain_credentials import (
+    PlainCredentials,
+    remove_temporary_file,
+    temporary_file,
+)
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import Configuration
+
+NOT_CONFIGURED = (
+    "invalid configuration: no configuration has been provided, "
+    "try setting KUBERNETES_MASTER environment variable"
+)
+_FIRST_FETCH_SECONDS = 60.0
+"""How long an exec plugin may take at the start: it may wait for a person to log in."""
+
+
+async def load(
+    kubeconfig: str = "",
+    master: str = "",
+    *,
+    context: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Credentials:
+    """Return credentials, with kube-scheduler's precedence.
+
+    A kubeconfig (``os.pathsep``-separated paths) if given, its server overridden by ``master``.
+    With neither, the service account of the pod we run in, then KUBERNETES_MASTER. Raises
+    ``ConfigError`` with a one-sentence message.
+    """
+    files = _paths_of(kubeconfig)
+    again = partial(_load_once, kubeconfig, master, context=context, environ=environ)
+    # Before it is read: a file that changes meanwhile is read again.
+    stamp = stamp_of(files)
+    credentials = await again()
+    if files:
+        credentials.load_again_when_changed(files, again, stamp)
+    return credentials
+
+
+async def _load_once(
+    kubeconfig: str, master: str, *, context: str | None, environ: Mapping[str, str]
+) -> Credentials:
+    if plain := await _load_plain(kubeconfig, master, context=context, environ=environ):
+        return plain
+    if kubeconfig:
+        return await _from_kubeconfig(kubeconfig, master, context, environ)
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return _from_service_account(environ)
+    if environ.get("KUBERNETES_MASTER"):
+        return _from_plain(PlainCredentials(environ["KUBERNETES_MASTER"]), environ)
+    raise ConfigError(NOT_CONFIGURED)
+
+
+async def _load_plain(
+    kubeconfig: str = "",
+    master: str = "",
+    *,
+    context: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Credentials | None:
+    """Return what ``load`` returns if that needs no library, otherwise None.
+
+    Raises ``ConfigError`` as ``load`` does.
+    """
+    if kubeconfig:
+        paths = _paths_of(kubeconfig)
+        plain = plain_credentials.from_kubeconfig(paths[0], context) if len(paths) == 1 else None
+    elif master:
+        plain, master = PlainCredentials(master), ""
+    else:
+        plain = plain_credentials.from_service_account(environ)
+    if plain is None:
+        return None
+    return await _first_fetched(_from_plain(plain, environ, master), kubeconfig)
+
+
+def _paths_of(kubeconfig: str) -> list[str]:
+    # An empty part of the list is no path (client-go ignores it too).
+    return [path for path in kubeconfig.split(os.pathsep) if path]
+
+
+def _checked_server(server: str) -> str:
+    if "://" not in server:
+        server = f"http://{server}"  # as client-go does
+    try:
+        parts = urlsplit(server)
+    except ValueError as error:
+        raise ConfigError(f"server: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"server: {server!r} must be a URL like https://host:6443")
+    return server.rstrip("/")
+
+
+def _proxy_of(server: str, environ: Mapping[str, str]) -> str | None:
+    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY choose for the server."""
+    if environ is not os.environ:
+        return None
+    proxies = urllib_request.getproxies()
+    parts = urlsplit(server)
+    if urllib_request.proxy_bypass(parts.hostname or ""):
+        return None
+    # Go's net/http never uses a proxy for loopback, whatever NO_PROXY says.
+    if parts.hostname in ("localhost", "127.0.0.1", "::1"):
+        return None
+    return proxies.get(parts.scheme)
+
+
+def _from_plain(
+    plain: PlainCredentials, environ: Mapping[str, str], master: str = ""
+) -> Credentials:
+    server = _checked_server(master or plain.server)
+    header = f"Bearer {plain.token}" if plain.token else ""
+    return Credentials(
+        server,
+        TlsFiles(plain.ca_file, plain.cert_file, plain.key_file, plain.verify),
+        tls_server_name=plain.tls_server_name,
+        proxy=_proxy_of(server, environ),
+        fetch=_token_file(plain.token_file) if plain.token_file else _fixed(header),
+    )
+
+
+def _from_service_account(environ: Mapping[str, str]) -> Credentials:
+    from kubernetes.aio.config import ConfigException, incluster_config
+
+    token_file = incluster_config.SERVICE_TOKEN_FILENAME
+    loader: Any = incluster_config.InClusterConfigLoader(  # type: ignore[no-untyped-call]
+        token_filename=token_file,
+        cert_filename=incluster_config.SERVICE_CERT_FILENAME,
+        environ=environ,
+    )
+    configuration = _empty_configuration()
+    try:
+        loader.load_and_set(configuration)
+    except ConfigException as error:
+        # We do run in a pod, and its service account is not mounted: to go on with another
+        # apiserver's address would hide that.
+        raise ConfigError(f"in-cluster configuration: {_first_line(error)}") from error
+    plain = PlainCredentials(
+        configuration.host, ca_file=configuration.ssl_ca_cert, token_file=token_file
+    )
+    return _from_plain(plain, environ)
+
+
+def _fixed(header: str) -> FetchAuthorization:
+    async def fetch(_: bool) -> str:
+        return header
+
+    return fetch
+
+
+def _token_file(path: str) -> FetchAuthorization:
+    async def fetch(_: bool) -> str:
+        try:
+            token = Path(path).read_text("utf-8").strip()  # noqa: ASYNC240 - in memory
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"the token file {path} is no text: {error}") from error
+        if not token:
+            raise ConfigError(f"the token file {path} is empty")
+        return f"Bearer {token}"
+
+    return fetch
+
+
+async def _from_kubeconfig(
+    kubeconfig: str, master: str, context: str | None, environ: Mapping[str, str]
+) -> Credentials:
+    if not any(map(os.path.exists, map(os.path.expanduser, _paths_of(kubeconfig)))):
+        raise ConfigError(f"kubeconfig: no such file: {kubeconfig}")
+    from kubernetes.aio.config import ConfigException
+
+    configuration = _empty_configuration()
+    try:
+        loader, plugin = _loader_of(kubeconfig, context)
+        async with asyncio.timeout(_FIRST_FETCH_SECONDS):
+            await loader.load_and_set(configuration)
+    except TimeoutError as error:
+        text = not_fetched(_FIRST_FETCH_SECONDS)
+        raise ConfigError(f"kubeconfig {kubeconfig}: {text}") from error
+    except ConfigError as error:
+        raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
+    except ConfigException as error:
+        raise ConfigError(f"kubeconfig {kubeconfig}: {_first_line(error)}") from error
+    except OSError as error:
+        raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
+    except Exception as error:
+        # The loader does not check the types of what it reads: malformed files may raise anything.
+        raise ConfigError(
+            f"kubeconfig {kubeconfig}: cannot be read: {type(error).__name__}: {_first_line(error)}"
+        ) from error
+
+    server = master or str(getattr(loader, "host", "") or environ.get("KUBERNETES_MASTER", ""))
+    if not server:
+        raise ConfigError(f"kubeconfig {kubeconfig}: the cluster of the context has no server")
+    server = _checked_server(server)
+    credentials = Credentials(
+        server,
+        TlsFiles(
+            ca_file=configuration.ssl_ca_cert,
+            cert_file=configuration.cert_file,
+            key_file=configuration.key_file,
+            verify=bool(configuration.verify_ssl),
+        ),
+        tls_server_name=configuration.tls_server_name or None,
+        proxy=configuration.proxy or _proxy_of(server, environ),
+    )
+    credentials.fetch = _fetch_of(loader, plugin, credentials)
+    return await _first_fetched(credentials, kubeconfig)
+
+
+async def _first_fetched(credentials: Credentials, kubeconfig: str) -> Credentials:
+    usual_seconds, credentials.fetch_seconds = credentials.fetch_seconds, _FIRST_FETCH_SECONDS
+    try:
+        # An exec plugin that cannot run must fail the start, not the first request.
+        await credentials.fetch_authorization()
+    except (ConfigError, OSError) as error:
+        raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
+    credentials.fetch_seconds = usual_seconds
+    return credentials
+
+
+def _fetch_of(
+    loader: Any, plugin: "_PluginOfLoader | None", credentials: Credentials
+) -> FetchAuthorization:
+    """Return the function that fetches this kubeconfig user's Authorization header."""
+    user = loader._user.value if loader._user is not None else {}
+    if user.get("tokenFile"):
+        base = loader._get_base_path(loader._user.path)
+        return _token_file(os.path.join(base, user["tokenFile"]))
+    if plugin is None and loader.provider is None:
+        return _fixed(str(loader.__dict__.get("token", "")))
+
+    # The loader keeps the token in attributes of its own: two fetches at once would mix them.
+    lock = asyncio.Lock()
+
+    async def fetch(force: bool) -> str:
+        async with lock:
+            if plugin is not None:
+                await plugin.load(force)
+                files = loader.__dict__.get("cert_file"), loader.__dict__.get("key_file")
+                credentials.tls = replace(credentials.tls, cert_file=files[0], key_file=files[1])
+                return str(loader.__dict__.get("token", ""))
+            try:
+                if force and loader.provider == "oidc":
+                    await _forced_oidc(loader)
+                else:
+                    await loader._load_authentication()
+            except (ConfigError, OSError):
+                raise
+            except Exception as error:
+                # It raises its own errors, aiohttp's, and those of what it does not check.
+                raise ConfigError(named_error_text(error)) from error
+            return str(loader.token)
+
+    return fetch
+
+
+def _loader_of(kubeconfig: str, context: str | None) -> "tuple[Any, _PluginOfLoader | None]":
+    """Return the library's loader of a kubeconfig, and the exec plugin that it runs."""
+    from kubernetes.aio.config import kube_config
+
+    merged = kube_config.KubeConfigMerger(kubeconfig)  # type: ignore[no-untyped-call]
+    loader: Any = kube_config.KubeConfigLoader(  # type: ignore[no-untyped-call]
+        config_dict=merged.config, config_base_path=None, active_context=context
+    )
+    user = loader._user.value if loader._user is not None else {}
+    if "exec" not in user:
+        return loader, None
+    folder = loader._get_base_path(loader._user.path)
+    plugin = _PluginOfLoader(loader, ExecPlugin.of(user["exec"], folder))
+    # The library's own would wait for whatever the plugin has started, keep all that it prints, and
+    # stop reading its errors until it has ended.
+    loader.load_from_exec_plugin = plugin.load
+    return loader, plugin
+
+
+class _PluginOfLoader:
+    """The exec plugin of a loader, which gets what it returns."""
+
+    def __init__(self, loader: Any, plugin: ExecPlugin) -> None:
+        self._loader = loader
+        self._plugin = plugin
+        self._credential: ExecCredentialStatus | None = None
+        self._files: list[str] = []
+        self._files_before: list[str] = []
+
+    async def load(self, force: bool = False) -> bool:
+        """Run the plugin if its credential is not there yet, expires, or was rejected."""
+        # One without expiry is used until the apiserver rejects it (client-go does the same): to
+        # run the plugin each minute could open a browser window each minute.
+        found = self._credential
+        if found is None or force or found.expires_soon:
+            found = self._credential = await self._plugin.run()
+            if found.token:
+                self._loader.token = f"Bearer {found.token}"
+            if found.client_certificate_data and found.client_key_data:
+                self._write(found.client_certificate_data, found.client_key_data)
+        return True
+
+    def _write(self, certificate: str, key: str) -> None:
+        """Write a certificate and its key; remove those before the last ones, read long since."""
+        files = [temporary_file(text.encode()) for text in (certificate, key)]
+        for path in self._files_before:
+            if path not in (*self._files, *files):
+                remove_temporary_file(path)
+        self._files_before, self._files = self._files, files
+        self._loader.cert_file, self._loader.key_file = files
+
+
+async def _forced_oidc(loader: Any) -> None:
+    provider = loader._user["auth-provider"]
+    await loader._refresh_oidc(provider)
+    loader.token = f"Bearer {provider['config']['id-token']}"
+
+
+def _empty_configuration() -> "Configuration":
+    from kubernetes.aio.client import Configuration
+
+    # Calling the class returns a copy of a process-wide default; ours must start empty.
+    configuration: Configuration = type.__call__(Configuration)
+    configuration.api_key = {}
+    return configuration
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,1 @@
+"""HTTP to the apiserver: a session, its connections, how they are opened."""

@@ -1,0 +1,1 @@
+"""The Lease (leaderelection.go)."""

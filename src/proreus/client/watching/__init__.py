@@ -1,0 +1,1 @@
+"""List and watch: reflectors, and the informers that store the objects (client-go)."""

@@ -1,0 +1,425 @@
+"""Decode the bytes of lists and watches into typed objects and events.
+
+A watch is one JSON document a line, and a line may be many megabytes in many chunks; so chunks are
+joined once per line and never searched twice. Each line is decoded straight into the Struct of its
+resource: fields that a scheduler does not read (managedFields above all) are never built.
+
+An object that cannot be decoded, not even as repaired by ``objects/json_repair.py``, does not cost
+the others: it becomes an ``Unreadable`` with its identity. A line or page that is not JSON, or that
+does not identify its object, raises ``DecodeError``: then a relist is needed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import cached_property
+from typing import Generic, Self, TypeVar, final
+
+import msgspec
+
+from proreus.base.errors import ApiError
+from proreus.client.http.responses import ApiStatus, error_from_status
+from proreus.client.watching.object_faults import DeferredFaults, ObjectFaults
+from proreus.objects.codec import UNDECODABLE, DecodeError, decode_error, decoder_for
+from proreus.objects.json_repair import RepairedJson, repair_json
+from proreus.objects.meta import ApiObject, ApiStruct, ListMeta, ObjectMeta
+from proreus.objects.with_json import carries_json, keep_json
+
+T = TypeVar("T", bound=ApiObject)
+
+ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
+_CHANGES = frozenset((ADDED, MODIFIED, DELETED))
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_BOOKMARK_LINE = b'{"type":"BOOKMARK"'
+"""How every apiserver begins a bookmark; one that begins otherwise is only decoded more slowly."""
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """A change: type ADDED, MODIFIED or DELETED, and the object after it."""
+
+    type: str
+    object: T
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """An object that exists and cannot be decoded; ``metadata`` has its identity only."""
+
+    metadata: ObjectMeta
+
+
+@final
+class UnreadableEvent(msgspec.Struct, frozen=True):
+    """A change of an object that cannot be decoded."""
+
+    type: str
+    object: Unreadable
+
+
+Event = WatchEvent[T] | UnreadableEvent
+
+
+class _Frame(msgspec.Struct):
+    """An event whose object is still JSON."""
+
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Metadata(ApiStruct, frozen=True):
+    """The metadata of any object."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_MOST_BYTES_AT_ONCE = 32 * 2**10
+"""The length of a line that may be decoded the unusual way at once: 20 ms at most."""
+
+_LARGE_BYTES = 64 * 2**10
+"""The length of a line above which its object is parsed ahead: 2 ms and more."""
+
+ParseAhead = Callable[[T], Callable[[], object]]
+"""Parses an object in another thread; what it returns keeps the results, on the loop's thread."""
+
+_FRAME = msgspec.json.Decoder(_Frame)
+_RAW_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class LineSplitter:
+    """Splits a stream of chunks into lines, in time and memory linear in the bytes."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that ``chunk`` completes."""
+        head, newline, tail = chunk.rpartition(b"\n")
+        if not newline:
+            self._parts.append(chunk)
+            return []
+        if self._parts:
+            self._parts.append(head)
+            head = b"".join(self._parts)
+            self._parts = []
+        if tail:
+            self._parts.append(tail)
+        return head.split(b"\n")
+
+    @property
+    def pending_bytes(self) -> int:
+        """The length of the incomplete last line."""
+        return sum(map(len, self._parts))
+
+
+class Batch(msgspec.Struct, Generic[T]):
+    """The contents of one chunk: changes in order, and the stream's resourceVersion after them.
+
+    ``rest``: lines that are not decoded yet, the first of which takes long. ``large``: objects of
+    ``events`` that take long to parse.
+    """
+
+    events: list[Event[T]]
+    resource_version: str = ""
+    initial_events_end: bool = False
+    error: ApiError | None = None
+    rest: list[bytes] = []
+    large: list[T] = []
+
+    def note_large(self, event: Event[T]) -> None:
+        """Have the object of a long line parsed ahead, if it is new."""
+        obj = event.object
+        if event.type == ADDED and not isinstance(obj, Unreadable):
+            self.large.append(obj)
+
+
+class EventDecoder(Generic[T]):
+    """Decodes the lines of a watch of objects of one type."""
+
+    def __init__(
+        self,
+        type_: type[T],
+        faults: ObjectFaults | None = None,
+        parse_ahead: ParseAhead[T] | None = None,
+    ) -> None:
+        self._type = type_
+        self._faults = faults or ObjectFaults(type_.__name__)
+        self._parse_ahead = parse_ahead
+
+    @cached_property
+    def _decode(self) -> Callable[[bytes], WatchEvent[T] | None]:
+        # Types that keep their JSON need its bytes: every event takes the way of the unusual ones,
+        # whose frame has them.
+        if carries_json(self._type):
+            return lambda _: None
+        # Parametrized at run time, which a type checker cannot follow.
+        decoder: msgspec.json.Decoder[WatchEvent[T]] = msgspec.json.Decoder(
+            WatchEvent[self._type]  # type: ignore[name-defined]
+        )
+        return decoder.decode
+
+    async def batches(self, lines: list[bytes]) -> AsyncIterator[Batch[T]]:
+        """Decode lines without blocking the event loop for long; raises as ``decode``.
+
+        A megabyte that Go accepts and msgspec does not takes half a second, in a thread: in slices
+        of milliseconds, that is, between which other watches and the scheduler go on.
+        """
+        while True:
+            batch = self.decode(lines, _MOST_BYTES_AT_ONCE)
+            await self._parse_large(batch.large)
+            yield batch
+            if not batch.rest or batch.error is not None:
+                return
+            line, *lines = batch.rest
+            faults = DeferredFaults()
+            batch = await asyncio.to_thread(self._decode_alone, line, faults)
+            faults.record_in(self._faults)
+            await self._parse_large(batch.large)
+            yield batch
+            if batch.error is not None:
+                return
+
+    async def _parse_large(self, objects: list[T]) -> None:
+        if self._parse_ahead is None:
+            return
+        for obj in objects:
+            try:
+                keep = await asyncio.to_thread(self._parse_ahead, obj)
+            except Exception:
+                # Handlers will parse it, too, and their failure is reported for this object.
+                continue
+            keep()
+
+    def _decode_alone(self, line: bytes, faults: DeferredFaults) -> Batch[T]:
+        batch: Batch[T] = Batch([])
+        event = self._decode_unusual(line, batch, faults)
+        if event is not None:
+            batch.events.append(event)
+            batch.resource_version = event.object.metadata.resource_version
+            batch.note_large(event)
+        return batch
+
+    def decode(self, lines: list[bytes], most_bytes: int | None = None) -> Batch[T]:
+        """Decode lines up to an ERROR event; unknown event types are ignored.
+
+        ``most_bytes``: a longer line that cannot be decoded the usual way is left, with all lines
+        behind it, in ``Batch.rest``. Raises ``DecodeError`` for a line that is not JSON or does not
+        identify its object: the stream and its resourceVersion cannot be used after that.
+        """
+        events: list[Event[T]] = []
+        batch = Batch(events)
+        changes = _CHANGES
+        last: Event[T] | None = None
+        event: Event[T] | None
+        for place, line in enumerate(lines):
+            if not line:
+                continue
+            try:
+                event = None if line.startswith(_BOOKMARK_LINE) else self._decode(line)
+            except UNDECODABLE:
+                event = None
+            # The fast path above fails for bookmarks and errors, whose object is not of our type,
+            # and for objects that Go accepts and msgspec does not: look at them one by one. What
+            # was decoded before stays valid, so its version is recorded first.
+            if event is None or event.type not in changes:
+                if last is not None:
+                    batch.resource_version = last.object.metadata.resource_version
+                    last = None
+                if most_bytes is not None and len(line) > most_bytes:
+                    batch.rest = lines[place:]
+                    return batch
+                event = self._decode_unusual(line, batch, self._faults)
+                if batch.error is not None:
+                    return batch
+                if event is None:
+                    continue
+            events.append(event)
+            last = event
+            if len(line) > _LARGE_BYTES:
+                batch.note_large(event)
+        if last is not None:
+            batch.resource_version = last.object.metadata.resource_version
+        return batch
+
+    def _decode_unusual(
+        self, line: bytes, batch: Batch[T], faults: ObjectFaults | DeferredFaults
+    ) -> Event[T] | None:
+        """Decode errors, bookmarks, and objects that the fast path cannot; None for the rest."""
+        repaired = None
+        try:
+            frame = _FRAME.decode(line)
+        except UNDECODABLE:
+            repaired = repair_json(line)
+            frame = _decoded(_FRAME, repaired)
+        if frame.type == ERROR:
+            batch.error = error_from_status(decoder_for(ApiStatus).decode(frame.object))
+        elif frame.type == BOOKMARK:
+            meta = decoder_for(_Metadata).decode(frame.object).metadata
+            batch.resource_version = meta.resource_version
+            if meta.annotations.get(INITIAL_EVENTS_END) == "true":
+                batch.initial_events_end = True
+        elif frame.type in _CHANGES:
+            obj = decode_object(self._type, frame.object, faults, repaired)
+            if not isinstance(obj, Unreadable):
+                return WatchEvent(frame.type, obj)
+            if not obj.metadata.name:
+                raise DecodeError("an object changed that can neither be read nor named")
+            return UnreadableEvent(frame.type, obj)
+        return None
+
+
+def decode_object(
+    type_: type[T],
+    raw: msgspec.Raw,
+    faults: ObjectFaults | DeferredFaults,
+    repaired: RepairedJson | None = None,
+) -> T | Unreadable:
+    """Decode one object; one that cannot be decoded is recorded in ``faults``.
+
+    ``repaired``: the text that ``raw`` is a part of, if that had to be repaired.
+    """
+    decoder, data = decoder_for(type_), bytes(raw)
+    obj: T
+    try:
+        obj = decoder.decode(data) if repaired is None else decoder.decode_repaired(repaired, data)
+        if carries_json(type_):
+            _keep_json(obj, data, repaired)
+        return obj
+    except UNDECODABLE as error:
+        metadata = _identity_of(data)
+        faults.unreadable(type_.__name__, metadata, decode_error(error))
+        return Unreadable(metadata)
+
+
+def _keep_json(obj: object, data: bytes, repaired: RepairedJson | None) -> None:
+    if repaired is None:
+        try:
+            keep_json(obj, data)
+            return
+        except UNDECODABLE:
+            repaired = repair_json(data)
+            data = repaired.text
+    keep_json(obj, repaired.without_pieces(data))
+
+
+def _identity_of(data: bytes) -> ObjectMeta:
+    """Return an object's identity and version, as far as they can be decoded."""
+    texts = {}
+    try:
+        text = repair_json(data).text
+        metadata = _RAW_FIELDS.decode(_RAW_FIELDS.decode(text)["metadata"])
+    except (KeyError, *UNDECODABLE):
+        return ObjectMeta()
+    for key in ("name", "namespace", "uid", "resourceVersion"):
+        try:
+            texts[key] = msgspec.json.decode(metadata[key], type=str | None) or ""
+        except KeyError:
+            texts[key] = ""
+        except UNDECODABLE:
+            # Half a key would name another object, whose state would then be kept or removed.
+            if key in ("name", "namespace"):
+                return ObjectMeta()
+            texts[key] = ""
+    return ObjectMeta(
+        name=texts["name"],
+        namespace=texts["namespace"],
+        uid=texts["uid"],
+        resource_version=texts["resourceVersion"],
+    )
+
+
+class ObjectList(msgspec.Struct, Generic[T], gc=False):
+    """A list, as the apiserver returns it."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[T] = []
+
+
+class _RawList(msgspec.Struct):
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_RAW_LIST = msgspec.json.Decoder(_RawList)
+
+
+class Page(msgspec.Struct, Generic[T]):
+    """A list or a page of it: its objects, and those that could not be decoded."""
+
+    metadata: ListMeta
+    items: list[T]
+    unreadable: list[Unreadable] = []
+
+    @classmethod
+    def of(cls, metadata: ListMeta, objects: Iterable[T | Unreadable]) -> Self:
+        """Return a list of these objects."""
+        page = cls(metadata, [])
+        for obj in objects:
+            if isinstance(obj, Unreadable):
+                page.unreadable.append(obj)
+            else:
+                page.items.append(obj)
+        return page
+
+
+class ListDecoder(Generic[T]):
+    """Decodes pages of a list of objects of one type."""
+
+    def __init__(self, type_: type[T], faults: ObjectFaults | None = None) -> None:
+        self._type = type_
+        self._faults = faults or ObjectFaults(type_.__name__)
+
+    @cached_property
+    def _decode(self) -> Callable[[bytes], ObjectList[T]]:
+        # Made at its first use: most kinds are listed by a stream.
+        decoder: msgspec.json.Decoder[ObjectList[T]] = msgspec.json.Decoder(
+            ObjectList[self._type]  # type: ignore[name-defined]
+        )
+        return decoder.decode
+
+    def decode(self, body: bytes) -> Page[T]:
+        """Decode a page; raises ``DecodeError`` for a body that is not a list."""
+        page = self._decode_typed(body)
+        return self._decode_one_by_one(body, self._faults) if page is None else page
+
+    async def page(self, body: bytes) -> Page[T]:
+        """Decode a page without blocking the event loop for long; raises as ``decode``."""
+        page = self._decode_typed(body)
+        if page is None:
+            faults = DeferredFaults()
+            page = await asyncio.to_thread(self._decode_one_by_one, body, faults)
+            faults.record_in(self._faults)
+        return page
+
+    def _decode_typed(self, body: bytes) -> Page[T] | None:
+        if carries_json(self._type):
+            return None
+        try:
+            typed: ObjectList[T] = self._decode(body)
+            return Page(typed.metadata, typed.items)
+        except UNDECODABLE:
+            return None
+
+    def _decode_one_by_one(self, body: bytes, faults: ObjectFaults | DeferredFaults) -> Page[T]:
+        repaired = None
+        try:
+            raw = _RAW_LIST.decode(body)
+        except UNDECODABLE:
+            repaired = repair_json(body)
+            raw = _decoded(_RAW_LIST, repaired)
+        page: Page[T] = Page(raw.metadata, [])
+        for item in raw.items or ():
+            obj = decode_object(self._type, item, faults, repaired)
+            if not isinstance(obj, Unreadable):
+                page.items.append(obj)
+            elif obj.metadata.name:
+                page.unreadable.append(obj)
+        return page
+
+
+S = TypeVar("S")
+
+
+def _decoded(decoder: msgspec.json.Decoder[S], repaired: RepairedJson) -> S:
+    """Decode repaired text; raises ``DecodeError``."""
+    try:
+        return decoder.decode(repaired.text)
+    except UNDECODABLE as error:
+        raise decode_error(error) from error

@@ -1,0 +1,169 @@
+"""``proreus controller``: statuses of custom resources, colocation, and rebalancing."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from proreus.base.errors import ConfigError
+from proreus.controller.options import (
+    DEFAULT_STATUS_KINDS,
+    STATUS_KINDS,
+    ColocationOptions,
+    ControllerOptions,
+    RebalancingOptions,
+)
+
+
+@click.command("controller", short_help="Write statuses; colocate; rebalance.")
+@click.option("--kubeconfig", default="", help="Default: the service account of the pod.")
+@click.option("--master", default="", help="URL of the apiserver, instead of the kubeconfig's.")
+@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where to serve.")
+@click.option(
+    "--secure-port", default=10269, show_default=True, help="Port of metrics and health; 0: none."
+)
+@click.option("--cert-dir", default="", help="Folder of the serving certificate. Default: made.")
+@click.option("--tls-cert-file", default="", help="Serving certificate.")
+@click.option("--tls-private-key-file", default="", help="Its key.")
+@click.option("--leader-elect-resource-name", default="proreus-controller", show_default=True)
+@click.option("--leader-elect-resource-namespace", default="kube-system", show_default=True)
+@click.option("--leader-elect-lease-duration", default=15.0, show_default=True, help="Seconds.")
+@click.option("--leader-elect-renew-deadline", default=10.0, show_default=True, help="Seconds.")
+@click.option("--leader-elect-retry-period", default=2.0, show_default=True, help="Seconds.")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice(STATUS_KINDS),
+    help="A kind whose statuses are written; may be repeated. Default: podgroups and "
+    "elasticquotas. The others only where their own controllers do not run.",
+)
+@click.option("--no-status", is_flag=True, help="Write no statuses.")
+@click.option(
+    "--rebalance-period",
+    default=0.0,
+    show_default=True,
+    help="Look every so many seconds for pods that would have a better node; 0: never.",
+)
+@click.option("--evict", is_flag=True, help="Evict them, within the budgets. Default: only say so.")
+@click.option(
+    "--rebalance-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The scheduler's KubeSchedulerConfiguration. Default: kube-scheduler's.",
+)
+@click.option(
+    "--min-gain", default=20, show_default=True, help="Points by which its score must be higher."
+)
+@click.option(
+    "--max-pods", default=500, show_default=True, help="How many pods are examined in a period."
+)
+@click.option(
+    "--max-evictions", default=5, show_default=True, help="How many are evicted in a period."
+)
+@click.option(
+    "--max-evictions-per-namespace", default=2, show_default=True, help="Of which in a namespace."
+)
+@click.option(
+    "--cooldown",
+    default=1800.0,
+    show_default=True,
+    help="How many seconds a workload is left alone after an eviction.",
+)
+@click.option(
+    "--colocation-period",
+    default=0.0,
+    show_default=True,
+    help="Compute every so many seconds what offline pods may have of each node; 0: never.",
+)
+@click.option(
+    "--evict-offline",
+    is_flag=True,
+    help="Evict offline pods where online pods need back what they use, within the budgets.",
+)
+@click.option(
+    "--colocation-margin",
+    default=30,
+    show_default=True,
+    help="Percent of a node's allocatable that offline pods never get.",
+)
+@click.option(
+    "--colocation-hysteresis",
+    default=5,
+    show_default=True,
+    help="Percent of a node's allocatable; smaller changes are not written at once.",
+)
+@click.option(
+    "--colocation-max-age",
+    default=180.0,
+    show_default=True,
+    help="Seconds after which a measurement does not count any more.",
+)
+@click.option("-v", "--v", "verbosity", default=0, help="Verbosity of the log, as klog's.")
+@click.option("--logging-format", type=click.Choice(["text", "json"]), default="text")
+def command(**flags: Any) -> int:
+    """Follow PodGroups, ElasticQuotas and queues, and write their statuses.
+
+    One instance works at a time, the one that holds the Lease. It keeps nothing itself: it may be
+    killed at any time. docs/controller.md says more.
+    """
+    if find_spec("kopf") is None:
+        raise ConfigError("kopf is not installed: pip install 'proreus[controller]'")
+
+    import uvloop
+
+    from proreus.controller.run import run
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run(options_of(flags)))
+
+
+def options_of(flags: dict[str, Any]) -> ControllerOptions:
+    """Return what the flags say."""
+    from proreus.client.leading.leader_election_config import LeaseOptions
+    from proreus.server.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
+
+    statuses = flags["statuses"] or DEFAULT_STATUS_KINDS
+    return ControllerOptions(
+        kubeconfig=flags["kubeconfig"],
+        server=flags["master"],
+        lease=LeaseOptions(
+            flags["leader_elect_resource_namespace"],
+            flags["leader_elect_resource_name"],
+            flags["leader_elect_lease_duration"],
+            flags["leader_elect_renew_deadline"],
+            flags["leader_elect_retry_period"],
+        ),
+        serving=ServingOptions(
+            bind_address=flags["bind_address"],
+            secure_port=flags["secure_port"],
+            cert_dir=flags["cert_dir"],
+            tls_cert_file=flags["tls_cert_file"],
+            tls_private_key_file=flags["tls_private_key_file"],
+            authentication=AuthenticationOptions(kubeconfig=flags["kubeconfig"]),
+            authorization=AuthorizationOptions(kubeconfig=flags["kubeconfig"]),
+        ),
+        rebalancing=RebalancingOptions(
+            period_seconds=flags["rebalance_period"],
+            evict=flags["evict"],
+            min_gain=flags["min_gain"],
+            max_pods=flags["max_pods"],
+            max_evictions=flags["max_evictions"],
+            max_evictions_per_namespace=flags["max_evictions_per_namespace"],
+            cooldown_seconds=flags["cooldown"],
+            config=flags["rebalance_config"],
+        ),
+        colocation=ColocationOptions(
+            period_seconds=flags["colocation_period"],
+            evict_offline=flags["evict_offline"],
+            margin_percent=flags["colocation_margin"],
+            hysteresis_percent=flags["colocation_hysteresis"],
+            max_age_seconds=flags["colocation_max_age"],
+        ),
+        statuses=() if flags["no_status"] else tuple(statuses),
+        verbosity=flags["verbosity"],
+        logging_format=flags["logging_format"],
+    )

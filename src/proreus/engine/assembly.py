@@ -1,0 +1,322 @@
+"""Puts a scheduler together from a configuration and an ``Environment``.
+
+The same for a process, for ``evaluate`` and for tests: only the environment differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from proreus.base.errors import ConfigError
+from proreus.base.kubernetes_version import Change
+from proreus.config.types import SchedulerConfiguration
+from proreus.engine.cache.cache import Cache
+from proreus.engine.cycles.binding_cycle import BindingCycle
+from proreus.engine.cycles.failure import FailureHandler
+from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
+from proreus.engine.debugger.cache_comparer import CacheComparer
+from proreus.engine.deferred_resizes import DeferredResizeHandlers
+from proreus.engine.environment import Environment
+from proreus.engine.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
+from proreus.engine.groups.cycle import PodGroupCycle
+from proreus.engine.groups.event_handlers import PodGroupHandlers
+from proreus.engine.groups.provided_pods import ProvidedPods, with_provided_pods
+from proreus.engine.groups.sources import GroupedPodHandlers, PodGroupSources
+from proreus.engine.groups.v1_36.cycle import PodGroupCycleV136
+from proreus.engine.guards.avoided_nodes import AvoidedNodes
+from proreus.engine.guards.overcommit_watch import OvercommitWatch
+from proreus.engine.guards.rejection_watch import RejectionWatch
+from proreus.engine.profile_handle import Core, ProfileHandle
+from proreus.engine.profile_set import ProfileSet, build_profiles
+from proreus.engine.queue.scheduling_queue import SchedulingQueue
+from proreus.engine.queue.sub_queues import QueueOptions
+from proreus.engine.runtime.find_nodes import NodeSearch
+from proreus.engine.runtime.registry import Registry
+from proreus.engine.runtime.select_host import SelectHost, at_random, in_order
+from proreus.engine.runtime.waiting_pods import WaitingPods
+from proreus.engine.scheduler import Scheduler
+from proreus.engine.shadow.shadow import ShadowLimits, ShadowTrial
+from proreus.engine.shadow.shadow_assembly import prepare_shadow
+from proreus.framework.events import COMPOSITE_POD_GROUP, POD_GROUP
+from proreus.framework.plugin import Plugin
+from proreus.framework.pod_events import PodEvents
+from proreus.framework.pod_group_plugin import PodGroupSourcePlugin
+from proreus.framework.pod_info import PodResourcesOptions
+from proreus.framework.pod_source import PodSourcePlugin
+from proreus.objects.kinds import NODES, PODS
+from proreus.objects.meta import Resource
+from proreus.objects.pod import Pod
+from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
+
+
+class Assembly:
+    """A scheduler that is connected to the informers, and the switch to another configuration."""
+
+    def __init__(
+        self,
+        configuration: SchedulerConfiguration,
+        registry: Registry,
+        environment: Environment,
+        *,
+        unschedulable_timeout_seconds: float = 300,
+        assumed_ttl_seconds: float | None = None,
+        select_host: SelectHost | None = None,
+    ) -> None:
+        """Build the scheduler; raises ``ConfigError``."""
+        provided_pods = None
+        if _enables(configuration, registry, PodSourcePlugin):
+            provided_pods = ProvidedPods()
+            environment = with_provided_pods(environment, provided_pods)
+        gates = environment.feature_gates
+        pod_groups = gates.enabled("GenericWorkload")
+        provided_groups = _enables(configuration, registry, PodGroupSourcePlugin)
+        if provided_groups and pod_groups and not gates.includes(Change.POD_GROUP_ENTITIES):
+            raise ConfigError(
+                "plugins that name groups of pods need Kubernetes 1.37 to be emulated where gate "
+                "GenericWorkload is on"
+            )
+        api_groups, pod_groups = pod_groups, pod_groups or provided_groups
+        whole_groups = provided_groups or (pod_groups and gates.includes(Change.POD_GROUP_ENTITIES))
+        composite = gates.enabled("CompositePodGroup") or provided_groups
+        deferred_resizes = gates.enabled("InPlacePodVerticalScalingSchedulerPreemption")
+        events = PodEvents.of(gates)
+        self._pods: Mapping[str, Pod] = environment.stores.store(PODS)
+        if provided_pods is not None:
+            self._pods = provided_pods.with_stored(self._pods)
+        self._sources = (
+            PodGroupSources(self._pods, api_groups=api_groups) if provided_groups else None
+        )
+        pods: Mapping[str, Pod] | PodGroupSources = self._sources or self._pods
+        cache = Cache(
+            environment.clock,
+            assumed_ttl_seconds,
+            pod_groups,
+            composite,
+            removes_assumed_pods=gates.includes(Change.REMOVE_ASSUMED_POD),
+        )
+        queue = SchedulingQueue(
+            clock=environment.clock,
+            pod_lister=pods.get,
+            options=QueueOptions(
+                unschedulable_timeout_seconds=unschedulable_timeout_seconds,
+                pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
+                generic_workload=pod_groups and not whole_groups,
+                flushes_gated_pods=gates.includes(Change.GATED_PODS_IN_FLUSH),
+                events=events,
+                pre_queueing_hints=gates.enabled("SchedulerPreQueueingHints"),
+                deferred_resizes=deferred_resizes,
+                bookkeeping_of_1_37=gates.includes(Change.QUEUE_BOOKKEEPING_OF_1_37),
+            ),
+            metrics=environment.metrics,
+            forest=cache.workload_forest if whole_groups else None,
+        )
+        waiting_pods = WaitingPods(environment.clock)
+        search = NodeSearch(queue.nominator, cache.node_order)
+        failures = FailureHandler(queue, environment, pods.get)
+        binding_cycle = BindingCycle(
+            cache=cache,
+            queue=queue,
+            waiting_pods=waiting_pods,
+            failures=failures,
+            environment=environment,
+        )
+        self._environment = environment
+        rules = environment.avoidance_rules
+        avoided = AvoidedNodes(rules, environment.clock) if rules.threshold else None
+        self._core = Core(cache, queue, waiting_pods, search, binding_cycle, avoided, provided_pods)
+        self._shared_handle = ProfileHandle("", environment, self._core)
+        profile_set = self.prepare(configuration, registry)
+        self._use_queue_profiles(profile_set)
+        self.scheduler = Scheduler(
+            profile_set=profile_set,
+            cache=cache,
+            queue=queue,
+            waiting_pods=waiting_pods,
+            scheduling_cycle=SchedulingCycle(
+                cache=cache,
+                nominator=queue.nominator,
+                search=search,
+                waiting_pods=waiting_pods,
+                select_host=select_host or at_random(environment.rng),
+                environment=environment,
+                select_host_in_group=select_host or in_order(environment.rng),
+            ),
+            binding_cycle=binding_cycle,
+            failures=failures,
+            environment=environment,
+        )
+        if pod_groups:
+            parts: dict[str, Any] = {
+                "pods": self.scheduler,
+                "cache": cache,
+                "queue": queue,
+                "cycle": self.scheduler.scheduling_cycle,
+                "failures": failures,
+                "environment": environment,
+            }
+            if whole_groups:
+                self.scheduler.pod_group_cycle = PodGroupCycle(
+                    **parts, provided_groups=provided_groups
+                )
+            else:
+                self.scheduler.pod_group_cycle_v1_36 = PodGroupCycleV136(**parts)
+        handlers = DeferredResizeHandlers if deferred_resizes else PodHandlers
+        self._pod_handlers = handlers(
+            cache=cache,
+            queue=queue,
+            waiting_pods=waiting_pods,
+            scheduler_names=frozenset(profile_set.profiles),
+            metrics=environment.metrics,
+            resources_options=PodResourcesOptions.of(gates),
+            events=events,
+            pod_groups=pod_groups,
+            announces_group_pods=gates.enabled("GangScheduling") or provided_groups,
+        )
+        self._grouped_pods: GroupedPodHandlers | None = None
+        if self._sources is not None:
+            self._sources.use(profile_set.profiles)
+            self._grouped_pods = GroupedPodHandlers(self._pod_handlers, self._sources)
+        self._handled_kinds: set[str] = set()
+        if api_groups and whole_groups:
+            self._watch_pod_groups(gates.enabled("CompositePodGroup"))
+        if environment.shares_nodes:
+            self._watch_overcommits()
+        nodes = NodeHandlers(
+            cache=cache,
+            queue=queue,
+            metrics=environment.metrics,
+            preemption_policy=events.target_pods,
+        )
+        self.comparer = CacheComparer(
+            cache=cache,
+            queue=queue,
+            nodes=environment.stores.store(NODES),
+            pods=self._pods,
+            bindings=self.scheduler,
+            node_handlers=nodes,
+            pod_handlers=self._grouped_pods or self._pod_handlers,
+        )
+        environment.stores.add_handler(NODES, nodes)
+        environment.stores.add_handler(PODS, self._grouped_pods or self._pod_handlers)
+        if avoided is not None:
+            self._watch_rejections(avoided)
+        if provided_pods is not None:
+            provided_pods.connect(self._grouped_pods or self._pod_handlers)
+        self._apply(profile_set)
+
+    def _watch_pod_groups(self, composite: bool) -> None:
+        kinds: dict[str, Resource[Any]] = {POD_GROUP: POD_GROUPS}
+        if composite:
+            kinds[COMPOSITE_POD_GROUP] = COMPOSITE_POD_GROUPS
+        queue = self._core.queue
+        for name, resource in kinds.items():
+            handlers = PodGroupHandlers(name, queue, self._environment.metrics)
+            self._environment.stores.add_handler(resource, handlers)
+            self._handled_kinds.add(name)
+
+    def _watch_rejections(self, avoided: AvoidedNodes) -> None:
+        scheduler, environment = self.scheduler, self._environment
+        scheduler.avoided_nodes = avoided
+        rejection_watch = RejectionWatch(
+            avoided,
+            scheduler.queue,
+            environment,
+            self._pod_handlers.responsible_for_pod,
+            scheduler.use_optional_filters,
+        )
+        environment.stores.add_handler(PODS, rejection_watch)
+        environment.stores.on_change(NODES, rejection_watch.node_changed)
+        scheduler.on_tick.append(rejection_watch.tick)
+
+    def _watch_overcommits(self) -> None:
+        watch = OvercommitWatch(
+            cache=self._core.cache,
+            waiting_pods=self._core.waiting_pods,
+            binding_cycle=self._core.binding_cycle,
+            responsible_for_pod=self._pod_handlers.responsible_for_pod,
+            environment=self._environment,
+        )
+        self._pod_handlers.overcommit_watch = watch
+        self.scheduler.on_tick.append(watch.tick)
+
+    def prepare(self, configuration: SchedulerConfiguration, registry: Registry) -> ProfileSet:
+        """Build the profiles of another configuration; raises ``ConfigError``.
+
+        The kinds that its plugins registered are watched from now on. The caller passes the set to
+        ``use`` once these are synced, or closes it.
+        """
+        if self._sources is None and _enables(configuration, registry, PodGroupSourcePlugin):
+            raise ConfigError("plugins that name groups of pods can be enabled at the start only")
+        if self._core.provided_pods is None and _enables(configuration, registry, PodSourcePlugin):
+            raise ConfigError("plugins that provide pods can be enabled at the start only")
+        return build_profiles(
+            configuration, registry, self._environment, self._core, self._shared_handle
+        )
+
+    def prepare_shadow(
+        self, configuration: SchedulerConfiguration, registry: Registry, limits: ShadowLimits
+    ) -> ShadowTrial:
+        """Build a configuration to be tried next to the one in force; raises ``ConfigError``.
+
+        The caller sets it as ``engine.shadow.shadow`` once the kinds that its plugins registered
+        are synced, and closes it.
+        """
+        return prepare_shadow(configuration, registry, self._environment, self._core, limits)
+
+    @property
+    def core(self) -> Core:
+        """The parts of the scheduler that outlive its configurations."""
+        return self._core
+
+    @property
+    def environment(self) -> Environment:
+        """What the scheduler was assembled with."""
+        return self._environment
+
+    def use(self, profile_set: ProfileSet) -> None:
+        """Schedule by another configuration from now on; to be called between cycles.
+
+        Waiting and nominated pods stay; rejected pods are tried again.
+        """
+        self._apply(profile_set)
+        self.scheduler.use(profile_set)
+        self._use_queue_profiles(profile_set)
+        pods = list(self._pods.values())
+        if self._grouped_pods is not None and self._sources is not None:
+            cache = self._core.cache
+            self._grouped_pods.regroup(pods, profile_set.profiles, cache.is_assumed)
+            pods = [self._sources.with_group(pod) for pod in pods]
+        self._pod_handlers.use_scheduler_names(frozenset(profile_set.profiles), pods)
+
+    def _use_queue_profiles(self, profile_set: ProfileSet) -> None:
+        self._core.queue.use_profiles(
+            profile_set.queue_profiles,
+            profile_set.sort_key,
+            sort_key_changes=profile_set.sort_key_changes,
+        )
+
+    def _apply(self, profile_set: ProfileSet) -> None:
+        """Apply the fields outside of profiles; register handlers for the kinds of plugins."""
+        if self._core.provided_pods is not None:
+            self._core.provided_pods.use(profile_set.plugins)
+        queue, search = self._core.queue, self._core.search
+        configuration, extenders = profile_set.configuration, profile_set.extenders
+        queue.use_backoff(
+            configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
+        )
+        search.percentage_of_nodes_to_score = configuration.percentage_of_nodes_to_score
+        # Without extenders, one feasible node is enough where no plugin scores.
+        search.stop_at_first_feasible = extenders is None or not extenders.filter_or_prioritize
+        for name, resource in profile_set.kinds.items():
+            if name not in self._handled_kinds:
+                self._handled_kinds.add(name)
+                handler = OtherHandlers(name, queue, self._environment.metrics)
+                self._environment.stores.add_handler(resource, handler)
+
+
+def _enables(configuration: SchedulerConfiguration, registry: Registry, base: type[Plugin]) -> bool:
+    """Return whether a plugin of some base class is enabled."""
+    names = {name for one in configuration.profiles for name in one.plugins.enabled_names()}
+    known = (registry[name] for name in sorted(names) if name in registry)
+    return any(issubclass(plugin, base) for plugin in known)

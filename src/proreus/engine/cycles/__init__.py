@@ -1,0 +1,1 @@
+"""One attempt to schedule a pod, from PreFilter to the binding (schedule_one.go)."""

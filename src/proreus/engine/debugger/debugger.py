@@ -1,0 +1,230 @@
+"""One comparison after another: find differences, wait, look again, report and heal what is left.
+
+    request (SIGUSR2) ─┐
+    every few minutes ─┴► compare ─► suspects ─► 5 s ─► still there? ─► counted, logged, healed
+
+What differs at one moment may be an event that has not arrived yet; only a difference that is still
+there after ``SETTLE_SECONDS`` counts. Stores are healed before what was derived from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from proreus.base.errors import ApiError, CacheCorrupted
+from proreus.base.logs import logger
+from proreus.base.metrics import SchedulerMetrics
+from proreus.client.watching.store_comparer import MAX_SUSPECTS, Correction, StoreComparer
+from proreus.engine.debugger.cache_comparer import ABANDONED, CacheComparer, Difference
+from proreus.engine.debugger.dumper import CacheDumper
+from proreus.engine.debugger.time_slices import TimeSlices
+from proreus.framework.attempt_budget import Stopwatch
+
+log = logger(__name__)
+
+SETTLE_SECONDS = 5.0
+STORE = "store"
+_NAMED = 10
+"""How many objects a line in the log names."""
+
+
+class Cycles(Protocol):
+    """The scheduling loop."""
+
+    def between_cycles(self, change: Callable[[], None]) -> None:
+        """Call ``change`` now, or as soon as the current cycle has ended."""
+        ...
+
+
+class _Round(Struct):
+    """The suspects of one comparison, and whether all of it could be made."""
+
+    suspects: list[tuple[StoreComparer[Any], str, Any]]
+    local: list[Difference]
+    complete: bool = True
+
+
+class CacheDebugger:
+    """Compares, heals and dumps the scheduler's state (kube-scheduler's ``CacheDebugger``).
+
+    ``stores``: returns the comparers of all informers, that of pods among them.
+    """
+
+    def __init__(
+        self,
+        *,
+        comparer: CacheComparer,
+        stores: Callable[[], Iterable[StoreComparer[Any]]],
+        dumper: CacheDumper,
+        cycles: Cycles,
+        metrics: SchedulerMetrics,
+        stopwatch: Stopwatch,
+        rng: random.Random,
+    ) -> None:
+        self._comparer = comparer
+        self._stores = stores
+        self._dumper = dumper
+        self._cycles = cycles
+        self._metrics = metrics
+        self._rng = rng
+        self._slices = TimeSlices(stopwatch)
+        self._requested = asyncio.Event()
+
+    def request(self) -> None:
+        """Compare and dump as soon as possible; to be called on SIGUSR2."""
+        self._requested.set()
+
+    async def run(self, interval_seconds: float, leads: Callable[[], bool]) -> None:
+        """Compare on request, and every ``interval_seconds`` (0: never) while ``leads()``."""
+        while True:
+            # Not all replicas at the same moment, should several believe that they lead.
+            seconds = interval_seconds * self._rng.uniform(0.9, 1.1) or None
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._requested.wait()
+            except TimeoutError:
+                if leads():
+                    await self._compare_safely()
+                continue
+            self._requested.clear()
+            await self._compare_safely(dump=True)
+
+    async def _compare_safely(self, dump: bool = False) -> None:
+        try:
+            await self.compare()
+            if dump:
+                await self._dumper.dump(self._slices.checkpoint)
+        except CacheCorrupted:
+            raise
+        except Exception as error:
+            # A check must not end what it checks.
+            self._metrics.cache_comparisons_total.labels("failure").inc()
+            log.error("Comparing the cache failed", err=error, trace=True)
+
+    async def compare(self) -> list[str]:
+        """Compare everything; return a description of each difference that was healed."""
+        self._slices.restart()
+        found = await self._suspects()
+        healed: dict[str, list[str]] = defaultdict(list)
+        if found.suspects or found.local:
+            await asyncio.sleep(SETTLE_SECONDS)
+            try:
+                await self._heal_stores(found, healed[STORE])
+                await self._heal_local(found, healed)
+            finally:
+                for structure, objects in healed.items():
+                    if objects:
+                        self._report(structure, objects)
+        result = "success" if found.complete else "failure"
+        self._metrics.cache_comparisons_total.labels(result).inc()
+        descriptions = [one for objects in healed.values() for one in objects]
+        log.v(2).info("Compared the cache", result=result, corrected=len(descriptions))
+        return descriptions
+
+    # ---- find ----------------------------------------------------------------------------------
+
+    async def _suspects(self) -> _Round:
+        """Compare everything for the first time."""
+        found = _Round([], [])
+        for store in self._stores():
+            try:
+                suspects = await store.suspects(self._slices.checkpoint)
+            except ApiError as error:
+                found.complete = False
+                log.warning("Cannot compare with the apiserver", kind=store.kind, err=error)
+                continue
+            # The rest is found by the next comparison.
+            left = MAX_SUSPECTS - len(found.suspects)
+            found.suspects += [(store, key, seen) for key, seen in list(suspects.items())[:left]]
+        found.local = await self._comparer.differences(self._slices.checkpoint)
+        return found
+
+    async def _is_unbound(self, difference: Difference) -> bool:
+        """Return whether the apiserver, too, has an assumed pod without a node."""
+        # A binding whose event is late looks the same from here. To forget that pod would give
+        # its resources away a second time.
+        for store in self._stores():
+            if store.kind == difference.kind:
+                try:
+                    return await store.agrees(difference.key)
+                except ApiError:
+                    return False
+        return False
+
+    # ---- heal ----------------------------------------------------------------------------------
+
+    async def _heal_stores(self, found: _Round, healed: list[str]) -> None:
+        """Deliver the events that are still missing, one by one."""
+        for store, key, seen in found.suspects:
+            try:
+                correction = await store.confirm(key, seen)
+            except ApiError as error:
+                found.complete = False
+                log.warning("Cannot compare with the apiserver", kind=store.kind, err=error)
+                break
+            self._slices.restart()
+            if correction is not None:
+                await self._between_cycles(partial(_correct, store, correction, healed))
+
+    async def _heal_local(self, found: _Round, healed: dict[str, list[str]]) -> None:
+        """Heal what still differs from the stores, one by one."""
+        for difference in found.local:
+            await self._slices.checkpoint()
+            if self._comparer.persists(difference) and (
+                difference.fault != ABANDONED or await self._is_unbound(difference)
+            ):
+                list_of = healed[difference.structure]
+                await self._between_cycles(partial(self._heal_one, difference, list_of))
+
+    async def _between_cycles(self, change: Callable[[], None]) -> None:
+        # A cycle that awaits an extender relies on rows that do not change meanwhile.
+        done = asyncio.get_running_loop().create_future()
+
+        def call() -> None:
+            if done.cancelled():
+                return
+            try:
+                change()
+            except Exception as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._cycles.between_cycles(call)
+        await done
+        await self._slices.checkpoint()
+
+    def _heal_one(self, difference: Difference, healed: list[str]) -> None:
+        # A cycle may have ended meanwhile.
+        if not self._comparer.persists(difference):
+            return
+        try:
+            self._comparer.heal(difference)
+        except CacheCorrupted:
+            raise
+        except Exception as error:
+            log.error("Cannot correct a difference", err=error, trace=True, object=str(difference))
+        else:
+            healed.append(str(difference))
+
+    def _report(self, structure: str, objects: list[str]) -> None:
+        self._metrics.cache_differences_total.labels(structure).inc(len(objects))
+        more = len(objects) - _NAMED
+        log.error(
+            "The scheduler's state differed from the apiserver's and was corrected",
+            structure=structure,
+            count=len(objects),
+            objects=[*objects[:_NAMED], *([f"{more} more"] if more > 0 else [])],
+        )
+
+
+def _correct(store: StoreComparer[Any], correction: Correction[Any], healed: list[str]) -> None:
+    if store.heal(correction):
+        healed.append(f"{store.kind} {correction.key} {correction.fault}")

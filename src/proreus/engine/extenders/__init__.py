@@ -1,0 +1,1 @@
+"""HTTP extenders (extender.go)."""

@@ -1,0 +1,337 @@
+"""The scheduling cycle of a whole pod group: one attempt of a root group that was popped.
+
+    run ─► validation ─► skip deleted pods ─► _schedule
+      algorithm.run              a dry run: nodes for the pods, or why the group does not fit
+      run_pod_group_post_filter  preemption for the group as a whole, if it does not fit
+      _submit                    start_binding for each pod that fits, failure.handle for the others
+    ─► conditions of the PodGroups ─► queue: the pods that came back, as one entity
+
+kube-scheduler's ``scheduleOnePodGroup``. Its queue and its snapshot can disagree about the shape of
+a group, which fails the attempt; ours read the same forest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Protocol
+
+from msgspec import Struct
+
+from proreus.base.logs import logger
+from proreus.engine.cache.cache import Cache
+from proreus.engine.cycles.attempt import Attempt, Failure, ScheduleResult, error_failure
+from proreus.engine.cycles.failure import FailureHandler
+from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
+from proreus.engine.environment import Environment
+from proreus.engine.groups.algorithm import AlgorithmOptions, PodGroupAlgorithm
+from proreus.engine.groups.results import (
+    PodGroupResult,
+    PodResult,
+    Results,
+    append_reason,
+    complete,
+    failures_of_untried,
+)
+from proreus.engine.groups.status import PodGroupStatusWriter
+from proreus.engine.groups.validation import InvalidPodGroup, validate_pod_group
+from proreus.engine.queue.scheduling_queue import SchedulingQueue
+from proreus.engine.runtime.pod_group_points import run_pod_group_post_filter
+from proreus.engine.runtime.profile import Profile
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE, PodGroupInfo, ProposedAssignment
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.queued_pod_group import QueuedPodGroupInfo
+from proreus.framework.status import Code, Status
+from proreus.objects.pod import Pod
+from proreus.objects.scheduling import POD_GROUP_INITIALLY_SCHEDULED, POD_GROUPS
+
+log = logger(__name__)
+
+_REPORT_SECONDS = 10.0
+"""How often the pods of a group that a plugin provides are told why it does not fit."""
+
+
+class PodScheduling(Protocol):
+    """The part of ``Scheduler`` that a group's cycle uses for each pod."""
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """All profiles by schedulerName."""
+        ...
+
+    def skip_pod_schedule(self, queued: QueuedPodInfo, profile: Profile) -> bool:
+        """Return whether a pod is being deleted, or is assumed already."""
+        ...
+
+    def begin(self, queued: QueuedPodInfo, profile: Profile) -> Attempt:
+        """Return a new attempt for a pod."""
+        ...
+
+    def start_binding(self, schedule_result: ScheduleResult) -> None:
+        """Start the binding cycle of an assumed pod."""
+        ...
+
+
+class _Cycle(Struct, frozen=True):
+    """One attempt: ``popped`` by the queue, ``root`` the group with the pods that are tried."""
+
+    popped: QueuedPodGroupInfo
+    root: PodGroupInfo
+    profile: Profile
+    started: float
+
+
+class PodGroupCycle:
+    """Schedules root groups."""
+
+    def __init__(
+        self,
+        *,
+        pods: PodScheduling,
+        cache: Cache,
+        queue: SchedulingQueue,
+        cycle: SchedulingCycle,
+        failures: FailureHandler,
+        environment: Environment,
+        provided_groups: bool = False,
+    ) -> None:
+        """``provided_groups``: plugins may provide groups (``PodGroupSourcePlugin``)."""
+        gates = environment.feature_gates
+        assert queue.pod_groups is not None
+        self._pods = pods
+        self._states = cache.pod_group_states
+        self._forest = cache.workload_forest
+        self._queue = queue
+        self._pod_groups = queue.pod_groups
+        self._cycle = cycle
+        self._failures = failures
+        self._rng = environment.rng
+        self._paused = environment.paused
+        self._clock = environment.clock
+        self._options = AlgorithmOptions(
+            topology_aware=gates.enabled("TopologyAwareWorkloadScheduling") or provided_groups,
+            composite=gates.enabled("CompositePodGroup") or provided_groups,
+        )
+        self._policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
+        self._status_writer = PodGroupStatusWriter(
+            environment.stores.store(POD_GROUPS),
+            environment.api,
+            environment.clock,
+            environment.spawn,
+            POD_GROUP_INITIALLY_SCHEDULED,
+            POD_GROUPS,
+        )
+        self._metrics = environment.metrics
+        self._metrics.describe_pod_groups()
+        self._metrics.describe_group_preemption()
+        if self._options.topology_aware:
+            self._metrics.describe_placements()
+
+    async def run(self, popped: QueuedPodGroupInfo) -> dict[str, str]:
+        """Schedule a group; return node names ("" for none) by ``namespace/name`` of its pods."""
+        started = perf_counter()
+        root = self._forest.pod_group_info(popped.root, popped.pods_by_group)
+        if root is None or root.group is None:
+            # Deleted since the last event: its pods wait for it again.
+            return self._fail(popped, Status.error(_not_found(popped)), ())
+        try:
+            validate_pod_group(
+                root.group,
+                [queued.pod for queued in popped.queued_pods] + self._scheduled_pods(root),
+                policy_of_group=self._policy_of_group,
+            )
+        except InvalidPodGroup as error:
+            return self._fail(popped, Status.error(str(error)), root.leaves)
+        name = popped.pod.spec.scheduler_name
+        profile = self._pods.profiles.get(name)
+        if profile is None:
+            text = f'profile not found for scheduler name "{name}"'
+            return self._fail(popped, Status.error(text), root.leaves)
+        self._skip_pods(popped, profile)
+        if popped.root.is_provided:
+            _sort_by_rank(popped, profile)
+        root = self._forest.pod_group_info(popped.root, popped.pods_by_group)
+        if root is None or not popped.pods_by_group:
+            self._pod_groups.add_attempted(popped, None)
+            return {}
+        # For the whole group: the table holds pods that are only tried.
+        with self._paused():
+            return await self._schedule(_Cycle(popped, root, profile, started))
+
+    def _scheduled_pods(self, root: PodGroupInfo) -> list[Pod]:
+        states = (self._states.get(leaf.key) for leaf in root.leaves)
+        return [pod.pod.pod for state in states if state is not None for pod in state.scheduled()]
+
+    def _skip_pods(self, popped: QueuedPodGroupInfo, profile: Profile) -> None:
+        """Drop the pods that need no attempt."""
+        for queued in list(popped.queued_pods):
+            if self._pods.skip_pod_schedule(queued, profile):
+                popped.remove_pod(queued)
+                self._queue.done(queued.uid)
+
+    def _fail(
+        self, popped: QueuedPodGroupInfo, status: Status, leaves: Sequence[PodGroupInfo]
+    ) -> dict[str, str]:
+        """Fail an attempt that has not begun."""
+        for queued in popped.queued_pods:
+            profile = self._pods.profiles.get(queued.pod.spec.scheduler_name)
+            if profile is None:
+                self._queue.done(queued.uid)
+            else:
+                attempt = self._pods.begin(queued, profile)
+                self._failures.handle(attempt, error_failure(status.message))
+        for leaf in leaves:
+            self._write_status(leaf, status)
+        self._pod_groups.add_attempted(popped, status)
+        return dict.fromkeys((queued.key for queued in popped.queued_pods), "")
+
+    # ---- find ----------------------------------------------------------------------------------
+
+    async def _schedule(self, cycle: _Cycle) -> dict[str, str]:
+        popped, root, profile = cycle.popped, cycle.root, cycle.profile
+        algorithm = PodGroupAlgorithm(
+            profile=profile,
+            cycle=self._cycle,
+            nominator=self._queue.nominator,
+            states=self._states,
+            begin=lambda queued: self._pods.begin(queued, profile),
+            options=self._options,
+            rng=self._rng,
+            metrics=self._metrics,
+        )
+        state = CycleState()
+        results = await algorithm.run(
+            root, popped.pods_by_group, state, popped.next_placement, popped.round_rejectors
+        )
+        complete(root, results)
+        seconds = perf_counter() - cycle.started
+        self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(seconds)
+        result = results[root.entity_key]
+        status, popped.lacking = result.status, result.lacking
+        earlier = popped.in_the_way if popped.next_placement else {}
+        popped.in_the_way = {**earlier, **result.in_the_way}
+        popped.next_placement = result.next_placement
+        popped.round_rejectors = result.rejectors
+        # Pods that were not tried fail with the group's status as it is before preemption.
+        untried = {
+            queued.uid: failure
+            for result in results.values()
+            for queued, failure in failures_of_untried(
+                result, popped.pods_by_group.get(result.group.entity_key, ())
+            )
+        }
+        # An error is no reason to evict pods: the group might fit without.
+        if status is not None and status.code == Code.UNSCHEDULABLE:
+
+            async def schedule() -> Sequence[ProposedAssignment] | Status:
+                found = await algorithm.run(root, popped.pods_by_group, CycleState())
+                return found[root.entity_key].status or [
+                    assignment for result in found.values() for assignment in result.assignments
+                ]
+
+            post_filter = await run_pod_group_post_filter(profile, state, root, schedule)
+            if post_filter.status.code == Code.SUCCESS:
+                for result in results.values():
+                    result.waiting_on_preemption = True
+                    result.nominating = post_filter.nominating
+            if post_filter.status.code == Code.ERROR:
+                for result in results.values():
+                    result.status = post_filter.status
+            else:
+                append_reason(results.values(), post_filter.status.message)
+        placed = await self._submit(cycle, results, untried)
+        self._report(cycle, results[root.entity_key])
+        self._pod_groups.add_attempted(popped, status)
+        return placed
+
+    # ---- submit --------------------------------------------------------------------------------
+
+    async def _submit(
+        self, cycle: _Cycle, results: Results, untried: Mapping[str, Failure]
+    ) -> dict[str, str]:
+        """Bind the pods that fit and requeue the others; return the node names of all."""
+        placed: dict[str, str] = {}
+        fits = results[cycle.root.entity_key].status is None
+        repeated = not fits and self._was_reported(cycle.popped)
+        for leaf in cycle.root.leaves:
+            result = results[leaf.entity_key]
+            tried = {pod.queued.uid: pod for pod in result.pods}
+            for queued in cycle.popped.pods_by_group.get(leaf.entity_key, ()):
+                pod = tried.get(queued.uid)
+                if pod is None:
+                    pod = PodResult(queued, self._pods.begin(queued, cycle.profile))
+                    pod.failure = untried[queued.uid]
+                # The metric of attempts counts each pod's own time, not that of the whole group.
+                pod.attempt.started = perf_counter() - pod.seconds
+                failure = result.failure_of(pod) or await self._commit(pod)
+                if failure is not None:
+                    self._failures.handle(pod.attempt, failure, repeated=repeated)
+                placed[queued.key] = "" if failure is not None else pod.node_name
+            self._log(leaf, result)
+            self._write_status(leaf, result.status)
+        return placed
+
+    def _was_reported(self, popped: QueuedPodGroupInfo) -> bool:
+        """Return whether the pods of a provided group were told a moment ago why it does not fit.
+
+        A group of many pods is tried at every event that might help, and each time another one is
+        the pod that does not fit: writing that to all of them would keep the apiserver busy.
+        """
+        now = self._clock.monotonic()
+        if not popped.root.is_provided:
+            return False
+        if popped.reported is not None and now - popped.reported < _REPORT_SECONDS:
+            return True
+        popped.reported = now
+        return False
+
+    async def _commit(self, pod: PodResult) -> Failure | None:
+        """Assume a pod for good and start its binding cycle."""
+        pod.attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, None)
+        schedule_result = await self._cycle.prepare_for_binding_cycle(pod.attempt, pod.node_name)
+        if isinstance(schedule_result, Failure):
+            return schedule_result
+        self._pods.start_binding(schedule_result)
+        return None
+
+    def _write_status(self, leaf: PodGroupInfo, status: Status | None) -> None:
+        # The API has no object of a group that a plugin provides.
+        if leaf.group is None or not leaf.entity_key.is_provided:
+            self._status_writer.write(leaf.key, status)
+
+    def _log(self, leaf: PodGroupInfo, result: PodGroupResult) -> None:
+        if result.status is None:
+            log.v(2).info("Successfully scheduled a pod group", podGroup=leaf.key)
+        elif result.failed:
+            log.error("Error scheduling pod group", err=result.status.message, podGroup=leaf.key)
+        else:
+            waits = result.waiting_on_preemption
+            text = (
+                "Pod group is waiting for preemption" if waits else "Unable to schedule a pod group"
+            )
+            log.v(2).info(text, podGroup=leaf.key, err=result.status.message)
+
+    def _report(self, cycle: _Cycle, root: PodGroupResult) -> None:
+        if root.status is None:
+            label = "scheduled"
+        elif root.failed:
+            label = "error"
+        else:
+            label = "waiting_on_preemption" if root.waiting_on_preemption else "unschedulable"
+        labels = (label, cycle.profile.name)
+        self._metrics.podgroup_schedule_attempts_total.labels(*labels).inc()
+        seconds = perf_counter() - cycle.started
+        self._metrics.podgroup_scheduling_attempt_duration_seconds.labels(*labels).observe(seconds)
+
+
+def _sort_by_rank(popped: QueuedPodGroupInfo, profile: Profile) -> None:
+    source = profile.pod_group_source
+    if source is None:
+        return
+    for pods in popped.pods_by_group.values():
+        pods.sort(key=lambda queued: source.pod_rank(queued.pod))
+
+
+def _not_found(popped: QueuedPodGroupInfo) -> str:
+    return f"pod group object not found for pod group {popped.root}"

@@ -1,0 +1,152 @@
+"""Writes the condition of PodGroups that tells whether they were scheduled.
+
+One write a group at a time: two at once might arrive in the wrong order, and a scheduled group
+would keep the condition False for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from proreus.base.clock import Clock, rfc3339
+from proreus.base.errors import ApiError
+from proreus.base.logs import logger
+from proreus.base.repeated_failures import LineLimit, RefusalPause
+from proreus.engine.cycles.failure import SCHEDULER_ERROR, UNSCHEDULABLE
+from proreus.framework.assume_cache import parse_resource_version, resource_version_of
+from proreus.framework.handle import ApiWriter
+from proreus.framework.status import Status
+from proreus.objects.meta import Resource
+from proreus.objects.scheduling import Condition, PodGroup
+
+log = logger(__name__)
+
+
+class _WrittenCondition(Struct, frozen=True):
+    """The condition written last to a group, and the resource version after that write."""
+
+    uid: str
+    version: int
+    condition: Condition
+
+    def is_newer_than(self, group: PodGroup | None) -> bool:
+        """Return whether the informer's version of the group is older than this write."""
+        return (
+            group is not None
+            and group.metadata.uid == self.uid
+            and resource_version_of(group) < self.version
+        )
+
+
+class PodGroupStatusWriter:
+    """Writes conditions in the background. ``groups``: the informer's store.
+
+    ``condition_type`` and ``resource``: as the emulated version of Kubernetes has them.
+    """
+
+    def __init__(
+        self,
+        groups: Mapping[str, PodGroup],
+        api: ApiWriter,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        condition_type: str,
+        resource: Resource[PodGroup],
+    ) -> None:
+        self._condition_type = condition_type
+        self._resource = resource
+        self._groups = groups
+        self._api = api
+        self._clock = clock
+        self._spawn = spawn
+        self._waiting: dict[str, Status | None] = {}
+        """The result to write after the current write: the latest one, but success stays."""
+        self._writing: set[str] = set()
+        self._written: dict[str, _WrittenCondition] = {}
+        """Writes that the informer has not seen yet: until then they are the current condition."""
+        self._refusals: RefusalPause[str] = RefusalPause(clock.monotonic)
+        """By UID of the group."""
+        self._failures_logged = LineLimit(now=clock.monotonic)
+
+    def write(self, key: str, status: Status | None) -> None:
+        """Record the result of an attempt for a group (None: scheduled). True stays True."""
+        if key not in self._groups:
+            log.error("Failed to get PodGroup for status update", err="not found", podGroup=key)
+            return
+        # A success that waits to be written must not be lost to a later failure of single pods.
+        if key not in self._waiting or self._waiting[key] is not None:
+            self._waiting[key] = status
+        if key not in self._writing:
+            self._writing.add(key)
+            self._spawn(self._write_all(key))
+
+    async def _write_all(self, key: str) -> None:
+        try:
+            while key in self._waiting:
+                status = self._waiting.pop(key)
+                group = self._groups.get(key)
+                condition = None if group is None else self._condition(key, group, status)
+                if group is not None and condition is not None:
+                    await self._patch(group, condition)
+        finally:
+            self._writing.discard(key)
+            self._waiting.pop(key, None)
+
+    def _condition(self, key: str, group: PodGroup, status: Status | None) -> Condition | None:
+        """Return the new condition; None when there is nothing to change."""
+        value, reason, message = "True", "Scheduled", ""
+        if status is not None:
+            value, message = "False", status.message
+            reason = UNSCHEDULABLE if status.rejected else SCHEDULER_ERROR
+        old = self._current_condition(key, group)
+        generation = group.metadata.generation
+        since: str | None = rfc3339(self._clock.now())
+        if old is not None:
+            # A group that was scheduled once stays so, whatever happens to pods added later.
+            if old.status == "True" != value:
+                return None
+            known = (old.status, old.reason, old.message, old.observed_generation)
+            if known == (value, reason, message, generation):
+                return None
+            if old.status == value and old.last_transition_time:
+                since = old.last_transition_time
+        return Condition(self._condition_type, value, reason, message, generation, since)
+
+    def _current_condition(self, key: str, group: PodGroup) -> Condition | None:
+        """Return the current condition of a group: our last write, or the informer's."""
+        self._written = {
+            k: t for k, t in self._written.items() if t.is_newer_than(self._groups.get(k))
+        }
+        written = self._written.get(key)
+        return group.condition(self._condition_type) if written is None else written.condition
+
+    async def _patch(self, group: PodGroup, condition: Condition) -> None:
+        meta = group.metadata
+        body: dict[str, Any] = {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": condition.last_transition_time,
+        }
+        if condition.observed_generation:
+            body["observedGeneration"] = condition.observed_generation
+        patch = {"status": {"conditions": [body]}}
+        key = f"{meta.namespace}/{meta.name}"
+        # Every attempt that fails asks for it again, several a second in a busy cluster; a success
+        # is written once.
+        if condition.status != "True" and self._refusals.is_backing_off(meta.uid):
+            return
+        try:
+            patched = await self._api.patch_status(self._resource, meta.namespace, meta.name, patch)
+        except ApiError as error:
+            repeated = self._refusals.write_failed(meta.uid, error.status)
+            if not repeated and self._failures_logged.allows():
+                log.error("Failed to update PodGroup status", err=error, podGroup=key)
+        else:
+            self._refusals.succeeded(meta.uid)
+            version = parse_resource_version(patched["metadata"].get("resourceVersion", ""))
+            self._written[key] = _WrittenCondition(meta.uid, version, condition)

@@ -1,0 +1,355 @@
+"""From a profile's configuration to the ordered plugins of each extension point.
+
+Pure functions over names; the caller creates the plugins. kube-scheduler does this in two steps.
+The first merges a profile with the defaults (``config.default_plugins.merge``). This is the second
+(``expandMultiPointPlugins``): each ``multiPoint`` plugin is enabled at every point that it has, and
+what is configured at a point takes precedence.
+
+Example: multiPoint enables A, B, C; score enables C (weight 5) and D and disables B. Score becomes
+C, A, D: C overrides its multiPoint entry and comes first, A is from multiPoint, D is only here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from difflib import get_close_matches
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from proreus.base import logs
+from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.int64 import MAX_INT64, wrap
+from proreus.base.kubernetes_version import Change
+from proreus.config.default_plugins import points_in_version
+from proreus.config.durations import quote
+from proreus.config.types import (
+    ALL_PLUGINS,
+    BasePluginArgs,
+    Extender,
+    InTreeArgs,
+    PluginCatalog,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    ProfileConfiguration,
+    SchedulerConfiguration,
+)
+from proreus.engine.runtime.unknown_plugins import unknown_plugins
+
+log = logs.logger(__name__)
+
+MAX_SCORE = 100
+
+POINTS = (
+    "preFilter",
+    "filter",
+    "postFilter",
+    "reserve",
+    "preScore",
+    "score",
+    "preBind",
+    "bind",
+    "postBind",
+    "permit",
+    "preEnqueue",
+    "queueSort",
+    "podGroupPostFilter",
+    "placementGenerate",
+    "placementScore",
+)
+"""All extension points in kube-scheduler's order, which decides which error is reported first."""
+
+_POINTS_OF_GROUP_ENTITIES = frozenset({"podGroupPostFilter"})
+
+
+class ExpandedProfile(Struct, frozen=True):
+    """The names of the plugins at each extension point.
+
+    ``points`` has every extension point. ``weights``: of Score plugins. ``args``: the arguments of
+    each plugin that has some (plain data if the plugin has no model).
+    """
+
+    name: str
+    points: Mapping[str, tuple[str, ...]]
+    weights: Mapping[str, int]
+    placement_weights: Mapping[str, int]
+    args: Mapping[str, Any]
+    percentage_of_nodes_to_score: int | None = None
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The names of all plugins that are enabled at any point, each once."""
+        return tuple(dict.fromkeys(name for names in self.points.values() for name in names))
+
+
+def expand_all(
+    config: SchedulerConfiguration, catalog: PluginCatalog, gates: FeatureGates
+) -> dict[str, ExpandedProfile]:
+    """Expand every profile of a completed configuration, by schedulerName.
+
+    Raises ``ConfigError`` as kube-scheduler does while it builds profiles.
+    """
+    if not config.profiles:
+        raise ConfigError("initializing profiles: at least one profile is required")
+    profiles = [with_ignored_resources(profile, config.extenders) for profile in config.profiles]
+    expanded: dict[str, ExpandedProfile] = {}
+    for profile in profiles:
+        try:
+            one = expand(profile, catalog, gates)
+        except ConfigError as error:
+            # The texts of kube-scheduler's errors, which it wraps at each level of the call.
+            raise ConfigError(
+                "initializing profiles: creating profile for scheduler name "
+                f"{profile.name}: {error}",
+                remedy=error.remedy or unknown_plugins(profiles, catalog.names()),
+            ) from None
+        _check_against_others(one, expanded)
+        expanded[one.name] = one
+    return expanded
+
+
+def expand(
+    profile: ProfileConfiguration, catalog: PluginCatalog, gates: FeatureGates
+) -> ExpandedProfile:
+    """Expand one completed profile."""
+    plugins = profile.plugins
+    # pluginConfig for a plugin that nothing enables is ignored, not an error: the defaults bring
+    # arguments for plugins that a profile may disable.
+    needed = plugins.enabled_names() & catalog.names()
+    args = {name: value for name, value in profile.args().items() if name in needed}
+    _check_args_of_construction(args, gates)
+    emulated = _EmulatedCatalog(catalog, gates)
+    points = _points(plugins, emulated, gates)
+    _check_counts(profile.name, points)
+    return ExpandedProfile(
+        name=profile.name,
+        points=points,
+        weights=_weights("score", plugins, emulated),
+        placement_weights=_weights("placementScore", plugins, emulated),
+        args=args,
+        percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
+    )
+
+
+def effective_configuration(
+    config: SchedulerConfiguration, catalog: PluginCatalog
+) -> SchedulerConfiguration:
+    """Return a configuration as ``--write-config-to`` and ``/configz`` show it.
+
+    Arguments of plugins that are not enabled are omitted, the others are sorted by plugin, and
+    resources that extenders manage are among the ignored ones.
+    """
+    profiles = []
+    for configured in config.profiles:
+        profile = with_ignored_resources(configured, config.extenders)
+        needed = profile.plugins.enabled_names() & catalog.names()
+        configs = [config for config in profile.plugin_config if config.name in needed]
+        configs.sort(key=lambda config: config.name)
+        profiles.append(replace(profile, plugin_config=tuple(configs)))
+    return replace(config, profiles=tuple(profiles))
+
+
+def with_ignored_resources(
+    profile: ProfileConfiguration, extenders: Iterable[Extender]
+) -> ProfileConfiguration:
+    """Make NodeResourcesFit ignore the resources that extenders manage, not those of its args."""
+    # Upstream overwrites ``ignoredResources`` instead of adding to it (buildExtenders); recorded
+    # configurations show the same.
+    ignored = tuple(
+        resource.name
+        for extender in extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    )
+    if not ignored:
+        return profile
+    configs = []
+    found = False
+    for config in profile.plugin_config:
+        if config.name == "NodeResourcesFit" and isinstance(config.args, InTreeArgs):
+            found = True
+            args = replace(config.args, ignored_resources=ignored)
+            config = replace(config, args=args)
+        configs.append(config)
+    if not found:
+        raise ConfigError(
+            "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
+        )
+    return replace(profile, plugin_config=tuple(configs))
+
+
+def _check_args_of_construction(args: Mapping[str, Any], gates: FeatureGates) -> None:
+    for name, value in args.items():
+        if isinstance(value, BasePluginArgs) and value.checked_at_construction:
+            problems = ConfigError(*value.problems("", gates))
+            if problems.problems:
+                raise ConfigError(f'initializing plugin "{name}": {problems}')
+
+
+class _EmulatedCatalog:
+    """The names in a catalog, and the extension points that they have in the emulated version."""
+
+    def __init__(self, catalog: PluginCatalog, gates: FeatureGates) -> None:
+        self._catalog = catalog
+        self._gates = gates
+        self._names = catalog.names()
+        self._points: dict[str, Set[str]] = {}
+
+    def names(self) -> Set[str]:
+        return self._names
+
+    def points_without_effect(self, name: str) -> Set[str]:
+        model = self._catalog.args_model(name)
+        return frozenset() if model is None else model.points_without_effect
+
+    def points(self, name: str) -> Set[str]:
+        # Asked for at each extension point, for each plugin of multiPoint.
+        found = self._points.get(name)
+        if found is None:
+            found = points_in_version(name, self._catalog.points(name), self._gates)
+            self._points[name] = found
+        return found
+
+
+def _points(
+    plugins: Plugins, catalog: _EmulatedCatalog, gates: FeatureGates
+) -> dict[str, tuple[str, ...]]:
+    sets = {
+        point: replace(set_, enabled=tuple(_with_effect(point, set_, catalog)))
+        for point, set_ in plugins.sets().items()
+    }
+    # All points are checked before any is expanded: which of two mistakes is reported is upstream's
+    # order.
+    for point in POINTS:
+        _check_explicit(point, sets[point], catalog)
+    return {
+        point: _expand_point(point, sets[point], plugins.multi_point.enabled, catalog)
+        for point in POINTS
+        if point not in _POINTS_OF_GROUP_ENTITIES or gates.includes(Change.POD_GROUP_ENTITIES)
+    }
+
+
+def _with_effect(point: str, set_: PluginSet, catalog: _EmulatedCatalog) -> Iterator[PluginRef]:
+    """Yield the plugins that are not enabled there just because another project's are."""
+    for ref in set_.enabled:
+        idle = point in catalog.points_without_effect(ref.name)
+        if not idle or point in catalog.points(ref.name):
+            yield ref
+
+
+def _check_explicit(point: str, set_: PluginSet, catalog: _EmulatedCatalog) -> None:
+    seen: set[str] = set()
+    for ref in set_.enabled:
+        _check_exists(point, ref.name, catalog)
+        if point not in catalog.points(ref.name):
+            raise ConfigError(f"plugin {quote(ref.name)} does not extend {_title(point)} plugin")
+        if ref.name in seen:
+            raise _registered_twice(point, ref.name)
+        seen.add(ref.name)
+
+
+def _expand_point(
+    point: str, set_: PluginSet, multi_point: tuple[PluginRef, ...], catalog: _EmulatedCatalog
+) -> tuple[str, ...]:
+    """Return a point's plugins: overrides of multiPoint, the rest of it, the point's own."""
+    explicit = [ref.name for ref in set_.enabled]
+    disabled = {ref.name for ref in set_.disabled}
+    # ``disabled: "*"`` at a point turns multiPoint off for it; what the point itself enables stays.
+    if ALL_PLUGINS in disabled:
+        return tuple(explicit)
+    overridden: set[str] = set()
+    spread: list[str] = []
+    for ref in multi_point:
+        _check_exists(point, ref.name, catalog)
+        if point not in catalog.points(ref.name) or ref.name in disabled:
+            continue
+        # Configured at the point as well: the entry there has the weight and the place. It moves to
+        # the front, before plugins of multiPoint, as upstream's three-part order has it.
+        if ref.name in explicit:
+            overridden.add(ref.name)
+        elif ref.name in spread:
+            raise _registered_twice(point, ref.name)
+        else:
+            spread.append(ref.name)
+    first = [name for name in explicit if name in overridden]
+    last = [name for name in explicit if name not in overridden]
+    return (*first, *spread, *last)
+
+
+def _check_exists(point: str, name: str, catalog: _EmulatedCatalog) -> None:
+    if name not in (known := catalog.names()):
+        similar = get_close_matches(name, sorted(known), 1, 0.8)
+        hint = f"; did you mean {quote(similar[0])}?" if similar else ""
+        raise ConfigError(f"{_title(point)} {quote(name)} does not exist{hint}")
+
+
+def _check_counts(profile: str, points: Mapping[str, tuple[str, ...]]) -> None:
+    where = f"for profile with scheduler name {quote(profile)}"
+    if (count := len(points["queueSort"])) != 1:
+        if count > 1:
+            # Not in the error, whose text is kube-scheduler's.
+            log.warning(
+                "Several queue sort plugins are enabled, and there is one queue",
+                profile=profile,
+                plugins=points["queueSort"],
+                remedy='plugins.queueSort: {disabled: [{name: "*"}], enabled: [{name: '
+                f"{points['queueSort'][-1]}}}]}}, the same in every profile",
+            )
+        raise ConfigError(f"only one queue sort plugin required {where}, but got {count}")
+    if not points["bind"]:
+        raise ConfigError(f"at least one bind plugin is needed {where}")
+    if len(points["placementGenerate"]) > 1:
+        raise ConfigError(f"at most one placement generate plugin is allowed {where}")
+
+
+def _weights(point: str, plugins: Plugins, catalog: _EmulatedCatalog) -> dict[str, int]:
+    """Return weights: the point's own, else multiPoint's; unset is 1.
+
+    The sum must fit an int64. kube-scheduler checks that with a subtraction which wraps around
+    below zero, and so refuses a negative sum as soon as another weight follows.
+    """
+    weights: dict[str, int] = {}
+    total = 0
+    for ref in (*plugins.sets()[point].enabled, *plugins.multi_point.enabled):
+        if ref.name in weights or point not in catalog.points(ref.name):
+            continue
+        # 0 and unset are the same in the configuration's types; kube-scheduler makes it 1.
+        weight = ref.weight or 1
+        if weight * MAX_SCORE > wrap(MAX_INT64 - total):
+            kind = "score" if point == "score" else "placement score"
+            raise ConfigError(f"{kind} plugins: total score of Score plugins could overflow")
+        total += weight * MAX_SCORE
+        weights[ref.name] = weight
+    return weights
+
+
+def _registered_twice(point: str, name: str) -> ConfigError:
+    return ConfigError(f"plugin {quote(name)} already registered as {quote(_title(point))}")
+
+
+def _title(point: str) -> str:
+    return f"{point[0].upper()}{point[1:]}Plugin"
+
+
+def _check_against_others(one: ExpandedProfile, others: Mapping[str, ExpandedProfile]) -> None:
+    """Check that all profiles sort the one queue alike and that no name is used twice."""
+    if others:
+        first = next(iter(others.values()))
+        (sort,), (first_sort,) = one.points["queueSort"], first.points["queueSort"]
+        name = quote(one.name)
+        if sort != first_sort:
+            raise ConfigError(
+                f"initializing profiles: different queue sort plugins for profile {name}: "
+                f"{quote(sort)}, first: {quote(first_sort)}"
+            )
+        if one.args.get(sort) != first.args.get(sort):
+            raise ConfigError(
+                f"initializing profiles: different queue sort plugin args for profile {name}"
+            )
+        if one.name in others:
+            raise ConfigError(
+                f"initializing profiles: duplicate profile with scheduler name {name}"
+            )

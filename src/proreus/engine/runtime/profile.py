@@ -1,0 +1,272 @@
+"""One profile: the plugins that serve one schedulerName, in their order, with their weights.
+
+    profile_set ─► expansion.expand_all ─► Profile ─► instrument_plugins
+    scheduling_points, find_nodes, prioritize_nodes, binding_points ─► profile.<point>: the plugins
+    nominated_pods_filter ─► Profile.add_pod: a fork's row and the PreFilter plugins together
+
+Shared: the node table, between all profiles; the equivalence cache, within one profile (two
+profiles may have different plugins, order and weights). Invalidated: nothing here. A profile does
+not change once built, except that its optional filter comes and goes; a changed configuration
+builds new profiles with empty caches.
+
+Example: ``profile.filter`` is ``(NodeUnschedulable, NodeName, …)`` in the order of the
+configuration, ``profile.weights["TaintToleration"]`` is 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain, takewhile
+from typing import TypeVar
+
+from proreus.base.metrics import Counter, Histogram, SchedulerMetrics
+from proreus.engine.runtime.calls import call_plugin
+from proreus.engine.runtime.disabled_plugin import NeverCalled
+from proreus.engine.runtime.equivalence_cache import EquivalenceCache
+from proreus.engine.runtime.instrumentation import instrument
+from proreus.engine.runtime.out_of_tree import is_out_of_tree
+from proreus.engine.runtime.plugin_health import HealthContext, PluginHealthMonitor
+from proreus.framework.cycle_state import CycleState
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.plugin import (
+    BindPlugin,
+    Evaluations,
+    FeasibleFilterPlugin,
+    FetchingPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from proreus.framework.pod_group_plugin import (
+    PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+    PodGroupSourcePlugin,
+)
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.pod_source import PodSourcePlugin
+from proreus.framework.status import Code
+from proreus.objects.pod import Pod
+from proreus.objects.requests import is_pod_resize_deferred
+
+P = TypeVar("P", bound=Plugin)
+
+
+class Profile:
+    """The plugins of one schedulerName by extension point.
+
+    ``weights``: of score plugins; ``placement_weights``: of those that score placements.
+    ``percentage_of_nodes_to_score``: None = the global setting. ``optional_filter``: a Filter
+    plugin that is in no configuration, and runs after the others while ``use_optional_filter`` says
+    so; the rest of the time it costs nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plugins: Mapping[str, tuple[Plugin, ...]],
+        weights: Mapping[str, int],
+        *,
+        table: NodeTable,
+        metrics: SchedulerMetrics,
+        percentage_of_nodes_to_score: int | None = None,
+        placement_weights: Mapping[str, int] | None = None,
+        optional_filter: FilterPlugin | None = None,
+        deferred_resizes: bool = False,
+    ) -> None:
+        """``deferred_resizes``: gate InPlacePodVerticalScalingSchedulerPreemption."""
+        self.name = name
+        self._deferred_resizes = deferred_resizes
+        self.weights = dict(weights)
+        self.placement_weights = dict(placement_weights or {})
+        self.table = table
+        self.metrics = metrics
+        self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
+        self.pre_enqueue = _typed(plugins, "preEnqueue", PreEnqueuePlugin)
+        self.queue_sort = _typed(plugins, "queueSort", QueueSortPlugin)[0]
+        self.pre_filter = _typed(plugins, "preFilter", PreFilterPlugin)
+        self.passing_pre_filter = tuple(
+            takewhile(lambda plugin: plugin.passes_without_node_name, self.pre_filter)
+        )
+        """The first PreFilter plugins, as far as they just pass a pod without ``spec.nodeName``."""
+        self.other_pre_filter = self.pre_filter[len(self.passing_pre_filter) :]
+        self.filter = _typed(plugins, "filter", FilterPlugin)
+        self.post_filter = _typed(plugins, "postFilter", PostFilterPlugin)
+        self.pre_score = _typed(plugins, "preScore", PreScorePlugin)
+        self.score = _typed(plugins, "score", ScorePlugin)
+        self.reserve = _typed(plugins, "reserve", ReservePlugin)
+        self.permit = _typed(plugins, "permit", PermitPlugin)
+        self.pre_bind = _typed(plugins, "preBind", PreBindPlugin)
+        self.bind = _typed(plugins, "bind", BindPlugin)
+        self.post_bind = _typed(plugins, "postBind", PostBindPlugin)
+        self.pod_group_post_filter = _typed(plugins, "podGroupPostFilter", PodGroupPostFilterPlugin)
+        self.placement_generate = _typed(plugins, "placementGenerate", PlacementGeneratePlugin)
+        self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)
+        self._pre_filter_extensions = tuple(
+            plugin for plugin in self.pre_filter if plugin.has_pre_filter_extensions
+        )
+        enabled = tuple(dict.fromkeys(chain(*plugins.values())))
+        self.feasible_filter = tuple(
+            plugin for plugin in enabled if isinstance(plugin, FeasibleFilterPlugin)
+        )
+        self.placement_feasible = tuple(
+            plugin for plugin in enabled if isinstance(plugin, PlacementFeasiblePlugin)
+        )
+        self.pod_sources = frozenset(
+            plugin.name for plugin in enabled if isinstance(plugin, PodSourcePlugin)
+        )
+        """Names of the plugins that may provide pods, which hold room for others."""
+        self.pod_group_source = next(
+            (plugin for plugin in enabled if isinstance(plugin, PodGroupSourcePlugin)), None
+        )
+        """The plugin that names groups of pods."""
+        self._optional_filter = optional_filter
+        self._configured_filter = self.filter
+        self.equivalence_cache = EquivalenceCache(table)
+        self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
+        self.fetching = self._fetching()
+        """``FetchingPlugin``s by extension point; empty in most profiles."""
+        for plugin in self.plugins:
+            plugin.evaluations = self._evaluations_of(plugin)
+        self.health_monitors: tuple[PluginHealthMonitor, ...] = ()
+        """Of the out-of-tree plugins; ``begin_attempt`` is called on each for every pod."""
+        self._point_seconds: dict[tuple[str, Code], Histogram] = {}
+
+    def instrument_plugins(self, health_context: HealthContext) -> None:
+        """Wrap the methods of out-of-tree plugins, before anything stores one of them."""
+        # In-tree plugins get a monitor too, which counts their failures, but no wrappers: timing
+        # them in every attempt would cost more than some of them do.
+        watched = []
+        for plugin in self.plugins:
+            out_of_tree = is_out_of_tree(type(plugin))
+            health = PluginHealthMonitor(plugin.name, self.name, out_of_tree, health_context)
+            plugin.health = health
+            if isinstance(plugin, NeverCalled):
+                health.disable_for_good(plugin.disabled_because)
+            elif out_of_tree:
+                instrument(plugin, health)
+            if out_of_tree:
+                watched.append(health)
+        self.health_monitors = tuple(watched)
+
+    def _fetching(self) -> dict[str, tuple[FetchingPlugin, ...]]:
+        points: Mapping[str, tuple[Plugin, ...]] = {
+            "PreFilter": self.pre_filter,
+            "Filter": self.filter,
+            "Score": self.score,
+            "Reserve": self.reserve,
+            "Permit": self.permit,
+        }
+        found = {
+            point: tuple(plugin for plugin in plugins if isinstance(plugin, FetchingPlugin))
+            for point, plugins in points.items()
+        }
+        return {point: plugins for point, plugins in found.items() if plugins}
+
+    def _evaluations_of(self, plugin: Plugin) -> Evaluations:
+        """Return the plugin's counters; those of its points exist from the start, at 0."""
+        total = self.metrics.plugin_evaluation_total
+        return Evaluations(
+            *(
+                total.labels(plugin.name, point, self.name) if plugin in plugins else Counter()
+                for point, plugins in (
+                    ("PreFilter", self.pre_filter),
+                    ("Filter", self.filter),
+                    ("PreScore", self.pre_score),
+                    ("Score", self.score),
+                )
+            )
+        )
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """All plugin instances, each once."""
+        points = (
+            self.pre_enqueue,
+            (self.queue_sort,),
+            self.pre_filter,
+            self.filter,
+            self.post_filter,
+            self.pre_score,
+            self.score,
+            self.reserve,
+            self.permit,
+            self.pre_bind,
+            self.bind,
+            self.post_bind,
+            self.pod_group_post_filter,
+            self.placement_generate,
+            self.placement_score,
+        )
+        optional = () if self._optional_filter is None else (self._optional_filter,)
+        return tuple(dict.fromkeys(plugin for point in (*points, optional) for plugin in point))
+
+    def use_optional_filter(self, enabled: bool) -> None:
+        """Run the optional filter from now on, or no longer; to be called between cycles."""
+        if self._optional_filter is not None:
+            optional = (self._optional_filter,) if enabled else ()
+            self.filter = (*self._configured_filter, *optional)
+            self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
+
+    def is_deferred_resize(self, pod: Pod) -> bool:
+        """Return whether a pod has a node, and preemption may make room to resize it there.
+
+        Always False while gate InPlacePodVerticalScalingSchedulerPreemption is off.
+        """
+        return self._deferred_resizes and bool(pod.spec.node_name) and is_pod_resize_deferred(pod)
+
+    def observe_point(self, point: str, code: Code, seconds: float) -> None:
+        """Record how long an extension point took, and how it ended."""
+        # Looking up a metric's child by labels costs more than observing; a profile keeps its own.
+        child = self._point_seconds.get((point, code))
+        if child is None:
+            family = self.metrics.framework_extension_point_duration_seconds
+            child = self._point_seconds[point, code] = family.labels(point, code.label, self.name)
+        child.observe(seconds)
+
+    def add_pod(
+        self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int
+    ) -> None:
+        """Add a pod to a row of a fork and run AddPod (``RunPreFilterExtensionAddPod``)."""
+        # The node first: plugins see it with the pod on it, as in kube-scheduler.
+        nodes.add_pod(row, added)
+        self.run_add_pod(state, pod, added, nodes[row])
+
+    def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Run AddPod for a pod that was added to a node."""
+        for plugin in self._pre_filter_extensions:
+            if plugin.name not in state.skip_filter:
+                point = "PreFilterExtensionAddPod"
+                call_plugin(plugin, point, state, plugin.add_pod, state, pod, added, node)
+
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, nodes: NodeTable, row: int
+    ) -> None:
+        """Remove a pod from a row of a fork and run RemovePod."""
+        nodes.remove_pod(row, removed.uid)
+        self.run_remove_pod(state, pod, removed, nodes[row])
+
+    def run_remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo
+    ) -> None:
+        """Run RemovePod for a pod that was removed from a node."""
+        for plugin in self._pre_filter_extensions:
+            if plugin.name not in state.skip_filter:
+                point = "PreFilterExtensionRemovePod"
+                call_plugin(plugin, point, state, plugin.remove_pod, state, pod, removed, node)
+
+
+def _typed(plugins: Mapping[str, tuple[Plugin, ...]], point: str, base: type[P]) -> tuple[P, ...]:
+    """Return the plugins of a point; expansion has checked that they extend its base class."""
+    return tuple(plugin for plugin in plugins.get(point, ()) if isinstance(plugin, base))

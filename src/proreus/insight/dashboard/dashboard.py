@@ -1,0 +1,158 @@
+"""/dashboard/: which page answers which path, and who may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from time import perf_counter
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from proreus.base import logs
+from proreus.insight.dashboard.live import LiveSamples
+from proreus.insight.dashboard.local_server import LocalServer
+from proreus.insight.dashboard.pages import Pages
+from proreus.insight.dashboard.rendering import HEADERS, Renderer
+from proreus.insight.dashboard.samples import Samples
+from proreus.insight.dashboard.sign_in import (
+    BadToken,
+    cookie_credentials,
+    forget_token,
+    keep_token,
+    sent_token,
+)
+from proreus.insight.dashboard.sources import DashboardSources
+from proreus.insight.dashboard.static_files import StaticFiles
+from proreus.server.responses import plain, status_body
+
+log = logs.logger(__name__)
+
+PATH = "/dashboard/"
+_LONG_SECONDS = 0.2
+
+
+class Dashboard:
+    """The pages of one process: a ``server.Section``.
+
+    ``local_address``: where they are served without authentication, None for nowhere.
+    """
+
+    path = PATH
+
+    def __init__(
+        self, sources: DashboardSources, local_address: tuple[str, int] | None = None
+    ) -> None:
+        self._renderer = Renderer(
+            base=PATH,
+            title=sources.title,
+            version=sources.version,
+            leads=sources.leads,
+            changes=sources.changes,
+            what_if=sources.dry_runs is not None,
+        )
+        self._files = StaticFiles("static", "vendored")
+        queue = sources.scheduler.queue
+        self._live = LiveSamples(Samples(sources.metrics, queue, sources.clock))
+        self._pages = Pages(sources, self._renderer)
+        self._local = None if local_address is None else LocalServer(local_address, self._locally)
+
+    @property
+    def local_url(self) -> str:
+        """Where the pages are without authentication, "" for nowhere; known after ``start``."""
+        return "" if self._local is None else f"{self._local.url}{PATH}"
+
+    # ---- server.Section ------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to take samples, and to serve on the loopback address if there is one."""
+        self._live.start()
+        if self._local is not None:
+            await self._local.start()
+            log.info("Serving the dashboard without authentication", url=self.local_url)
+
+    async def stop(self) -> None:
+        """End streams, and stop serving on the loopback address."""
+        await self._live.stop()
+        if self._local is not None:
+            await self._local.stop()
+
+    async def open_page(self, request: web.BaseRequest) -> web.StreamResponse | None:
+        """Return scripts, styles, and what signing in needs: none of it tells of the cluster."""
+        section, _, name = request.path.removeprefix(PATH).partition("/")
+        if section == "static":
+            try:
+                return self._files.response(request, name, HEADERS)
+            except KeyError:
+                return status_body(404, "NotFound", f"there is no file {name}")
+        if section == "sign-in":
+            return await self._sign_in(request)
+        if section == "sign-out":
+            response = web.Response(status=303, headers={**HEADERS, "Location": f"{PATH}sign-in"})
+            forget_token(response, PATH)
+            return response
+        return None
+
+    def credentials(self, request: web.BaseRequest) -> dict[str, str]:
+        """Return the token that the browser keeps as a header."""
+        return cookie_credentials(request)
+
+    def refuse(self, request: web.BaseRequest, refusal: web.Response) -> web.Response:
+        """Ask people to sign in; programs get the refusal as it is."""
+        if "text/html" not in request.headers.get("Accept", ""):
+            return refusal
+        why = {
+            401: "The token is not valid, or not any more.",
+            403: f"This is not allowed to you at {PATH}: {refusal.text}",
+        }.get(refusal.status, str(refusal.text))
+        if refusal.status == 403 and not cookie_credentials(request) and _anonymous(refusal):
+            why = ""
+        return self._renderer.page("sign_in.html", status=refusal.status, why=why)
+
+    async def respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the page of a path."""
+        # The raw path: a name in it may contain an encoded slash.
+        raw = request.rel_url.raw_path.removeprefix(PATH)
+        page, *rest = [unquote(part) for part in raw.split("/")]
+        methods = ("GET", "HEAD", "POST") if page in self._pages.with_forms else ("GET", "HEAD")
+        if request.method not in methods:
+            return status_body(405, "MethodNotAllowed", "these pages only read")
+        if page == "events":
+            return await self._live.stream(request, HEADERS)
+        respond = self._pages.by_name.get(page)
+        if respond is None:
+            return self._renderer.page("not_found.html", status=404, what=f"page {page}")
+        started = perf_counter()
+        answered = respond(request, rest)
+        seconds = perf_counter() - started
+        response = await answered if isinstance(answered, Awaitable) else answered
+        if seconds >= _LONG_SECONDS:
+            log.info("A page took long", path=request.path, seconds=round(seconds, 3))
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    # ---- signing in ----------------------------------------------------------------------------
+
+    async def _sign_in(self, request: web.BaseRequest) -> web.Response:
+        if request.method != "POST":
+            return self._renderer.page("sign_in.html", why="")
+        try:
+            token = await sent_token(request)
+        except BadToken as error:
+            return self._renderer.page("sign_in.html", status=400, why=str(error))
+        response = web.Response(status=303, headers={**HEADERS, "Location": PATH})
+        keep_token(response, token, PATH)
+        return response
+
+    async def _locally(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request over plain HTTP on loopback."""
+        if request.path in ("/", PATH.rstrip("/")):
+            return web.Response(status=307, headers={"Location": PATH})
+        if not request.path.startswith(PATH):
+            return plain("404 page not found\n", status=404)
+        response = await self.open_page(request)
+        return await self.respond(request) if response is None else response
+
+
+def _anonymous(refusal: web.Response) -> bool:
+    return "system:anonymous" in (refusal.text or "")

@@ -1,0 +1,87 @@
+"""What a record keeps of extenders, of Permit and of the binding."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from proreus.engine.extenders.extender_answers import ExtenderAnswers
+
+NODES_NAMED = 10
+"""Of how many nodes with the same message the names are kept."""
+_BYTES = 250
+_BYTES_A_NAME = 60
+
+
+class ExtenderRejection(Struct, frozen=True):
+    """Nodes that an extender rejected with the same message. ``names``: some of them.
+
+    ``unresolvable``: preemption does not help there.
+    """
+
+    message: str
+    unresolvable: bool
+    count: int
+    names: Sequence[str]
+
+
+class ExtenderAnswer(Struct, frozen=True):
+    """What one extender answered. ``verb``: filter or prioritize; ``error``: why it did not.
+
+    ``accepted``: how many nodes it let through. ``scored``: how many it gave a score.
+    """
+
+    url: str
+    verb: str
+    accepted: int = 0
+    rejections: Sequence[ExtenderRejection] = ()
+    scored: int = 0
+    error: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much memory it takes."""
+        names = sum(len(one.names) for one in self.rejections)
+        texts = sum(len(one.message) for one in self.rejections) + len(self.error)
+        return _BYTES * (1 + len(self.rejections)) + _BYTES_A_NAME * names + texts
+
+
+class PermitWait(Struct):
+    """That Permit held the pod. ``timeouts``: of each plugin, in seconds from ``since`` on.
+
+    ``seconds``: how long it was held; None: it still is.
+    """
+
+    since: float
+    timeouts: Mapping[str, float]
+    seconds: float | None = None
+
+
+def extender_answers(answers: ExtenderAnswers) -> tuple[ExtenderAnswer, ...]:
+    """Return answers as they are kept."""
+    kept = []
+    for one in answers.filters:
+        rejections = (
+            *_rejections(one.unresolvable, unresolvable=True),
+            *_rejections(
+                {n: text for n, text in one.failed.items() if n not in one.unresolvable},
+                unresolvable=False,
+            ),
+        )
+        kept.append(ExtenderAnswer(one.url, "filter", one.accepted, rejections, error=one.error))
+    for url, scores in answers.scores:
+        error = answers.errors.get(url, "")
+        kept.append(ExtenderAnswer(url, "prioritize", scored=len(scores), error=error))
+    return tuple(kept)
+
+
+def _rejections(messages: Mapping[str, str], *, unresolvable: bool) -> list[ExtenderRejection]:
+    names: dict[str, list[str]] = defaultdict(list)
+    for node, message in messages.items():
+        names[message].append(node)
+    return [
+        ExtenderRejection(message, unresolvable, len(nodes), tuple(sorted(nodes)[:NODES_NAMED]))
+        for message, nodes in names.items()
+    ]

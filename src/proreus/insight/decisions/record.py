@@ -1,0 +1,128 @@
+"""The record of one attempt to schedule a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from proreus.framework.status import Status
+from proreus.insight.decisions.attempt_scores import KeptScores
+from proreus.insight.decisions.node_names import NodeNames
+from proreus.insight.decisions.outcomes import ExtenderAnswer, PermitWait
+from proreus.insight.decisions.scores import ScoreTable
+from proreus.insight.decisions.shared_results import SharedResults
+from proreus.insight.decisions.verdicts import VerdictColumn, VerdictCounts
+
+_BYTES = 600
+
+
+class Victim(Struct, frozen=True):
+    """A pod that preemption chose to evict. ``pod``: ``namespace/name``."""
+
+    pod: str
+    uid: str
+    priority: int
+
+
+class FailureRecord(Struct):
+    """Why an attempt ended without a bound pod.
+
+    ``message``: that of the condition, shortened. ``plugins``: those that rejected the pod;
+    ``pending_plugins``: those of them that wait for something. ``nominated_node``: where
+    ``victims`` are evicted for it, of which ``pdb_violations`` violate a PodDisruptionBudget.
+    ``counts``: how many nodes were rejected by status, where the rows had to be given up for
+    memory. ``point``: the extension point that failed after a node was chosen, "" if none was.
+    """
+
+    status: Status
+    message: str
+    plugins: Sequence[str] = ()
+    pending_plugins: Sequence[str] = ()
+    nominated_node: str = ""
+    victims: Sequence[Victim] = ()
+    pdb_violations: int = 0
+    counts: VerdictCounts | None = None
+    point: str = ""
+
+
+class DecisionRecord(msgspec.Struct, gc=False, eq=False):
+    """What one attempt found.
+
+    ``at``: when its node was chosen, or it failed, in seconds since the epoch. ``key``:
+    ``namespace/name`` of the pod. ``seconds``: how long the attempt took until then. ``names``: of
+    the nodes, by row. ``node``: the one that was chosen, "" if none. ``failure``: why it ended;
+    None while all goes well. ``count``: how many attempts in a row failed in just this way, the
+    first at ``first_at``. ``extenders``: the URLs of those that were interested, and
+    ``extender_answers`` what they returned. ``permit``: that Permit held it. ``bound_at``: when it
+    was bound; None: it is not, or not yet. ``shared``: the results that it shares with other
+    attempts, as of their ``end``, which have grown by ``shared_bytes`` for it; None: ``verdicts``
+    and ``scores`` are kept with this attempt alone.
+    """
+
+    # Made for each pod and kept by the thousand: a Struct is made in a fifth of the time, and one
+    # that refers to nothing that refers to it need not be seen by the garbage collector.
+    key: str
+    uid: str
+    profile: str
+    configuration: int
+    first_at: float
+    at: float
+    seconds: float
+    names: NodeNames
+    node: str = ""
+    shared: SharedResults | None = None
+    end: int = 0
+    shared_bytes: int = 0
+    size_bytes: int = _BYTES
+    bound_at: float | None = None
+    count: int = 1
+    failure: FailureRecord | None = None
+    permit: PermitWait | None = None
+    extenders: Sequence[str] = ()
+    extender_answers: Sequence[ExtenderAnswer] = ()
+    verdicts: VerdictColumn | None = None
+    scores: KeptScores | None = None
+
+    def row_of(self, node: str) -> int | None:
+        """Return a node's row at that time; None: it was not there."""
+        return self.names.row_of(node)
+
+    def results(self) -> tuple[VerdictColumn | None, ScoreTable | None]:
+        """Return what Filter and Score returned; None for what did not run, or is not kept."""
+        if self.shared is not None:
+            return self.shared.as_of(self.end)
+        scores = self.scores
+        verdicts = self.verdicts
+        return verdicts, None if scores is None else scores.table(verdicts, len(self.names))
+
+    def release(self) -> int:
+        """Give up the results; return how many bytes of shared ones nobody uses any more."""
+        shared, self.shared = self.shared, None
+        self.verdicts = self.scores = None
+        if shared is None:
+            return 0
+        shared.users -= 1
+        return 0 if shared.users else shared.all_bytes
+
+    def same_failure(self, other: DecisionRecord) -> bool:
+        """Return whether another attempt for the same pod failed just as this one."""
+        mine, its = self.failure, other.failure
+        if mine is None or its is None or self.node or other.node or self.uid != other.uid:
+            return False
+        if (mine.status, mine.message, mine.nominated_node, mine.victims) != (
+            its.status,
+            its.message,
+            its.nominated_node,
+            its.victims,
+        ):
+            return False
+        if self.names is not other.names:
+            return False
+        if self.extender_answers != other.extender_answers:
+            return False
+        column, others = self.verdicts, other.verdicts
+        if column is None or others is None:
+            return column is others and mine.counts is None
+        return column is others or column.same_as(others)

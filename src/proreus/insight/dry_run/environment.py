@@ -1,0 +1,160 @@
+"""The plugins of the configuration in force, made once more for the copy of the cluster.
+
+They read the copy instead of the cache, and the same informers; they leave no trace (see
+``engine.shadow.shadow_handle``, whose handle and environment these are but for the nominations).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from msgspec.structs import asdict, replace
+
+from proreus.base.metrics import SchedulerMetrics
+from proreus.engine.assembly import Assembly
+from proreus.engine.cache.pod_group_states import PodGroupStates
+from proreus.engine.profile_handle import Core, ProfileHandle
+from proreus.engine.profile_set import ProfileSet, build_profiles
+from proreus.engine.runtime.expansion import expand_all
+from proreus.engine.runtime.find_nodes import NodeSearch
+from proreus.engine.runtime.out_of_tree import is_out_of_tree
+from proreus.engine.runtime.select_host import at_random
+from proreus.engine.runtime.waiting_pods import WaitingPods
+from proreus.engine.shadow.shadow_handle import ShadowHandle, ShadowTasks, shadow_environment
+from proreus.framework.nominated_pods import Nominator
+from proreus.framework.plugin import FetchingPlugin, Plugin, ReservePlugin
+from proreus.framework.workload_forest import WorkloadForest
+from proreus.insight.dry_run.cycle import DryRunCycle
+from proreus.insight.dry_run.nominations import NominationsCopy
+from proreus.insight.dry_run.replica import ClusterReplica
+from proreus.objects.meta import ApiObject, Resource
+
+T = TypeVar("T", bound=ApiObject)
+
+
+class _ReplicaCore(Core, frozen=True, kw_only=True):
+    """``cache`` is the copy; ``original``: the scheduler's own parts."""
+
+    original: Core
+    nominations: NominationsCopy
+
+
+class DryRunHandle(ShadowHandle):
+    """The handle of a profile for dry runs."""
+
+    @property
+    def _replica_core(self) -> _ReplicaCore:
+        assert isinstance(self._core, _ReplicaCore)
+        return self._core
+
+    def _connect(
+        self,
+        resource: Resource[T],
+        handler: Callable[[T | None, T | None], None],
+        with_provided: bool,
+    ) -> None:
+        # Unlike in the shadow: what plugins share here is of the copy, and ends with it.
+        ProfileHandle._connect(self, resource, handler, with_provided)
+
+    @property
+    def nominator(self) -> Nominator:
+        """The nominated pods at the beginning of the dry run."""
+        return self._replica_core.nominations
+
+    @property
+    def pod_group_states(self) -> PodGroupStates:
+        """The pods of PodGroups, as they are now."""
+        return self._replica_core.original.cache.pod_group_states
+
+    @property
+    def workload_forest(self) -> WorkloadForest:
+        """The PodGroups and CompositePodGroups, as they are now."""
+        return self._replica_core.original.cache.workload_forest
+
+
+class DryRunEnvironment:
+    """A scheduling cycle over a copy of the cluster. ``close`` it when the plugins are replaced.
+
+    ``profile_set``: whose plugins these are; ``left_out``: the names of those that cannot be asked,
+    since they are in processes of their own, which keep the nodes themselves.
+    """
+
+    def __init__(self, assembly: Assembly) -> None:
+        """Make the plugins; raises ``ConfigError``."""
+        core, in_force = assembly.core, assembly.environment
+        self.in_force = assembly.scheduler.profile_set
+        self._tasks = ShadowTasks()
+        environment = shadow_environment(
+            in_force, SchedulerMetrics(), self._tasks.spawn, lambda *_: None
+        )
+        self.replica = ClusterReplica(core.cache, environment.clock)
+        self.nominations = NominationsCopy(core.queue.nominator)
+        cache = self.replica.cache
+        self._search = NodeSearch(self.nominations, cache.node_order)
+        replica_core = _ReplicaCore(
+            **(asdict(core) | {"cache": cache, "search": self._search}),
+            original=core,
+            nominations=self.nominations,
+        )
+        configuration, registry = self.in_force.configuration, self.in_force.registry
+        expanded = expand_all(configuration, registry, environment.feature_gates)
+        names = dict.fromkeys(name for one in expanded.values() for name in one.plugins)
+        self.left_out = tuple(name for name in names if issubclass(registry[name], FetchingPlugin))
+        shared = DryRunHandle("", environment, replica_core)
+        self.profile_set: ProfileSet = build_profiles(
+            configuration, registry, environment, replica_core, shared, self.left_out
+        )
+        self.profile_set.handles += (shared,)
+        self._avoided = core.avoided_nodes
+        for profile in self.profile_set.profiles.values():
+            # What Reserve of a plugin of one's own does outside of this process cannot be undone.
+            profile.reserve = tuple(one for one in profile.reserve if not _is_foreign(one))
+        self.cycle = DryRunCycle(
+            cache=cache,
+            nominator=self.nominations,
+            search=self._search,
+            waiting_pods=WaitingPods(environment.clock),
+            select_host=at_random(environment.rng),
+            environment=replace(environment, informers=None),
+        )
+        self.environment = environment
+        self._tasks.background.sync(self.profile_set.plugins)
+
+    def begin(self, include_extenders: bool) -> None:
+        """Take over what may have changed since the last dry run, apart from nodes and pods."""
+        self.nominations.sync()
+        extenders = self.profile_set.extenders
+        self.cycle.extenders = extenders if include_extenders else None
+        search, configuration = self._search, self.in_force.configuration
+        search.percentage_of_nodes_to_score = configuration.percentage_of_nodes_to_score
+        search.stop_at_first_feasible = (
+            self.cycle.extenders is None or not self.cycle.extenders.filter_or_prioritize
+        )
+        if self._avoided is not None:
+            for profile in self.profile_set.profiles.values():
+                profile.use_optional_filter(self._avoided.active)
+
+    def forget_results(self) -> None:
+        """Free the shared results: memory must not grow with the kinds of pods asked about."""
+        for profile in self.profile_set.profiles.values():
+            profile.equivalence_cache.clear()
+
+    def close(self) -> None:
+        """End subscriptions and background work, and free the copy."""
+        self._tasks.cancel()
+        self.profile_set.close()
+        # Not left to the collector, which may find the cycles of plugins and handles hours later.
+        self.replica.cache.clear()
+        if self.profile_set.extenders is not None:
+            task = asyncio.get_running_loop().create_task(self.profile_set.extenders.close())
+            _closing.add(task)
+            task.add_done_callback(_closing.discard)
+
+
+_closing: set[asyncio.Task[Any]] = set()
+
+
+def _is_foreign(plugin: Plugin) -> bool:
+    return isinstance(plugin, ReservePlugin) and is_out_of_tree(type(plugin))

@@ -1,0 +1,11 @@
+"""Explanations of decisions: why a pod went where it went, why it waits, and what would help it.
+
+``explainer`` answers from the record of decisions (``insight.decisions``), the queue and the nodes;
+``what_if`` asks the engine again with a changed pod; ``explanation`` has the answers, as plain
+values. Nothing here changes the scheduler's state.
+"""
+
+from proreus.insight.explain.explainer import Explainer
+from proreus.insight.explain.explanation import NodeExplanation, PodExplanation, QueueExplanation
+
+__all__ = ["Explainer", "NodeExplanation", "PodExplanation", "QueueExplanation"]

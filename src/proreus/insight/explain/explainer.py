@@ -1,0 +1,242 @@
+"""Answers questions about pods, nodes and the queue of a running scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from proreus.base.clock import Clock
+from proreus.engine.scheduler import Scheduler
+from proreus.framework.pod_info import QueuedPodInfo
+from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.explain.attempts import NAMES_SHOWN, explain_attempt
+from proreus.insight.explain.engine import Engine
+from proreus.insight.explain.explanation import (
+    AttemptExplanation,
+    NodeExplanation,
+    PermitHold,
+    PodExplanation,
+    QueueExplanation,
+    WhatWouldHelp,
+)
+from proreus.insight.explain.nodes import explain_node
+from proreus.insight.explain.queues import explain_queue, explain_queue_in_parts, explain_waiting
+from proreus.insight.explain.victims import rejections_beside
+from proreus.insight.explain.what_if import help_for
+from proreus.objects.pod import Pod
+
+
+class Explainer:
+    """Explains the decisions of one scheduler, as of the moment of the question.
+
+    ``recorder``: None where nothing is recorded. ``pods``: all pods by ``namespace/name``.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        recorder: DecisionRecorder | None,
+        pods: Mapping[str, Pod],
+        clock: Clock,
+    ) -> None:
+        self._scheduler = scheduler
+        self._records = None if recorder is None else recorder.records
+        self._pods = pods
+        self._clock = clock
+
+    # ---- pods ----------------------------------------------------------------------------------
+
+    def pod(
+        self, namespace: str, name: str, *, names: int = NAMES_SHOWN, changes: bool = True
+    ) -> PodExplanation:
+        """Explain a pod. ``names``: how many rejected nodes of each kind are named.
+
+        ``changes``: look for what would have to change, if it waits.
+        """
+        key = f"{namespace}/{name}"
+        live = self._pods.get(key)
+        explanation = PodExplanation(pod=key, state="unknown", summary="")
+        record = None if self._records is None else self._records.latest(key)
+        if live is not None and record is not None and record.uid != live.metadata.uid:
+            record = None  # of an earlier pod of that name
+        if record is not None:
+            assert self._records is not None
+            explanation.attempt = explain_attempt(record, self._pods, names=names)
+            explanation.uid = record.uid
+            explanation.earlier_attempts = len(self._records.of(key)) - 1
+        if live is None:
+            if record is not None:
+                explanation.state = "deleted"
+                explanation.node = record.node
+                explanation.summary = "The pod is gone; this is the record of its last attempt."
+            else:
+                explanation.summary = "There is no pod of this name, and no record of one."
+            return explanation
+        explanation.uid = live.metadata.uid
+        explanation.scheduler_name = live.spec.scheduler_name
+        explanation.node = live.spec.node_name
+        if live.spec.scheduler_name not in self._scheduler.profiles:
+            explanation.state = "notOurs"
+            explanation.summary = (
+                f"It is a pod of the scheduler {live.spec.scheduler_name}; this one has the "
+                f"profiles {', '.join(self._scheduler.profiles)}."
+            )
+        elif live.spec.node_name:
+            explanation.state = "bound"
+            explanation.summary = _bound(explanation)
+        else:
+            self._explain_pending(explanation, live, changes)
+        return explanation
+
+    def history(
+        self, namespace: str, name: str, *, limit: int = 10
+    ) -> tuple[AttemptExplanation, ...]:
+        """Return the recorded attempts of a pod of this name, latest first."""
+        if self._records is None:
+            return ()
+        records = self._records.of(f"{namespace}/{name}")[:limit]
+        return tuple(explain_attempt(record, self._pods, names=0, nodes=0) for record in records)
+
+    def _explain_pending(self, explanation: PodExplanation, live: Pod, changes: bool) -> None:
+        scheduler, key = self._scheduler, explanation.pod
+        queued = scheduler.queue.get(key)
+        if queued is not None:
+            explanation.state = "waiting"
+            explanation.waiting = explain_waiting(
+                scheduler.queue, queued, self._clock, self._group_states(), self._groups()
+            )
+            if changes and not queued.gated:
+                explanation.help = self._help(queued)
+            if changes:
+                # Also of a pod that DefaultPreemption gates until its victims are evicted.
+                self._explain_victims(explanation, queued)
+            explanation.summary = _waiting(explanation)
+            return
+        binding = self._binding(key)
+        if binding is not None:
+            explanation.state = "binding"
+            explanation.node = binding["node"]
+            explanation.binding_point = binding["point"]
+            explanation.binding_plugins = tuple(binding["plugins"])
+            point = binding["point"] or "Bind"
+            explanation.summary = f"It is assumed on {binding['node']}, in {point}."
+            self._explain_permit(explanation, live.metadata.uid)
+        elif scheduler.is_under_way(live.metadata.uid) or scheduler.cache.is_assumed(
+            live.metadata.uid
+        ):
+            explanation.state = "inFlight"
+            explanation.summary = "It is being scheduled at this moment."
+        elif live.metadata.deletion_timestamp is not None:
+            explanation.state = "deleted"
+            explanation.summary = "It is being deleted, and is not scheduled any more."
+        else:
+            explanation.summary = "It has no node and is not in the queue: ask again in a moment."
+
+    def _binding(self, key: str) -> dict[str, Any] | None:
+        bindings = self._scheduler.describe_bindings(len(self._pods))["oldest"]
+        found: dict[str, Any] | None = next((one for one in bindings if one["pod"] == key), None)
+        return found
+
+    def _explain_permit(self, explanation: PodExplanation, uid: str) -> None:
+        """Say which plugins hold a pod in Permit, since when, and until when."""
+        waiting = self._scheduler.waiting_pods.get(uid)
+        if waiting is None:
+            return
+        now = self._clock.now() - self._clock.monotonic()
+        holds = [
+            PermitHold(
+                plugin=plugin,
+                since=now + waiting.since,
+                until=now + waiting.since + seconds,
+            )
+            for plugin, seconds in waiting.timeouts.items()
+        ]
+        pending = {hold.plugin for hold in holds}
+        if (attempt := explanation.attempt) is not None:
+            # Those that have allowed it since the attempt.
+            for hold in attempt.permit:
+                if hold.plugin not in pending:
+                    hold.allowed = True
+                    holds.append(hold)
+            attempt.permit = tuple(holds)
+        explanation.permit = tuple(holds)
+
+    def _engine(self, queued: QueuedPodInfo) -> Engine | None:
+        profile = self._scheduler.profiles.get(queued.pod.spec.scheduler_name)
+        # Plugins of other processes answer requests: they cannot be asked without waiting.
+        if profile is None or profile.fetching:
+            return None
+        return Engine(profile, self._scheduler.scheduling_cycle.node_search)
+
+    def _help(self, queued: QueuedPodInfo) -> WhatWouldHelp | None:
+        engine = self._engine(queued)
+        if engine is None:
+            return None
+        return help_for(engine, queued.info)
+
+    def _explain_victims(self, explanation: PodExplanation, queued: QueuedPodInfo) -> None:
+        """Say for which reason each victim has to go that is still there."""
+        attempt = explanation.attempt
+        if attempt is None or not attempt.victims:
+            return
+        engine = self._engine(queued)
+        if engine is None:
+            return
+        names = [victim.pod for victim in attempt.victims if victim.state != "gone"]
+        found = rejections_beside(engine, queued.info, attempt.nominated_node, names)
+        for victim in attempt.victims:
+            if victim.pod in found:
+                victim.reason += f"; beside it the preemptor would not fit: {found[victim.pod]}"
+
+    def _group_states(self) -> Any:
+        return self._scheduler.cache.pod_group_states
+
+    def _groups(self) -> Any:
+        return self._scheduler.cache.workload_forest
+
+    # ---- nodes and the queue -------------------------------------------------------------------
+
+    def node(self, name: str) -> NodeExplanation:
+        """Explain a node: what is on it, and whom it rejects."""
+        return explain_node(name, self._scheduler, self._records)
+
+    def queue(self) -> QueueExplanation:
+        """Explain the whole queue."""
+        return explain_queue(self._scheduler.queue, self._records, self._clock)
+
+    def queue_in_parts(self) -> Generator[None, None, QueueExplanation]:
+        """Explain the whole queue, and yield every few hundred pods."""
+        return explain_queue_in_parts(self._scheduler.queue, self._records, self._clock)
+
+
+def _bound(explanation: PodExplanation) -> str:
+    node, attempt = explanation.node, explanation.attempt
+    if attempt is None or attempt.placement is None:
+        return f"It is bound to {node}; there is no record of the decision any more."
+    placement = attempt.placement
+    if placement.node != node:
+        return f"It is bound to {node}, although {placement.node} was chosen here."
+    if placement.total is None:
+        return f"It is bound to {node}, the only one of {attempt.nodes} nodes that fitted."
+    text = f"It is bound to {node}, the best of {placement.feasible} nodes that fitted"
+    if placement.tied > 1:
+        return f"{text}, one of {placement.tied} equals, drawn at random."
+    return f"{text}." if placement.margin is None else f"{text}, by {placement.margin} points."
+
+
+def _waiting(explanation: PodExplanation) -> str:
+    waiting, attempt = explanation.waiting, explanation.attempt
+    assert waiting is not None
+    if waiting.queue == "gated":
+        gates = ", ".join(waiting.scheduling_gates)
+        gates = f" ({gates})" if gates else ""
+        return f"It is not tried: {waiting.gating_plugin} gates it{gates}."
+    if waiting.queue == "active":
+        return f"It is number {waiting.position} in the active queue."
+    plugins = ", ".join(waiting.rejected_by) or "an error"
+    text = f"It waits after attempt {waiting.attempts}, which ended by {plugins}"
+    if attempt is not None and attempt.nominated_node:
+        text += f"; its victims on {attempt.nominated_node} are being evicted"
+    if waiting.queue == "backoff":
+        return f"{text}. It is tried again in {waiting.backoff_seconds:.0f} s."
+    return f"{text}. It is tried again after an event that may help."

@@ -1,0 +1,170 @@
+"""Changes of a node that may keep a plugin from rejecting a pod there, the smallest first.
+
+The counterpart of ``pod_changes``: one function a plugin, which knows what the plugin reads of a
+node. Whether a proposal helps only the engine says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.insight.explain.explanation import PodChange
+from proreus.insight.explain.pod_changes import quantity
+from proreus.objects.node import Node
+from proreus.objects.selectors import LabelSelectorRequirement
+from proreus.objects.taints import first_untolerated
+
+_MAX_DOMAINS = 5
+
+
+@dataclass(frozen=True)
+class NodeProposal:
+    """A changed node. ``one_less``: the same with one unit less of what was raised."""
+
+    change: PodChange
+    node: Node
+    one_less: Node | None = None
+
+    def as_minimal(self) -> NodeProposal:
+        """Return the proposal, known to be the smallest."""
+        return NodeProposal(structs.replace(self.change, minimal=True), self.node)
+
+
+def _with_allocatable(node: Node, resource: str, amount: int) -> Node:
+    amounts = {**node.status.allocatable, resource: quantity(resource, amount)}
+    return structs.replace(node, status=structs.replace(node.status, allocatable=amounts))
+
+
+def _with_labels(node: Node, labels: Mapping[str, str]) -> Node:
+    return structs.replace(node, metadata=structs.replace(node.metadata, labels=dict(labels)))
+
+
+def _more(node: Node, resource: str, before: int, after: int) -> NodeProposal:
+    old, new = quantity(resource, before), quantity(resource, after)
+    text = f"{quantity(resource, after - before)} more allocatable {resource}: {new}, not {old}"
+    change = PodChange(field=f"status.allocatable.{resource}", before=old, after=new, text=text)
+    return NodeProposal(
+        change,
+        _with_allocatable(node, resource, after),
+        _with_allocatable(node, resource, after - 1),
+    )
+
+
+# ---- one function a plugin ---------------------------------------------------------------------
+
+
+def _resources(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
+    node = info.node
+    assert node is not None
+    if len(info.pods) + 1 > info.allowed_pod_number:
+        yield _more(node, "pods", info.allowed_pod_number, len(info.pods) + 1)
+    for resource, requested in pod.requests.amounts.items():
+        allocatable = info.allocatable[resource]
+        needed = info.requested[resource] + requested
+        if requested and needed > allocatable:
+            yield _more(node, resource, allocatable, needed)
+
+
+def _taints(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
+    node = info.node
+    assert node is not None
+    taint = first_untolerated(node.spec.taints, pod.pod.spec.tolerations)
+    if taint is not None:
+        left = tuple(one for one in node.spec.taints if one != taint)
+        yield NodeProposal(
+            PodChange(field="spec.taints", before=str(taint), text=f"without the taint {taint}"),
+            structs.replace(node, spec=structs.replace(node.spec, taints=left)),
+        )
+
+
+def _unschedulable(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
+    node = info.node
+    assert node is not None
+    yield NodeProposal(
+        PodChange(field="spec.unschedulable", before="true", after="false", text="uncordoned"),
+        structs.replace(node, spec=structs.replace(node.spec, unschedulable=False)),
+    )
+
+
+def _node_affinity(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
+    node, spec = info.node, pod.pod.spec
+    assert node is not None
+    selected = {**node.metadata.labels, **(spec.node_selector or {})}
+    affinity = None if spec.affinity is None else spec.affinity.node_affinity
+    required = None if affinity is None else affinity.required
+    if required is None:
+        yield from _labelled(node, selected)
+        return
+    for term in required.node_selector_terms:
+        yield from _labelled(node, _matching(selected, term.match_expressions))
+
+
+def _matching(
+    labels: Mapping[str, str], expressions: Sequence[LabelSelectorRequirement]
+) -> dict[str, str]:
+    """Return labels that match the expressions, changed where they do not; if there are such."""
+    changed = dict(labels)
+    for one in expressions:
+        value = changed.get(one.key)
+        if one.operator == "In" and one.values and value not in one.values:
+            changed[one.key] = one.values[0]
+        elif one.operator == "Exists" and value is None:
+            changed[one.key] = ""
+        elif one.operator == "DoesNotExist" or (one.operator == "NotIn" and value in one.values):
+            changed.pop(one.key, None)
+        elif one.operator in ("Gt", "Lt") and one.values:
+            try:
+                limit = int(one.values[0])
+                up = one.operator == "Gt"
+                if value is None or not (int(value) > limit if up else int(value) < limit):
+                    changed[one.key] = str(limit + 1 if up else limit - 1)
+            except ValueError:
+                continue
+    return changed
+
+
+def _labelled(node: Node, labels: Mapping[str, str]) -> Iterator[NodeProposal]:
+    """Yield the node with other labels, if they are others."""
+    before = node.metadata.labels
+    added = {key: value for key, value in labels.items() if before.get(key) != value}
+    removed = [key for key in before if key not in labels]
+    if not added and not removed:
+        return
+    texts = [f"with the label {key}={value}" for key, value in sorted(added.items())]
+    texts += [f"without the label {key}" for key in sorted(removed)]
+    was = [f"{key}={before[key]}" for key in sorted({*added, *removed}) if key in before]
+    change = PodChange(
+        field="metadata.labels",
+        before=", ".join(was),
+        after=", ".join(f"{key}={value}" for key, value in sorted(added.items())),
+        text=" and ".join(texts),
+    )
+    yield NodeProposal(change, _with_labels(node, labels))
+
+
+def _spread(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
+    """A node without the label of the domains may be given one; it is not moved to another."""
+    node = info.node
+    assert node is not None
+    for one in pod.pod.spec.topology_spread_constraints:
+        key = one.topology_key
+        if one.when_unsatisfiable != "ScheduleAnyway" and key not in info.labels:
+            values = dict.fromkeys(other.labels[key] for other in table if key in other.labels)
+            for value in list(values)[:_MAX_DOMAINS]:
+                yield from _labelled(node, {**node.metadata.labels, key: value})
+
+
+NODE_PROPOSALS: dict[str, Callable[[PodInfo, NodeInfo, NodeTable], Iterator[NodeProposal]]] = {
+    "NodeResourcesFit": _resources,
+    "TaintToleration": _taints,
+    "NodeUnschedulable": _unschedulable,
+    "NodeAffinity": _node_affinity,
+    "PodTopologySpread": _spread,
+}
+"""By plugin."""

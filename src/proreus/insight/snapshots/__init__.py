@@ -1,0 +1,1 @@
+"""Files of objects: snapshots of a cluster, and recordings of what arrives."""

@@ -1,0 +1,1 @@
+"""The process: what `proreus run` wires together, from its flags to its end."""

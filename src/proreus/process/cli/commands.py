@@ -1,0 +1,69 @@
+"""The group of all subcommands; each subcommand is a module of its own.
+
+Subcommand modules import what they run inside their functions, so that ``proreus --help`` and the
+error for a mistyped flag appear at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+import proreus
+from proreus.base.errors import ProreusError, explained
+
+_COMMANDS = {
+    "run": "proreus.process.cli.run_command",
+    "explain": "proreus.process.cli.explain",
+    "why": "proreus.process.cli.explain.why",
+    "demo": "proreus.workbench.cli.demo",
+    "sandbox": "proreus.workbench.cli.sandbox",
+    "evaluate": "proreus.workbench.cli.evaluate",
+    "snapshot": "proreus.workbench.cli.snapshot",
+    "simulate": "proreus.workbench.cli.simulate",
+    "bench": "proreus.workbench.cli.bench",
+    "controller": "proreus.controller.cli",
+    "plugins": "proreus.process.cli.plugins",
+    "new-plugin": "proreus.process.cli.new_plugin",
+    "version": "proreus.process.cli.version",
+}
+"""Subcommand name -> the module with its ``command``, in the order of the help text."""
+
+
+class _Group(click.Group):
+    """Imports the module of a subcommand only when that is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = _COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = importlib.import_module(module).command
+        return command
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(proreus.__version__, message="proreus v%(version)s")
+def proreus_command() -> None:
+    """Schedule pods as kube-scheduler does, several times as fast, with plugins in Python."""
+
+
+def call(command: click.Group, arguments: list[str] | None, name: str) -> int:
+    """Run a command that is called ``name``, and return its exit code."""
+    try:
+        code = command.main(arguments, prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.Abort:
+        code = 130
+    except ProreusError as error:
+        click.echo(f"Error: {explained(error)}", err=True)
+        code = 1
+    return code if isinstance(code, int) else 0

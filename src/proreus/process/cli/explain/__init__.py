@@ -1,0 +1,105 @@
+"""``proreus explain`` and ``proreus why``: ask a running scheduler about its decisions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from proreus.process.cli.scheduler_access import SchedulerAccess, access_options
+
+if TYPE_CHECKING:
+    from proreus.insight.explain.explanation import Explanation
+
+_OUTPUT = click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="Output format.",
+)
+
+
+@click.group("explain", short_help="Why is a pod where it is, or why does it wait?")
+def command() -> None:
+    """Ask a running scheduler why a pod, a node or its queue is as it is.
+
+    The scheduler is found through the apiserver, by its Service, or by --scheduler URL; it lets
+    those ask who may get the nonResourceURLs /explain/*.
+    """
+
+
+@click.command("pod")
+@click.argument("pod", metavar="[NAMESPACE/]NAME")
+@click.option("--namespace", "-n", default="default", help="Namespace of the pod.")
+@click.option("--names", default=10, show_default=True, help="Rejected nodes to name by reason.")
+@click.option("--no-changes", is_flag=True, help="Do not look for what would make the pod fit.")
+@_OUTPUT
+@access_options
+def pod_command(
+    pod: str, namespace: str, names: int, no_changes: bool, output: str, **access: Any
+) -> None:
+    """Why did a pod get its node, or what does it wait for, and what would help it?"""
+    if "/" in pod:
+        namespace, _, pod = pod.partition("/")
+    query = {"namespace": namespace, "name": pod, "names": str(names)}
+    if no_changes:
+        query["changes"] = "false"
+    from proreus.insight.explain import PodExplanation
+
+    _show(SchedulerAccess(**access).get("/explain/pod", **query), output, PodExplanation)
+
+
+@click.command("node")
+@click.argument("node", metavar="NAME")
+@_OUTPUT
+@access_options
+def node_command(node: str, output: str, **access: Any) -> None:
+    """What is on a node, what is free, and which waiting pods does it reject?"""
+    from proreus.insight.explain import NodeExplanation
+
+    _show(SchedulerAccess(**access).get("/explain/node", name=node), output, NodeExplanation)
+
+
+@click.command("queue")
+@_OUTPUT
+@access_options
+def queue_command(output: str, **access: Any) -> None:
+    """Which pods wait, for what, and for how long?"""
+    from proreus.insight.explain import QueueExplanation
+
+    _show(SchedulerAccess(**access).get("/explain/queue"), output, QueueExplanation)
+
+
+for _one in (pod_command, node_command, queue_command):
+    command.add_command(_one)
+
+
+@click.group(
+    "kubectl-proreus",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+def kubectl_command() -> None:
+    """Ask a running proreus about its decisions."""
+
+
+kubectl_command.add_command(command)
+kubectl_command.add_command(pod_command, "why")
+
+
+def _show(body: bytes, output: str, of: type[Explanation]) -> None:
+    if output != "table":
+        from proreus.process.cli.documents import echo_document
+
+        echo_document(body, output)
+        return
+    import msgspec
+
+    from proreus.process.cli.console import new_console
+    from proreus.process.cli.explain.tables import tables_of
+
+    explained = msgspec.json.decode(body, type=of)
+    console = new_console()
+    for part in tables_of(explained):
+        console.print(part)

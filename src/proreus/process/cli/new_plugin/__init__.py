@@ -1,0 +1,65 @@
+"""``proreus new-plugin``: a package with a plugin, its configuration, its tests and a README."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from proreus.process.cli.new_plugin.names import InvalidPluginName, Names
+from proreus.process.cli.new_plugin.points import POINTS
+
+
+def _points(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    """Return the named extension points in the order in which they are called for a pod."""
+    wanted = [point.strip() for point in text.split(",") if point.strip()]
+    unknown = [point for point in wanted if point not in POINTS]
+    if unknown or not wanted:
+        faulty = f"{', '.join(unknown)}: " if unknown else ""
+        raise click.BadParameter(f"{faulty}choose from {', '.join(POINTS)}, separated by commas")
+    return tuple(point for point in POINTS if point in wanted)
+
+
+@click.command("new-plugin", short_help="Create a package for your own plugin.")
+@click.argument("name")
+@click.option(
+    "--dir",
+    "parent",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="Folder to create the package's folder in; default: the current one.",
+)
+@click.option(
+    "--points",
+    default="filter,score",
+    show_default=True,
+    callback=_points,
+    help=f"Extension points, separated by commas: {', '.join(POINTS)}.",
+)
+@click.option(
+    "--columns",
+    is_flag=True,
+    help="Write Filter and Score over columns as well, and test that both forms agree.",
+)
+def command(name: str, parent: Path, points: tuple[str, ...], columns: bool) -> None:
+    """Create a package for a plugin: code, configuration, tests, README.
+
+    NAME is the plugin's name in the configuration, in CamelCase: GpuHeadroom.
+    """
+    from proreus.process.cli.new_plugin.files import files_of
+
+    try:
+        names = Names.of(name)
+    except InvalidPluginName as error:
+        raise click.BadParameter(str(error), param_hint="NAME") from error
+    if columns and not {"filter", "score"} & set(points):
+        raise click.BadParameter("only filter and score have a form over columns")
+    folder = parent / names.package
+    if folder.exists() and any(folder.iterdir()):
+        raise click.ClickException(f"{folder} exists and is not empty")
+    for path, text in files_of(names, points, columns).items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        click.echo(f"wrote {file}")
+    click.echo(f"\nnext: cd {folder} && pytest")

@@ -1,0 +1,130 @@
+"""How commands find a running scheduler, and ask it as the caller.
+
+With ``--scheduler URL`` directly, with the bearer token or client certificate of the kubeconfig.
+Otherwise through the apiserver's proxy of a Service, which needs the right to ``get``
+``services/proxy``. The proxy removes the caller's token, so it is sent in a header of our own too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import click
+
+from proreus.base.errors import ApiError, ConfigError, ProreusError
+from proreus.process.cli.kubeconfig import default_kubeconfig
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+_PATIENCE = 6
+"""How often a proxied request is repeated that a standby has answered."""
+
+
+@dataclass(frozen=True)
+class SchedulerAccess:
+    """Where the scheduler is, and as whom it is asked."""
+
+    kubeconfig: str
+    context: str | None
+    scheduler: str
+    service: str
+    certificate_authority: str
+    insecure: bool
+
+    def get(self, path: str, **query: str) -> bytes:
+        """Return a page of the scheduler; raises ``ProreusError``."""
+        return asyncio.run(self._get(path, urlencode(query)))
+
+    async def _get(self, path: str, query: str) -> bytes:
+        from msgspec import structs
+
+        from proreus.client.credentials import credential_loading
+        from proreus.client.credentials.credentials import Credentials
+        from proreus.client.http.request_headers import user_agent
+        from proreus.client.http.session import ApiClient
+        from proreus.server.options import FORWARDED_AUTHORIZATION
+
+        credentials = await credential_loading.load(
+            self.kubeconfig or default_kubeconfig(), context=self.context
+        )
+        forwarded_as = ""
+        if self.scheduler:
+            tls = structs.replace(
+                credentials.tls,
+                ca_file=self.certificate_authority or credentials.tls.ca_file,
+                verify=not self.insecure,
+            )
+            credentials = Credentials(
+                self.scheduler,
+                tls,
+                proxy=credentials.proxy,
+                fetch=credentials.fetch,
+                fetch_seconds=credentials.fetch_seconds,
+            )
+        else:
+            namespace, _, name = self.service.partition("/")
+            if not (namespace and name):
+                raise ConfigError(f"--service: {self.service} is not NAMESPACE/NAME")
+            proxy = f"/api/v1/namespaces/{namespace}/services/https:{name}:https/proxy"
+            path, forwarded_as = proxy + path, FORWARDED_AUTHORIZATION
+        agent = user_agent("explain")
+        async with ApiClient(credentials, agent=agent, forwarded_as=forwarded_as) as client:
+            for attempt in range(_PATIENCE):
+                try:
+                    return await client.request("GET", path, query=query)
+                except ApiError as error:
+                    # A Service leads to any of its instances, of which one leads.
+                    if error.status != 503 or self.scheduler or attempt == _PATIENCE - 1:
+                        raise _explained(error, self) from error
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _explained(error: ApiError, access: SchedulerAccess) -> ProreusError:
+    if error.status == 403:
+        hint = "you need the right to get the nonResourceURL /explain/*, and without --scheduler "
+        return ProreusError(f"{error}\n{hint}to get services/proxy (docs/explain.md)")
+    if error.status == 404 and not access.scheduler:
+        return ProreusError(
+            f"{error}\nis there a Service {access.service}? (--service, --scheduler)"
+        )
+    return ProreusError(str(error))
+
+
+def access_options(command: C) -> C:
+    """Add the options that say where the scheduler is."""
+    options = (
+        click.option("--kubeconfig", default="", help="Kubeconfig; kubectl's by default."),
+        click.option("--context", default=None, help="Context of the kubeconfig."),
+        click.option(
+            "--scheduler",
+            default="",
+            metavar="URL",
+            help="Address of the scheduler; otherwise through the apiserver.",
+        ),
+        click.option(
+            "--service",
+            default="proreus/proreus",
+            metavar="NAMESPACE/NAME",
+            show_default=True,
+            help="Service of the scheduler.",
+        ),
+        click.option(
+            "--certificate-authority",
+            default="",
+            metavar="FILE",
+            help="CA of the scheduler's certificate, with --scheduler.",
+        ),
+        click.option(
+            "--insecure-skip-tls-verify",
+            "insecure",
+            is_flag=True,
+            help="Do not verify that certificate.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command

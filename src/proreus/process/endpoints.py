@@ -1,0 +1,145 @@
+"""What a process serves over HTTPS: health, metrics, its configuration and its plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from proreus import __version__
+from proreus.base.clock import RealClock
+from proreus.client.watching.informer_factory import InformerFactory
+from proreus.config.durations import format_duration
+from proreus.config.write import to_data
+from proreus.engine.assembly import Assembly
+from proreus.engine.scheduler import Scheduler
+from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.dry_run import DryRunService
+from proreus.insight.dry_run.pages import add_dry_run_pages
+from proreus.insight.explain import Explainer
+from proreus.insight.explain.pages import add_explain_pages
+from proreus.objects.kinds import PODS
+from proreus.objects.pod import Pod
+from proreus.process.blocked_plugins import BlockedPlugins
+from proreus.process.clients import Clients
+from proreus.process.loop_watchdog import StuckCycle
+from proreus.process.options import RunOptions
+from proreus.process.process_state import ProcessState
+from proreus.process.remote_plugins import RemotePlugins
+from proreus.server.health import HealthCheck
+from proreus.server.plugin_registration import PATH, registration_page
+from proreus.server.responses import json_body
+from proreus.server.server import EndpointSources, Server
+
+_BINDINGS_SHOWN = 100
+
+
+def make_server(
+    options: RunOptions,
+    state: ProcessState,
+    scheduler: Scheduler,
+    stores: InformerFactory,
+    clients: Clients,
+    remote_plugins: RemotePlugins,
+    stuck_cycle: StuckCycle,
+    blocked_plugins: BlockedPlugins,
+    recorder: DecisionRecorder | None,
+    assembly: Assembly,
+) -> Server:
+    """Return the server of a process; it reads ``state`` anew for each request."""
+
+    def why_not_synced() -> str | None:
+        return None if state.synced else "handlers are not fully synchronized"
+
+    def leader_pods() -> Iterable[Pod] | None:
+        return stores.store(PODS).values() if state.leads else None
+
+    def why_not_authenticated() -> str | None:
+        # For shorter, the apiserver may only be busy with a rotation of its own.
+        lease = state.config.leader_election
+        return clients.authentication_problem(lease.lease_duration_seconds)
+
+    # Always healthy: a lost Lease ends the process at once. kube-scheduler lists this check, and
+    # probes of its manifests may name it.
+    elects = state.config.leader_election.leader_elect
+    authenticated = HealthCheck("authentication", why_not_authenticated)
+    election = (HealthCheck("leaderElection", lambda: None),) if elects else ()
+    server = Server(
+        options.serving,
+        EndpointSources(
+            binary_version=str(options.feature_gates.emulation_version),
+            emulation_version=str(options.feature_gates.emulation_version),
+            metrics=scheduler.metrics,
+            healthz=election,
+            livez=(HealthCheck("scheduling-cycle", stuck_cycle.problem), authenticated),
+            readyz=(
+                *election,
+                authenticated,
+                HealthCheck("shutdown", lambda: "shutting down" if state.stopping else None),
+                HealthCheck("sched-handler-sync", why_not_synced),
+            ),
+            configz=lambda: to_data(state.config, options.feature_gates),
+            last_reload=lambda: state.last_reload,
+            plugin_files=lambda: state.plugin_files,
+            flags=options.flags,
+            leader_pods=leader_pods,
+            profiling=state.config.enable_profiling,
+        ),
+        authentication_api=clients.authentication,
+        authorization_api=clients.authorization,
+    )
+    if options.plugin_slots:
+        server.add_page(PATH, lambda request: registration_page(remote_plugins, request))
+    if options.shadow is not None:
+        server.add_page("/shadowz", lambda _: json_body(state.shadow()))
+    explainer = Explainer(scheduler, recorder, stores.store(PODS), RealClock())
+    add_explain_pages(server, explainer, lambda: state.leads)
+    if options.dry_runs or options.dashboard:
+        # One for all: its limits are those of the process.
+        dry_runs = DryRunService(assembly)
+        if options.dry_runs:
+            add_dry_run_pages(server, dry_runs, lambda: state.leads)
+
+    def plugin_health() -> dict[str, Any]:
+        return {
+            **_plugin_health(options, scheduler, state),
+            "blockedPlugins": blocked_plugins.describe(),
+        }
+
+    server.add_page("/pluginz", lambda _: json_body(plugin_health()))
+    if options.dashboard:
+        from proreus.insight.dashboard import Dashboard, DashboardSources
+
+        sources = DashboardSources(
+            scheduler,
+            explainer,
+            stores.store(PODS),
+            leads=lambda: state.leads,
+            synced=lambda: state.synced,
+            last_reload=lambda: state.last_reload,
+            plugin_health=plugin_health,
+            dry_runs=lambda: dry_runs,
+            version=f"{__version__}, as kube-scheduler {options.feature_gates.emulation_version}",
+        )
+        server.add_section(Dashboard(sources, options.dashboard_address))
+    return server
+
+
+def _plugin_health(
+    options: RunOptions, scheduler: Scheduler, state: ProcessState
+) -> dict[str, Any]:
+    """Return the body of /pluginz: out-of-tree plugins, their files, and the pods being bound."""
+    rules = options.plugin_rules
+    health_monitors = [
+        health for profile in scheduler.profiles.values() for health in profile.health_monitors
+    ]
+    return {
+        "failurePolicy": rules.policy,
+        "timeBudget": format_duration(rules.budget_seconds),
+        "failuresInARowAllowed": rules.failures - 1,
+        "awaitTimeout": format_duration(rules.await_seconds),
+        "bindTimeout": format_duration(rules.bind_seconds),
+        "blockedExitTimeout": format_duration(options.plugin_blocked_exit_seconds),
+        "plugins": [health.describe() for health in health_monitors],
+        "bindings": scheduler.describe_bindings(_BINDINGS_SHOWN),
+        "files": state.plugin_files,
+    }

@@ -1,0 +1,85 @@
+"""How long a process waits for its informers: at the start, as a new leader, for new plugins.
+
+Decisions without a part of the cluster would be wrong: the first lists are waited for, and those
+that stay refused end the process. Later, the reflector logs errors and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Set
+from typing import Any
+
+from proreus.base import logs
+from proreus.base.errors import ApiError, ConfigError
+from proreus.client.watching.informer_factory import InformerFactory
+from proreus.objects.meta import Resource
+from proreus.process.refused_watches import RefusedWatches
+
+log = logs.logger(__name__)
+
+_NEW_KINDS_SECONDS = 30.0
+_CATCH_UP_SECONDS = 30.0
+"""How long a new leader waits for a watch that cannot be opened."""
+
+
+class InformerSync:
+    """Waits for the informers of ``stores``. ``on_error`` is to be called when one fails."""
+
+    def __init__(self, stores: InformerFactory) -> None:
+        self._stores = stores
+        self._refused_watches = RefusedWatches(lambda: stores.group.unsynced)
+        self._first_lists_done = False
+
+    def on_error(self, resource: Resource[Any], error: ApiError) -> None:
+        """Record that a list or watch failed."""
+        if not self._first_lists_done:
+            self._refused_watches.record(resource, error)
+
+    async def wait_for_first_lists(self) -> None:
+        """Return once every informer has handled its first list.
+
+        Raises the ``ApiError`` of a resource that stays refused.
+        """
+        synced = asyncio.ensure_future(self._stores.group.wait_for_sync())
+        refused = asyncio.ensure_future(self._refused_watches.raise_when_final())
+        try:
+            await asyncio.wait((synced, refused), return_when=asyncio.FIRST_COMPLETED)
+            if not synced.done():
+                await refused
+        finally:
+            synced.cancel()
+            refused.cancel()
+        self._first_lists_done = True
+
+    async def wait_for_kinds(self, kinds: Mapping[str, Resource[Any]], needed: Set[str]) -> None:
+        """Watch ``kinds`` as well, and wait for those that new plugins need.
+
+        Raises ``ConfigError`` after 30 seconds. An informer that cannot list now keeps trying: the
+        next configuration may need it too. One that does not need it must not wait for it.
+        """
+        for resource in kinds.values():
+            self._stores.store(resource)
+        group = self._stores.group
+        # At the start everything is waited for anyway.
+        if not (self._first_lists_done and needed & set(group.unsynced)):
+            return
+        try:
+            async with asyncio.timeout(_NEW_KINDS_SECONDS):
+                await group.wait_for_sync(needed)
+        except TimeoutError:
+            missing = ", ".join(kind for kind in group.unsynced if kind in needed)
+            raise ConfigError(f"plugins need {missing}, which cannot be watched") from None
+
+    async def catch_up(self) -> None:
+        """Wait until all watches are open, as a new leader.
+
+        What a predecessor gave away while we did not see it would be given away again.
+        """
+        group = self._stores.group
+        try:
+            async with asyncio.timeout(_CATCH_UP_SECONDS):
+                await group.wait_until_connected()
+        except TimeoutError:
+            missing = ", ".join(group.disconnected)
+            log.warning("Leading, although not everything can be watched", kinds=missing)

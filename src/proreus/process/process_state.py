@@ -1,0 +1,29 @@
+"""How far a process is, and what it runs with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, field
+
+from proreus.config.types import SchedulerConfiguration
+from proreus.process.loading import PluginFile
+
+
+class ProcessState(Struct):
+    """How far a process is. ``config``: the configuration in force.
+
+    ``synced``: all informers have their first list. ``leads``: scheduling has begun. ``stopping``:
+    the process is about to end. ``last_reload``: result of the latest reload, for /configz.
+    ``plugin_files``: the out-of-tree plugin files in force, for /pluginz and /configz. ``shadow``:
+    returns the body of /shadowz.
+    """
+
+    config: SchedulerConfiguration
+    synced: bool = False
+    leads: bool = False
+    stopping: bool = False
+    last_reload: dict[str, Any] | None = None
+    plugin_files: list[PluginFile] = field(default_factory=list)
+    shadow: Callable[[], dict[str, Any]] = dict

@@ -1,0 +1,67 @@
+"""What keeps the end of the process within its time: 30 seconds from the signal, whatever hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import AsyncIterator, Callable
+
+from proreus.base import logs
+
+log = logs.logger(__name__)
+
+_END_SECONDS = 29.0
+"""Less than 30 s, a Pod's usual terminationGracePeriodSeconds, and more than all that is waited for
+at the end: bindings 20 s, cancellations 2 s, Events 3 s, the Lease 3 s."""
+
+
+def _end_process() -> None:
+    os._exit(1)
+
+
+def end_within_time(
+    seconds: float = _END_SECONDS, end_process: Callable[[], None] = _end_process
+) -> None:
+    """End this process by force if it still runs after some seconds.
+
+    By a thread, since the event loop may be blocked; and beyond the end of the loop, since the
+    interpreter waits for threads at its exit: one that resolves a name may take minutes.
+    """
+
+    def wait() -> None:
+        if not threading.Event().wait(seconds):
+            log.error("The process does not end and is killed", err=f"{seconds:g}s have passed")
+            end_process()
+
+    threading.Thread(target=wait, name="end within time", daemon=True).start()
+
+
+@contextlib.asynccontextmanager
+async def until_set(stopping: asyncio.Event) -> AsyncIterator[None]:
+    """Leave the block when ``stopping`` is set: what it awaits then is cancelled."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    async def cancel() -> None:
+        await stopping.wait()
+        task.cancel()
+
+    watch = asyncio.create_task(cancel())
+    try:
+        yield
+    except asyncio.CancelledError:
+        # Another cancellation may have come in addition, and must go on.
+        if not stopping.is_set() or not watch.done() or task.uncancel():
+            raise
+    finally:
+        watch.cancel()
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error of a group: the others follow from it."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,7 +1,0 @@
-"""The embedded cluster: an apiserver emulator and fake kubelets, in one process (ADR 0011)."""
-
-from proreus.sandbox.cluster import make_node, make_nodes
-from proreus.sandbox.kubelet import KubeletOptions
-from proreus.sandbox.sandbox import ListenOptions, Sandbox
-
-__all__ = ["KubeletOptions", "ListenOptions", "Sandbox", "make_node", "make_nodes"]

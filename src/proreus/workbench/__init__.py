@@ -1,0 +1,1 @@
+"""What `proreus run` never imports: simulation, the embedded cluster, benchmarks."""

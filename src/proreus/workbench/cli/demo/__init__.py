@@ -1,0 +1,184 @@
+"""``proreus demo``: schedule a thousand pods with two profiles on an embedded cluster.
+
+The cluster runs in this process, the scheduler is ``proreus run`` in a process of its own, so that
+the demo includes HTTP, as with a real cluster. ``workload`` has the pods and the configuration,
+``progress`` follows the pods, ``report`` prints the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from proreus.base.errors import ConfigError, ProreusError
+from proreus.process.cli.plugin_options import plugin_options
+
+if TYPE_CHECKING:
+    from proreus.config.types import Plugins
+    from proreus.workbench.cli.demo.progress import Progress
+
+_LIMIT_SECONDS = 120.0
+_STOP_SECONDS = 10.0
+_DASHBOARD_PORT = 10260
+
+
+@click.command("demo")
+@click.option(
+    "--nodes", type=click.IntRange(1), default=100, show_default=True, help="Number of nodes."
+)
+@click.option(
+    "--pods", type=click.IntRange(20), default=1000, show_default=True, help="Number of pods."
+)
+@click.option(
+    "--zones",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Number of zones that nodes are divided among.",
+)
+@plugin_options
+@click.option(
+    "--serve",
+    is_flag=True,
+    help="Serve the dashboard on loopback, and keep the cluster running afterwards.",
+)
+def command(
+    nodes: int,
+    pods: int,
+    zones: int,
+    plugin: tuple[str, ...],
+    plugin_dir: tuple[str, ...],
+    serve: bool,
+) -> None:
+    """Watch proreus schedule pods on an embedded cluster.
+
+    Plugins given with --plugin and --plugin-dir are enabled in both profiles.
+    """
+    from proreus.workbench.cli.sandbox import run_until_signalled
+
+    enabled = _plugins_to_enable(plugin, plugin_dir)
+    flags = [f"--plugin={one}" for one in plugin] + [f"--plugin-dir={one}" for one in plugin_dir]
+    done: list[str] = []
+    run_until_signalled(lambda: _demo(nodes, pods, zones, enabled, flags, serve, done.append))
+    if not done:
+        raise click.Abort
+
+
+def _plugins_to_enable(plugin: tuple[str, ...], plugin_dir: tuple[str, ...]) -> Plugins:
+    """Return plugin sets with the given plugins; raises ``ConfigError`` if one is refused."""
+    from proreus.process.loading import PluginSources, load
+
+    loaded_plugins = load(PluginSources(plugin, plugin_dir, packages=False))
+    if loaded_plugins.refusals:
+        raise ConfigError(*map(str, loaded_plugins.refusals))
+    return loaded_plugins.enabling(loaded_plugins.out_of_tree)
+
+
+async def _demo(
+    nodes: int,
+    pods: int,
+    zones: int,
+    plugins: Plugins,
+    plugin_flags: list[str],
+    serve: bool,
+    on_report: Callable[[str], None],
+) -> None:
+    from rich.console import Console
+
+    from proreus.workbench.cli.demo import report, workload
+    from proreus.workbench.cli.demo.progress import Progress
+    from proreus.workbench.cli.sandbox import forever
+    from proreus.workbench.sandbox import Sandbox
+
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="proreus-demo-") as folder:
+        async with Sandbox(nodes, zones=zones) as sandbox:
+            kubeconfig = sandbox.write_kubeconfig(Path(folder) / "kubeconfig")
+            console.print(f"a cluster of {nodes} nodes in {zones} zones, at {sandbox.secure_url}")
+            config = workload.write_configuration(
+                Path(folder) / "config.yaml", str(kubeconfig), plugins
+            )
+            progress = Progress(sandbox.store)
+            if serve:
+                address = free_dashboard_address()
+                plugin_flags = [*plugin_flags, f"--dashboard-insecure-local={address}"]
+                console.print(f"the dashboard: http://{address}/dashboard/", soft_wrap=True)
+            async with _scheduler(config, plugin_flags, Path(folder) / "scheduler.log") as process:
+                # Without waiting for the scheduler: the throughput is measured from just before the
+                # first binding, so that its start does not count.
+                workload.create_pods(sandbox.store, pods)
+                with progress.shown(console):
+                    await _wait_until_settled(progress, process, Path(folder) / "scheduler.log")
+                report.print_report(console, progress, sandbox.store)
+                on_report("printed")
+                if serve:
+                    console.print(f"\nwhy do pods wait? http://{address}/dashboard/pods")
+                    console.print(f"kubectl --kubeconfig {kubeconfig} get pods -n demo -o wide")
+                    console.print("Ctrl-C ends it.")
+                    await forever()
+
+
+def free_dashboard_address() -> str:
+    """Return an address on loopback: the usual port of the dashboard, or else any free one."""
+    for port in (_DASHBOARD_PORT, 0):
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                tried.bind(("127.0.0.1", port))
+                return f"127.0.0.1:{tried.getsockname()[1]}"
+    raise ProreusError("there is no free port on 127.0.0.1")
+
+
+@contextlib.asynccontextmanager
+async def _scheduler(
+    config: Path, plugin_flags: list[str], log: Path
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run ``proreus run`` as a child process; its log is shown only if it fails."""
+    with log.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proreus", "run", "--config", str(config)),
+            "--secure-port=0",
+            *plugin_flags,
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=stderr,
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+
+async def _wait_until_settled(
+    progress: Progress, process: asyncio.subprocess.Process, log: Path
+) -> None:
+    """Wait until every pod of the demo has a node or a reason why it has none.
+
+    Raises ``ProreusError`` if the scheduler ends or takes too long.
+    """
+    deadline = time.monotonic() + _LIMIT_SECONDS
+    while not progress.follow():
+        if process.returncode is not None:
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])  # noqa: ASYNC240
+            raise ProreusError(f"the scheduler ended with code {process.returncode}:\n{tail}")
+        if time.monotonic() > deadline:
+            raise ProreusError(
+                f"{progress.waiting} pods have neither a node nor a reason after "
+                f"{_LIMIT_SECONDS:.0f} seconds"
+            )
+        await asyncio.sleep(0.01)

@@ -1,0 +1,95 @@
+"""Follows the changes of the demo's pods, and shows progress bars."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+from proreus.workbench.cli.demo.workload import NAMESPACE, OTHERS, OURS
+from proreus.workbench.sandbox.store import Store
+
+
+class Progress:
+    """The node of each pod, or the reason why it has none.
+
+    ``idle_until``: time of the last poll that found no bound pod; ``last_bound``: time of the poll
+    that found the last bound pod. Both in seconds of the monotonic clock.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._pods = store.collection("pods")
+        self._position = self._pods.end
+        self._bars: Bars | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self.scheduler_of: dict[str, str] = {}
+        self.node_of: dict[str, str] = {}
+        self.reason_of: dict[str, str] = {}
+        self.idle_until = self._looked_at = time.monotonic()
+        self.last_bound = 0.0
+
+    @property
+    def waiting(self) -> int:
+        """How many pods of our two profiles have neither a node nor a reason."""
+        ours = sum(scheduler in OURS for scheduler in self.scheduler_of.values())
+        settled = self.node_of.keys() | self.reason_of.keys()
+        return ours - sum(self.scheduler_of[name] in OURS for name in settled)
+
+    def follow(self) -> bool:
+        """Process the changes since the last call; return whether no pod is waiting any more."""
+        if not self.node_of:
+            self.idle_until = self._looked_at
+        self._looked_at = time.monotonic()
+        changes = self._pods.changes_from(self._position)
+        self._position += len(changes)
+        for change in changes:
+            self._take(change.version.object())
+        self._show()
+        return bool(self.scheduler_of) and self.waiting == 0
+
+    def bound(self, scheduler: str) -> int:
+        """Return how many pods of a scheduler have a node."""
+        return sum(self.scheduler_of[name] == scheduler for name in self.node_of)
+
+    def total(self, scheduler: str) -> int:
+        """Return how many pods have this schedulerName."""
+        return Counter(self.scheduler_of.values())[scheduler]
+
+    @contextlib.contextmanager
+    def shown(self, console: Console) -> Iterator[None]:
+        """Show a progress bar for each scheduler during a ``with`` block."""
+        columns = (TextColumn("{task.description:>18}"), BarColumn(), MofNCompleteColumn())
+        with Bars(*columns, TimeElapsedColumn(), console=console) as self._bars:
+            for scheduler in (*OURS, OTHERS):
+                self._tasks[scheduler] = self._bars.add_task(scheduler, total=None)
+            yield
+            self._show()
+
+    def _take(self, pod: dict[str, Any]) -> None:
+        metadata, spec = pod["metadata"], pod["spec"]
+        if metadata["namespace"] != NAMESPACE:
+            return
+        name = metadata["name"]
+        self.scheduler_of[name] = spec["schedulerName"]
+        node = spec.get("nodeName")
+        if node and name not in self.node_of:
+            self.node_of[name] = node
+            self.reason_of.pop(name, None)
+            self.last_bound = self._looked_at
+        elif not node:
+            for condition in pod.get("status", {}).get("conditions", ()):
+                if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                    self.reason_of[name] = condition.get("message", "")
+
+    def _show(self) -> None:
+        if self._bars is not None:
+            for scheduler, task in self._tasks.items():
+                self._bars.update(
+                    task, completed=self.bound(scheduler), total=self.total(scheduler) or None
+                )

@@ -1,0 +1,349 @@
+"""Fake kubelets: one object acts as the kubelets of all nodes.
+
+There is no task per node or pod. Changes are read from the store's history, later actions are in
+one heap of timers, and ``Kubelets.step`` does all that is due. ``step`` does not wait and takes the
+time as an argument; ``start`` runs it in the event loop, in slices that let other tasks run.
+"""
+
+import asyncio
+import heapq
+import random
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from proreus.objects.codec import decoder_for
+from proreus.objects.node import Node
+from proreus.objects.pod import Pod
+from proreus.workbench.sandbox import heartbeats
+from proreus.workbench.sandbox.admission import NodeAllocation, PodRequirements, pod_requirements
+from proreus.workbench.sandbox.api_errors import StatusError
+from proreus.workbench.sandbox.collection import (
+    ADDED,
+    COMPACTED_POSITION,
+    DELETED,
+    StoredObject,
+    WatchCacheEvent,
+)
+from proreus.workbench.sandbox.pod_statuses import set_rejected, set_running, set_succeeded
+from proreus.workbench.sandbox.pods import TERMINAL_PHASES
+from proreus.workbench.sandbox.store import Store
+
+JsonObject = dict[str, Any]
+Key = tuple[str, str]
+
+RUN_SECONDS = "proreus.dev/run-seconds"
+"""Annotation: seconds for which a pod runs before it succeeds; without it, until it is deleted."""
+
+_SLICE = 100
+"""Pods handled before other tasks get the event loop: about two milliseconds."""
+_NODE_NAME, _PHASE = 2, 3  # indices into StoredObject.fields of pods
+
+
+@dataclass(frozen=True)
+class KubeletOptions:
+    """How fast the fake kubelets are, in seconds; 0 is immediately.
+
+    ``start_seconds``: from binding to Running, plus a random fraction, up to ``start_jitter``, of
+    it. ``stop_seconds``: from deletion to removal, at most the pod's grace period.
+    ``heartbeat_seconds`` and ``lease_seconds``: the period in which a node's status is updated and
+    its Lease renewed; 0 is never.
+    """
+
+    start_seconds: float = 0.2
+    start_jitter: float = 0.5
+    stop_seconds: float = 0.2
+    heartbeat_seconds: float = 60.0
+    lease_seconds: float = 10.0
+
+
+@dataclass(slots=True)
+class _PodState:
+    """A pod on a node, as its kubelet knows it."""
+
+    uid: str
+    node: str
+    requirements: PodRequirements | None = None  # None: not admitted yet, or ended
+    stopping: bool = False
+
+
+class Kubelets:
+    """All kubelets of the sandbox."""
+
+    def __init__(self, store: Store, options: KubeletOptions) -> None:
+        self._store = store
+        self._options = options
+        self._pods = store.collection("pods")
+        self._nodes = store.collection("nodes")
+        self._allocations: dict[str, NodeAllocation] = {}
+        self._pod_states: dict[Key, _PodState] = {}
+        self._pods_of_unknown_nodes: dict[str, set[Key]] = {}  # bound to nodes that do not exist
+        self._timers: list[tuple[float, int, str, Key, str]] = []
+        self._order = count()
+        self._pods_seen = self._nodes_seen = COMPACTED_POSITION
+        now = store.time.clock.monotonic()
+        self._heartbeats = heartbeats.RoundRobin(options.heartbeat_seconds or 1.0, now)
+        self._leases = heartbeats.RoundRobin(options.lease_seconds or 1.0, now)
+        self._next_heartbeat = now
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # -- in the loop -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the kubelets; must be called in a running event loop."""
+        for collection in (self._pods, self._nodes):
+            collection.listeners.append(self._wake.set)
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="kubelets")
+
+    async def stop(self) -> None:
+        """Stop the kubelets; raises the error that ended them, if there was one."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        for collection in (self._pods, self._nodes):
+            collection.listeners.remove(self._wake.set)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+    async def _run(self) -> None:
+        clock = self._store.time.clock
+        while True:
+            self._wake.clear()
+            if self.step(clock.monotonic()):
+                await asyncio.sleep(0)
+                continue
+            pause = 1.0
+            if self._timers:
+                pause = min(pause, max(0.0, self._timers[0][0] - clock.monotonic()))
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    # -- the state machine -----------------------------------------------------------------------
+
+    def step(self, now: float) -> bool:
+        """Handle changes and due timers, up to a slice; return whether more are left.
+
+        ``now`` is in seconds, on the store's clock.
+        """
+        self._read_nodes()
+        more = self._read_pods(now)
+        for _ in range(_SLICE):
+            if not self._timers or self._timers[0][0] > now:
+                break
+            _, _, action, key, uid = heapq.heappop(self._timers)
+            self._act(action, key, uid, now)
+        else:
+            more = True
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + 1.0
+            self._send_heartbeats(now)
+        return more
+
+    def _send_heartbeats(self, now: float) -> None:
+        names = list(self._allocations)
+        if self._options.heartbeat_seconds:
+            for name in self._heartbeats.due(names, now):
+                heartbeats.update_node_status(self._store, name)
+        if self._options.lease_seconds:
+            for name in self._leases.due(names, now):
+                heartbeats.renew_lease(self._store, name)
+
+    def _read_nodes(self) -> None:
+        try:
+            changes = self._nodes.changes_from(self._nodes_seen)
+            self._nodes_seen += len(changes)
+        except StatusError:  # the history was compacted: read all nodes as new
+            changes = [WatchCacheEvent(ADDED, version, None) for version in self._nodes.select()]
+            self._nodes_seen = self._nodes.end
+            for name in self._allocations.keys() - {change.version.name for change in changes}:
+                self._remove_node(name)
+        for change in changes:
+            name = change.version.name
+            if change.type == DELETED:
+                self._remove_node(name)
+                continue
+            node = decoder_for(Node).decode(change.version.data)
+            allocation = self._allocations.get(name)
+            if allocation is None:
+                self._add_node(node, change.version)
+            else:
+                allocation.refresh(node)
+
+    def _remove_node(self, name: str) -> None:
+        self._allocations.pop(name, None)
+        heartbeats.delete_lease(self._store, name)
+
+    def _add_node(self, node: Node, version: StoredObject) -> None:
+        """Count the pods that a new node already runs; admit those that waited for it."""
+        now = self._store.time.clock.monotonic()
+        name = version.name
+        addresses = version.object().get("status", {}).get("addresses") or ()
+        address = next((a["address"] for a in addresses if a["type"] == "InternalIP"), "")
+        allocation = self._allocations[name] = NodeAllocation(node, address)
+        allocation.refresh(node)
+        for pod in self._pod_states.values():
+            if pod.node == name and pod.requirements is not None:
+                allocation.add_pod(pod.requirements)
+        for key in self._pods_of_unknown_nodes.pop(name, ()):
+            self._schedule_action(now, "admit", key, self._pod_states[key].uid)
+        if self._options.lease_seconds:
+            heartbeats.renew_lease(self._store, name)
+
+    def _read_pods(self, now: float) -> bool:
+        try:
+            changes = self._pods.changes_from(self._pods_seen, _SLICE)
+            self._pods_seen += len(changes)
+        except StatusError:  # the history was compacted: start over from the present pods
+            changes = [WatchCacheEvent(ADDED, version, None) for version in self._pods.select()]
+            self._pods_seen = self._pods.end
+            for pod_state in self._pod_states.values():
+                self._release(pod_state)
+            for forgotten in (self._pod_states, self._pods_of_unknown_nodes, self._timers):
+                forgotten.clear()
+        for change in changes:
+            version = change.version
+            if change.type == DELETED:
+                self._forget(version)
+            elif version.fields[_NODE_NAME]:
+                self._observe_pod(version, now)
+        return self._pods_seen < self._pods.end
+
+    def _observe_pod(self, version: StoredObject, now: float) -> None:
+        key = (version.namespace, version.name)
+        pod_state = self._pod_states.get(key)
+        if pod_state is not None:
+            if version.fields[_PHASE] in TERMINAL_PHASES:
+                self._release(pod_state)
+            # Searching the bytes first avoids decoding: hardly any change is a deletion.
+            if not pod_state.stopping and b'"deletionTimestamp"' in version.data:
+                self._observe_deletion(key, pod_state, version, now)
+            return
+        pod = decoder_for(Pod).decode(version.data)
+        pod_state = _PodState(pod.metadata.uid, pod.spec.node_name)
+        self._pod_states[key] = pod_state
+        if pod.metadata.deletion_timestamp is not None:
+            self._observe_deletion(key, pod_state, version, now)
+        if version.fields[_PHASE] not in TERMINAL_PHASES:
+            self._admit(key, pod_state, pod, now)
+
+    def _observe_deletion(
+        self, key: Key, pod_state: _PodState, version: StoredObject, now: float
+    ) -> None:
+        metadata = version.object()["metadata"]
+        if "deletionTimestamp" not in metadata:
+            return
+        pod_state.stopping = True
+        grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
+        self._schedule_action(
+            now + min(grace, self._options.stop_seconds), "stop", key, pod_state.uid
+        )
+
+    def _admit(self, key: Key, pod_state: _PodState, pod: Pod, now: float) -> None:
+        allocation = self._allocations.get(pod_state.node)
+        if allocation is None:
+            self._pods_of_unknown_nodes.setdefault(pod_state.node, set()).add(key)
+            return
+        requirements = pod_requirements(pod)
+        running = pod.status.phase == "Running"
+        rejection = None if running else allocation.check(pod, requirements)
+        if rejection is not None:
+            obj = self._store.get("pods", key[1], key[0]).object()
+            set_rejected(obj, rejection.reason, rejection.message, self._store.time.now())
+            self._store.write("pods", obj)
+            self._record_rejection_event(obj, rejection.reason, rejection.message)
+            return
+        pod_state.requirements = requirements
+        allocation.add_pod(requirements)
+        if running:
+            self._schedule_completion(key, pod_state.uid, pod.metadata.annotations, now)
+            return
+        start = self._options.start_seconds
+        start += start * self._options.start_jitter * random.random()
+        self._schedule_action(now + start, "start", key, pod_state.uid)
+
+    def _schedule_action(self, when: float, action: str, key: Key, uid: str) -> None:
+        heapq.heappush(self._timers, (when, next(self._order), action, key, uid))
+
+    def _schedule_completion(
+        self, key: Key, uid: str, annotations: dict[str, str], now: float
+    ) -> None:
+        text = annotations.get(RUN_SECONDS)
+        if text is None:
+            return
+        try:
+            seconds = float(text)
+        except ValueError:
+            return
+        self._schedule_action(now + seconds, "end", key, uid)
+
+    def _act(self, action: str, key: Key, uid: str, now: float) -> None:
+        pod_state = self._pod_states.get(key)
+        version = self._pods.get(key[1], key[0])
+        if pod_state is None or pod_state.uid != uid or version is None:
+            return
+        if action == "stop":
+            self._store.delete("pods", key[1], key[0], grace_seconds=0)
+            return
+        if action == "admit":
+            self._admit(key, pod_state, decoder_for(Pod).decode(version.data), now)
+            return
+        if version.fields[_PHASE] in TERMINAL_PHASES or pod_state.stopping:
+            return
+        pod = version.object()
+        if action == "start":
+            allocation = self._allocations.get(pod_state.node)
+            host_ip = "" if allocation is None else allocation.address
+            set_running(pod, self._pod_ip(), host_ip, self._store.time.now())
+            annotations = pod["metadata"].get("annotations")
+            if annotations:
+                self._schedule_completion(key, uid, annotations, now)
+        else:
+            set_succeeded(pod, self._store.time.now())
+            self._release(pod_state)
+        self._store.write("pods", pod)
+
+    def _release(self, pod_state: _PodState) -> None:
+        requirements, pod_state.requirements = pod_state.requirements, None
+        allocation = self._allocations.get(pod_state.node)
+        if requirements is not None and allocation is not None:
+            allocation.remove_pod(requirements)
+
+    def _forget(self, version: StoredObject) -> None:
+        key = (version.namespace, version.name)
+        pod_state = self._pod_states.pop(key, None)
+        if pod_state is not None:
+            self._release(pod_state)
+            self._pods_of_unknown_nodes.get(pod_state.node, set()).discard(key)
+
+    def _pod_ip(self) -> str:
+        number = next(self._order) + 1
+        return f"10.{128 | number >> 16 & 127}.{number >> 8 & 255}.{number & 255}"
+
+    def _record_rejection_event(self, pod: JsonObject, reason: str, message: str) -> None:
+        metadata = pod["metadata"]
+        self._store.create(
+            "events.events.k8s.io",
+            {
+                "metadata": {"generateName": metadata["name"] + "."},
+                "reason": reason,
+                "note": message,
+                "type": "Warning",
+                "action": "Admit",
+                "reportingController": "kubelet",
+                "reportingInstance": pod["spec"]["nodeName"],
+                "regarding": {
+                    "kind": "Pod",
+                    "apiVersion": "v1",
+                    "namespace": metadata["namespace"],
+                    "name": metadata["name"],
+                    "uid": metadata["uid"],
+                },
+            },
+            metadata["namespace"],
+        )

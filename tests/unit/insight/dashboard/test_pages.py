@@ -1,0 +1,206 @@
+"""What the pages say of a small cluster."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from proreus.insight.dashboard.rendering import CONTENT_SECURITY_POLICY
+
+
+async def test_the_overview_counts_and_says_why_pods_wait(world, browser):
+    await world.schedule(world.pod("a"), world.pod("large", "64"), world.pod("huge", "128"))
+    assert await browser.get("/dashboard/") == 200
+    assert "leads" in browser.text
+    assert "Waiting pods 2" in browser.text
+    assert "Nodes 3" in browser.text
+    assert re.search(r"NodeResourcesFit 2 default/(large|huge)", browser.text)
+    assert "Latest reload none since the start" in browser.text
+
+
+async def test_a_standby_a_refused_reload_and_a_disabled_plugin_are_seen(world, browser):
+    world.leads = False
+    world.reload = {"result": "failure", "time": "2026-01-01T00:00:00", "error": "no <such> field"}
+    world.plugins = [
+        {
+            "plugin": "Mine",
+            "profile": "p",
+            "skipped": True,
+            "skippedBecause": None,
+            "failuresInARow": {"Filter": 5},
+        }
+    ]
+    assert await browser.get("/dashboard/state") == 200
+    assert "stands by" in browser.text
+    await browser.get("/dashboard/pods")
+    assert "This instance does not lead" in browser.text
+    await browser.get("/dashboard/state")
+    assert "no &lt;such&gt; field" in browser.html
+    assert re.search(r"Mine p disabled 5", browser.text)
+
+
+async def test_nodes_as_a_table_and_as_cells(world, browser):
+    await world.schedule(world.pod("a", "3"), world.pod("b", "1"))
+    full = world.node_of("a")
+    assert await browser.get("/dashboard/nodes") == 200
+    names = re.findall(r'href="/dashboard/node/(n\d)"', browser.html)
+    assert names[0] == full
+    assert sorted(names) == ["n0", "n1", "n2"]
+    assert await browser.get("/dashboard/node-table?q=n1&resource=memory") == 200
+    assert "1 node" in browser.text
+    assert await browser.get("/dashboard/node-cells?resource=cpu") == 200
+    cells = json.loads(browser.html)
+    assert dict(zip(cells["names"], cells["percent"], strict=True))[full] == 75
+    assert cells["groups"] == ["z0", "z1"]
+    assert sorted(cells["group"]) == [0, 0, 1]
+
+
+async def test_a_node_and_a_placed_pod(world, browser):
+    await world.schedule(world.pod("a"), world.pod("b"))
+    placed = world.node_of("a")
+    assert await browser.get("/dashboard/pod/default/a") == 200
+    assert f"It is bound to {placed}" in browser.text
+    assert "NodeResourcesBalancedAllocation" in browser.text
+    assert browser.html.count("<rect") >= 3
+    assert "Who would have won without a plugin" in browser.text
+    assert await browser.get(f"/dashboard/node/{placed}") == 200
+    assert "default/a" in browser.text
+    assert "allowed" in browser.text
+
+
+async def test_a_waiting_pod_with_its_reasons_and_what_would_help(world, browser):
+    await world.schedule(world.pod("large", "64"))
+    assert await browser.get("/dashboard/pod/default/large") == 200
+    assert "Insufficient cpu" in browser.text
+    assert "Queue unschedulable" in browser.text
+    assert re.search(r"Events that have it tried again .*Node.*\(NodeResourcesFit", browser.text)
+    assert 'hx-get="/dashboard/pod-help/default/large"' in browser.html
+    assert await browser.get("/dashboard/pod-help/default/large") == 200
+    assert "To fit" in browser.text
+    assert "no smaller change does" in browser.text
+
+
+async def test_pods_are_found_by_reason_and_by_name(world, browser):
+    await world.schedule(
+        world.pod("a"), world.pod("large", "64"), world.pod("picky", nodeSelector={"disk": "nvme"})
+    )
+    await browser.get("/dashboard/pods")
+    assert {"large", "picky"} <= set(browser.text.split())
+    await browser.get("/dashboard/pod-table?reason=NodeAffinity")
+    assert "picky" in browser.text
+    assert "large" not in browser.text
+    await browser.get("/dashboard/pod-table?q=default/a")
+    assert re.search(r"Placed 1 pod", browser.text)
+
+
+async def test_what_is_not_there_is_said(browser):
+    assert await browser.get("/dashboard/pod/default/none") == 404
+    assert "There is no pod of this name" in browser.text
+    assert await browser.get("/dashboard/node/none") == 404
+    for path in ("nothing", "pod/a", "node/a/b", "static/none.js", "static/../pages.py"):
+        assert await browser.get(f"/dashboard/{path}") == 404
+
+
+async def test_names_of_the_cluster_are_no_markup(world, browser):
+    name = "<img src=x onerror=alert(1)>"
+    world.cluster.api.add(world.pod(name, "64"))
+    await world.schedule()
+    for path in ("", "pods", "pod/default/%3Cimg%20src=x%20onerror=alert(1)%3E"):
+        assert await browser.get(f"/dashboard/{path}") == 200
+        assert "<img" not in browser.html
+    assert "&lt;img" in browser.html
+    assert await browser.get("/dashboard/pods?q=%22%3E%3Cscript%3E") == 200
+    assert "<script>" not in browser.html
+
+
+async def test_every_answer_forbids_what_is_not_from_here(world, browser):
+    await world.schedule(world.pod("large", "64"))
+    for path in (
+        "",
+        "state",
+        "nodes",
+        "pods",
+        "pod/default/large",
+        "node/n0",
+        "node-cells",
+        "none",
+    ):
+        await browser.get(f"/dashboard/{path}")
+        assert browser.headers["Content-Security-Policy"] == CONTENT_SECURITY_POLICY
+        assert browser.headers["X-Content-Type-Options"] == "nosniff"
+        assert browser.headers["Cache-Control"] == "no-store"
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    assert "default-src 'none'" in CONTENT_SECURITY_POLICY
+
+
+class Audit(HTMLParser):
+    """What of a page the policy would forbid, and what assistive technology would miss."""
+
+    def __init__(self):
+        super().__init__()
+        self.faults, self.ids, self.references, self.headings = [], [], [], []
+        self.labelled, self.inputs = set(), []
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        for name, value in attributes:
+            if name == "style" or name.startswith("on"):
+                self.faults.append(f"{name} of {tag}")
+            if name in ("src", "href", "action", "hx-get") and not value.startswith(("/", "#")):
+                self.faults.append(f"{name}={value}")
+            if name in ("aria-labelledby", "aria-describedby"):
+                self.references += value.split()
+        if tag == "script" and "src" not in values:
+            self.faults.append("script in the page")
+        if tag == "style":
+            self.faults.append("style in the page")
+        if "id" in values:
+            self.ids.append(values["id"])
+        if tag == "label":
+            self.labelled.add(values["for"])
+        if tag in ("input", "select"):
+            self.inputs.append(values["id"])
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "nodes", "pods", "pods?q=a", "pod/default/a", "pod/default/large", "node/n0", "sign-in"],
+)
+async def test_pages_keep_the_policy_and_can_be_read_aloud(world, browser, path):
+    await world.schedule(world.pod("a"), world.pod("large", "64"))
+    await browser.get(f"/dashboard/{path}")
+    audit = Audit()
+    audit.feed(browser.html)
+    assert audit.faults == []
+    assert len(set(audit.ids)) == len(audit.ids)
+    assert set(audit.references) <= set(audit.ids)
+    assert set(audit.inputs) <= audit.labelled
+    assert audit.headings[0] == 1
+    assert audit.headings.count(1) == 1
+    assert all(
+        next_ - one <= 1 for one, next_ in zip(audit.headings, audit.headings[1:], strict=False)
+    )
+    assert '<html lang="en">' in browser.html
+
+
+async def test_scripts_and_styles_come_from_here_and_only_once(browser):
+    await browser.get("/dashboard/nodes")
+    files = re.findall(r'(?:src|href)="(/dashboard/static/[^"]+)"', browser.html)
+    assert len(files) >= 4
+    for file in files:
+        assert await browser.get(file) == 200
+        assert browser.headers["Content-Type"].split(";")[0] in (
+            "text/css",
+            "text/javascript",
+            "image/svg+xml",
+        )
+        assert await browser.get(file, headers={"If-None-Match": browser.headers["ETag"]}) == 304
+        assert not re.search(r"url\(|@import|https?://(?!www.w3.org)[^ ]*\.(js|css)", browser.html)
+
+
+async def test_the_pages_only_read(browser):
+    async with browser.session.post(f"{browser.base}/dashboard/pods") as answer:
+        assert answer.status == 405

@@ -1,0 +1,45 @@
+"""How long a start waits for an apiserver that refuses its lists."""
+
+import asyncio
+
+import pytest
+
+from proreus.base.errors import ApiError, Forbidden, Unauthorized
+from proreus.objects.kinds import NODES, PODS
+from proreus.process.refused_watches import REFUSED_LIMIT_SECONDS, RefusedWatches
+
+pytestmark = pytest.mark.looptime
+
+UNAUTHORIZED = Unauthorized(401, "Unauthorized", "HTTP 401")
+
+
+async def still_waiting(watches, seconds):
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(watches.raise_when_final(), seconds)
+
+
+async def test_a_refusal_that_lasts_ends_the_start_with_its_resource(caplog):
+    watches = RefusedWatches(lambda: ["Pod", "Node"])
+    watches.record(PODS, UNAUTHORIZED)
+    watches.record(NODES, UNAUTHORIZED)
+    (record,) = caplog.records  # at once, and once
+    assert record.pairs["resource"] == "pods"
+    await still_waiting(watches, REFUSED_LIMIT_SECONDS - 2)
+    watches.record(PODS, Forbidden(403, "Forbidden", "pods is forbidden"))
+    with pytest.raises(Forbidden, match="does not let us watch pods: pods is forbidden"):
+        await asyncio.wait_for(watches.raise_when_final(), 4)
+
+
+async def test_what_has_been_listed_in_the_meantime_is_not_refused_any_more():
+    unsynced = ["Pod"]
+    watches = RefusedWatches(lambda: unsynced)
+    watches.record(PODS, UNAUTHORIZED)
+    unsynced.clear()
+    await still_waiting(watches, 2 * REFUSED_LIMIT_SECONDS)
+
+
+async def test_an_outage_is_waited_for_without_a_limit():
+    watches = RefusedWatches(lambda: ["Pod"])
+    watches.record(PODS, UNAUTHORIZED)
+    watches.record(PODS, ApiError(503, "ServiceUnavailable", "no"))
+    await still_waiting(watches, 2 * REFUSED_LIMIT_SECONDS)
