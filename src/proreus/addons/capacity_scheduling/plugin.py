@@ -45,7 +45,6 @@ from proreus.plugins.default_preemption import (
     Candidate,
     DefaultPreemption,
     DisruptionBudgets,
-    DomainVictim,
     UnitDryRun,
     candidate_of_units,
 )
@@ -124,9 +123,6 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         if stored is not None and stored.metadata.uid == pod.uid:
             # It may be bound all the same: the watch said so before the request failed.
             self._pod_changed(None, stored)
-
-    def _is_leaving(self, unit: DomainVictim) -> bool:
-        return any(pod.uid in self._leaving for pod in unit.pods)
 
     # ---- PreFilter -----------------------------------------------------------------------------
 
@@ -244,13 +240,16 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         claim: Claim = state.read(self.name)
         units = list(claim.in_order_of_removal(self._units.of_nodes([node])))
         # Of most nodes no unit may go, and a dry run costs a copy of the node.
-        if not any(self._is_leaving(unit) or self._units.may_evict(claim, unit) for unit in units):
+        may_go = (
+            self._units.is_leaving(unit) or self._units.may_evict(claim, unit) for unit in units
+        )
+        if not any(may_go):
             return nothing
         dry_run = UnitDryRun(self.handle, state, pod, self.handle.nodes.rows[node.name])
         claim = dry_run.state.read(self.name)
         potential = []
         for unit in units:
-            if self._is_leaving(unit):
+            if self._units.is_leaving(unit):
                 dry_run.remove(unit)
             elif self._units.may_evict(claim, unit):
                 potential.append(unit)

@@ -74,7 +74,11 @@ class QuotaVictims(GangVictims):
 
     def may_evict(self, claim: Claim, unit: DomainVictim) -> bool:
         """Return whether a claim allows to evict all of a unit, none of which is leaving."""
-        return all(pod.uid not in self._leaving and claim.may_evict(pod) for pod in unit.pods)
+        return not self.is_leaving(unit) and all(map(claim.may_evict, unit.pods))
+
+    def is_leaving(self, unit: DomainVictim) -> bool:
+        """Return whether a pod of a unit was evicted and is not gone yet."""
+        return any(pod.uid in self._leaving for pod in unit.pods)
 
     # ---- for a group ---------------------------------------------------------------------------
 
