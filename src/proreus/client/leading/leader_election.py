@@ -29,8 +29,7 @@ from proreus.client.leading.leader_election_config import (
     LeaseOptions,
     ResourceLockConfig,
 )
-from proreus.client.leading.lease_records import held, new_lease, released
-from proreus.client.writing.event_bodies import ObjectReference
+from proreus.client.writing.event_bodies import ObjectReference, micro_time
 from proreus.objects.kinds import LEASES
 from proreus.objects.meta import JsonObject
 
@@ -226,7 +225,7 @@ class LeaderElector:
 
     async def _create(self) -> None:
         options, now = self._options, self._clock.now()
-        lease = new_lease(
+        lease = _new_lease(
             options.namespace,
             options.name,
             self.identity,
@@ -237,7 +236,7 @@ class LeaderElector:
 
     def _renewed(self, lease: JsonObject) -> JsonObject:
         """Return the Lease with this instance as its holder, renewed now."""
-        return held(lease, self.identity, self._options.lease_duration_seconds, self._clock.now())
+        return _held(lease, self.identity, self._options.lease_duration_seconds, self._clock.now())
 
     async def _put(self, lease: JsonObject) -> None:
         self._observe(read_json(await self._request("PUT", self._path, _encode(lease))))
@@ -251,7 +250,7 @@ class LeaderElector:
             self._observe(read_json(await self._request("GET", self._path)))
             if self._observed_lease is None or self._holder() != self.identity:
                 return
-            lease = released(self._observed_lease, self._clock.now())
+            lease = _released(self._observed_lease, self._clock.now())
             await self._request("PUT", self._path, _encode(lease))
         except (ApiError, ConfigError, RecursionError) as error:
             logger.warning("%s: the Lease could not be released: %s", self._path, error)
@@ -323,3 +322,51 @@ class LeaderElector:
             self._lock.component,
             core=True,
         )
+
+
+# ---- the contents of a Lease -------------------------------------------------------------------
+
+
+def _new_lease(namespace: str, name: str, identity: str, seconds: float, now: float) -> JsonObject:
+    """Return a new Lease held by ``identity``; ``now`` is in seconds since the epoch."""
+    time = micro_time(now)
+    return {
+        "apiVersion": LEASES.api_version,
+        "kind": LEASES.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "holderIdentity": identity,
+            "leaseDurationSeconds": int(seconds),
+            "acquireTime": time,
+            "renewTime": time,
+            "leaseTransitions": 0,
+        },
+    }
+
+
+def _held(lease: JsonObject, identity: str, seconds: float, now: float) -> JsonObject:
+    """Return the Lease with this holder, renewed at ``now``; fields unknown to us are kept."""
+    old = lease.get("spec") or {}
+    time = micro_time(now)
+    ours = old.get("holderIdentity") == identity
+    spec = {
+        **old,
+        "holderIdentity": identity,
+        "leaseDurationSeconds": int(seconds),
+        "acquireTime": old.get("acquireTime", time) if ours else time,
+        "renewTime": time,
+        "leaseTransitions": (old.get("leaseTransitions") or 0) + (0 if ours else 1),
+    }
+    return {**lease, "spec": spec}
+
+
+def _released(lease: JsonObject, now: float) -> JsonObject:
+    """Return the Lease without a holder, so that others can acquire it at once."""
+    time = micro_time(now)
+    free = {
+        "holderIdentity": "",
+        "leaseDurationSeconds": 1,
+        "acquireTime": time,
+        "renewTime": time,
+    }
+    return {**lease, "spec": {**lease["spec"], **free}}
