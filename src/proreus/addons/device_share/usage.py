@@ -47,11 +47,6 @@ class DeviceUsage:
         return not self.users
 
     @property
-    def free_memory(self) -> int:
-        """Memory that is left, in the unit of the device."""
-        return self.device.memory_capacity - self.memory
-
-    @property
     def used_milli(self) -> int:
         """The used portion, of compute or of memory, whichever is larger."""
         return max(self.used_core_milli, self.used_memory_milli)

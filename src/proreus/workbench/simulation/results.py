@@ -137,8 +137,3 @@ class Timings(_Result, frozen=True):
     decisions: int
     decision_mean_ms: float
     decision_p99_ms: float
-
-    @property
-    def decisions_per_second(self) -> float:
-        """Attempts per second of scheduling, everything included."""
-        return self.decisions / self.schedule_seconds if self.schedule_seconds else 0.0
