@@ -1,1 +1,1 @@
-"""What every room may use: errors, clock, versions, feature gates, logs, metrics."""
+"""Every room may use these: errors, clock, versions, feature gates, logs, metrics."""

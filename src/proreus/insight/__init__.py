@@ -1,1 +1,1 @@
-"""What is told of decisions: the record, explanations, dry runs, the dashboard, shadow mode."""
+"""Users ask here about decisions: the record, explanations, dry runs, dashboard, snapshots."""

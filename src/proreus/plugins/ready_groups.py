@@ -1,4 +1,4 @@
-"""Which groups of a tree have enough pods, counted anew only where pods have come or gone.
+"""Keeps which groups of a tree have enough pods, and counts anew where pods come or go.
 
 A tree of a thousand groups is asked about for each pod of it that is queued: counted from the root
 each time, one event of its root would cost a million steps.

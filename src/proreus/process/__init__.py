@@ -1,1 +1,1 @@
-"""The process: what `proreus run` wires together, from its flags to its end."""
+"""The process wires the rooms together, from the flags of `proreus run` to its end."""

@@ -1,4 +1,4 @@
-"""The note of plugins that blocked the event loop until the process ended.
+"""Notes the plugins that blocked the event loop until the process ended.
 
     process 1   a plugin blocks ─► ``record`` (from the watchdog's thread) ─► the process ends
     process 2   plugins are loaded ─► ``apply``: with the policy ``skip`` the plugin is left out

@@ -1,1 +1,1 @@
-"""What `proreus run` never imports: simulation, the embedded cluster, benchmarks."""
+"""Tools that `proreus run` never imports: simulation, the embedded cluster, benchmarks."""

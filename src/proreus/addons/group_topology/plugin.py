@@ -96,9 +96,9 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         self._hyper_nodes = HyperNodes(handle)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register what makes room in a domain, or changes which nodes are in it.
+        """Register the events that make room in a domain or change its nodes.
 
-        What else may help a group that was tried in its domains, the rejectors of its pods know.
+        The plugins that rejected pods of a group register all others that may help it.
         """
         changed = events.UPDATE_NODE_ALLOCATABLE | events.UPDATE_NODE_LABEL
         return (

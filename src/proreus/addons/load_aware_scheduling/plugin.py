@@ -140,7 +140,7 @@ class LoadAwareScheduling(
         return initialized_at is None or now < initialized_at + estimate.seconds_after_initialized
 
     def _room_of(self, nodes: NodeTable) -> list[Room]:
-        """Return what each node has room for."""
+        """Return the room of each node: CPU and memory that new pods may use."""
         loads = self._loads.columns(nodes)
         # A percentage is rounded before it is compared: half a point beyond the limit passes.
         ends = (2 * loads.limits + 1) * loads.allocatable / 200

@@ -1,1 +1,1 @@
-"""Who we are: kubeconfigs, service accounts, credential plugins."""
+"""Credentials tell the apiserver who we are: kubeconfigs, service accounts, plugins."""

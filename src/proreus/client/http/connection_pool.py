@@ -97,7 +97,7 @@ class ConnectionPool:
         return connection
 
     def replace_connections(self) -> None:
-        """Have all requests use new connections, and streams begin anew."""
+        """Use new connections for all further requests, and begin streams anew."""
         self._generation += 1
         for connection in list(self.open):
             connection.replace()

@@ -200,7 +200,7 @@ class PodGroupAlgorithm:
         return {group.entity_key: result}
 
     def _note_in_the_way(self, result: PodGroupResult, nodes: NodeSubset | None) -> None:
-        """Note which pods that are assumed now would leave a place to one that found no node."""
+        """Note the assumed pods whose place would let another pod find a node."""
         verdicts = {
             kind_of(pod.queued): pod.failure.fit_error.diagnosis.verdicts
             for pod in result.pods

@@ -122,7 +122,7 @@ def _kinds(pods: Sequence[QueuedPodInfo]) -> dict[str, int]:
 
 
 def kind_of(one: QueuedPodInfo) -> bytes:
-    """Return what is equal for pods that may go to the same nodes, volumes and devices aside."""
+    """Return a key of the nodes that a pod may use, apart from its volumes and devices."""
     spec, amounts = one.pod.spec, one.info.requests.amounts
     where = (spec.node_selector, spec.affinity, spec.tolerations)
     return _encode((sorted(amounts.items()), where))

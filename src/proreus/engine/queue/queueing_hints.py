@@ -227,9 +227,9 @@ class QueueingHints:
         new: Any,
         named: NamedPods | None = None,
     ) -> QueueingStrategy:
-        """Return what an event means for a group: what it means for the pod that it helps most.
+        """Return the strategy of the pod in a group that an event helps most.
 
-        Also for one that found a node, and would leave it to another.
+        A pod that found a node counts too, where it would leave that node to another.
         """
         pods = group.queued_pods
         if not group.gated:

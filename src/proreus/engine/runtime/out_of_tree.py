@@ -49,7 +49,7 @@ def _class_place(plugin: type[Plugin]) -> str:
 
 
 def constructor(plugin: type[Plugin], health_context: HealthContext) -> Callable[..., Plugin]:
-    """Return what makes a plugin; an out-of-tree one is the current call meanwhile."""
+    """Return a function that makes a plugin; an out-of-tree plugin is the current call then."""
     if not is_out_of_tree(plugin):
         return plugin
     return health_context.current_call.noting(PluginCall(plugin.name, "New", plugin), plugin)

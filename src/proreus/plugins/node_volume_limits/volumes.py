@@ -55,7 +55,7 @@ class LimitedVolumes(Struct):
 
     @property
     def drivers(self) -> set[str]:
-        """The drivers that they count for."""
+        """The drivers of the volumes."""
         return {driver for driver, _, _ in self.ids}
 
 
