@@ -152,18 +152,6 @@ class LoadingCache(BoundedCache[K, V], Generic[P, K, V]):
         value = self.get(key)
         return self.put(key, *self._load(key, *args, **kwargs)) if value is None else value
 
-    def known(self, *args: P.args, **kwargs: P.kwargs) -> V | None:
-        """Return the value for arguments if it has been computed and not been forgotten."""
-        return self.get(self._key(*args, **kwargs))
-
-    def ahead(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], object]:
-        """Compute the value for arguments, in any thread.
-
-        What is returned keeps it; call that on the thread on which the cache is used.
-        """
-        key = self._key(*args, **kwargs)
-        return partial(self.put, key, *self._load(key, *args, **kwargs))
-
 
 _MOST_LOOKED_AT = 1_000
 _rng = random.Random(0)

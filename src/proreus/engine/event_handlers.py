@@ -22,7 +22,6 @@ from proreus.engine.cluster_events import as_assigned, node_events, pod_events
 from proreus.engine.guards.overcommit_watch import OvercommitWatch
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.engine.runtime.waiting_pods import WaitingPods
-from proreus.framework.affinity_terms import keep_affinity_terms
 from proreus.framework.events import (
     ADD,
     ASSIGNED_POD_ADD,
@@ -35,7 +34,6 @@ from proreus.framework.events import (
     UPDATE_POD_LABEL,
     ClusterEvent,
 )
-from proreus.framework.node_affinity import keep_node_affinity
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_events import DEFAULT_POD_EVENTS, PodEvents
 from proreus.framework.pod_info import (
@@ -44,7 +42,6 @@ from proreus.framework.pod_info import (
     PodResourcesOptions,
     QueuedPodInfo,
 )
-from proreus.framework.tolerations import keep_toleration_index
 from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod, priority_of
@@ -229,11 +226,6 @@ class PodHandlers:
 
     def _add_to_queue(self, info: PodInfo, started: float) -> None:
         event = self._events.unscheduled_add
-        # A watch parses large pods ahead. They keep the results: before their turn comes, caches
-        # may have dropped them for those of others.
-        keep_affinity_terms(info)
-        keep_node_affinity(info)
-        keep_toleration_index(info)
         self._queue.add(info)
         # A new member may complete a gang whose other members were rejected for its lack.
         if self._announces_group_pods:

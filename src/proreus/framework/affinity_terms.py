@@ -6,7 +6,7 @@ written the same. Terms are hashable values, so that equal terms of different po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -90,17 +90,6 @@ def affinity_terms(pod: PodInfo) -> AffinityTerms:
     return known
 
 
-def keep_affinity_terms(pod: PodInfo) -> None:
-    """Have a pod keep the terms that ``parse_terms_ahead`` has parsed, if it did."""
-    if pod.affinity_terms is None and _has_terms(pod.pod):
-        pod.affinity_terms = _shared.known(pod.pod)
-
-
-def parse_terms_ahead(pod: Pod) -> Callable[[], object] | None:
-    """Parse the terms of a pod, if any, as ``LoadingCache.ahead``."""
-    return _shared.ahead(pod) if _has_terms(pod) else None
-
-
 def _has_terms(pod: Pod) -> bool:
     affinity = pod.spec.affinity
     if affinity is None:
@@ -149,12 +138,6 @@ class _ParseCache:
             self._last = self._parsed.of(pod)
             self._last_pod = pod
         return self._last
-
-    def known(self, pod: Pod) -> AffinityTerms | None:
-        return self._parsed.known(pod)
-
-    def ahead(self, pod: Pod) -> Callable[[], object]:
-        return self._parsed.ahead(pod)
 
     def age(self) -> None:
         """Forget the last pod."""

@@ -10,7 +10,7 @@ Example: ``disk=ssd`` and preferred zone a (weight 5) parse to ``selector`` disk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -111,12 +111,6 @@ class _ParseCache:
             self._last_spec = spec
         return self._last
 
-    def known(self, spec: PodSpec, affinity: NodeAffinity | None) -> PodNodeAffinity | None:
-        return self._parsed.known(spec, affinity)
-
-    def ahead(self, spec: PodSpec, affinity: NodeAffinity | None) -> Callable[[], object]:
-        return self._parsed.ahead(spec, affinity)
-
     def age(self) -> None:
         """Forget the last pod."""
         self._last_spec, self._last = None, UNRESTRICTED
@@ -136,18 +130,6 @@ def node_affinity(pod: PodInfo) -> PodNodeAffinity:
 def node_affinity_of(pod: Pod) -> PodNodeAffinity:
     """Return a pod's node affinity; the same object for pods with the same affinity."""
     return _shared.of(pod.spec, _written(pod.spec)) if _has_any(pod.spec) else UNRESTRICTED
-
-
-def keep_node_affinity(pod: PodInfo) -> None:
-    """Have a pod keep what ``parse_node_affinity_ahead`` has parsed, if it did."""
-    spec = pod.pod.spec
-    if pod.node_affinity is None and _has_any(spec):
-        pod.node_affinity = _shared.known(spec, _written(spec))
-
-
-def parse_node_affinity_ahead(pod: Pod) -> Callable[[], object] | None:
-    """Parse a pod's node affinity, if it has any, as ``LoadingCache.ahead``."""
-    return _shared.ahead(pod.spec, _written(pod.spec)) if _has_any(pod.spec) else None
 
 
 def _has_any(spec: PodSpec) -> bool:

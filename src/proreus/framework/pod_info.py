@@ -9,7 +9,7 @@ Example: a container requests cpu 500m and no memory. ``requests.amounts`` is {"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -314,11 +314,6 @@ def _requests_are_equal(one: PodSpec, other: PodSpec) -> bool:
         and one.resources is None
         and other.resources is None
     )
-
-
-def compute_requests_ahead(pod: Pod) -> Callable[[], object] | None:
-    """Compute a pod's requests, if they are shared, as ``LoadingCache.ahead``."""
-    return None if has_pod_level_requests(pod) else _shared_requests.ahead(pod.spec)
 
 
 def _key_of_requests(spec: PodSpec) -> Hashable:

@@ -6,14 +6,12 @@ that 50,000 of them are looked at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache
 from proreus.framework.pod_info import PodInfo
-from proreus.objects.pod import Pod
 from proreus.objects.taints import Toleration, TolerationIndex
 
 _BUDGET_BYTES = 64 * 2**20
@@ -30,18 +28,6 @@ def toleration_index(pod: PodInfo) -> TolerationIndex:
         known = _shared.of(tolerations) if tolerations else _NO_TOLERATIONS
         pod.toleration_index = known
     return known
-
-
-def keep_toleration_index(pod: PodInfo) -> None:
-    """Have a pod keep the index that ``index_tolerations_ahead`` has made, if it did."""
-    if pod.toleration_index is None and pod.pod.spec.tolerations:
-        pod.toleration_index = _shared.known(pod.pod.spec.tolerations)
-
-
-def index_tolerations_ahead(pod: Pod) -> Callable[[], object] | None:
-    """Index a pod's tolerations, if it has any, as ``LoadingCache.ahead``."""
-    tolerations = pod.spec.tolerations
-    return _shared.ahead(tolerations) if tolerations else None
 
 
 def _key_of(tolerations: tuple[Toleration, ...]) -> bytes:

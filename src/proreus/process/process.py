@@ -43,7 +43,6 @@ from proreus.engine.runtime.registry import Registry
 from proreus.framework.attempt_budget import CpuTime
 from proreus.insight.decisions import DecisionRecorder
 from proreus.objects.kinds import LEASES
-from proreus.plugins.parse_ahead import parsers
 from proreus.process import gc_tuning
 from proreus.process.active_configuration import ActiveConfiguration
 from proreus.process.clients import Clients, show_request_window
@@ -118,7 +117,6 @@ class Process:
             sent_whole,
             metrics,
             options.feature_gates.emulation_version,
-            parsers(options.feature_gates),
         )
         self._informer_sync = InformerSync(self._stores)
         self._tasks = ProcessTasks()

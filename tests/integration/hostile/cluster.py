@@ -31,7 +31,6 @@ from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi
 from proreus.offline.spawned_tasks import SpawnedTasks
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.plugins.parse_ahead import parsers
 
 from .objects import Json, event_line
 
@@ -43,7 +42,6 @@ class WatchedApi(InMemoryApi):
 
     def __init__(self, metrics: SchedulerMetrics) -> None:
         super().__init__()
-        self._parse_ahead = parsers(FeatureGates())
         self.informers = InformerFactory(cast(Any, None), lambda *_: None, metrics=metrics)
         self._decoders: dict[str, EventDecoder[Any]] = {}
         self.own_seconds = 0.0
@@ -71,9 +69,7 @@ class WatchedApi(InMemoryApi):
         decoder = self._decoders.get(kind)
         if decoder is None:
             faults = self.informers.group.by_kind[kind].faults
-            parse_ahead = self._parse_ahead.get(kind)
-            decoder = EventDecoder(BY_KIND[kind].type, faults, parse_ahead)
-            self._decoders[kind] = decoder
+            decoder = self._decoders[kind] = EventDecoder(BY_KIND[kind].type, faults)
         return decoder
 
     def put(self, resource: Resource[Any], obj: Any) -> None:

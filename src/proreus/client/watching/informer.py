@@ -26,7 +26,7 @@ from proreus.client.watching.history_check import is_older
 from proreus.client.watching.list_watch import ListWatch
 from proreus.client.watching.object_faults import ObjectFaults
 from proreus.client.watching.reflector import Reflector, ReflectorOptions
-from proreus.client.watching.watch import DELETED, Event, ParseAhead, Unreadable, UnreadableEvent
+from proreus.client.watching.watch import DELETED, Event, Unreadable, UnreadableEvent
 from proreus.objects.meta import ApiObject, Resource, key_of
 
 T = TypeVar("T", bound=ApiObject)
@@ -93,7 +93,6 @@ class Informer(Generic[T]):
         connectivity: Connectivity | None = None,
         metrics: SchedulerMetrics | None = None,
         rng: random.Random | None = None,
-        parse_ahead: ParseAhead[T] | None = None,
     ) -> None:
         self.resource = resource
         self.store: dict[str, T] = {}
@@ -116,7 +115,6 @@ class Informer(Generic[T]):
             connectivity=connectivity,
             faults=self.faults,
             rng=rng,
-            parse_ahead=parse_ahead,
         )
 
     def add_handler(self, handler: ResourceEventHandler[T], *, first: bool = False) -> None:

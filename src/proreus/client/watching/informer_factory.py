@@ -17,7 +17,6 @@ from proreus.client.http.connectivity import Connectivity
 from proreus.client.http.session import ApiClient
 from proreus.client.watching.informer import Informer, InformerGroup, ResourceEventHandler
 from proreus.client.watching.reflector import ReflectorOptions
-from proreus.client.watching.watch import ParseAhead
 from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.meta import ApiObject, Resource
 
@@ -43,12 +42,10 @@ class InformerFactory:
         types: Mapping[str, type] | None = None,
         metrics: SchedulerMetrics | None = None,
         kubernetes_version: KubernetesVersion = DEFAULT_VERSION,
-        parse_ahead: Mapping[str, ParseAhead[Any]] | None = None,
     ) -> None:
         """``types``: by kind, the type to decode objects into instead of the resource's own.
 
-        ``kubernetes_version``: decides which API version of a kind is watched. ``parse_ahead``: by
-        kind, what parses large objects of a watch in another thread.
+        ``kubernetes_version``: decides which API version of a kind is watched.
         """
         self._kubernetes_version = kubernetes_version
         self.group = InformerGroup()
@@ -57,7 +54,6 @@ class InformerFactory:
         self._connectivity = Connectivity()
         self._types = types or {}
         self._metrics = metrics
-        self._parse_ahead = parse_ahead or {}
         if metrics is not None:
             metrics.informer_queued_items.set_function(self._queued_events)
             metrics.informer_store_resource_version.set_function(self._store_versions)
@@ -97,7 +93,6 @@ class InformerFactory:
                 on_error=self._on_error,
                 connectivity=self._connectivity,
                 metrics=self._metrics,
-                parse_ahead=self._parse_ahead.get(resource.id),
             )
             # As in kube-scheduler, informers of custom resources are not measured.
             if self._metrics is not None and resource.id in BY_KIND:

@@ -37,7 +37,6 @@ from proreus.client.watching.watch import (
     LineSplitter,
     ListDecoder,
     Page,
-    ParseAhead,
     Unreadable,
 )
 from proreus.objects.codec import DecodeError
@@ -109,7 +108,7 @@ class Reflector(Generic[T]):
 
     ``on_error(resource, error)`` is called for every failed list or watch; ``connectivity`` is
     shared by the reflectors of one apiserver, and ``faults`` records single objects that cannot be
-    decoded. ``parse_ahead``: parses large objects before the store gets them.
+    decoded.
     """
 
     def __init__(
@@ -122,7 +121,6 @@ class Reflector(Generic[T]):
         connectivity: Connectivity | None = None,
         faults: ObjectFaults | None = None,
         rng: random.Random | None = None,
-        parse_ahead: ParseAhead[T] | None = None,
     ) -> None:
         resource = list_watch.resource
         self._list_watch = list_watch
@@ -140,7 +138,7 @@ class Reflector(Generic[T]):
         self._streams_lists = self._options.watch_list
         self._path = list_watch.path
         faults = faults or ObjectFaults(resource.plural)
-        self._events = EventDecoder(resource.type, faults, parse_ahead)
+        self._events = EventDecoder(resource.type, faults)
         self._lists = ListDecoder(resource.type, faults)
         self.resource_version = ""  # empty: a list is needed first
         self._synced = False  # whether the store has ever received a list

@@ -73,12 +73,6 @@ class _Metadata(ApiStruct, frozen=True):
 _MOST_BYTES_AT_ONCE = 32 * 2**10
 """The length of a line that may be decoded the unusual way at once: 20 ms at most."""
 
-_LARGE_BYTES = 64 * 2**10
-"""The length of a line above which its object is parsed ahead: 2 ms and more."""
-
-ParseAhead = Callable[[T], Callable[[], object]]
-"""Parses an object in another thread; what it returns keeps the results, on the loop's thread."""
-
 _FRAME = msgspec.json.Decoder(_Frame)
 _RAW_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -112,8 +106,7 @@ class LineSplitter:
 class Batch(msgspec.Struct, Generic[T]):
     """The contents of one chunk: changes in order, and the stream's resourceVersion after them.
 
-    ``rest``: lines that are not decoded yet, the first of which takes long. ``large``: objects of
-    ``events`` that take long to parse.
+    ``rest``: lines that are not decoded yet, the first of which takes long.
     """
 
     events: list[Event[T]]
@@ -121,27 +114,14 @@ class Batch(msgspec.Struct, Generic[T]):
     initial_events_end: bool = False
     error: ApiError | None = None
     rest: list[bytes] = []
-    large: list[T] = []
-
-    def note_large(self, event: Event[T]) -> None:
-        """Have the object of a long line parsed ahead, if it is new."""
-        obj = event.object
-        if event.type == ADDED and not isinstance(obj, Unreadable):
-            self.large.append(obj)
 
 
 class EventDecoder(Generic[T]):
     """Decodes the lines of a watch of objects of one type."""
 
-    def __init__(
-        self,
-        type_: type[T],
-        faults: ObjectFaults | None = None,
-        parse_ahead: ParseAhead[T] | None = None,
-    ) -> None:
+    def __init__(self, type_: type[T], faults: ObjectFaults | None = None) -> None:
         self._type = type_
         self._faults = faults or ObjectFaults(type_.__name__)
-        self._parse_ahead = parse_ahead
 
     @cached_property
     def _decode(self) -> Callable[[bytes], WatchEvent[T] | None]:
@@ -163,7 +143,6 @@ class EventDecoder(Generic[T]):
         """
         while True:
             batch = self.decode(lines, _MOST_BYTES_AT_ONCE)
-            await self._parse_large(batch.large)
             yield batch
             if not batch.rest or batch.error is not None:
                 return
@@ -171,21 +150,9 @@ class EventDecoder(Generic[T]):
             faults = DeferredFaults()
             batch = await asyncio.to_thread(self._decode_alone, line, faults)
             faults.record_in(self._faults)
-            await self._parse_large(batch.large)
             yield batch
             if batch.error is not None:
                 return
-
-    async def _parse_large(self, objects: list[T]) -> None:
-        if self._parse_ahead is None:
-            return
-        for obj in objects:
-            try:
-                keep = await asyncio.to_thread(self._parse_ahead, obj)
-            except Exception:
-                # Handlers will parse it, too, and their failure is reported for this object.
-                continue
-            keep()
 
     def _decode_alone(self, line: bytes, faults: DeferredFaults) -> Batch[T]:
         batch: Batch[T] = Batch([])
@@ -193,7 +160,6 @@ class EventDecoder(Generic[T]):
         if event is not None:
             batch.events.append(event)
             batch.resource_version = event.object.metadata.resource_version
-            batch.note_large(event)
         return batch
 
     def decode(self, lines: list[bytes], most_bytes: int | None = None) -> Batch[T]:
@@ -232,8 +198,6 @@ class EventDecoder(Generic[T]):
                     continue
             events.append(event)
             last = event
-            if len(line) > _LARGE_BYTES:
-                batch.note_large(event)
         if last is not None:
             batch.resource_version = last.object.metadata.resource_version
         return batch

@@ -9,7 +9,7 @@ that pods of the previous revision do not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -129,11 +129,6 @@ def _key_of_defaults(namespace: str, selector: Selector) -> tuple[str, Selector]
 
 _encode = msgspec.msgpack.Encoder().encode
 _Key = tuple[bool, str, bytes, tuple[str | None, ...]]
-
-
-def parse_constraints_ahead(pod: Pod, match_label_keys: bool) -> Callable[[], object] | None:
-    """Parse a pod's constraints, if any, as ``LoadingCache.ahead``."""
-    return _shared.ahead(pod, match_label_keys) if pod.spec.topology_spread_constraints else None
 
 
 def _key_of(pod: Pod, match_label_keys: bool) -> _Key:

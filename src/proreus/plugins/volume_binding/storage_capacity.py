@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
@@ -66,11 +66,6 @@ def storage_capacity_of(capacity: CSIStorageCapacity) -> StorageCapacity | None:
         return None
     total = whole_value(parse_quantity(capacity.capacity or 0))
     return StorageCapacity(nodes, limit, total)
-
-
-def parse_topology_ahead(capacity: CSIStorageCapacity) -> Callable[[], object]:
-    """Parse the topology of a new object, as ``LoadingCache.ahead``."""
-    return _shared_topologies.ahead(capacity.node_topology or LabelSelector())
 
 
 def _key_of(topology: LabelSelector) -> bytes:
