@@ -28,6 +28,7 @@ from proreus.framework.events import (
     UPDATE_NODE_LABEL,
     UPDATE_NODE_TAINT,
     UPDATE_POD_LABEL,
+    UPDATE_POD_TOLERATION,
     ClusterEvent,
 )
 from proreus.framework.existing_terms import ExistingTerm, by_topology_key
@@ -43,6 +44,7 @@ from proreus.objects.kinds import Namespace
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
+from proreus.objects.taints import TolerationIndex
 from proreus.plugins.inter_pod_affinity.incoming import IncomingTermsCache
 from proreus.plugins.node_unschedulable import TAINT as CORDON
 
@@ -72,7 +74,7 @@ class AffinityHints:
             *pod_registrations(
                 self._handle.feature_gates,
                 assigned=ADD | UPDATE_POD_LABEL | DELETE,
-                target=UPDATE_POD_LABEL,
+                target=UPDATE_POD_LABEL | UPDATE_POD_TOLERATION,
                 hint=self.is_schedulable_after_pod_change,
             ),
             ClusterEvent(NODE, self._node_actions, self.is_schedulable_after_node_change),
@@ -83,9 +85,8 @@ class AffinityHints:
         self, pod: PodInfo, old: Pod | None, new: Pod | None
     ) -> bool:
         """Return whether a pod that was added, deleted or given other labels may help."""
-        # The pod's own labels changed: it may match other terms now, its own included.
-        if new is not None and new.metadata.uid == pod.uid:
-            return True
+        if old is not None and new is not None and new.metadata.uid == pod.uid:
+            return self._is_schedulable_after_own_change(pod, old)
         if any(other is not None and not _is_placed(other) for other in (old, new)):
             return False
         terms = _without_error(affinity_terms(pod))
@@ -101,13 +102,29 @@ class AffinityHints:
             return True
         return new is None and self._is_kept_away_by(old, pod)
 
+    def _is_schedulable_after_own_change(self, pod: PodInfo, old: Pod) -> bool:
+        """Return whether it may help that the pod itself has other labels or tolerations."""
+        if pod.pod.metadata.labels != old.metadata.labels:
+            return True  # it may match other terms now, its own included
+        terms = _without_error(affinity_terms(pod))
+        if terms.required or terms.required_anti:
+            return False
+        before, after = TolerationIndex(old.spec.tolerations), toleration_index(pod)
+        # A new node was of no use to the pod, because of its taints.
+        return any(
+            self._is_open_to(node, after)
+            and not self._is_open_to(node, before)
+            and not self._is_kept_away(pod, node)
+            for node in (info.node for info in self._handle.nodes)
+        )
+
     def is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         """Return whether a node that was added or given other labels may help."""
-        terms = _without_error(affinity_terms(pod))
+        terms, tolerations = _without_error(affinity_terms(pod)), toleration_index(pod)
         without_terms = not terms.required and not terms.required_anti
         if old is None:
             if without_terms:
-                return self._is_open_to(new, pod) and not self._is_kept_away(pod, new)
+                return self._is_open_to(new, tolerations) and not self._is_kept_away(pod, new)
             # It may be near no pod that has to be kept away from, even without the topology keys.
             labels = new.metadata.labels
             return bool(terms.required_anti) or any(_differs(t, labels, {}) for t in terms.required)
@@ -116,8 +133,8 @@ class AffinityHints:
             # It was no use that the node was new, because of its taints.
             return (
                 without_terms
-                and self._is_open_to(new, pod)
-                and not self._is_open_to(old, pod)
+                and self._is_open_to(new, tolerations)
+                and not self._is_open_to(old, tolerations)
                 and not self._is_kept_away(pod, new)
             )
         if any(_differs(term, after, before) for term in terms.required) or any(
@@ -190,9 +207,9 @@ class AffinityHints:
         selecting = self._incoming.in_namespaces(many).selecting_pod(pod)
         return set() if selecting is None else set(_keys_of(many, selecting))
 
-    def _is_open_to(self, node: Node, pod: PodInfo) -> bool:
+    def _is_open_to(self, node: Node, tolerations: TolerationIndex) -> bool:
         """Return whether a pod tolerates a node's taints, and its cordon."""
-        tolerations, spec = toleration_index(pod), node.spec
+        spec = node.spec
         taints = (CORDON, *spec.taints) if spec.unschedulable else spec.taints
         compare = self._compare_numbers
         return tolerations.first_untolerated(taints, compare_numbers=compare) is None

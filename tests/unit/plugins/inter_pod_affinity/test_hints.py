@@ -13,9 +13,11 @@ from proreus.framework.events import (
     NAMESPACE,
     NODE,
     POD,
+    TARGET_POD,
     UPDATE_NODE_LABEL,
     UPDATE_NODE_TAINT,
     UPDATE_POD_LABEL,
+    UPDATE_POD_TOLERATION,
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.kinds import NAMESPACES, Namespace
@@ -71,7 +73,9 @@ def test_events(version: str, node_actions: int) -> None:
     others = {(event.resource, event.action) for event in registered}
     assert (NODE, node_actions) in others
     assert (NAMESPACE, ALL) in others
-    assert version != "1.36" or (POD, ADD | UPDATE_POD_LABEL | DELETE) in others
+    # By its tolerations, a node may suit the pod that was of no use when it was new.
+    own = UPDATE_POD_LABEL | UPDATE_POD_TOLERATION
+    assert (POD, ADD | DELETE | own) in others or (TARGET_POD, own) in others
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ def test_events(version: str, node_actions: int) -> None:
         (NEITHER, other("x"), None, False),
         (NEITHER, other("x", affinity=terms("podAntiAffinity", "me")), None, True),
         (NEITHER, other("x", affinity=terms("podAntiAffinity", "you")), None, False),
-        (NEITHER, other("x"), NEITHER.pod, True),
+        (NEITHER, make_pod("neither", labels={"app": "you"}).pod, NEITHER.pod, True),
     ],
 )
 def test_pods(pod: PodInfo, old: Pod | None, new: Pod | None, queued: bool) -> None:
@@ -271,6 +275,20 @@ def test_a_new_node_with_taints_helps_once_they_are_gone() -> None:
     assert not after_change(NEITHER, tainted, cordoned)
     # Tried when the node was new, it was rejected for the taints.
     assert not after_change(APART, tainted, ready)
+
+
+@pytest.mark.parametrize(
+    ("zone", "key", "queued"), [("", "new", True), ("", "old", False), ("a", "new", False)]
+)
+def test_tolerations_help_that_open_a_node_from_which_nobody_keeps_the_pod(
+    zone: str, key: str, queued: bool
+) -> None:
+    tainted = in_zone("n2", zone, taints=["new:NoSchedule"])
+    hint = hints_of(FakeHandle([in_zone("n1", "a"), tainted], [EXCLUSIVE]))
+    tolerant = make_pod(
+        "neither", labels={"app": "me"}, tolerations=[{"key": key, "operator": "Exists"}]
+    )
+    assert hint.is_schedulable_after_pod_change(tolerant, NEITHER.pod, tolerant.pod) is queued
 
 
 @pytest.mark.parametrize(
