@@ -115,7 +115,8 @@ class AffinityHints:
             self._is_open_to(node, after)
             and not self._is_open_to(node, before)
             and not self._is_kept_away(pod, node)
-            for node in (info.node for info in self._handle.nodes)
+            for info in self._handle.nodes
+            if (node := info.node) is not None
         )
 
     def is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
