@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from conformance.test_recorded_answers import as_json, compare, observe
-from proreus.addons import ADD_ONS
 from proreus.engine.cycles.attempt import Attempt, Failure
 from proreus.engine.cycles.failure import FailureHandler
 from proreus.engine.runtime.registry import Registry
@@ -31,6 +30,7 @@ from proreus.plugins.node_resources_balanced_allocation import (
     _balance,
 )
 from proreus.plugins.resource_scoring import loads_of
+from proreus.process.loading import add_ons
 
 CASES = Path(__file__).parent / "add_on_cases"
 FAMILIES = sorted(CASES.glob("*.jsonl.gz"))
@@ -145,7 +145,7 @@ def different_answers(path: Path) -> dict[str, dict]:
     """Return by case in which aspects we answer otherwise than recorded."""
     cases = list(read_cases(path))
     assert cases
-    answers = {a["id"]: a["expect"] for a in evaluate(cases, Registry(PLUGINS_OF_135, ADD_ONS))}
+    answers = {a["id"]: a["expect"] for a in evaluate(cases, Registry(PLUGINS_OF_135, add_ons()))}
     return {
         case["id"]: found
         for case in cases

@@ -17,12 +17,14 @@ from proreus.insight.dry_run import DryRunService
 from proreus.insight.dry_run.pages import add_dry_run_pages
 from proreus.insight.explain import Explainer
 from proreus.insight.explain.pages import add_explain_pages
+from proreus.insight.page_sources import PageSources
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.process.blocked_plugins import BlockedPlugins
 from proreus.process.clients import Clients
 from proreus.process.loop_watchdog import StuckCycle
 from proreus.process.options import RunOptions
+from proreus.process.outer_rooms import registered_section
 from proreus.process.process_state import ProcessState
 from proreus.process.remote_plugins import RemotePlugins
 from proreus.server.health import HealthCheck
@@ -107,9 +109,7 @@ def make_server(
 
     server.add_page("/pluginz", lambda _: json_body(plugin_health()))
     if options.dashboard:
-        from proreus.insight.dashboard import Dashboard, DashboardSources
-
-        sources = DashboardSources(
+        sources = PageSources(
             scheduler,
             explainer,
             stores.store(PODS),
@@ -120,7 +120,7 @@ def make_server(
             dry_runs=lambda: dry_runs,
             version=f"{__version__}, as kube-scheduler {options.feature_gates.emulation_version}",
         )
-        server.add_section(Dashboard(sources, options.dashboard_address))
+        server.add_section(registered_section("dashboard")(sources, options.dashboard_address))
     return server
 
 

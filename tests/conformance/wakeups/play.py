@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from conformance.oracle.grammar.objects import LONG_AGO
 from conformance.wakeups.twin import DEFERRED_RESIZE, left_behind
-from proreus.addons import ADD_ONS
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import parse_emulated_version
 from proreus.config.load import default_configuration, load
@@ -26,6 +25,7 @@ from proreus.offline.fake_extenders import FakeExtenders
 from proreus.offline.script import Script
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.plugins import IN_TREE_PLUGINS
+from proreus.process.loading import add_ons
 
 JsonObject = dict[str, Any]
 
@@ -79,7 +79,7 @@ class _Player:
     def __init__(self, case: JsonObject) -> None:
         version = parse_emulated_version(case["kubernetesVersion"], "kubernetesVersion")
         gates = FeatureGates.from_list(case.get("features", ()), version)
-        registry, config = Registry(IN_TREE_PLUGINS, ADD_ONS), case.get("config")
+        registry, config = Registry(IN_TREE_PLUGINS, add_ons()), case.get("config")
         loaded = load(config, registry, gates) if config else default_configuration(registry, gates)
         self._case = case
         self._api = _Api()

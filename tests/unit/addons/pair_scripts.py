@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from random import Random
 from typing import Any
 
-from proreus.addons import ADD_ONS
 from proreus.addons.node_resource_topology_match.fingerprint import fingerprint
 from proreus.addons.reservation.objects import RESERVATIONS
 from proreus.framework import Plugin, QueueSortPlugin
 from proreus.objects import PODS
 from proreus.plugins.default_preemption import DefaultPreemption
+from proreus.process.loading import add_ons
 from proreus.testing import Harness, make_node
 
 GPU = "nvidia.com/gpu"
@@ -32,8 +31,7 @@ ROUNDS = 14
 
 def class_of(name: str) -> type[Plugin]:
     """Return the class of an add-on."""
-    found: type[Plugin] = getattr(import_module(ADD_ONS[name]), name)
-    return found
+    return add_ons()[name]()
 
 
 @dataclass
@@ -173,7 +171,7 @@ def nothing(unit: Unit) -> None:
     """The add-on reads what all pods have."""
 
 
-FEATURES: dict[str, Callable[[Unit], None]] = dict.fromkeys(ADD_ONS, nothing) | {
+FEATURES: dict[str, Callable[[Unit], None]] = dict.fromkeys(add_ons(), nothing) | {
     "Coscheduling": _gang,
     "CapacityScheduling": _quota,
     "DeviceShare": _devices,

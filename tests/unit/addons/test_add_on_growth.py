@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from proreus.addons import ADD_ONS
 from proreus.framework import QueueSortPlugin
 from proreus.plugins.default_preemption import DefaultPreemption
+from proreus.process.loading import add_ons
 from proreus.testing import Harness, make_node, make_pod
 from unit.addons.pair_scripts import Unit, class_of
 from unit.growth import MOST_FOR_FOUR_TIMES, steps
@@ -142,7 +142,7 @@ def work_of(name: str, number: int) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("name", ["", *sorted(ADD_ONS)])
+@pytest.mark.parametrize("name", ["", *sorted(add_ons())])
 def test_four_times_as_many_pods_are_no_more_than_six_times_the_work(name: str) -> None:
     # What is imported, or made once, is no work of these pods.
     work_of(name, 2)

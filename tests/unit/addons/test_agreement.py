@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
 
-from proreus.addons import ADD_ONS
 from proreus.addons.business_weight import BusinessWeight
 from proreus.addons.colocation import Colocation
 from proreus.addons.delay_scheduling import DelayScheduling
@@ -77,6 +75,7 @@ from proreus.objects import (
     PodSpec,
     ResourceRequirements,
 )
+from proreus.process.loading import add_ons
 from proreus.testing.agreement import agree
 from proreus.testing.clusters import clusters
 from proreus.testing.strategies import inter_pod_clusters
@@ -333,9 +332,9 @@ def test_forms_agree(case: Case) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ADD_ONS)
+@pytest.mark.parametrize("name", add_ons())
 def test_every_add_on_is_covered(name: str) -> None:
-    plugin = getattr(import_module(ADD_ONS[name]), name)
+    plugin = add_ons()[name]()
     assert plugin.name == name
     asked_about_nodes = issubclass(plugin, (FilterPlugin, ScorePlugin))
     assert asked_about_nodes == (plugin in {case.plugin for case in CASES})

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from importlib import import_module
 from typing import Any
 
 import pytest
 import yaml
 
-from proreus.addons import ADD_ONS
+from proreus.process.loading import add_ons
 from proreus.testing import Harness, make_node, make_pod
 from unit.addons.test_pages import page_of
 
@@ -83,7 +82,7 @@ def odd_pods(**more: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(ADD_ONS))
+@pytest.mark.parametrize("name", sorted(add_ons()))
 def test_a_pod_of_another_namespace_is_scheduled(name: str) -> None:
     examples = re.findall(r"```yaml\n(.*?)```", page_of(name), re.S)
     config = next(
@@ -93,11 +92,7 @@ def test_a_pod_of_another_namespace_is_scheduled(name: str) -> None:
     )
     profile = config["profiles"][0].get("schedulerName", "default-scheduler")
     plugins = json.dumps(config["profiles"][0]["plugins"])
-    enabled = [
-        getattr(import_module(module), one)
-        for one, module in ADD_ONS.items()
-        if f'"{one}"' in plugins
-    ]
+    enabled = [add_on() for one, add_on in add_ons().items() if f'"{one}"' in plugins]
     labels = {"nvidia.com/gpu.memory": "16384"}
     nodes = [make_node(one, "64", resources={"nvidia.com/gpu": 40}, labels=labels) for one in "ab"]
     cluster = Harness(enabled, nodes, config=config)

@@ -11,13 +11,13 @@ from random import Random
 
 import pytest
 
-from proreus.addons import ADD_ONS
 from proreus.framework import QueueSortPlugin, ScorePlugin
+from proreus.process.loading import add_ons
 from unit.addons.pair_scripts import FEATURES, SORT_ONLY, Result, Script, class_of, nothing
 
 SCRIPTS = int(os.environ.get("PROREUS_PAIR_SCRIPTS", "60"))
-TOGETHER = tuple(name for name in ADD_ONS if name != SORT_ONLY[1])
-PAIRS = [pair for pair in combinations(ADD_ONS, 2) if set(pair) != set(SORT_ONLY)]
+TOGETHER = tuple(name for name in add_ons() if name != SORT_ONLY[1])
+PAIRS = [pair for pair in combinations(add_ons(), 2) if set(pair) != set(SORT_ONLY)]
 # First those of add-ons that have objects, labels or annotations of their own.
 PAIRS.sort(key=lambda pair: sum(FEATURES[name] is nothing for name in pair))
 # In every fifth script all are enabled, and its pods have to do with some of them.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from proreus.base.errors import ConfigError
@@ -16,14 +15,14 @@ from proreus.framework.plugin import Plugin
 class Registry:
     """Plugin classes by name. Implements ``config.types.PluginCatalog``.
 
-    ``add_ons``: modules by the name of the plugin class in them; they are imported once somebody
-    asks for that plugin. A plugin of ``plugins`` takes precedence over an add-on of its name.
+    ``add_ons``: what imports an add-on, by its name; called once somebody asks for that plugin. A
+    plugin of ``plugins`` takes precedence over an add-on of its name.
     """
 
     def __init__(
         self,
         plugins: Iterable[type[Plugin]] = (),
-        add_ons: Mapping[str, str] = MappingProxyType({}),
+        add_ons: Mapping[str, Callable[[], type[Plugin]]] = MappingProxyType({}),
     ) -> None:
         self._plugins: dict[str, type[Plugin]] = {}
         self._add_ons = dict(add_ons)
@@ -46,8 +45,7 @@ class Registry:
         found = self._plugins.get(name)
         if found is not None:
             return found
-        add_on: type[Plugin] = getattr(import_module(self._add_ons[name]), name)
-        return add_on
+        return self._add_ons[name]()
 
     def __contains__(self, name: object) -> bool:
         return name in self._plugins or name in self._add_ons

@@ -1,13 +1,12 @@
 """A page in the browser: what the scheduler does, and why.
 
-``dashboard`` routes requests below /dashboard/ to ``pages``; ``sign_in`` and ``local_server`` say
-who may see them; ``samples`` and ``live`` are the figures over time, ``node_cells`` and
-``pod_list`` the lists. ``rendering`` makes HTML of ``templates``. Nothing comes from anywhere but
-this process: ``static`` is our own, ``vendored`` are libraries from their npm packages (``make
-vendored``).
+``dashboard`` routes requests below /dashboard/ to ``pages``; ``sign_in`` and
+``server.local_server`` say who may see them; ``samples`` and ``live`` are the figures over time,
+``node_cells`` and ``pod_list`` the lists. ``rendering`` makes HTML of ``templates``. Nothing comes
+from anywhere but this process: ``static`` is our own, ``vendored`` are libraries from their npm
+packages (``make vendored``).
 """
 
 from proreus.insight.dashboard.dashboard import Dashboard
-from proreus.insight.dashboard.sources import DashboardSources
 
-__all__ = ["Dashboard", "DashboardSources"]
+__all__ = ["Dashboard"]

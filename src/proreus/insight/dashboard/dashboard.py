@@ -10,7 +10,6 @@ from aiohttp import web
 
 from proreus.base import logs
 from proreus.insight.dashboard.live import LiveSamples
-from proreus.insight.dashboard.local_server import LocalServer
 from proreus.insight.dashboard.pages import Pages
 from proreus.insight.dashboard.rendering import HEADERS, Renderer
 from proreus.insight.dashboard.samples import Samples
@@ -21,8 +20,9 @@ from proreus.insight.dashboard.sign_in import (
     keep_token,
     sent_token,
 )
-from proreus.insight.dashboard.sources import DashboardSources
 from proreus.insight.dashboard.static_files import StaticFiles
+from proreus.insight.page_sources import PageSources
+from proreus.server.local_server import LocalServer
 from proreus.server.responses import plain, status_body
 
 log = logs.logger(__name__)
@@ -39,9 +39,7 @@ class Dashboard:
 
     path = PATH
 
-    def __init__(
-        self, sources: DashboardSources, local_address: tuple[str, int] | None = None
-    ) -> None:
+    def __init__(self, sources: PageSources, local_address: tuple[str, int] | None = None) -> None:
         self._renderer = Renderer(
             base=PATH,
             title=sources.title,

@@ -16,9 +16,9 @@ from proreus.insight.dashboard.node_cells import ZONE, label_keys, node_cells, n
 from proreus.insight.dashboard.pod_list import list_pods
 from proreus.insight.dashboard.rendering import HEADERS, Renderer
 from proreus.insight.dashboard.score_bars import score_bars
-from proreus.insight.dashboard.sources import DashboardSources
 from proreus.insight.dashboard.what_if import WhatIf
 from proreus.insight.dry_run.slices import run_in_slices
+from proreus.insight.page_sources import PageSources
 
 PageFunction = Callable[[web.BaseRequest, list[str]], web.Response | Awaitable[web.Response]]
 
@@ -34,7 +34,7 @@ class Pages:
 
     with_forms = frozenset({"what-if"})
 
-    def __init__(self, sources: DashboardSources, renderer: Renderer) -> None:
+    def __init__(self, sources: PageSources, renderer: Renderer) -> None:
         self._sources = sources
         self._render = renderer.page
         self.by_name: dict[str, PageFunction] = {

@@ -17,9 +17,9 @@ from aiohttp import web
 from proreus.base.errors import ConfigError
 from proreus.insight.dashboard import what_if_form as form
 from proreus.insight.dashboard.rendering import Renderer
-from proreus.insight.dashboard.sources import DashboardSources
 from proreus.insight.dry_run import Busy, ClusterChanged, DryRunSpec, DryRunStatus, InvalidDryRun
 from proreus.insight.dry_run.service import RETRY_AFTER_SECONDS
+from proreus.insight.page_sources import PageSources
 from proreus.objects.codec import to_plain
 from proreus.objects.pod import Pod
 
@@ -46,7 +46,7 @@ class Answer(msgspec.Struct):
 class WhatIf:
     """The page of a scheduler: ``respond`` shows its form, and answers it."""
 
-    def __init__(self, sources: DashboardSources, renderer: Renderer) -> None:
+    def __init__(self, sources: PageSources, renderer: Renderer) -> None:
         self._sources = sources
         self._renderer = renderer
 

@@ -12,37 +12,31 @@ import click
 
 import proreus
 from proreus.base.errors import ProreusError, explained
+from proreus.process.outer_rooms import COMMANDS, registered
 
 _COMMANDS = {
     "run": "proreus.process.cli.run_command",
     "explain": "proreus.process.cli.explain",
     "why": "proreus.process.cli.explain.why",
-    "demo": "proreus.workbench.cli.demo",
-    "sandbox": "proreus.workbench.cli.sandbox",
-    "evaluate": "proreus.workbench.cli.evaluate",
-    "snapshot": "proreus.workbench.cli.snapshot",
-    "simulate": "proreus.workbench.cli.simulate",
-    "bench": "proreus.workbench.cli.bench",
-    "controller": "proreus.controller.cli",
     "plugins": "proreus.process.cli.plugins",
     "new-plugin": "proreus.process.cli.new_plugin",
     "version": "proreus.process.cli.version",
 }
-"""Subcommand name -> the module with its ``command``, in the order of the help text."""
+"""Module with the ``command`` of each subcommand of the core, in the order of the help text."""
 
 
 class _Group(click.Group):
     """Imports the module of a subcommand only when that is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [*_COMMANDS, *registered(COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = _COMMANDS.get(cmd_name)
-        if module is None:
-            return None
-        command: click.Command = importlib.import_module(module).command
-        return command
+        if module := _COMMANDS.get(cmd_name):
+            command: click.Command = importlib.import_module(module).command
+            return command
+        found = registered(COMMANDS).get(cmd_name)
+        return None if found is None else found.load()
 
 
 @click.group(

@@ -201,7 +201,7 @@ def _record_problems(values: ParsedFlags) -> Iterator[str]:
 def _dashboard_address(text: str) -> tuple[str, int] | None:
     if not text:
         return None
-    from proreus.insight.dashboard.local_server import parse_local_address
+    from proreus.server.local_server import parse_local_address
 
     try:
         return parse_local_address(text)

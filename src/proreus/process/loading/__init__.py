@@ -7,7 +7,7 @@ names it. Ordering and calling plugins is the task of ``runtime``.
 """
 
 from proreus.process.loading.import_anew import content_hash
-from proreus.process.loading.load import ENTRY_POINTS, PluginSources, load
+from proreus.process.loading.load import ENTRY_POINTS, PluginSources, add_ons, load
 from proreus.process.loading.loaded_plugins import (
     LoadedPlugin,
     LoadedPlugins,
@@ -24,6 +24,7 @@ __all__ = [
     "PluginFile",
     "PluginSources",
     "RejectedPlugin",
+    "add_ons",
     "content_hash",
     "load",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import Distribution, EntryPoint, distribution, distributions
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from proreus.process.loading.loaded_plugins import (
     Origin,
     RejectedPlugin,
 )
+from proreus.process.outer_rooms import PACKAGE, registered
 
 ENTRY_POINTS = "proreus.plugins"
 """The group of entry points of packages with plugins."""
@@ -60,8 +61,7 @@ def load(
     for plugin in IN_TREE_PLUGINS:
         loading.found[plugin.name] = LoadedPlugin(plugin, Origin("in-tree", "", 0))
     if sources.packages:
-        for entry_point in entry_points(group=ENTRY_POINTS):
-            loading.add_entry_point(entry_point)
+        loading.add_packages()
     for given in dict.fromkeys(sources.modules):
         loading.add_module(given)
     for folder in dict.fromkeys(sources.folders):
@@ -75,7 +75,16 @@ def load(
         loading.modules,
         loading.hashes,
         loading.files_without_plugins,
+        add_ons(),
     )
+
+
+def add_ons() -> dict[str, Callable[[], type[Plugin]]]:
+    """Return what imports each add-on, by its name.
+
+    Unlike plugins of other packages they are not imported, nor checked, before somebody asks.
+    """
+    return {name: entry_point.load for name, entry_point in registered(ENTRY_POINTS).items()}
 
 
 class _Loading:
@@ -88,6 +97,26 @@ class _Loading:
         self.modules: list[str] = []
         self.hashes: dict[str, str] = {}
         self.files_without_plugins: list[str] = []
+
+    def add_packages(self) -> None:
+        """Load the plugins of all installed packages but this one.
+
+        A package whose entry points cannot be read is refused. ``importlib.metadata.entry_points``
+        would fail for all of them instead.
+        """
+        names: dict[str, None] = {}
+        for package in distributions():
+            try:
+                if package.entry_points.select(group=ENTRY_POINTS):
+                    names[package.name] = None
+            except Exception as error:
+                why = f"its entry points cannot be read: {named_error_text(error)}"
+                self.refusals.append(RejectedPlugin(_named_package(package), "", why))
+        names.pop(PACKAGE, None)
+        for name in names:
+            # By name, which finds the first in sys.path: others of that name are not in use.
+            for entry_point in distribution(name).entry_points.select(group=ENTRY_POINTS):
+                self.add_entry_point(entry_point)
 
     def add_entry_point(self, entry_point: EntryPoint) -> None:
         """Load the class of an entry point."""
@@ -226,6 +255,13 @@ class _Loading:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             why += "; it must be installed, in PYTHONPATH or in the working directory"
         self.refusals.append(RejectedPlugin(source, place, why, names))
+
+
+def _named_package(package: Distribution) -> str:
+    try:
+        return f"package {package.name}"
+    except Exception:
+        return f"a package without readable metadata in {package.locate_file('')}"
 
 
 def _cannot_be_imported(error: BaseException) -> str:

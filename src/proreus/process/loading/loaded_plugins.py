@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypedDict
 
 from msgspec import Struct
 
-from proreus.addons import ADD_ONS
 from proreus.base.errors import ConfigError, ProreusError
 from proreus.base.logs import named_error_text
 from proreus.base.source_location import class_location, error_location
@@ -109,7 +108,7 @@ class LoadedPlugins:
     ``modules``: the names in ``sys.modules`` of modules that were imported for this load alone.
     ``hashes``: SHA-256 in hexadecimal of what was read of each out-of-tree file, by path; files
     that plugins share, and those that could not be imported, are among them.
-    ``files_without_plugins``: those of plugin folders.
+    ``files_without_plugins``: those of plugin folders. ``add_ons``: what imports each, by name.
     """
 
     def __init__(
@@ -119,9 +118,11 @@ class LoadedPlugins:
         requested_names: Sequence[str],
         modules: Iterable[str],
         hashes: Mapping[str, str],
-        files_without_plugins: Iterable[str] = (),
+        files_without_plugins: Iterable[str],
+        add_ons: Mapping[str, Callable[[], type[Plugin]]],
     ) -> None:
         self.found = dict(found)
+        self._add_ons = add_ons
         self.refusals = tuple(refusals)
         self.requested_names = tuple(requested_names)
         self.registry = self._new_registry()
@@ -133,13 +134,13 @@ class LoadedPlugins:
         }
 
     def _new_registry(self) -> Registry:
-        return Registry((one.plugin for one in self.found.values()), ADD_ONS)
+        return Registry((one.plugin for one in self.found.values()), self._add_ons)
 
     def add_ons(self) -> dict[str, LoadedPlugin]:
         """Import all add-ons, and return them by name, but for those replaced by a found plugin."""
         return {
             name: LoadedPlugin(self.registry[name], Origin("add-on", "", 0))
-            for name in ADD_ONS
+            for name in self._add_ons
             if name not in self.found
         }
 
@@ -200,7 +201,7 @@ class LoadedPlugins:
     def problems_with(self, names: Iterable[str]) -> list[str]:
         """Return a sentence for each rejection that concerns one of the named plugins."""
         named = frozenset(names)
-        missing = named - self.found.keys() - ADD_ONS.keys()
+        missing = named - self.found.keys() - self._add_ons.keys()
         empty = [
             f'plugin "{name}" does not exist: {file} has no plugin, that is, no class that '
             "inherits from an extension point of proreus.framework"

@@ -11,10 +11,11 @@ import pytest
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import default_configuration
 from proreus.engine.runtime.registry import Registry
-from proreus.insight.dashboard import Dashboard, DashboardSources
+from proreus.insight.dashboard import Dashboard
 from proreus.insight.decisions import DecisionRecorder
 from proreus.insight.dry_run import DryRunService
 from proreus.insight.explain import Explainer
+from proreus.insight.page_sources import PageSources
 from proreus.objects.kinds import PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
@@ -56,7 +57,7 @@ class World:
         self.leads = True
         self.reload: dict[str, Any] | None = None
         self.plugins: list[dict[str, Any]] = []
-        self.sources = DashboardSources(
+        self.sources = PageSources(
             self.scheduler,
             Explainer(self.scheduler, recorder, pods, clock),
             pods,

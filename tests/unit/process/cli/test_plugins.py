@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from proreus.addons import ADD_ONS
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process.cli import main
+from proreus.process.loading import add_ons
 
 PLUGIN = """\
 from proreus.config.fields import PluginArgs
@@ -55,7 +55,7 @@ def test_extension_points_are_those_of_the_emulated_version(capsys, version, poi
 def test_add_ons_are_listed_after_in_tree_plugins(capsys):
     code, out, _ = run(capsys)
     assert code == 0
-    assert all(f"{name} (add-on)\n" in out for name in ADD_ONS)
+    assert all(f"{name} (add-on)\n" in out for name in add_ons())
     assert "NodeResourcesAllocatable (add-on)\n    score\n    mode: " in out
     assert out.index(f"{IN_TREE_PLUGINS[-1].name} (in-tree)") < out.index("(add-on)")
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from proreus.addons import ADD_ONS
 from proreus.base.errors import ConfigError
 from proreus.config.load import load as load_config
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.process.loading import ENTRY_POINTS, PluginSources, load
+from proreus.process.loading import ENTRY_POINTS, PluginSources, add_ons, load
 
 FILTER = """\
 from proreus.framework.plugin import FilterPlugin
@@ -57,7 +56,7 @@ def importable(tmp_path, monkeypatch):
 def test_without_sources_there_is_what_comes_with_proreus():
     loaded_plugins = load(PluginSources(packages=False))
     assert loaded_plugins.found.keys() == {plugin.name for plugin in IN_TREE_PLUGINS}
-    assert loaded_plugins.registry.names() == loaded_plugins.found.keys() | ADD_ONS.keys()
+    assert loaded_plugins.registry.names() == loaded_plugins.found.keys() | add_ons().keys()
     assert (loaded_plugins.out_of_tree, loaded_plugins.refusals) == ({}, ())
     assert str(loaded_plugins.found["NodeName"].origin) == "in-tree"
 
@@ -324,6 +323,37 @@ def test_entry_points_of_installed_packages_are_found(installed, importable):
         'package gpu-tools 1.2, entry point "Away"',
     ]
     assert "Gpu" not in load(PluginSources(packages=False)).registry
+
+
+def test_a_package_with_unreadable_entry_points_does_not_affect_others(installed, importable):
+    (importable / "gpu_tools.py").write_text(FILTER.format(name="Gpu"))
+    installed("Gpu = gpu_tools:Gpu")
+    for name, entry_points in (("latin", b"[x]\n\xe9 = a:b\n"), ("short", b"[x]\nnothing\n")):
+        info = importable / f"{name}-3.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 3\n")
+        (info / "entry_points.txt").write_bytes(entry_points)
+    (importable / "nameless-3.dist-info").mkdir()
+    (importable / "nameless-3.dist-info" / "METADATA").write_bytes(b"Name: \xe9\n")
+    (importable / "nameless-3.dist-info" / "entry_points.txt").write_bytes(b"\xe9")
+    importlib.invalidate_caches()
+    loaded_plugins = load(PluginSources())
+    assert "Gpu" in loaded_plugins.out_of_tree
+    nameless, latin, short = sorted(str(one) for one in loaded_plugins.refusals)
+    assert latin.startswith("package latin: its entry points cannot be read: UnicodeDecodeError")
+    assert short.startswith("package short: its entry points cannot be read: TypeError")
+    assert str(importable) in nameless
+
+
+def test_the_first_package_of_a_name_counts(installed, importable, tmp_path, monkeypatch):
+    installed("Gpu = gpu_tools:Gpu")
+    (tmp_path / "later" / "gpu_tools-1.1.dist-info").mkdir(parents=True)
+    info = tmp_path / "later" / "gpu_tools-1.1.dist-info"
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gpu-tools\nVersion: 1.1\n")
+    (info / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\nOld = gpu_tools:Old\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "later")])
+    sources = [one.source for one in load(PluginSources()).refusals]
+    assert sources == ['package gpu-tools 1.2, entry point "Gpu"']
 
 
 def test_the_same_class_by_two_ways_is_one_plugin(installed, importable):

@@ -7,10 +7,11 @@ import webbrowser
 
 import click
 
-from proreus.insight.dashboard import Dashboard, DashboardSources
+from proreus.insight.dashboard import Dashboard
 from proreus.insight.decisions import DecisionRecorder
 from proreus.insight.dry_run import DryRunService
 from proreus.insight.explain import Explainer
+from proreus.insight.page_sources import PageSources
 from proreus.workbench.cli.sandbox import forever, run_until_signalled
 from proreus.workbench.simulation.simulated_cluster import SimulatedCluster
 
@@ -19,7 +20,7 @@ class ResultPage:
     """Records a simulation's decisions, and serves them when it is over."""
 
     def __init__(self) -> None:
-        self._sources: DashboardSources | None = None
+        self._sources: PageSources | None = None
 
     def watch(self, cluster: SimulatedCluster) -> None:
         """Record what is decided in a cluster from now on."""
@@ -28,7 +29,7 @@ class ResultPage:
         recorder = DecisionRecorder(cluster.clock, lambda key: queue.get(key) is not None)
         scheduler.record(recorder)
         dry_runs = DryRunService(cluster.assembly)
-        self._sources = DashboardSources(
+        self._sources = PageSources(
             scheduler,
             Explainer(scheduler, recorder, cluster.pods, cluster.clock),
             cluster.pods,

@@ -1,4 +1,4 @@
-"""What the pages show, given by ``app``."""
+"""A page in the browser gets from here all that it shows of one scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proreus.objects.pod import Pod
 
 
 @dataclass(frozen=True)
-class DashboardSources:
+class PageSources:
     """One scheduler and what is around it; the callables are called for each request.
 
     pods: all pods by ``namespace/name``.

@@ -1,0 +1,24 @@
+"""The scheduler finds every plugin of the folder by its entry point."""
+
+import pkgutil
+from importlib import import_module
+
+import proreus.addons
+from proreus.framework import Plugin
+from proreus.process.loading import add_ons
+
+
+def test_every_plugin_of_the_folder_is_registered():
+    prefix = f"{proreus.addons.__name__}."
+    modules = [one.name for one in pkgutil.walk_packages(proreus.addons.__path__, prefix)]
+    names = {
+        value.name
+        for module in modules
+        for value in vars(import_module(module)).values()
+        if isinstance(value, type)
+        and issubclass(value, Plugin)
+        and value.__module__.startswith(prefix)
+        and not value.__name__.startswith("_")
+        and "name" in vars(value)
+    }
+    assert names == set(add_ons())
