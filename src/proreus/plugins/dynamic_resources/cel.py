@@ -2,7 +2,8 @@
 
 Compiled by the checker of ``cel_environments``, evaluated by its evaluator. The reasons are in
 docs/adr/0010, the differences from Kubernetes in docs/plugins/dynamic-resources.md: cel-cpp ends an
-evaluation after 10,000 steps of macros, kube-scheduler at a cost of 1,000,000, which is later.
+evaluation after 10,000 steps of macros, kube-scheduler at a cost of 1,000,000, which is later. What
+may cost more, or more memory than is good, is not evaluated (``cel_cost``).
 
 Example: ``device.attributes["gpu.example.com"].model == "h100"``. A device of another driver lacks
 the domain, which is an error in cel-cpp. It is evaluated again with the domain as an empty map, as
@@ -17,22 +18,15 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
 from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache
 from proreus.base.errors import ProreusError
 from proreus.objects.protobuf import BYTES, Field, encode_message, fields
 from proreus.plugins.dynamic_resources.cel_cost import (
-    BOUNDLESS_DEVICE,
-    LARGE_DEVICE,
-    SMALL_DEVICE,
-    SMALL_VALUE,
+    LIMIT_EXCEEDED,
     Bound,
-    is_bounded,
-    is_surely_small,
-    keeps_little,
+    bound_of,
+    is_affordable,
 )
-from proreus.plugins.dynamic_resources.cel_process import EvaluationFailed, evaluate_in_child
 
 T = TypeVar("T")
 
@@ -55,79 +49,38 @@ class DeviceView:
     ``attributes`` and ``capacity``: versions and quantities in the bytes of ``cel_values``.
     """
 
-    __slots__ = ("_activation", "attributes", "bound", "variables")
+    __slots__ = ("attributes", "bound", "variables")
 
     def __init__(
         self, driver: str, attributes: Domains, capacity: Domains, multiple_allocations: bool
     ) -> None:
         self.attributes = attributes
         self.variables: dict[str, Any] = {
-            "device.driver": driver,
-            "device.attributes": attributes,
-            "device.capacity": capacity,
-            "device.allowMultipleAllocations": multiple_allocations,
+            "driver": driver,
+            "attributes": attributes,
+            "capacity": capacity,
+            "allowMultipleAllocations": multiple_allocations,
         }
-        self.bound = _bound_of(driver, attributes, capacity)
-        self._activation: Any = None
+        self.bound = bound_of(self.variables).rounded()
 
-    def activation(self) -> Any:
-        """Return the variables in the evaluator's form, which all expressions share."""
-        # Converting them to C++ takes longer than most evaluations, so it is done once.
-        if self._activation is None:
-            self._activation = _environments().evaluator().Activation(self._with_device())
-        return self._activation
-
-    def forget_activation(self) -> None:
-        """Have the variables converted anew: values that an evaluation computes stay with them."""
-        self._activation = None
-
-    def activation_with(self, domains: set[str]) -> Any:
-        """Return the variables with some additional, empty, domains."""
+    def activation(self, domains: set[str]) -> Any:
+        """Return the variables in the evaluator's form, with additional, empty, domains."""
+        # Not kept: values that an evaluation computes stay with them.
         variables = dict(self.variables)
-        for name in ("device.attributes", "device.capacity"):
+        for name in ("attributes", "capacity") if domains else ():
             variables[name] = {**{domain: {} for domain in domains}, **variables[name]}
-        return _environments().evaluator().Activation(variables)
-
-    def _with_device(self) -> dict[str, Any]:
-        fields_by_name = {name.removeprefix("device."): v for name, v in self.variables.items()}
-        return {**self.variables, "device": fields_by_name}
-
-
-def _bound_of(driver: str, attributes: Domains, capacity: Domains) -> Bound:
-    """Return the bound of a device: one of three, so that an expression is walked that often."""
-    domains = (*attributes.values(), *capacity.values())
-    values = [value for entries in domains for value in entries.values()]
-    texts = [driver, *attributes, *capacity, *(name for entries in domains for name in entries)]
-    longest = items = 0
-    for value in values:
-        parts = value if isinstance(value, list) else [value]
-        items = max(items, len(parts))
-        longest = max(longest, sum(_size_of(part) for part in parts))
-        texts += parts
-    size = sum(map(_size_of, texts))
-    for bound in (SMALL_DEVICE, LARGE_DEVICE):
-        value_size = SMALL_VALUE.size if bound is SMALL_DEVICE else bound.size
-        small_enough = size <= bound.size and longest <= value_size and items <= bound.items
-        if small_enough and len(values) <= bound.items and (items <= 1 or bound is LARGE_DEVICE):
-            return bound
-    return BOUNDLESS_DEVICE
-
-
-def _size_of(value: Any) -> int:
-    text = value.encode() if isinstance(value, str) else value
-    return 8 + (len(text) if isinstance(text, bytes) else 0)
+        fields_alone = {f"device.{name}": value for name, value in variables.items()}
+        return _environments().evaluator().Activation({"device": self.variables, **fields_alone})
 
 
 class CELExpression(Generic[T]):
     """One compiled expression, and what becomes of its results, by subclass.
 
-    ``result_type``: what ``converted`` returns, which msgspec can pass between processes.
     ``compile_error_prefix``: how the text begins for what does not compile.
     """
 
-    __slots__ = ("_bounded", "_program", "_serialized", "error", "expression")
+    __slots__ = ("_affordable", "_program", "_serialized", "error", "expression")
 
-    result_type: type[T]
     compile_error_prefix = ""
 
     def __init__(self, expression: str) -> None:
@@ -135,17 +88,16 @@ class CELExpression(Generic[T]):
         self.error = ""
         """Why it does not compile; empty if it does."""
         self._program: Any = None
-        self._serialized: bytes | None = None
-        self._bounded: dict[Bound, bool] = {}
+        self._serialized = b""
+        self._affordable: dict[Bound, bool] = {}
         try:
             checked = _checked(expression)
             self.error = self.type_error(checked.return_type().name())
             if self.error:
                 return
-            serialized = checked.serialize()
-            self._program = _environments().evaluator().deserialize(with_optionals(serialized))
-            if not is_surely_small(expression):
-                self._serialized = serialized
+            self._serialized = checked.serialize()
+            evaluator = _environments().evaluator()
+            self._program = evaluator.deserialize(with_optionals(self._serialized))
         except RuntimeError as error:
             self.error = f"{self.compile_error_prefix}{error}"
 
@@ -159,37 +111,14 @@ class CELExpression(Generic[T]):
 
     def evaluate(self, device: DeviceView) -> T:
         """Return the result for a device; raises ``CelError`` if evaluation fails."""
-        if self._is_bounded_for(device):
-            try:
-                return self._evaluate(device)
-            finally:
-                if self._serialized is not None:
-                    device.forget_activation()
-        device.activation()  # once here, not in each child
-        try:
-            result = evaluate_in_child(lambda: self._evaluate(device))
-        except EvaluationFailed as error:
-            raise CelError(str(error)) from None
-        return msgspec.convert(result, self.result_type)
-
-    def _is_bounded_for(self, device: DeviceView) -> bool:
-        if self._serialized is None:
-            return True
-        bounded = self._bounded.get(device.bound)
-        if bounded is None:
-            bounded = self._bounded[device.bound] = is_bounded(
-                self._serialized, device.bound
-            ) and keeps_little(self._serialized, _environments().functions_in_python())
-        return bounded
-
-    def _evaluate(self, device: DeviceView) -> T:
+        if not self._is_affordable(device.bound):
+            raise CelError(LIMIT_EXCEEDED)
         from cel_expr_python import cel
 
         domains: set[str] = set()
-        activation = device.activation()
         while True:
             try:
-                result = self._program.eval(activation)
+                result = self._program.eval(device.activation(domains))
             except RuntimeError as error:  # the limit of macro steps
                 raise CelError(str(error)) from None
             if result.type() != cel.Type.ERROR:
@@ -205,15 +134,20 @@ class CELExpression(Generic[T]):
             if missed is None or missed[1] in domains or missed[1] in device.attributes:
                 raise CelError(_error_message(text, missed))
             domains.add(missed[1])
-            activation = device.activation_with(domains)
+
+    def _is_affordable(self, device: Bound) -> bool:
+        affordable = self._affordable.get(device)
+        if affordable is None:
+            in_python = _environments().functions_in_python()
+            affordable = is_affordable(self._serialized, device, in_python)
+            self._affordable[device] = affordable
+        return affordable
 
 
 class CELSelector(CELExpression[bool]):
     """A compiled selector; made by ``compile_selector``."""
 
     __slots__ = ()
-
-    result_type = bool
 
     def matches(self, device: DeviceView) -> bool:
         """Return whether a device is selected; raises ``CelError`` if evaluation fails."""

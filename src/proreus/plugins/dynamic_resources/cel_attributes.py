@@ -45,7 +45,6 @@ class CELDerivedAttribute(CELExpression[DeviceAttribute]):
 
     __slots__ = ()
 
-    result_type = DeviceAttribute
     compile_error_prefix = "compilation failed: "
 
     def type_error(self, returned: str) -> str:

@@ -1,12 +1,12 @@
 """What evaluating an expression may take at most, known before it is evaluated.
 
-cel-cpp counts no cost and limits no memory. Kubernetes' limit at run time, a cost of 1,000,000, is
-not enough by itself: the cost of a call is known when its result is already there, and a text of
-megabytes in which each character is replaced by hundreds becomes gigabytes in one call.
+cel-cpp counts no cost and limits no memory. Kubernetes' limit, a cost of 1,000,000, is not enough
+by itself: the cost of a call is known when its result is already there, and a text of megabytes in
+which each character is replaced by hundreds becomes gigabytes in one call.
 
-So an expression is walked once, with upper bounds in the place of values. A call of which we do not
-know how large its result may be counts as unbounded. What is not surely small is evaluated in a
-process of its own (``cel_process``).
+So an expression is walked once, with upper bounds in the place of values. An expression that may
+take too much is not evaluated, nor one that calls a function whose results may have any size. It
+fails as Kubernetes lets fail what has taken too much.
 
 Example: ``"aa".replace("a", "bcd")``. The operands have 2, 1 and 3 bytes, and the result at most
 2 + (2 + 1) * 3 = 11: a replacement for each character and one more, for an empty first argument.
@@ -14,119 +14,132 @@ Example: ``"aa".replace("a", "bcd")``. The operands have 2, 1 and 3 bytes, and t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping
+from functools import reduce
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proreus.objects.protobuf import decode_int64, fields
 
-MAX_COST = 100_000
-"""About 10 ms; a tenth of what Kubernetes allows, beyond which its own limit may matter."""
-MAX_BYTES = 2**20
-MAX_KEPT_BYTES = 2**13
-"""What an evaluation may leave behind, see ``keeps_little``: seven comparisons of quantities, whose
-operands count with the most that a small device's may take."""
-_KEPT_BYTES_A_CALL = 200
+LIMIT_EXCEEDED = "operation cancelled: actual cost limit exceeded"
+"""cel-go's text."""
 
-_MOST_CHARACTERS = 500
-"""Of an expression that is not walked: one of them leaves little behind, whatever it calls."""
+MAX_COST = 1_000_000
+"""Kubernetes' limit: about 0.1 s."""
+MAX_BYTES = 2**20
+"""Of each value."""
+MAX_KEPT_BYTES = 2**14
+"""What an evaluation may leave behind: cel-expr-python 0.1.3 never frees the arguments and the
+result of a function in Python, and whoever may create claims writes expressions."""
+_KEPT_BYTES_A_CALL = 200
 
 _MAX_VISITS = 20_000
 _SCALAR = 8
 
 
 class Bound(NamedTuple):
-    """The most bytes that a value may take, and the most items that a list or map in it has.
+    """The most bytes that a value may take, and the most items that a list or map has.
 
-    ``level``: how many look-ups lead to an attribute: 3 for ``device``; 0: it is no part of it.
+    ``inside``: the bound of what a look-up or a loop finds in it; None: that of the value itself.
     """
 
     size: int
     items: int = 0
-    level: int = 0
+    inside: Bound | None = None
+
+    def found(self) -> Bound:
+        """Return the bound of what a look-up or a loop finds."""
+        return self.inside or self
+
+    def or_(self, other: Bound) -> Bound:
+        """Return the bound of a value that has one of two bounds."""
+        inside = self.found().or_(other.found()) if self.inside or other.inside else None
+        return Bound(max(self.size, other.size), max(self.items, other.items), inside)
+
+    def flat(self) -> Bound:
+        """Return a bound of the value and of all that is in it."""
+        inner = self.inside.flat().items if self.inside else 0
+        return Bound(self.size, max(self.items, inner))
+
+    def rounded(self) -> Bound:
+        """Return powers of two, so that an expression is walked once for devices of like sizes."""
+        size, items = (n and 1 << (n - 1).bit_length() for n in (self.size, self.items))
+        return Bound(size, items, self.inside and self.inside.rounded())
 
 
 class Unbounded(Exception):
     """Nothing is known, or too much would have to be computed."""
 
 
-SMALL_DEVICE = Bound(2**13, 2**6, 3)
-"""A device within the API's limits: 32 attributes and capacities, texts of 64 bytes."""
-SMALL_VALUE = Bound(2**8)
-"""One of its attributes."""
-LARGE_DEVICE = Bound(2**18, 2**12, 3)
-"""A device with lists as attributes (gate DRAListTypeAttributes)."""
-BOUNDLESS_DEVICE = Bound(MAX_BYTES + 1, MAX_BYTES, 3)
+def bound_of(value: Any) -> Bound:
+    """Return the bound of a value in Python."""
+    if isinstance(value, str | bytes):
+        return Bound(_SCALAR + len(value.encode() if isinstance(value, str) else value))
+    if not isinstance(value, list | dict):
+        return Bound(_SCALAR)
+    parts = [bound_of(part) for part in value]
+    if isinstance(value, dict):
+        parts += map(bound_of, value.values())
+    size = _SCALAR + sum(part.size for part in parts)
+    return Bound(size, len(value), reduce(Bound.or_, parts, Bound(_SCALAR)))
+
 
 _OF_ANY, _ROOT = 2, 4
 
-_CALLS = re.compile(r"\b(\w++)\s*+\(")
-"""Possessive and from the beginning of a word: a word of 10,000 letters is looked at once."""
-_LOOK_UPS = ("_[_]", "_[?_]", "_?._")
-_SURELY_SMALL = frozenset(
+_LOOK_UPS = frozenset({"_[_]", "_[?_]", "_?._"})
+_ONE_OPERAND = frozenset(
     """
-    quantity isQuantity semver isSemver compareTo isGreaterThan isLessThan sign isInteger
-    asInteger asApproximateFloat major minor patch startsWith endsWith contains matches size has
-    includes int uint double bool
+    _?_:_ optional.of optional.ofNonZeroValue optional.none or orValue value dyn
     """.split()  # noqa: SIM905
 )
-_TO_SCALAR = (_SURELY_SMALL - {"quantity", "semver"}) | frozenset(
+"""The result is one of the operands."""
+_TO_SCALAR = frozenset(
     """
     _==_ _!=_ _<_ _<=_ _>_ _>=_ !_ _&&_ _||_ @in _-_ _*_ _/_ _%_ -_ @not_strictly_false
-    __not_strictly_false__ indexOf lastIndexOf isSorted isIP isCIDR isURL ip.isCanonical family
-    isUnspecified isLoopback isLinkLocalMulticast isLinkLocalUnicast isGlobalUnicast containsIP
-    containsCIDR prefixLength hasValue sets.contains sets.equivalent sets.intersects type
-    timestamp duration getFullYear getMonth getHours getMinutes getSeconds
+    __not_strictly_false__ isQuantity isSemver compareTo isGreaterThan isLessThan sign isInteger
+    asInteger asApproximateFloat major minor patch startsWith endsWith contains matches size
+    includes int uint double bool indexOf lastIndexOf isSorted isIP isCIDR isURL ip.isCanonical
+    family isUnspecified isLoopback isLinkLocalMulticast isLinkLocalUnicast isGlobalUnicast
+    containsIP containsCIDR prefixLength hasValue sets.contains sets.equivalent sets.intersects
+    type timestamp duration getFullYear getMonth getHours getMinutes getSeconds
     """.split()  # noqa: SIM905
 )
 _NO_LARGER = frozenset(
     """
-    _+_ _[_] _[?_] _?._ find lowerAscii upperAscii trim substring charAt reverse slice flatten
-    first last sort sum min max optional.of optional.none optional.ofNonZeroValue value orValue or
-    optional.unwrap unwrapOpt unwrap string bytes dyn quantity semver add sub ip cidr masked
+    _+_ find lowerAscii upperAscii trim substring charAt reverse slice flatten first last sort sum
+    min max optional.unwrap unwrapOpt unwrap string bytes quantity semver add sub ip cidr masked
     distinct getScheme getHost getHostname getPort getEscapedPath cel.@mapInsert
+    @sortByAssociatedKeys
     """.split()  # noqa: SIM905
 )
 """Results no larger than all operands together, and a few bytes."""
 _PRODUCTS = frozenset(
     """
-    contains indexOf lastIndexOf matches find findAll distinct sort sets.contains sets.equivalent
-    sets.intersects @in includes
+    contains indexOf lastIndexOf distinct sort sets.contains sets.equivalent
+    sets.intersects @in includes @sortByAssociatedKeys
     """.split()  # noqa: SIM905
 )
 """Time by the product of the operands rather than their sum, in the worst case."""
+_MATCHES = frozenset({"matches", "find", "findAll"})
+_MAX_INSTRUCTIONS = 333_000
+"""RE2 compiles no larger pattern."""
 
 
-def is_surely_small(expression: str) -> bool:
-    """Return whether an expression calls nothing that could make its values larger.
+def is_affordable(checked: bytes, device: Bound, in_python: Container[str]) -> bool:
+    """Return whether an evaluation is within all limits.
 
-    For most expressions, this spares the walk.
+    ``checked``: a ``cel.expr.CheckedExpr`` in an ``Any``, as cel-cpp serialises it. ``in_python``:
+    the names of the functions in Python.
     """
-    if len(expression) > _MOST_CHARACTERS or "+" in expression:
+    walk = _Walk(device, in_python)
+    try:
+        for place, _, content in fields(checked):
+            for number, _, expr in fields(content) if place == _OF_ANY else ():
+                if number == _ROOT:
+                    walk.bound(expr, {})
+    except (Unbounded, RecursionError):
         return False
-    return all(name in _SURELY_SMALL for name in _CALLS.findall(expression))
-
-
-def is_bounded(checked: bytes, device: Bound = SMALL_DEVICE) -> bool:
-    """Return whether an expression is within ``MAX_COST`` and ``MAX_BYTES``.
-
-    ``checked``: a ``cel.expr.CheckedExpr`` in an ``Any``, as cel-cpp serialises it.
-    """
-    walk = _Walk(device)
-    return walk.through(checked) and walk.cost <= MAX_COST
-
-
-def keeps_little(checked: bytes, in_python: Container[str]) -> bool:
-    """Return whether evaluations leave behind no more than ``MAX_KEPT_BYTES`` each.
-
-    cel-expr-python 0.1.3 never frees the arguments and the result of a function in Python. Whoever
-    may create claims writes expressions: ``quantity("11…1")`` leaves 10 KB for each kind of device.
-    ``in_python``: the names of these functions. Devices count as small ones, for whoever may create
-    claims does not make them.
-    """
-    walk = _Walk(SMALL_DEVICE, in_python)
-    return walk.through(checked) and walk.kept_bytes <= MAX_KEPT_BYTES
+    return walk.cost <= MAX_COST and walk.kept_bytes <= MAX_KEPT_BYTES
 
 
 class _Walk:
@@ -140,20 +153,8 @@ class _Walk:
         self.cost = self.kept_bytes = 0
         self._in_python = in_python
         self._device = device
-        self._value = SMALL_VALUE if device == SMALL_DEVICE else device._replace(level=0)
         self._visits = 0
         self._repeated = 1
-
-    def through(self, checked: bytes) -> bool:
-        """Walk through a ``cel.expr.CheckedExpr`` in an ``Any``; return whether all has bounds."""
-        try:
-            for place, _, content in fields(checked):
-                for number, _, expr in fields(content) if place == _OF_ANY else ():
-                    if number == _ROOT:
-                        self.bound(expr, {})
-        except (Unbounded, RecursionError):
-            return False
-        return True
 
     def bound(self, expr: bytes, variables: Mapping[str, Bound]) -> Bound:
         """Return the bound of an ``Expr``; raises ``Unbounded``."""
@@ -187,7 +188,7 @@ class _Walk:
         name = b"".join(content for number, _, content in fields(ident) if number == 1).decode()
         first, _, field = name.removeprefix(".").partition(".")
         if first == "device":
-            return self._device._replace(level=2 if field else 3)
+            return self._device.found() if field else self._device
         return variables.get(name, Bound(_SCALAR))
 
     def _select(self, select: bytes, variables: Mapping[str, Bound]) -> Bound:
@@ -195,49 +196,47 @@ class _Walk:
         bound = Bound(_SCALAR)
         for number, _, content in fields(select):
             if number == 1:
-                bound = self._inside(self.bound(content, variables))
+                bound = self.bound(content, variables).found()
             elif number == 3 and decode_int64(content):
                 return Bound(_SCALAR)  # has()
         return bound
 
     def _collection(self, collection: bytes, variables: Mapping[str, Bound], is_map: bool) -> Bound:
-        size, items, inner = _SCALAR, 0, 0
+        size, items, inside = _SCALAR, 0, Bound(_SCALAR)
         for number, _, content in fields(collection):
             parts = [content] if not is_map and number == 1 else []
             if is_map and number == 2:
                 parts = [part for field, _, part in fields(content) if field in (3, 4)]
             items += bool(parts)
             for part in parts:
-                bound = self.bound(part, variables)
-                size, inner = size + _SCALAR + bound.size, max(inner, bound.items)
+                bound = self.bound(part, variables).flat()
+                size, inside = size + _SCALAR + bound.size, inside.or_(bound)
         self._charge(10 + items)
-        return Bound(size, max(items, inner))
+        return Bound(size, items, inside)
 
     def _call(self, call: bytes, variables: Mapping[str, Bound]) -> Bound:
-        name, operands = "", []
+        name, parts = "", []
         for number, _, content in fields(call):
             if number == 2:
                 name = content.decode()
             elif number in (1, 3):
-                operands.append(self.bound(content, variables))
+                parts.append(content)
+        operands = [self.bound(part, variables) for part in parts]
+        if name in _LOOK_UPS:
+            self._charge(1)
+            return operands[0].found()
         sizes = [one.size for one in operands]
         cost = sum(sizes) // 10
         if name in _PRODUCTS:
             cost = max(cost, prod(1 + size // 10 for size in sizes))
+        if name in _MATCHES:
+            cost = (1 + sizes[0] // 10) * _instructions(parts[1])
         self._charge(1 + cost)
-        if name in _LOOK_UPS and operands[0].level:
-            return self._inside(operands[0])
-        result = _result(name, operands)
+        result = _range(*parts) if name == "lists.range" else _result(name, operands)
         if name in self._in_python:
             kept = _KEPT_BYTES_A_CALL + sum(sizes) + result.size
             self.kept_bytes += kept * self._repeated
         return result
-
-    def _inside(self, bound: Bound) -> Bound:
-        """Return the bound of what a look-up finds."""
-        if bound.level == 1:
-            return self._value
-        return bound._replace(level=max(bound.level - 1, 0))
 
     def _loop(self, loop: bytes, variables: Mapping[str, Bound]) -> Bound:
         parts = {number: content for number, _, content in fields(loop)}
@@ -245,7 +244,7 @@ class _Walk:
         accu_name = parts[3].decode()
         inside = {
             **variables,
-            **{parts[n].decode(): self._inside(over) for n in (1, 8) if n in parts},
+            **{parts[n].decode(): over.found() for n in (1, 8) if n in parts},
         }
         repeated, spent = self._repeated, (self.cost, self.kept_bytes)
         self._repeated = repeated * over.items
@@ -255,7 +254,7 @@ class _Walk:
             inside[accu_name] = accu
             self.bound(parts.get(5, b""), inside)
             step = self.bound(parts.get(6, b""), inside)
-            larger = Bound(max(accu.size, step.size), max(accu.items, step.items))
+            larger = accu.or_(step)
             if larger == accu:
                 break
             accu = larger
@@ -263,20 +262,54 @@ class _Walk:
         return self.bound(parts.get(7, b""), {**variables, accu_name: accu})
 
 
+def _instructions(expr: bytes) -> int:
+    """Return how many instructions RE2 makes of a pattern: ``a{1000}`` has a thousand.
+
+    Each character of a text may cost a step for each of them. Raises ``Unbounded`` for a pattern
+    that is computed.
+    """
+    import re2  # few expressions need it, and it takes 2 ms and 1.6 MiB
+
+    options = re2.Options()
+    options.log_errors = False  # it would write to stderr, past the log
+    try:
+        return int(re2.compile(_literal(expr, of_type=6), options).programsize)
+    except re2.error:
+        return _MAX_INSTRUCTIONS  # it takes as long to see that it is too large
+    finally:
+        re2.purge()  # the module keeps the last 128 patterns
+
+
+def _range(number: bytes) -> Bound:
+    """Return the bound of the list that ``lists.range`` makes; raises ``Unbounded``."""
+    items = max(decode_int64(_literal(number, of_type=3)), 0)
+    return Bound(2 * _SCALAR * (1 + items), items, Bound(_SCALAR))
+
+
+def _literal(expr: bytes, of_type: int) -> bytes:
+    """Return the constant that an ``Expr`` is; raises ``Unbounded`` if it is none."""
+    for number, _, constant in fields(expr):
+        for kind, _, content in fields(constant) if number == 3 else ():
+            if kind == of_type:
+                return content
+    raise Unbounded
+
+
 def _result(name: str, operands: list[Bound]) -> Bound:
     """Return the bound of a function's result; raises ``Unbounded`` for one that is not known."""
-    sizes = [one.size for one in operands]
-    total, count = sum(sizes), sum(one.items for one in operands)
     if name in _TO_SCALAR:
         return Bound(2 * _SCALAR)
     if name.startswith("format."):
         return Bound(100)
+    if name in _ONE_OPERAND:
+        return reduce(Bound.or_, operands, Bound(_SCALAR))
+    sizes = [one.size for one in operands]
+    total, count = sum(sizes), sum(one.flat().items for one in operands)
+    if name == "_+_" and count:
+        return Bound(total, count, operands[0].found().or_(operands[1].found()))
     if name in _NO_LARGER:
         return Bound(total + 64, count)
     match name:
-        case "_?_:_":
-            levels = [one.level for one in operands[1:]]
-            return Bound(max(sizes), count, max(levels) if all(levels) else 0)
         case "replace" if len(sizes) >= 3:
             return Bound(sizes[0] + (sizes[0] + 1) * sizes[2])
         case "join" if sizes:
