@@ -22,7 +22,7 @@ class Unavailable(ProreusError):
 
 
 class Channel:
-    """A connection that may be replaced, its circuit, and what responses say about earlier results.
+    """A replaceable connection with its circuit, and the validity of earlier results.
 
     ``connection``: None while a slot is empty. ``epoch``: the last one that the process reported.
     ``on_change``: called when results of the plugin are no longer valid, because the epoch changed
@@ -82,7 +82,7 @@ class Channel:
         return response
 
     async def health_error(self) -> str | None:
-        """Check the health of the process; return what is wrong, or None."""
+        """Check the health of the process; return the fault, or None."""
         try:
             body = await self.current_connection.get("/v1/health", self.descriptor.timeout_seconds)
             self._set_epoch(wire.decode(body, Response))
@@ -100,7 +100,7 @@ class Channel:
             self.notify_changed()
 
     def notify_changed(self) -> None:
-        """Have the pods retried that the plugin rejected: its results may be different now."""
+        """Retry the pods that the plugin rejected, since its results may be different now."""
         for call in tuple(self.on_change):
             call()
 
@@ -112,7 +112,7 @@ class Channel:
 
 
 def _decoded(path: str, content: bytes, type_: type[wire.T]) -> wire.T:
-    """Return a response; raises ``BadResponse`` that begins with the path, as those of HTTP do."""
+    """Return a response; raise ``BadResponse``, beginning with the path as errors of HTTP do."""
     try:
         return wire.decode(content, type_)
     except BadResponse as error:

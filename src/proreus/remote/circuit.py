@@ -56,7 +56,7 @@ class Circuit:
         self.open_quietly(reason)
 
     def open_quietly(self, reason: str) -> None:
-        """Stop requests without an error: the slot is empty."""
+        """Stop requests without an error, since the slot is empty."""
         self._metrics.up.set(0)
         self.open_reason = reason
         self.opened.set()

@@ -67,7 +67,7 @@ class Descriptor(
         return self.failure_mode == "ignore"
 
     def cluster_events(self) -> Iterable[ClusterEvent]:
-        """Return what to register for the plugin."""
+        """Return the events to register for the plugin."""
         if self.events is None:
             return events.ALL_EVENTS
         return [ClusterEvent(event.resource, _actions_of(event)) for event in self.events]

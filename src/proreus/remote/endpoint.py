@@ -53,7 +53,7 @@ class Endpoint:
 
     @property
     def descriptor(self) -> Descriptor:
-        """What the process said about its plugin when it was last connected or restarted."""
+        """The descriptor that the process sent when it was last connected or restarted."""
         return self._channel.descriptor
 
     @property
@@ -73,7 +73,7 @@ class Endpoint:
 
     @property
     def on_change(self) -> set[Callable[[], None]]:
-        """What is called when results of the plugin are no longer valid (``Channel``)."""
+        """The callbacks for results of the plugin that are no longer valid (``Channel``)."""
         return self._channel.on_change
 
     async def close(self) -> None:
@@ -212,7 +212,7 @@ class Endpoint:
         self._trial_requests.add_pod(profile, pod)
 
     async def check_args(self, args: Mapping[str, Any]) -> None:
-        """Have the process check arguments, by profile; raises ``ConfigError``.
+        """Send arguments to the process to be checked, by profile; raise ``ConfigError``.
 
         The arguments in force do not change. A process that adopted the checked ones anyway gets
         those in force again.
@@ -257,7 +257,7 @@ class Endpoint:
     # ---- watching it ---------------------------------------------------------------------------
 
     async def health_error(self) -> str | None:
-        """Check the health of the process; return what is wrong, or None."""
+        """Check the health of the process; return the fault, or None."""
         return await self._channel.health_error()
 
     async def watch(self) -> None:

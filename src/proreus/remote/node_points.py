@@ -1,4 +1,4 @@
-"""PreFilter, Filter and Score: one request for all nodes whose results are not cached.
+"""PreFilter, Filter and Score in one request for all nodes without cached results.
 
 Dry runs (preemption, nominated pods) make no requests; they use the row's present result. Hence
 preemption cannot help a pod on a node that a remote plugin rejects.
@@ -28,7 +28,7 @@ from proreus.remote.wire import BadResponse
 A = TypeVar("A", bound=wire.Response)
 
 _ROUNDS = 3
-"""How often rows are requested while each response brings a new epoch."""
+"""The most requests for the same rows while each response brings a new epoch."""
 
 
 class RemotePreFilter(RemotePlugin, PreFilterPlugin):

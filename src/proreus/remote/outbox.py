@@ -1,4 +1,4 @@
-"""Messages whose responses are ignored, delivered in order.
+"""Delivers messages in order and ignores their responses.
 
 They are kept while the process does not respond, so that an Unreserve during that time is not lost.
 """
@@ -42,7 +42,7 @@ class Outbox:
         self._filled.set()
 
     def clear(self) -> None:
-        """Drop all messages: the process that they were for is gone."""
+        """Drop all messages, since their process is gone."""
         self._messages.clear()
         self._empty.set()
 

@@ -1,4 +1,4 @@
-"""The base class of remote plugins: what all their extension points share.
+"""The base class of remote plugins, shared by all their extension points.
 
 Results are fetched before the cycle calls an extension point (``FetchingPlugin``) and cached by row
 (``row_results``).
@@ -67,7 +67,9 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
 
     row_local = True
     looks_at_pods = False
-    """Dry runs use the results in ``RowResults`` by row, whatever pods are on the node."""
+    """Dry runs use the results in ``RowResults`` by row, since these do not depend on the node's
+    pods.
+    """
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

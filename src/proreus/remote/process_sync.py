@@ -23,7 +23,8 @@ Exchange = Callable[[str, bytes, type[Response], float], Awaitable[Response]]
 
 
 class ProcessSync:
-    """What a process has been sent, and what it has to be sent before the next request.
+    """The state that a process has been sent, and the changes that it needs before the next
+    request.
 
     ``table``: the nodes of the last request, None before the first. ``descriptor``: what the
     process wants to be sent.
@@ -102,7 +103,7 @@ class ProcessSync:
 async def check_args(
     connection: Connection, descriptor: Descriptor, args: Mapping[str, Any]
 ) -> None:
-    """Have a process check arguments, by profile; raises ``ConfigError``."""
+    """Send arguments to the process to be checked, by profile; raise ``ConfigError``."""
     try:
         body = wire.encode({"profiles": args, "check": True})
         await connection.post("/v1/profiles", body, descriptor.timeout_seconds)

@@ -25,7 +25,7 @@ log = logger(__name__)
 
 HEALTH_SECONDS = 5.0
 REFUSED_SECONDS = 300.0
-"""How long a request is refused that was not answered while the same one about another pod was."""
+"""Time in which an unanswered request is refused if the same one for another pod was answered."""
 
 
 class Recovery:

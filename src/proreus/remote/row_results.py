@@ -45,7 +45,7 @@ class RowVersions:
         return void
 
     def stale(self, snapshot: Snapshot, rows: Rows) -> Rows:
-        """Return those of the rows without a valid result."""
+        """Return the rows without a valid result."""
         return rows[self.at[rows] < snapshot.changed_at[rows]]
 
 
@@ -61,7 +61,7 @@ class RowResults:
     # ---- filter --------------------------------------------------------------------------------
 
     def rows_without_verdict(self, snapshot: Snapshot, epoch: str, rows: Rows) -> Rows:
-        """Return those of the rows without a valid verdict."""
+        """Return the rows without a valid verdict."""
         size, verdicts = snapshot.size, self._verdicts
         many = len(verdicts.statuses) > _SPARE_STATUSES + 2 * size
         if self._filtered.outdated(snapshot, epoch) or many:
@@ -100,7 +100,7 @@ class RowResults:
     # ---- score ---------------------------------------------------------------------------------
 
     def rows_without_score(self, snapshot: Snapshot, epoch: str, rows: Rows) -> Rows:
-        """Return those of the rows without a valid score."""
+        """Return the rows without a valid score."""
         self._scored.outdated(snapshot, epoch)
         if len(self._scores) != snapshot.size:
             self._scores = _resized(self._scores, snapshot.size)

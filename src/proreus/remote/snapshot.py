@@ -77,7 +77,7 @@ class Snapshot:
         return np.arange(old, size)
 
     def _take_over(self, table: NodeTable, rows: Rows) -> Rows:
-        """Copy rows from the table; return those in which a value changed."""
+        """Copy rows from the table; return the rows with a changed value."""
         different = np.zeros(len(rows), dtype=np.bool_)
         for name in self._names:
             if is_numeric(name):

@@ -48,7 +48,7 @@ class TrialRequest(NamedTuple):
 
 
 class TrialRequests:
-    """The requests of one process that may be sent again, and those that it never answers.
+    """The requests of one process that may be sent again, and the requests that it never answers.
 
     ``unanswered``: the last request that got no answer, if that may be sent again.
     """

@@ -49,7 +49,7 @@ class VerdictResponse(Response, frozen=True):
 
 
 class PreFilterResponse(VerdictResponse, frozen=True):
-    """``nodes``: the names of the eligible nodes; None = all."""
+    """``nodes`` names the eligible nodes; None means all nodes."""
 
     nodes: tuple[str, ...] | None = None
 

@@ -1,4 +1,4 @@
-"""The CAs of client certificates: files given by flags, else those that the cluster publishes.
+"""Loads the CAs of client certificates: from files that flags name, otherwise from the cluster.
 
 The ConfigMap kube-system/extension-apiserver-authentication has the cluster's client CA and its
 front proxy. Both sources are read again every minute, since CAs are rotated while we run.

@@ -1,4 +1,4 @@
-"""Accepts the server's connections, a limited number at a time, and ends those that send nothing.
+"""Accepts a limited number of connections to the server, and closes connections that send nothing.
 
 Whoever reaches the port can open connections, before any authentication. Without limits they use up
 the file descriptors that the client of the apiserver needs.
@@ -31,8 +31,9 @@ The apiserver library of kube-scheduler allows 32 and 90 seconds; aiohttp has on
 scraper whose interval is longer opens a new connection.
 """
 _LEFTOVERS_SECONDS = 0.5
-"""For what a client still sends when its request is answered, or refused: after that the connection
-is closed although it goes on. As long as in Go's net/http."""
+"""Time for the rest of a request that was answered or refused early; then the connection is closed.
+The same as in Go's net/http.
+"""
 _SHUTDOWN_SECONDS = 10.0
 _LOG_INTERVAL_SECONDS = 60.0
 _ACCEPT_RETRY_SECONDS = 0.5
@@ -42,7 +43,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """How many connections may be open, in all and from one address."""
+    """Limits of open connections, in all and from one address."""
 
     total: int = 256
     per_address: int = 32
@@ -96,7 +97,7 @@ class ConnectionServer:
 
     @property
     def open_connections(self) -> int:
-        """The number of connections, those in their handshake included."""
+        """The number of connections, handshakes included."""
         return sum(map(len, self._connections.values()))
 
     async def accept(self, listener: socket.socket) -> None:
@@ -181,7 +182,7 @@ class ConnectionServer:
             self._connections.pop(address, None)
 
     def _warn(self, message: str, **pairs: str) -> None:
-        """Log at most once a minute: the rate is in the hands of whoever connects."""
+        """Log at most once a minute, since clients decide how often it happens."""
         now = asyncio.get_running_loop().time()
         if now - self._logged_at.get(message, -_LOG_INTERVAL_SECONDS) >= _LOG_INTERVAL_SECONDS:
             self._logged_at[message] = now

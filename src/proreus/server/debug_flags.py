@@ -24,5 +24,5 @@ async def set_verbosity(request: web.BaseRequest) -> web.Response:
 
 
 def flags_index(_: web.BaseRequest) -> web.Response:
-    """List what can be set."""
+    """List the flags that can be changed."""
     return plain("flags that can be changed by PUT:\n/debug/flags/v\n")

@@ -22,7 +22,9 @@ def metrics_pages(
     slis: HealthMetrics,
     leader_pods: Callable[[], Iterable[Pod] | None],
 ) -> dict[str, Page]:
-    """Return the pages by path; ``leader_pods``: all pods, None while this instance follows."""
+    """Return the pages by path. ``leader_pods`` returns all pods, or None while this instance
+    follows.
+    """
     return {
         "/metrics": lambda request: _resettable(request, metrics.reset, metrics.expose),
         "/metrics/slis": lambda request: _resettable(

@@ -43,11 +43,13 @@ CIPHER_SUITES = {
 
 
 FORWARDED_AUTHORIZATION = "X-Proreus-Authorization"
-"""Where a bearer token is read from if there is no Authorization header."""
+"""The source of a bearer token if there is no Authorization header."""
 
 
 class SniCertificate(Struct, frozen=True):
-    """``--tls-sni-cert-key cert,key:a.example,*.b.example``; no names: those of the certificate."""
+    """``--tls-sni-cert-key cert,key:a.example,*.b.example``; by default the names in the
+    certificate.
+    """
 
     cert_file: str
     key_file: str

@@ -17,7 +17,7 @@ class Section(Protocol):
     path: str
 
     async def start(self) -> None:
-        """Begin what the pages need; called before the server listens."""
+        """Start the work that the pages need; called before the server listens."""
         ...
 
     async def stop(self) -> None:
@@ -33,7 +33,9 @@ class Section(Protocol):
         ...
 
     def refuse(self, request: web.BaseRequest, refusal: web.Response) -> web.Response:
-        """Return what a caller gets who is not authenticated (401) or not authorized (403)."""
+        """Return the response to a caller who is not authenticated (401) or not authorized
+        (403).
+        """
         ...
 
     async def respond(self, request: web.BaseRequest) -> web.StreamResponse:

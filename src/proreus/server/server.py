@@ -140,7 +140,7 @@ class Server:
         self._pages[path] = page
 
     def add_section(self, section: Section) -> None:
-        """Serve all paths below one, which are authorized together."""
+        """Serve all paths below one; they are authorized together."""
         self._sections.append(section)
 
     async def start(self, listener: socket.socket | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Whether the apiserver accepts our credentials: by what it has answered, and since when.
+"""Records whether the apiserver accepts our credentials, and since when it has refused them.
 
 One refusal that nothing follows, on a cluster where nothing happens, proves no lasting fault: how
 long it lasts is the time from the first refusal to the last.

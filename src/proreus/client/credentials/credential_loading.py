@@ -40,7 +40,7 @@ NOT_CONFIGURED = (
     "try setting KUBERNETES_MASTER environment variable"
 )
 _FIRST_FETCH_SECONDS = 60.0
-"""How long an exec plugin may take at the start: it may wait for a person to log in."""
+"""Time limit of an exec plugin at the start, when it may wait for a person to log in."""
 
 
 async def load(
@@ -87,7 +87,7 @@ async def _load_plain(
     context: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Credentials | None:
-    """Return what ``load`` returns if that needs no library, otherwise None.
+    """Return the result of ``load`` if that needs no library, otherwise None.
 
     Raises ``ConfigError`` as ``load`` does.
     """
@@ -303,7 +303,7 @@ def _loader_of(kubeconfig: str, context: str | None) -> "tuple[Any, _PluginOfLoa
 
 
 class _PluginOfLoader:
-    """The exec plugin of a loader, which gets what it returns."""
+    """An exec plugin whose credentials go into a loader of the library."""
 
     def __init__(self, loader: Any, plugin: ExecPlugin) -> None:
         self._loader = loader
@@ -326,7 +326,7 @@ class _PluginOfLoader:
         return True
 
     def _write(self, certificate: str, key: str) -> None:
-        """Write a certificate and its key; remove those before the last ones, read long since."""
+        """Write a certificate and its key; remove older files that have been read long ago."""
         files = [temporary_file(text.encode()) for text in (certificate, key)]
         for path in self._files_before:
             if path not in (*self._files, *files):

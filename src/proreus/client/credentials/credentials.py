@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _RECHECK_SECONDS = 60.0
 _REFRESH_SECONDS = 1.0
-"""How long after a 401 another one has nothing loaded again: an exec plugin is a process."""
+"""Time after a 401 in which further ones load nothing: an exec plugin is a process."""
 
 FetchAuthorization = Callable[[bool], Awaitable[str]]
 """Return the Authorization header; True requests a new token even if the old one looks valid."""
@@ -45,7 +45,7 @@ _SYSTEM_CAS = TlsFiles()
 
 
 def not_fetched(seconds: float) -> str:
-    """Return what is said of credentials that take too long."""
+    """Return the error message for credentials that take too long."""
     return f"the credentials could not be fetched within {seconds:g} s"
 
 
@@ -84,7 +84,9 @@ class Credentials:
         self._context_of: object = None
         """The files that the context was made of, and their stamps."""
         self._loaded = self
-        """What was loaded last: ``self``, or what the kubeconfig says since it has changed."""
+        """The credentials of the last load: ``self``, or newer ones once the kubeconfig has
+        changed.
+        """
         self._load_again: Callable[[], Awaitable[Credentials]] | None = None
         self._sources: tuple[str, ...] = ()
         self._sources_stamp: object = None
@@ -93,7 +95,9 @@ class Credentials:
     def load_again_when_changed(
         self, files: Sequence[str], load: Callable[[], Awaitable[Credentials]], stamp: object
     ) -> None:
-        """Use what ``load`` returns once one of the files differs from ``stamp`` (``stamp_of``)."""
+        """Use the result of ``load`` once one of the files differs from ``stamp``
+        (``stamp_of``).
+        """
         self._sources, self._load_again, self._sources_stamp = tuple(files), load, stamp
 
     def authorization(self) -> str | None:
@@ -139,7 +143,9 @@ class Credentials:
         return self.version != used
 
     async def _load(self, *, force: bool) -> None:
-        """Load what has changed; ``force``: get a new token even if the old one looks valid."""
+        """Load credentials that have changed; ``force`` gets a new token even if the old one looks
+        valid.
+        """
         sources_read = await self._load_changed_sources()
         try:
             header = await self._fetch(force)
@@ -223,7 +229,7 @@ class Credentials:
 
 
 def stamp_of(files: Sequence[str]) -> object:
-    """Return what differs once one of the files has been written or replaced."""
+    """Return a value that changes when one of the files is written or replaced."""
     return tuple(map(_stamp_of_one, files))
 
 

@@ -27,15 +27,16 @@ MOST_OUTPUT_BYTES = 1 << 20
 """More is no ExecCredential: tokens have a few kilobytes, chains of certificates some more."""
 _MOST_ERROR_BYTES = 2000
 _OUTPUT_SECONDS = 0.25
-"""How long to wait for the rest of the output once the plugin has ended: what it has started may
-hold the pipe open for as long as it runs."""
+"""Time limit for the rest of the output after the plugin has ended: a process that it started may
+hold the pipe open.
+"""
 _KILLED_SECONDS = 1.0
 _EARLY = timedelta(minutes=5)
-"""How long before its expiry a token is fetched anew."""
+"""Time before its expiry at which a token is replaced."""
 
 
 class ExecCredentialStatus(Struct, frozen=True, rename="camel"):
-    """What a plugin returns: a token, or a client certificate with its key, or both."""
+    """The result of a plugin: a token, or a client certificate with its key, or both."""
 
     token: str | None = None
     client_certificate_data: str | None = None
@@ -156,7 +157,7 @@ class _Run(asyncio.SubprocessProtocol):
         self._exited = False
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Keep what was printed."""
+        """Keep the output."""
         if fd == 2:
             self.errors += data[: _MOST_ERROR_BYTES - len(self.errors)]
         elif not self.output.done():

@@ -48,7 +48,9 @@ _temporary_files: dict[bytes, str] = {}
 
 
 class PlainCredentials(Struct, frozen=True):
-    """What a source says. Files are absolute paths or None; ``token_file`` is read repeatedly."""
+    """The contents of a source. Files are absolute paths or None; ``token_file`` is read
+    repeatedly.
+    """
 
     server: str
     ca_file: str | None = None

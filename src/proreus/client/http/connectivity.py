@@ -45,7 +45,7 @@ class Connectivity:
             )
 
     def mark_reachable(self) -> None:
-        """Record that one of those watches works again."""
+        """Record that a failed watch works again."""
         self._unreachable.clear()
         if self._lost_at is not None:
             seconds = round(time.monotonic() - self._lost_at, 1)
@@ -69,7 +69,7 @@ class Connectivity:
                 await self._found.wait()
 
     def report_restored(self, path: str, held: str, version: str) -> None:
-        """Report a list that is older than what was held before; the first watch to notice logs."""
+        """Report a list that is older than the store; only the first watch to notice logs it."""
         now = time.monotonic()
         if now - self._restored_at >= _RESTORED_LOG_INTERVAL_SECONDS:
             log.error(

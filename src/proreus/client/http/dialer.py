@@ -25,12 +25,12 @@ _PORTS = {"http": 80, "https": 443}
 _LOOKUP_SECONDS = 10.0
 """For how long the addresses of a name are used again: a start opens twenty connections at once."""
 _NEXT_ADDRESS_SECONDS = 0.25
-"""How long an address may take before the next one is tried too (RFC 8305)."""
+"""Time after which the next address is tried too (RFC 8305)."""
 
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 
 AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
-"""As ``socket.getaddrinfo`` returns it."""
+"""An address in the form of ``socket.getaddrinfo``."""
 
 
 class NotConnected(OSError):
@@ -223,7 +223,7 @@ class _Tunnel(asyncio.Protocol):
             self._fail(NotConnected("the headers of the proxy's answer are too long"))
 
     def on_headers_complete(self) -> None:
-        """Take the status for the answer; what follows is the server's."""
+        """Take the status as the answer; later bytes are the server's."""
         code = self._parser.get_status_code()
         if code >= 200 and not self._answered.done():
             self._answered.set_result(code)
@@ -316,6 +316,6 @@ def _family_of_literal(host: str) -> int | None:
 
 
 def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """Mark an exception as seen: all who waited may have been cancelled."""
+    """Mark an exception as seen, since every waiter may have been cancelled."""
     if not task.cancelled():
         task.exception()

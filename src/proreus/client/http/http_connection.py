@@ -98,7 +98,7 @@ class HttpConnection(asyncio.Protocol):
             raise
 
     def _is_streaming_to(self, waiter: asyncio.Future[HttpResponse | Stream]) -> bool:
-        """Whether the stream in progress is what ``waiter`` was given."""
+        """Return whether ``waiter`` was given the stream in progress."""
         if self._stream is None or waiter.cancelled() or waiter.exception() is not None:
             return False
         return waiter.result() is self._stream
@@ -271,7 +271,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def _end_response(self) -> bool:
-        """Return the response to whoever waits; return whether the connection is free then."""
+        """Give the response to its waiter; return whether the connection is free afterwards."""
         if self._stream is not None:
             stream, self._stream = self._stream, None
             stream.finish()

@@ -16,7 +16,7 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 """GETs of a list with this content type get the metadata of its objects, and no more."""
 
 _MOST_KEPT = 16
-"""Tokens rotate: the headers with old tokens need not be kept."""
+"""Tokens rotate, so headers with old tokens are not kept."""
 
 
 def user_agent(component: str = "scheduler", program: str = "proreus") -> str:

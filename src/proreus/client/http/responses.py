@@ -73,7 +73,7 @@ class ApiStatusDetails(msgspec.Struct, rename="camel"):
 
 
 class ApiStatus(msgspec.Struct, rename="camel"):
-    """metav1.Status: the apiserver's description of a failure."""
+    """A failure as the apiserver describes it (metav1.Status)."""
 
     kind: str = ""
     message: str = ""

@@ -142,8 +142,9 @@ class ApiClient:
         raise error_from_response(response, f"{method} {path}")
 
     async def send(self, request: Request, timeout_seconds: float | None = None) -> HttpResponse:
-        """Return the response, whatever its code; raise ``Unreachable`` or ``ResponseLost`` if
-        there is none."""
+        """Return the response, whatever its status; raise ``Unreachable`` or ``ResponseLost`` if
+        there is none.
+        """
         if timeout_seconds is None:
             timeout_seconds = self._timeout_seconds
         authorization, used = await self._authorization()

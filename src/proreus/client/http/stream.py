@@ -43,13 +43,14 @@ class Stream:
         return self._unread_bytes > _MOST_BYTES_UNREAD
 
     async def chunk(self) -> bytes:
-        """Return what has arrived since the last call, under bursts 8 ms later; see ``read``."""
+        """Return new bytes; under bursts they are returned 8 ms later, see ``read``."""
         if time.monotonic() - self._last < _BURST_SECONDS:
             await self._let_events_accumulate()
         return await self.read()
 
     async def read(self) -> bytes:
-        """Return what has arrived since the last call; empty when the server ends the stream.
+        """Return bytes that have arrived since the last call; empty when the server ends the
+        stream.
 
         Raises ``ResponseLost`` when it breaks.
         """

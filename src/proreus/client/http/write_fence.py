@@ -17,7 +17,7 @@ from proreus.client.http.responses import Unreachable
 
 
 class NotLeading(Unreachable):
-    """The Lease is no longer ours: nothing was sent."""
+    """The Lease has ended, so nothing was sent."""
 
     def __init__(self) -> None:
         super().__init__("the Lease is not held any more: nothing is written")

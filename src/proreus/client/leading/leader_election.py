@@ -132,7 +132,7 @@ class LeaderElector:
         self._record_event("stopped leading")
 
     async def _acquire(self) -> float:
-        """Return once the Lease is ours: the time just before the successful request."""
+        """Wait until the Lease is ours; return the time just before the successful request."""
         started = self._now()
         while not await self._try("acquire", self._options.request_seconds):
             # Jitter, so that candidates do not all write in the instant in which a Lease expires.

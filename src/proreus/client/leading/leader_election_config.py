@@ -30,7 +30,7 @@ def _healthy() -> None:
 
 
 class LeaderCallbacks(Struct, frozen=True):
-    """What the elector calls (client-go's LeaderCallbacks, and its health check).
+    """Callbacks of the elector (client-go's LeaderCallbacks, and its health check).
 
     ``on_started_leading()`` is called once, when this instance becomes the leader, and
     ``on_stopped_leading()`` as soon as it no longer leads, before the Lease is released.

@@ -19,7 +19,9 @@ from proreus.objects.codec import UNDECODABLE
 from proreus.objects.meta import ListMeta
 
 FALSE_ALARM_SECONDS = 600.0
-"""How long versions that go backwards are ignored after a list has shown that history did not."""
+"""Time in which backward versions are ignored after a list has shown that history did not go
+back.
+"""
 
 
 class _ListHead(msgspec.Struct):

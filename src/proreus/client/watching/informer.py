@@ -66,7 +66,7 @@ class BulkHandler(Protocol[S]):
     """A ``ResourceEventHandler`` to which the many objects of a first list can be added at once."""
 
     def on_add_all(self, objects: Sequence[S]) -> None:
-        """Do what ``on_add`` does for each object.
+        """Handle a whole list of new objects as ``on_add`` handles each.
 
         If it raises, ``on_add`` is called for each after all, so that only those that it fails for
         are affected: what has been added by then may be added again.
@@ -151,11 +151,11 @@ class Informer(Generic[T]):
         return self._reflector.connected
 
     def pause(self) -> None:
-        """Queue what arrives from now on, without a change of the store; pauses nest."""
+        """Queue arriving events instead of applying them; pauses nest."""
         self._paused += 1
 
     def resume(self) -> None:
-        """End one pause; the end of the last one handles what has been queued."""
+        """End one pause; the end of the last one handles the queued events."""
         if self._paused == 0:
             raise RuntimeError(f"resume of {self.resource.plural} without a pause")
         self._paused -= 1
@@ -332,7 +332,7 @@ class Informer(Generic[T]):
 
     @property
     def queued_events(self) -> int:
-        """How many events have arrived that are not handled yet."""
+        """The number of events that have arrived and are not handled yet."""
         return sum(events for events, _ in self._deferred)
 
     @property
@@ -372,7 +372,7 @@ class InformerGroup:
         tasks.create_task(self.by_kind[kind].run(), name=f"informer {kind}")
 
     async def wait_for_sync(self, kinds: Collection[str] | None = None) -> None:
-        """Return once every informer, or those of ``kinds``, has handled its first list."""
+        """Return once every informer, or each of ``kinds``, has handled its first list."""
         for kind, informer in list(self.by_kind.items()):
             if kinds is None or kind in kinds:
                 await informer.synced.wait()
@@ -390,7 +390,7 @@ class InformerGroup:
 
     @property
     def unsynced(self) -> list[str]:
-        """The kinds whose first list has not been handled yet."""
+        """The kinds whose informers have not handled their first lists yet."""
         return [kind for kind, informer in self.by_kind.items() if not informer.synced.is_set()]
 
     @contextmanager

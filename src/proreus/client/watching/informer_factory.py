@@ -26,7 +26,7 @@ NON_TERMINAL_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Terminated pods hold no resources: kube-scheduler's pod informer leaves them out too."""
 
 _DIGITS_OF_VERSION = 15
-"""As many as a float holds exactly."""
+"""The number of digits that a float holds exactly."""
 
 _CUSTOM = ReflectorOptions(not_served_retry_seconds=30.0)
 """A CustomResourceDefinition may be installed at any time after the plugin that reads it."""

@@ -1,4 +1,4 @@
-"""Which objects to list and watch, and how those requests are sent (client-go's ListWatch)."""
+"""Names the objects to list and watch, and sends these requests (client-go's ListWatch)."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
@@ -15,7 +15,9 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class ListWatch(Struct, Generic[T], frozen=True):
-    """The objects of one resource, in all namespaces, that match ``field_selector`` ("": all)."""
+    """The objects of one resource in all namespaces that match ``field_selector`` (empty: all
+    objects).
+    """
 
     client: ApiClient
     resource: Resource[T]

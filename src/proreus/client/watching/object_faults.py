@@ -18,7 +18,7 @@ from proreus.objects.meta import ApiObject, ObjectMeta, key_of
 logger = logging.getLogger(__name__)
 
 LINES = 10
-"""How many lines a resource may log in each period."""
+"""The most log lines for one resource in each period."""
 PERIOD_SECONDS = 60.0
 AGAIN_SECONDS = 600.0
 """After this time a failure of a handler is logged again; an undecodable version is not."""
@@ -97,7 +97,7 @@ class DeferredFaults:
         self._unreadable.append((kind, metadata, error))
 
     def record_in(self, faults: ObjectFaults) -> None:
-        """Record what was collected."""
+        """Record the collected objects."""
         for fault in self._unreadable:
             faults.unreadable(*fault)
 

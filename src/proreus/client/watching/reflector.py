@@ -288,7 +288,7 @@ class Reflector(Generic[T]):
         await self._watch()
 
     def _deliver(self, method: Callable[..., None], *arguments: Any) -> None:
-        """Call a method of the store; its exceptions end ``run`` whatever they are."""
+        """Call a method of the store; any exception of it ends ``run``."""
         try:
             method(*arguments)
         except (ApiError, DecodeError) as error:

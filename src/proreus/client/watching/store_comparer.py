@@ -34,12 +34,12 @@ _PAGE_BYTES = 2 << 20
 """A page is decoded in one piece, during which the event loop does nothing else: some 10 ms.
 Metadata has a few kilobytes, but pods may have annotations of 256 KiB each."""
 MAX_SUSPECTS = 1000
-"""How many suspicions are followed up in one comparison: each costs a request."""
+"""The most suspicions that one comparison follows up: each costs a request."""
 _TIMEOUT_SECONDS = 60.0
 
 
 class _Version(msgspec.Struct, frozen=True, gc=False):
-    """What identifies the version of an object."""
+    """The version of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -60,7 +60,9 @@ _PAGE = msgspec.json.Decoder(_ListedPage)
 
 
 class Correction(Struct, Generic[T], frozen=True):
-    """A confirmed difference: what the store has (None: nothing), and what the apiserver has."""
+    """A confirmed difference between the object in the store and that of the apiserver (None: it
+    has no such object).
+    """
 
     key: str
     stored: T | None
@@ -68,7 +70,7 @@ class Correction(Struct, Generic[T], frozen=True):
 
     @property
     def fault(self) -> str:
-        """What is wrong with the stored object."""
+        """The difference of the stored object."""
         if self.stored is None:
             return MISSING
         return OUTDATED if self.fresh is not None else GONE
@@ -88,7 +90,7 @@ class StoreComparer(Generic[T]):
         return self._informer.resource.kind
 
     async def suspects(self, checkpoint: Callable[[], Awaitable[None]]) -> dict[str, T | None]:
-        """Return the keys whose object may be wrong, with the stored object (None: missing).
+        """Return the keys of possibly wrong objects, with the stored object (None: missing).
 
         ``checkpoint`` is awaited between slices of work. Raises ``ApiError``.
         """
@@ -164,11 +166,11 @@ class StoreComparer(Generic[T]):
         return stored is not None and any(version_of(o) == version_of(stored) for o in page.items)
 
     def stored(self, key: str) -> T | None:
-        """Return what the store has of a key."""
+        """Return the stored object of a key, or its absence."""
         return self._informer.store.get(key)
 
     def heal(self, correction: Correction[T]) -> bool:
-        """Put what the apiserver has into the store, and notify the handlers of the change.
+        """Put the apiserver's object into the store, and notify the handlers of the change.
 
         Returns False if an event has changed the stored object meanwhile; it counts then.
         """

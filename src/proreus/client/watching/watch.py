@@ -30,7 +30,9 @@ ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOO
 _CHANGES = frozenset((ADDED, MODIFIED, DELETED))
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _BOOKMARK_LINE = b'{"type":"BOOKMARK"'
-"""How every apiserver begins a bookmark; one that begins otherwise is only decoded more slowly."""
+"""The bytes with which every apiserver begins a bookmark. Another beginning only takes longer to
+decode.
+"""
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
@@ -305,7 +307,7 @@ _RAW_LIST = msgspec.json.Decoder(_RawList)
 
 
 class Page(msgspec.Struct, Generic[T]):
-    """A list or a page of it: its objects, and those that could not be decoded."""
+    """A list or a page of it, with its objects and the ones that could not be decoded."""
 
     metadata: ListMeta
     items: list[T]

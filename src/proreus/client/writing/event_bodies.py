@@ -64,7 +64,8 @@ def reference_to(
 
 
 class EventKey(Struct, frozen=True):
-    """What identifies an Event: equal ones, but for the note, are one Event that repeats.
+    """The identity of an Event: two Events that differ only in their notes are one Event that
+    repeats.
 
     client-go's ``eventKey``.
     """
@@ -135,7 +136,7 @@ def truncate_note(note: str) -> str:
 
 
 def printf_without_arguments(text: str) -> str:
-    """Return what Go's Sprintf returns for a format without arguments.
+    """Return the result of Go's Sprintf for a format without arguments.
 
     kube-scheduler passes the FailedScheduling message as a format, so that ``%d`` in it becomes
     ``%!d(MISSING)``.

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class EventQueue(Generic[T]):
-    """A queue for each namespace. ``capacity``, ``workers``: what one namespace alone may have.
+    """A queue for each namespace, which alone may use ``capacity`` and ``workers``.
 
     There is room for twice as much in all.
     """
@@ -22,7 +22,7 @@ class EventQueue(Generic[T]):
     def __init__(self, capacity: int, workers: int) -> None:
         self._capacity = 2 * capacity
         self.workers = 2 * workers
-        """How many may be written at a time."""
+        """The number of Events that may be written at a time."""
         self._waiting: dict[str, deque[T]] = {}
         self._length = 0
         self._writing: Counter[str] = Counter()

@@ -51,7 +51,7 @@ _SLEEP_SECONDS = 10.0
 _WORKERS = 8
 _PATIENCE_SECONDS = 0.5
 _IMPATIENT_SECONDS = 0.05
-"""How long an Event waits for bindings in flight; less once the queue is a tenth full."""
+"""Time that an Event waits for bindings in flight; less once the queue is a tenth full."""
 _MAX_CACHED_EVENTS = 16_384
 
 _encode = msgspec.json.Encoder().encode
@@ -83,7 +83,7 @@ class _Entry(Struct, eq=False):
 
     @property
     def namespace(self) -> str:
-        """Where it is written: Events of cluster-scoped objects are in "default"."""
+        """The namespace of the Event itself; Events of cluster-scoped objects are in "default"."""
         return self.event_key.regarding.namespace or "default"
 
     @property
@@ -93,7 +93,7 @@ class _Entry(Struct, eq=False):
 
 
 class EventRecorder:
-    """Records Events; ``run`` writes them. ``dropped`` counts those that found the queue full.
+    """Records Events; ``run`` writes them. ``dropped`` counts Events that found the queue full.
 
     ``wait_until_idle(seconds)`` returns when no write of higher priority is in flight, or after
     that time. ``capacity`` is the length of the queue. ``kubernetes_version``: its API

@@ -1,4 +1,4 @@
-"""Patches of pods' statuses: those of one pod are sent one after another.
+"""Sends patches of pods' statuses; the patches of one pod are sent one after another.
 
 In flight together, the apiserver could apply an older one last, and the pod would keep an outdated
 condition or nomination. A pod may fail again and again while the apiserver takes long to answer:
@@ -43,7 +43,7 @@ class Target(NamedTuple):
 
 
 class _Patch(Struct):
-    """A patch that has not been answered. ``before``: the one to wait for.
+    """A patch that has not been answered, which waits for the patch ``before`` it.
 
     ``report``: of an attempt, see ``_is_report``.
     ``waiters``: how many callers wait for it. ``sending``: held by the one of them that sends it.
@@ -79,7 +79,7 @@ class PodPatches:
         )
 
     def __len__(self) -> int:
-        """Return the number of pods whose patches are not done."""
+        """Return the number of pods with unfinished patches."""
         return len(self._last)
 
     async def wait(self, target: Target) -> None:

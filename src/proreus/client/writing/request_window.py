@@ -1,4 +1,4 @@
-"""How many writes may be in flight: a window that grows while the apiserver is well, and shrinks.
+"""Limits the writes in flight by a window that grows while the apiserver is well, and shrinks.
 
 The algorithm is Gradient2 of Netflix's concurrency-limits. After each round (as many responses as
 the window allows), the latency of the round is compared with its long-term average:
@@ -63,21 +63,21 @@ Reason = Literal["latency", "rejected", "unanswered"]
 
 
 class Priority(IntEnum):
-    """Which waiting write goes first."""
+    """The order in which waiting writes are sent."""
 
     NORMAL = 0
     LOW = 1
 
 
 class _Share(Struct, eq=False):
-    """How many writes of a namespace are in flight, and how many of these count in the window."""
+    """The writes of a namespace that are in flight, and how many of these count in the window."""
 
     in_flight: int = 0
     quick: int = 0
 
 
 class WritePlace(Struct, eq=False):
-    """A write's place among those in flight. ``granted``: done once it has it."""
+    """The place of a write in the window. ``granted`` is done once the write may be sent."""
 
     namespace: str
     priority: Priority
@@ -109,9 +109,9 @@ class RequestWindow:
         self.now = now
         self.in_flight = 0
         self.shrinks: Counter[Reason] = Counter()
-        """How often the window was made smaller, by reason."""
+        """The number of times that the window was made smaller, by reason."""
         self._shares: dict[str, _Share] = {}
-        """By namespace, of those that have a write in flight."""
+        """The writes of each namespace that has one in flight."""
         self._quick: dict[WritePlace, None] = {}
         """The places that count in the window, the oldest first."""
         self._quick_normal = 0
@@ -132,7 +132,7 @@ class RequestWindow:
 
     @property
     def limit(self) -> int:
-        """How many writes may be in flight now, apart from those that take long."""
+        """The number of writes that may be in flight now, without slow ones."""
         return int(self._limit)
 
     def waiting(self, priority: Priority) -> int:
@@ -319,7 +319,9 @@ class RequestWindow:
             )
 
     def report_refusal(self, place: WritePlace, message: str) -> None:
-        """Log why a write that took long was refused: the message names the admission webhook."""
+        """Log the reason for the refusal of a slow write: the message names the admission
+        webhook.
+        """
         if not place.quick and self._may_report(place.namespace, "refused"):
             log.warning(
                 "A write that took long was refused", namespace=place.namespace, err=message
