@@ -1,4 +1,4 @@
-"""``proreus controller``: what is slow, and is not the scheduler's: statuses, rebalancing.
+"""``proreus controller`` does slow work outside the scheduler: statuses and rebalancing.
 
 A process of its own. All that it knows it reads from the apiserver, so that it may be killed at any
 time and begin again. ``run`` is the order of start and end. kopf (``operator``) watches the custom

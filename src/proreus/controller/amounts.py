@@ -1,4 +1,4 @@
-"""What pods use together, and how a status says it."""
+"""Sums the resources of pods, and writes them as a status does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proreus.objects.pod import is_terminal
 
 
 def requested(pods: Iterable[Pod]) -> dict[str, int]:
-    """Return what pods request: CPU in millicores, anything else in its own unit."""
+    """Return the requests of pods: CPU in millicores, other resources in their own units."""
     return added(requests_of(pod) for pod in pods)
 
 

@@ -122,7 +122,7 @@ def command(**flags: Any) -> int:
 
 
 def options_of(flags: dict[str, Any]) -> ControllerOptions:
-    """Return what the flags say."""
+    """Return the options from the flags."""
     from proreus.client.leading.leader_election_config import LeaseOptions
     from proreus.server.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 

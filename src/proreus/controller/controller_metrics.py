@@ -1,4 +1,4 @@
-"""The metrics of the controller: its own, and those of requests, authentication and the Lease."""
+"""The metrics of the controller, of its requests, of authentication and of the Lease."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_THE_PROCESS = (
 
 
 class ControllerMetrics(MetricsRegistry):
-    """``process``: where client, server and elector count; only those families are shown of it."""
+    """``process`` counts for client, server and elector; only their families of it are shown."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class ControllerMetrics(MetricsRegistry):
         )
 
     def families(self) -> list[AnyFamily]:
-        """Return our own families, and those of the process."""
+        """Return the controller's own families and the process's."""
         others = self.process.families()
         shown = [one for one in others if one.description.name.startswith(_OF_THE_PROCESS)]
         return [*super().families(), *shown]

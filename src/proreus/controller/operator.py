@@ -51,7 +51,7 @@ class OperatorThread:
         self._ended_early = False
 
     async def run(self) -> None:
-        """Watch until cancelled; raises what ended the operator otherwise."""
+        """Watch until cancelled; raise the exception that ended the operator."""
         main = asyncio.get_running_loop()
         ended: asyncio.Future[None] = main.create_future()
 

@@ -1,4 +1,4 @@
-"""Pods by what they belong to: a group, a namespace, a queue."""
+"""Sets of pods by their group, namespace or queue."""
 
 from __future__ import annotations
 

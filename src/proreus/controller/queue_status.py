@@ -62,12 +62,12 @@ class QueueStatuses(StatusReconciler[Any]):
         return list(self.objects)
 
     def keys_that_count(self, names: Collection[str]) -> Collection[str]:
-        """Return the queues of these names, and those above them."""
+        """Return the queues of these names, and the queues above them."""
         found = {one for name in names for one in (name, *self._tree.path(name))}
         return found & self.objects.keys()
 
     def status(self, key: str, now: float) -> dict[str, Any]:
-        """Return the resources that the pods of a queue and of those below it request and have."""
+        """Return the resources that pods of a queue, and of queues below it, request and have."""
         pods = [pod for name in self._tree.subtree(key) for pod in self.pods.of(name)]
         return self._compute(pods, sorted(self._tree.children(key)))
 

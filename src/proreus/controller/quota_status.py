@@ -1,4 +1,4 @@
-"""The status of ElasticQuotas: what is used, assigned, and borrowed.
+"""Writes the status of ElasticQuotas: used, assigned and borrowed resources.
 
 ``used`` is that of running pods, as scheduler-plugins' controller writes it. What the scheduler
 accounts is ``assigned``, of all pods that have a node; ``borrowed`` is what of it exceeds ``min``.
@@ -55,7 +55,7 @@ class ElasticQuotaStatuses(StatusReconciler[ElasticQuota]):
         return [key for namespace in names for key in self._keys.get(namespace, ())]
 
     def status(self, key: str, now: float) -> dict[str, Any]:
-        """Return what the quota's pods use."""
+        """Return the use of the quota's pods."""
         quota = self.objects[key].obj
         bounds = Bounds.of(quota)
         pods = self._pods_of(quota)

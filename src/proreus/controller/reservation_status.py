@@ -29,14 +29,14 @@ from proreus.objects import ObjectMeta, Pod, parse_amount
 
 
 class ReservationStatuses(StatusReconciler[ReservationObject]):
-    """Owners of reservations, and those that have expired."""
+    """Writes the owners of reservations, and fails expired reservations."""
 
     def __init__(self) -> None:
         super().__init__(RESERVATIONS, reservation_of)
         self._keys: dict[str, str] = {}
         """The key of a reservation, by its uid."""
         self._first: dict[str, ObjectMeta] = {}
-        """What a pod said when it was first seen with a node, by its uid: that counts."""
+        """The annotations of each pod when it was first seen with a node, by uid: these count."""
 
     def put(self, key: str, obj: WithStatus[ReservationObject]) -> Iterable[str]:
         """Note a reservation that is new or has changed."""
@@ -67,7 +67,9 @@ class ReservationStatuses(StatusReconciler[ReservationObject]):
         return [self._keys[uid] for uid in names if uid in self._keys]
 
     def status(self, key: str, now: float) -> dict[str, Any]:
-        """Return phase, owners and what they have taken; nothing of one that is over."""
+        """Return phase, owners and the amounts that they have taken; nothing for a finished
+        reservation.
+        """
         seen = self.objects[key]
         reservation, present = seen.obj, seen.status
         if reservation.is_over:

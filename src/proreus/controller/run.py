@@ -64,7 +64,7 @@ STATUSES: dict[str, Callable[[], StatusReconciler[Any]]] = {
     "volcano-queues": volcano_queues,
     "kai-queues": kai_queues,
 }
-"""What follows each kind of ``options.STATUS_KINDS``."""
+"""The reconciler of each kind of ``options.STATUS_KINDS``."""
 
 
 async def run(options: ControllerOptions) -> int:
@@ -131,7 +131,7 @@ class _Controller:
     async def make(
         cls, options: ControllerOptions, stack: contextlib.AsyncExitStack
     ) -> _Controller:
-        """Return a controller whose server listens; ``stack`` closes what it consists of."""
+        """Return a controller with a listening server; ``stack`` closes its parts."""
         metrics, fence = ControllerMetrics(), WriteFence()
         hooks = request_hooks(metrics.process)
         connect = partial(load_credentials, options.kubeconfig, options.server)

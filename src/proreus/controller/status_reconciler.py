@@ -61,11 +61,13 @@ class StatusReconciler(ABC, Generic[T]):
         return self.objects.get(key)
 
     def keys_after(self, key: str) -> Collection[str]:
-        """Return whose status may be another after the object with this key has changed."""
+        """Return the keys of statuses that may change with the object of this key."""
         return {key} & self.objects.keys()
 
     def keys_that_count(self, names: Collection[str]) -> Collection[str]:
-        """Return whose status counts pods of these names; by default the names are keys."""
+        """Return the keys of statuses that count pods of these names; by default the names are
+        keys.
+        """
         return self.objects.keys() & names
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Writes the statuses that differ from what they should be.
+"""Writes statuses that differ from their computed values.
 
     pods, objects ──► keys whose status may be another ──► compute ──► differs? ──► PATCH …/status
 
@@ -83,7 +83,7 @@ class StatusWriter:
             self._mark(index, kind.remove_pod(pod))
 
     def put(self, index: int, key: str, obj: WithStatus[Any]) -> None:
-        """Note an object of a kind, which is named by its index."""
+        """Note an object of a kind, which is given by its index."""
         self._mark(index, self._kinds[index].put(key, obj))
 
     def remove(self, index: int, key: str) -> None:
@@ -118,7 +118,7 @@ class StatusWriter:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def write_due(self) -> bool:
-        """Write what is due now; return False if anything failed, and is due again."""
+        """Write the statuses that are due; return False if anything failed, and is due again."""
         due, self._due = list(self._due), {}
         self._wake.clear()
         failed = False
@@ -178,7 +178,7 @@ class StatusWriter:
     def _difference(
         self, due: _Due, uid: str, wanted: Mapping[str, Any], present: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the fields to write: those that differ, and that the apiserver would keep."""
+        """Return the fields to write, which differ and are kept by the apiserver."""
         known_uid, dropped = self._not_kept.get(due, ("", {}))
         fields = {
             name: _without_old_keys(value, present.get(name))

@@ -1,1 +1,3 @@
-"""Users ask here about decisions: the record, explanations, dry runs, dashboard, snapshots."""
+"""Answers users' questions about decisions: record, explanations, dry runs, dashboard,
+snapshots.
+"""

@@ -1,4 +1,4 @@
-"""A page in the browser gets from here all that it shows of one scheduler."""
+"""The sources of the dashboard's pages: one scheduler and its surroundings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proreus.objects.pod import Pod
 
 @dataclass(frozen=True)
 class PageSources:
-    """One scheduler and what is around it; the callables are called for each request.
+    """One scheduler and its surroundings; the callables are called for each request.
 
     pods: all pods by ``namespace/name``.
     leads: returns whether this instance decides anything.

@@ -40,7 +40,7 @@ _EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class OfflineOptions:
-    """How an offline cluster is set up.
+    """Options of an offline cluster.
 
     ``seed``: of all random choices. ``hide_finished``: finished pods are deleted, as the field
     selector of the live watch makes them appear. ``select_host``: the choice among the nodes with
@@ -139,7 +139,7 @@ class OfflineCluster:
         self.clock.advance_to(end)
 
     async def pass_time(self, seconds: float) -> None:
-        """Advance the clock, and run what is due on the way, every second and at each timer.
+        """Advance the clock, and run due work on the way, every second and at each timer.
 
         For a cluster in a ``VirtualTimeLoop`` that uses its clock.
         """
@@ -162,7 +162,7 @@ class OfflineCluster:
         self.clock.advance_to(max(end, self.clock.now()))
 
     async def schedule_next(self) -> tuple[str, str] | None:
-        """Schedule the next pod and settle; return its key and node name ("": none), or None.
+        """Schedule the next pod and settle; return its key and node name (empty: no node), or None.
 
         A pod whose binding failed has no node. Of a group: the key of its first pod. None means
         that the active queue is empty.

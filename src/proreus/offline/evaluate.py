@@ -45,7 +45,7 @@ _CLOCK = 1_767_225_600.0
 
 @dataclass(frozen=True)
 class Fallbacks:
-    """What applies to cases that do not state it.
+    """Defaults of cases.
 
     ``configuration``: as read from a file; without one the default configuration applies, with
     ``plugins`` merged over the default plugins. ``version``: the Kubernetes version to emulate.
@@ -122,7 +122,7 @@ async def _add_objects(case: JsonObject, cluster: OfflineCluster) -> None:
 
 
 class _LoadWatcher:
-    """Answers what a case has as ``metrics``, or with an error."""
+    """Answers with the ``metrics`` of a case, or with an error."""
 
     def __init__(self, metrics: JsonObject | None) -> None:
         self._metrics = metrics

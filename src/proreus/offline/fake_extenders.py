@@ -1,4 +1,4 @@
-"""HTTP extenders of a recorded case: what each verb answers is data, and each request is noted.
+"""HTTP extenders of a recorded case: the answers to each verb are data, and each request is noted.
 
 A behaviour is ``{"filter": {...}, "prioritize": {...}, "preempt": {...}, "bind": {...}}``; the
 fields of each verb are in the README next to the recorded cases. ``status`` and ``error`` of a verb
@@ -33,7 +33,7 @@ class FakeExtenders:
         self._calls: list[str] = []
 
     def transport(self, config: ExtenderConfiguration) -> FakeTransport:
-        """Return what stands for the connections to one extender."""
+        """Return a replacement for the connections to one extender."""
         return FakeTransport(config, self, self._api)
 
     def note(self, url: str, verb: str, pod: str, nodes: list[str]) -> None:

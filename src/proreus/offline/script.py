@@ -1,4 +1,4 @@
-"""Scripts of recorded cases: steps in virtual time, and what can be seen after each of them."""
+"""Plays scripts of recorded cases: steps in virtual time, with observations after each."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from proreus.offline.fake_extenders import FakeExtenders, check_behaviours
 JsonList = list[Any]
 
 _STEP_SECONDS = 0.01
-"""How far the clock moves at the beginning of every step of a script."""
+"""The time by which every step of a script advances the clock at first."""
 
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 class Script:
-    """Plays the steps of a case on a cluster. ``observe``: what the moments tell in addition."""
+    """Plays the steps of a case on a cluster. ``observe`` returns additional observations."""
 
     def __init__(
         self, cluster: OfflineCluster, extenders: FakeExtenders, observe: Sequence[str] = ()
@@ -50,7 +50,7 @@ class Script:
         self._observations = {name: observations[name] for name in observe}
 
     async def play(self, place: str, step: JsonObject) -> JsonObject:
-        """Play one step; return what can be seen once everything has settled.
+        """Play one step; return the observations once everything has settled.
 
         ``place``: where it is in the case, for errors. Raises ``CaseError``.
         """
@@ -193,7 +193,7 @@ def _names(pods: Iterable[QueuedPodInfo]) -> list[str]:
 
 
 def _without_placement(message: str) -> str:
-    """Return a message without what it says of one of several placements, an arbitrary one."""
+    """Return a message without its part about one of several placements, an arbitrary one."""
     return message.partition(", first placement status")[0]
 
 

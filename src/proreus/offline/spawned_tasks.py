@@ -1,4 +1,4 @@
-"""What an offline scheduler spawns: its binding cycles, and what plugins start."""
+"""Tracks the tasks of an offline scheduler: binding cycles, and tasks of plugins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MAX_ROUNDS = 50
 
 
 class SpawnedTasks:
-    """Tasks until they have ended. ``failures``: the exceptions of those that raised one."""
+    """Tasks until they have ended. ``failures`` has the exceptions that ended tasks."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -31,7 +31,7 @@ class SpawnedTasks:
             await asyncio.sleep(0)
 
     async def ended(self) -> None:
-        """Wait until all tasks have ended, and those that they spawned."""
+        """Wait until all tasks have ended, including tasks that they spawned."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 

@@ -1,4 +1,4 @@
-"""An event loop that takes its time from a clock which is advanced, for clusters in virtual time.
+"""An event loop with the time of a clock that is advanced by hand, for clusters in virtual time.
 
 So ``asyncio.sleep``, timeouts and ``call_later`` of plugins follow the virtual clock, like
 back-offs and Permit. I/O is real, and proceeds while the clock stands still.

@@ -45,7 +45,7 @@ def parse_local_address(text: str) -> tuple[str, int]:
 
 
 class LocalServer:
-    """Serves ``respond`` from ``start`` to ``stop``. ``port``: the one in use, once it serves."""
+    """Serves ``respond`` from ``start`` to ``stop``. ``port`` is the one in use, once it serves."""
 
     def __init__(self, address: tuple[str, int], respond: Respond) -> None:
         host, self.port = address
@@ -56,7 +56,7 @@ class LocalServer:
 
     @property
     def url(self) -> str:
-        """Where the pages are."""
+        """The address of the pages."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}"
 
@@ -74,7 +74,7 @@ class LocalServer:
         self._accepting = asyncio.create_task(self._connections.accept(listener))
 
     async def stop(self) -> None:
-        """Stop listening, and end what is still sent after two seconds."""
+        """Stop listening, and cut responses off after two seconds."""
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.gather(self._accepting, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""How much of each node offline pods may have, from what is really used, and their eviction.
+"""Computes the resources of each node for offline pods from real use, and evicts such pods.
 
     metrics.k8s.io ─► measurements ─► batch_resources: what online pods leave ─► status of nodes
                                    └► pressure: nodes where more is used ─► evictions

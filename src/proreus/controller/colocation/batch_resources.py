@@ -1,4 +1,5 @@
-"""What a node has for offline pods: what online pods and the system do not use, less a margin.
+"""Computes the resources for offline pods: the part that online pods and the system leave, less a
+margin.
 
     allocatable ├── online pods and system, measured ──┼── batch resources ──┼── margin ──┤
 
@@ -39,7 +40,7 @@ class BatchResources(NamedTuple):
 
 
 def written_on(node: Node) -> BatchResources | None:
-    """Return what a node shows; None if it has no such numbers, or none that can be read."""
+    """Return the numbers on a node; None if it has none, or none that can be read."""
     allocatable = node.status.allocatable
     if not all(name in allocatable for name in BATCH):
         return None
@@ -60,7 +61,9 @@ def left_by_online(
     by_offline: Iterable[CpuAndMemory],
     margin_percent: int,
 ) -> CpuAndMemory:
-    """Return what is not used by anybody but offline pods, less a margin of the allocatable."""
+    """Return the resources that only offline pods use or nobody, less a margin of the
+    allocatable.
+    """
     offline = list(by_offline)
     found = []
     for index, (most, all_used) in enumerate(zip(allocatable, used, strict=True)):
@@ -77,7 +80,7 @@ def to_write(
     options: ColocationOptions,
     now: float,
 ) -> BatchResources | None:
-    """Return the numbers to write to a node, None if it keeps what it shows.
+    """Return the numbers to write to a node, or None if it keeps the present ones.
 
     ``computed``: from ``measured``; ``now``: Unix seconds.
     """
@@ -102,7 +105,7 @@ def to_write(
 def _withdrawn(
     written: BatchResources | None, options: ColocationOptions, now: float
 ) -> BatchResources | None:
-    """Return zeros for a node whose numbers are too old; None if they are not, or are zeros."""
+    """Return zeros for a node with numbers that are too old; None if they are not, or are zeros."""
     if written is None or written.amounts == NOTHING:
         return None
     if written.at is not None and now - written.at <= options.max_age_seconds:

@@ -1,4 +1,4 @@
-"""The cycles of colocation: measure, write what offline pods may have, evict if told to."""
+"""The cycles of colocation: measure, write the resources for offline pods, evict if configured."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ class ColocationController:
         return found if found is not None and self._is_fresh(found) else None
 
     def _used_by(self, pod: Pod) -> CpuAndMemory:
-        """Return what a pod uses; nothing if that is not known: it counts as used online then."""
+        """Return the use of a pod; nothing if it is unknown, so that it counts as use by online
+        pods.
+        """
         found = self._measurements.pods.get(key_of(pod))
         return found.used if found is not None and self._is_fresh(found) else NOTHING
 

@@ -1,4 +1,4 @@
-"""What nodes and pods really use, as metrics.k8s.io says."""
+"""Reads the real use of nodes and pods from metrics.k8s.io."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CpuAndMemory(NamedTuple):
 
     @classmethod
     def of(cls, quantities: Mapping[str, str | int | float]) -> CpuAndMemory:
-        """Return what a resource list says; 0 of what it lacks. Raises ``ValueError``."""
+        """Return the amounts of a resource list, 0 for missing ones; raise ``ValueError``."""
         return cls(*(parse_amount(name, quantities.get(name, 0)) for name in CPU_AND_MEMORY))
 
 
@@ -38,14 +38,14 @@ NOTHING = CpuAndMemory(0, 0)
 
 
 class Measured(NamedTuple):
-    """What something used, and when that was measured, in Unix seconds."""
+    """The use of a node or pod, and the time of the measurement in Unix seconds."""
 
     used: CpuAndMemory
     at: float
 
 
 class ContainerUsage(ApiStruct, frozen=True):
-    """What one container uses."""
+    """The use of one container."""
 
     usage: dict[str, str | int | float] = {}
 

@@ -1,4 +1,4 @@
-"""Nodes where online pods need back what offline pods use, and which of these have to go.
+"""Finds nodes whose online pods need resources back, and the offline pods to evict there.
 
 A node is under pressure when its margin is used, in two measurements: it is a reserve for short
 peaks. Offline pods leave then, the lowest priority first, until use is below the margin by the
@@ -21,14 +21,14 @@ from proreus.objects.pod import priority_of
 
 
 class OfflinePod(NamedTuple):
-    """A pod on a node, and what it uses, as far as that was measured."""
+    """A pod on a node, and its use as far as that was measured."""
 
     pod: Pod
     used: CpuAndMemory
 
 
 def is_offline(pod: Pod) -> bool:
-    """Return whether a pod runs in what online pods leave: it requests batch resources."""
+    """Return whether a pod is offline, which its request for batch resources says."""
     requests = requests_of(pod)
     return any(requests.get(name, 0) for name in BATCH)
 
@@ -58,7 +58,7 @@ class Pressure:
         return measured.at > first
 
     def forget(self, node: str) -> None:
-        """Begin anew: what was measured was before an eviction."""
+        """Start again, since the measurements are from before an eviction."""
         self._seen_at.pop(node, None)
 
     def keep_only(self, nodes: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""How many pods may be evicted in a period, in all and of a namespace."""
+"""Limits the evictions in a period, in all and in a namespace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TRIES_PER_EVICTION = 10
 
 
 class EvictionBudget:
-    """What is left of the budgets of a period that began at ``since`` (Unix seconds).
+    """The rest of the budgets of a period that began at ``since`` (Unix seconds).
 
     What is recorded of the period has used them already: a process that begins anew has no budget
     of its own. An eviction that was refused counts for its namespace alone, so that budgets of zero

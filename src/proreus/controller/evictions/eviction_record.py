@@ -1,4 +1,4 @@
-"""The record of evictions: a ConfigMap, which is written before anybody is evicted.
+"""The record of evictions: a ConfigMap that is written before any eviction.
 
 An eviction is *planned*, then *done*, or *refused* by the apiserver. A process that is killed in
 between leaves the plan, which the next one finishes; it names the pod by its uid, so that it is the

@@ -1,4 +1,4 @@
-"""Evicts pods through the Eviction API, each of them once, whatever happens to the process."""
+"""Evicts pods through the Eviction API, each of them once, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PodEvictor:
         self._one_plan = asyncio.Lock()
 
     async def finish(self) -> None:
-        """Carry out what was planned, by whichever process; raises ``ApiError``."""
+        """Carry out the planned evictions of any process; raise ``ApiError``."""
         async with self._one_plan:
             await self._finish(await self._record.read())
 

@@ -1,4 +1,4 @@
-"""Which pods would have a better node, and, where that is asked for, their eviction.
+"""Finds pods that would have a better node, and evicts them if configured.
 
     snapshot ─► better_nodes: the engine's own simulation ─► advice
                      plan: budgets, cooldown ─► evictions: recorded first ─► Eviction API

@@ -37,7 +37,7 @@ from proreus.workbench.simulation.simulated_cluster import Settings, SimulatedCl
 _SYSTEM_PRIORITY = 2_000_000_000
 _RESTARTS_ITS_WORK = ("job", "node")
 _FOR_NEW_PODS_ONLY = ("NodeUnschedulable", "TaintToleration")
-"""Plugins whose rejection says nothing against a pod that runs already: a cordon, a taint."""
+"""Plugins whose rejection does not matter to a pod that runs already, as of a cordon or taint."""
 _MOST_POINTS = 100
 """Of a plugin of weight 1."""
 
@@ -143,7 +143,7 @@ async def _find(
 
 @dataclass(frozen=True)
 class _Comparison:
-    """What the best other node has ahead of the present one, and the reason as a sentence."""
+    """The advantage of the best other node over the present one, and the reason as a sentence."""
 
     gain: int
     reason: str

@@ -12,7 +12,7 @@ from proreus.objects.pod import Pod, PodAffinity, PodAffinityTerm
 
 
 def without_foreign_terms(pod: Pod) -> Pod:
-    """Return a pod whose inter-pod terms select pods of its own namespace alone.
+    """Return a pod whose inter-pod terms select pods of its own namespace only.
 
     Terms with a namespaceSelector are left out.
     """

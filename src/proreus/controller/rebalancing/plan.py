@@ -1,4 +1,4 @@
-"""Which of the advised moves are made now: budgets, and the memory against ping-pong."""
+"""Chooses the moves to make now, by budgets and the memory against ping-pong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rebalancer's cycles: finish what was planned, look for better nodes, advise, evict."""
+"""The cycles of the rebalancer: finish planned evictions, look for better nodes, advise, evict."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = logs.logger(__name__)
 
 
 def settings_of(config: Path | None, version: KubernetesVersion = DEFAULT_VERSION) -> Settings:
-    """Return what decides in the simulations: a scheduler's configuration, None for the default.
+    """Return the scheduler's configuration for simulations, or None for the default.
 
     Raises ``ConfigError``.
     """
@@ -53,7 +53,7 @@ def settings_of(config: Path | None, version: KubernetesVersion = DEFAULT_VERSIO
 
 
 class Rebalancer:
-    """Runs cycles until cancelled. ``advice``: the moves that the latest cycle has proved."""
+    """Runs cycles until cancelled. ``advice`` has the moves that the latest cycle has proved."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Rebalancer:
             await self._evictor.evict(self._choose)
 
     def _candidates(self, objects: ClusterObjects) -> list[str]:
-        """Return the pods to examine in this cycle: those after the last one examined."""
+        """Return the pods to examine in this cycle, which follow the last one examined."""
         controllers = Controllers(objects)
         keys = sorted(k for k, pod in objects.of(PODS).items() if is_movable(pod, controllers))
         later = [key for key in keys if key > self._last_examined]

@@ -1,4 +1,4 @@
-"""A page in the browser: what the scheduler does, and why.
+"""Shows in a browser the work of the scheduler and the reasons for it.
 
 ``dashboard`` routes requests below /dashboard/ to ``pages``; ``sign_in`` and
 ``server.local_server`` say who may see them; ``samples`` and ``live`` are the figures over time,

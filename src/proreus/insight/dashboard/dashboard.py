@@ -56,7 +56,9 @@ class Dashboard:
 
     @property
     def local_url(self) -> str:
-        """Where the pages are without authentication, "" for nowhere; known after ``start``."""
+        """The address of the pages without authentication, empty for none; known after
+        ``start``.
+        """
         return "" if self._local is None else f"{self._local.url}{PATH}"
 
     # ---- server.Section ------------------------------------------------------------------------
@@ -75,7 +77,9 @@ class Dashboard:
             await self._local.stop()
 
     async def open_page(self, request: web.BaseRequest) -> web.StreamResponse | None:
-        """Return scripts, styles, and what signing in needs: none of it tells of the cluster."""
+        """Return scripts, styles and the sign-in page; none of them reveals anything about the
+        cluster.
+        """
         section, _, name = request.path.removeprefix(PATH).partition("/")
         if section == "static":
             try:

@@ -1,4 +1,4 @@
-"""The samples as server-sent events: first those that there are, then each new one."""
+"""The samples as server-sent events: first the existing ones, then each new one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LiveSamples:
 
     @property
     def streams(self) -> int:
-        """How many browsers listen."""
+        """The number of browsers that listen."""
         return self._streams
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""The nodes with how full they are: all of them as columns for the heat map, some as a table."""
+"""Returns the utilisation of nodes: all nodes as columns for the heat map, some as a table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NodeRow(msgspec.Struct):
 
 
 def resources(table: ClusterTable) -> list[str]:
-    """Return what utilisation can be shown of: cpu and memory first, pods, then all else."""
+    """Return the resources whose utilisation can be shown: cpu, memory, pods, then the others."""
     first = ["cpu", "memory", PODS]
     others = {one for one in table.allocatable if table.allocatable[one].any()}
     return first + sorted(others - set(first))

@@ -27,7 +27,8 @@ _COLUMNS = ("cpu", "memory", "pods")
 
 
 class Pages:
-    """All pages of a scheduler. ``by_name``: the first segment of the path after /dashboard/.
+    """All pages of a scheduler. ``by_name`` has them by the first segment of the path after
+    /dashboard/.
 
     ``with_forms``: those that take a POST.
     """
@@ -123,7 +124,7 @@ class Pages:
         return asked if asked in label_keys(self._sources.scheduler.cache.table) else ZONE
 
     def node(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return what is on a node, and whom it rejects."""
+        """Return a node's pods, and the pods that it rejects."""
         if len(rest) != 1:
             return self._not_found("node")
         explanation = self._sources.explainer.node(rest[0])
@@ -149,7 +150,7 @@ class Pages:
         return {"found": found, "text": text, "reason": reason}
 
     def pod(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return the explanation of a pod; what would help it is fetched by the page."""
+        """Return the explanation of a pod; the page fetches proposed changes itself."""
         if len(rest) != 2:
             return self._not_found("pod")
         namespace, name = rest
@@ -169,7 +170,7 @@ class Pages:
         )
 
     def pod_help(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
-        """Return what would have to change for a pod: the engine is asked, up to 0.1 s."""
+        """Return changes with which a pod would fit; asks the engine for up to 0.1 s."""
         if len(rest) != 2:
             return self._not_found("pod")
         explanation = self._sources.explainer.pod(*rest, names=0)

@@ -1,4 +1,4 @@
-"""Pods by name and by reason: those that wait, and with a search those that have a node."""
+"""Lists pods by name and reason: waiting pods, and in a search pods with a node too."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ListedPod(msgspec.Struct):
 
 
 class PodList(msgspec.Struct):
-    """The pods that were asked for, those that wait longest first. ``count``: of all of them.
+    """The requested pods, the longest waiting first. ``count`` is the number of all of them.
 
     ``reasons``: how many pods wait for each reason, whatever was asked.
     """
@@ -96,7 +96,7 @@ def _listed(
 
 
 class _Reasons:
-    """Which plugins keep pods from their nodes, in one text for each set of plugins."""
+    """The plugins that keep pods from their nodes, in one text for each set of plugins."""
 
     def __init__(self) -> None:
         self._texts: dict[frozenset[str], str] = {}

@@ -24,7 +24,8 @@ QUEUES = ("active", "backoff", "unschedulable", "gated")
 
 
 class Sample(msgspec.Struct, rename="camel"):
-    """The figures of one second. Rates are a second, latencies seconds; None: nothing to measure.
+    """The figures of one second. Rates are per second, latencies in seconds; None means nothing to
+    measure.
 
     ``at``: seconds since the epoch. ``queues``, ``attempts``: in the order of ``QUEUES`` and
     ``RESULTS``. ``attempt_p50``, ``attempt_p99``: of attempts that ended since the sample before.
@@ -44,7 +45,7 @@ class Sample(msgspec.Struct, rename="camel"):
 
 @dataclass
 class _Totals:
-    """What has been counted until now."""
+    """Counts up to now."""
 
     at: float
     attempts: list[float]
@@ -151,7 +152,7 @@ def _counts(children: Iterable[Histogram]) -> list[int]:
 
 
 def _added(now: list[int], before: list[int]) -> list[int]:
-    """Return what each bucket gained; nothing where a reset made one smaller."""
+    """Return the growth of each bucket; nothing where a reset made one smaller."""
     if not before:
         return now
     gained = [new - old for new, old in zip(now, before, strict=True)] if now else []

@@ -8,7 +8,7 @@ from proreus.insight.explain.explanation import NodeChoice
 
 WIDTH = 400
 COLORS = 12
-"""How many plugins are told apart by colour; the table has the figures."""
+"""The number of plugins that have a colour of their own; the table has the figures of all."""
 
 
 class BarPart(msgspec.Struct):
@@ -33,7 +33,7 @@ class ScoreBars(msgspec.Struct):
 
 
 def score_bars(placement: NodeChoice) -> ScoreBars | None:
-    """Return bars for the nodes whose scores are recorded; None where there are no scores."""
+    """Return bars for the nodes with recorded scores, or None if there are none."""
     nodes = [node for node in placement.nodes if node.plugins]
     if not nodes:
         return None

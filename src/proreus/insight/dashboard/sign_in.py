@@ -1,4 +1,4 @@
-"""How a browser says who it is: a client certificate, or a token that it keeps in a cookie.
+"""Signs a browser in: by a client certificate, or by a token that it keeps in a cookie.
 
 A page cannot be asked for with an Authorization header by typing its address, nor can a stream of
 events. The token is in the cookie only, not in this process. It is sent with requests from our own
@@ -21,7 +21,7 @@ _MAX_TOKEN = 3_500
 
 
 class BadToken(ValueError):
-    """What was given as a token cannot be one."""
+    """The text given as a token cannot be one."""
 
 
 def cookie_credentials(request: web.BaseRequest) -> dict[str, str]:
@@ -56,10 +56,12 @@ async def sent_token(request: web.BaseRequest) -> str:
 
 
 def keep_token(response: web.StreamResponse, token: str, path: str) -> None:
-    """Have the browser keep a token until it is closed, for pages below ``path``."""
+    """Set a cookie with a token for pages below ``path``, which the browser keeps until it is
+    closed.
+    """
     response.set_cookie(COOKIE, token, path=path, secure=True, httponly=True, samesite="Strict")
 
 
 def forget_token(response: web.StreamResponse, path: str) -> None:
-    """Have the browser forget the token."""
+    """Delete the cookie with the token."""
     response.del_cookie(COOKIE, path=path, secure=True, httponly=True, samesite="Strict")

@@ -1,4 +1,4 @@
-"""The what-if page: another pod, or other weights, and what the engine says to that.
+"""The what-if page: the engine's answer to another pod or to other weights.
 
 It is asked twice in one go, as things are and with the change, so that both can be compared. Like
 all dry runs it changes nothing; still, only a form of this page may ask, since each takes time.
@@ -29,7 +29,8 @@ _NODES_SHOWN = 20
 
 
 class Answer(msgspec.Struct):
-    """What the engine said to one question. ``nodes``: those chosen with how many pods each.
+    """The engine's answer to one question. ``nodes`` has the chosen nodes with the number of pods
+    on each.
 
     ``first``: the first pod's outcome, whose scores are shown; ``rejected``: the first one that
     does not fit.
@@ -183,7 +184,7 @@ def _as_it_is(pod: Pod) -> dict[str, Any]:
 
 
 def _completed(typed: dict[str, Any], stored: Pod) -> dict[str, Any]:
-    """Return what was typed with what the form does not show of a pod that it began with."""
+    """Return the typed pod, completed by the fields of its original that the form does not show."""
     plain = _as_it_is(stored)
     meta = plain.get("metadata", {})
     hidden = {key: value for key, value in meta.items() if key not in ("labels", "ownerReferences")}

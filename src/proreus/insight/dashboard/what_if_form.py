@@ -25,7 +25,7 @@ MAX_YAML = 24 * 1024
 MAX_REPLICAS = 100
 BEST_NODES = 5
 WEIGHT = "weight/"
-"""With the name of a plugin: the field of its weight."""
+"""Prefix of the field for a plugin's weight."""
 _MAX_FIELDS = 400
 # libyaml's is ten times as fast, but lets no other thread run: the event loop would stop for 50 ms.
 _LOADER = yaml.SafeLoader
@@ -47,7 +47,7 @@ spec:
 
 
 class BadField(ProreusError):
-    """What was typed into a field cannot be asked; the text names the field."""
+    """The text in a field cannot be used; the message names the field."""
 
 
 def read_form(body: bytes) -> dict[str, str]:
@@ -62,7 +62,7 @@ def read_form(body: bytes) -> dict[str, str]:
 
 
 def form_of(pod: Pod) -> str:
-    """Return a pod as YAML, without what no decision is asked about: annotations, status, volumes
+    """Return a pod as YAML, without parts that no decision depends on: annotations, status, volumes
     of Secrets and ConfigMaps. Env and commands are not in the process.
     """
     plain = to_plain(pod)
@@ -116,7 +116,7 @@ def read_pod(text: str) -> JsonObject:
 
 
 def changed_pod(pod: JsonObject, fields: Mapping[str, str]) -> JsonObject:
-    """Return a pod with what the common fields say; raises ``BadField``."""
+    """Return a pod with the values of the common fields; raise ``BadField``."""
     pod = msgspec.json.decode(msgspec.json.encode(pod))
     spec = pod["spec"]
     for resource in ("cpu", "memory"):
@@ -151,7 +151,7 @@ def weights(fields: Mapping[str, str], scheduler_name: str) -> tuple[ScoreWeight
 def question(
     pod: JsonObject, count: int = 1, score_weights: tuple[ScoreWeight, ...] = ()
 ) -> DryRunSpec:
-    """Return what the engine is asked about a pod and others like it."""
+    """Return the question to the engine about a pod and its replicas."""
     item = PodItem(pod=msgspec.Raw(msgspec.json.encode(pod)), count=count)
     return DryRunSpec(pods=(item,), score_weights=score_weights, best_nodes=BEST_NODES)
 

@@ -1,4 +1,4 @@
-"""A record of decisions: what recent attempts to schedule a pod found, in a bounded memory.
+"""Records the results of recent attempts to schedule a pod, in a bounded memory.
 
 ``recorder`` is told of every attempt and makes a ``record`` of it; ``retention`` decides how long
 that is kept. ``scores`` and ``verdicts`` are what Filter and Score returned, as columns;

@@ -32,7 +32,7 @@ divided by the weight: without NormalizeScore."""
 
 _BYTES = 800
 _MAX_COLUMN_BYTES = 5
-"""How many bytes a node whole columns may take."""
+"""The most bytes of whole columns for each node."""
 _MAX_NORMALIZED = 100
 _FIRST = 256
 """Of thousands of equal nodes enough are usually among these."""

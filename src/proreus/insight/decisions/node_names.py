@@ -32,7 +32,7 @@ class NodeNames:
         self._size = len(names)
         self._base: NodeNames | None = None
         self._changed: dict[int, str] = {}
-        """The rows whose names are not those in ``_names``."""
+        """The rows with other names than in ``_names``."""
         self.users = 0
 
     def followed_by(self, names: list[str]) -> NodeNames:
@@ -96,5 +96,7 @@ class NodeNames:
         return self.size_bytes + (0 if self._base is None else self._base.release())
 
     def held(self) -> list[NodeNames]:
-        """Return this, and the names from which it differs: what a user keeps in memory."""
+        """Return the objects that a user keeps in memory: this one, and its base if there is
+        one.
+        """
         return [self] if self._base is None else [self, self._base]

@@ -1,4 +1,4 @@
-"""What a record keeps of extenders, of Permit and of the binding."""
+"""Records of extenders, of Permit and of the binding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class ExtenderRejection(Struct, frozen=True):
 
 
 class ExtenderAnswer(Struct, frozen=True):
-    """What one extender answered. ``verb``: filter or prioritize; ``error``: why it did not.
+    """The answer of one extender. ``verb`` is filter or prioritize; ``error`` is the reason for no
+    answer.
 
     ``accepted``: how many nodes it let through. ``scored``: how many it gave a score.
     """
@@ -49,7 +50,7 @@ class ExtenderAnswer(Struct, frozen=True):
 
 
 class PermitWait(Struct):
-    """That Permit held the pod. ``timeouts``: of each plugin, in seconds from ``since`` on.
+    """A pod that Permit held. ``timeouts`` has the seconds of each plugin from ``since`` on.
 
     ``seconds``: how long it was held; None: it still is.
     """

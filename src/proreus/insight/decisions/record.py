@@ -48,7 +48,7 @@ class FailureRecord(Struct):
 
 
 class DecisionRecord(msgspec.Struct, gc=False, eq=False):
-    """What one attempt found.
+    """The results of one attempt.
 
     ``at``: when its node was chosen, or it failed, in seconds since the epoch. ``key``:
     ``namespace/name`` of the pod. ``seconds``: how long the attempt took until then. ``names``: of
@@ -90,7 +90,9 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
         return self.names.row_of(node)
 
     def results(self) -> tuple[VerdictColumn | None, ScoreTable | None]:
-        """Return what Filter and Score returned; None for what did not run, or is not kept."""
+        """Return the results of Filter and Score; None for a point that did not run or is not
+        kept.
+        """
         if self.shared is not None:
             return self.shared.as_of(self.end)
         scores = self.scores

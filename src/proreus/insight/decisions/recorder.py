@@ -68,14 +68,14 @@ class DecisionRecorder:
         register(self)
 
     def age(self) -> None:
-        """Forget the verdicts of the last failed attempt, whose pod may be gone."""
+        """Forget the verdicts of the last failed attempt; its pod may be gone."""
         self._last_column = None
 
     @classmethod
     def of(
         cls, scheduler: Scheduler, clock: Clock, budget_bytes: int = DEFAULT_BUDGET_BYTES
     ) -> Self:
-        """Record the attempts of a scheduler from now on; return what does so."""
+        """Record the attempts of a scheduler from now on; return the recorder."""
         queue = scheduler.queue
         recorder = cls(clock, lambda key: queue.get(key) is not None, budget_bytes)
         scheduler.record(recorder)

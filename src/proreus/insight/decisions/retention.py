@@ -1,4 +1,4 @@
-"""Which records are kept: the latest, and the last one of every pod that still waits.
+"""Keeps the latest records, and the last one of every pod that still waits.
 
 The oldest records go first. If those of waiting pods alone exceed the budget, they are reduced to
 how many nodes each plugin rejected, and only then dropped.
@@ -31,14 +31,14 @@ class KeptRecords:
         self.budget_bytes = budget_bytes
         self.size_bytes = 0
         self.attempts = 0
-        """How many attempts have been recorded."""
+        """The number of recorded attempts."""
         self._waits = waits
         self._recent: deque[DecisionRecord] = deque()
         self._latest: dict[str, DecisionRecord] = {}
         self._waiting: dict[str, DecisionRecord] = {}
-        """Records older than the recent ones whose pods wait, by ``namespace/name``."""
+        """Older records of pods that wait, by ``namespace/name``."""
         self._reduced: dict[str, DecisionRecord] = {}
-        """Those that had to give up their rows."""
+        """Records that had to give up their rows."""
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._waiting) + len(self._reduced)
@@ -49,7 +49,9 @@ class KeptRecords:
         yield from self._recent
 
     def latest(self, key: str) -> DecisionRecord | None:
-        """Return the record of a pod's last attempt, by ``namespace/name``; None: not kept."""
+        """Return the record of a pod's last attempt, by ``namespace/name``, or None if it is not
+        kept.
+        """
         return self._latest.get(key)
 
     def of(self, key: str) -> list[DecisionRecord]:

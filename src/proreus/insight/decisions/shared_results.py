@@ -109,11 +109,11 @@ class SharedResults:
 
     @property
     def all_bytes(self) -> int:
-        """How much memory the copy and the changes take."""
+        """The memory of the copy and its changes."""
         return self.copied_bytes + 8 * self.end
 
     def as_of(self, end: int) -> tuple[VerdictColumn, ScoreTable]:
-        """Return the results of the attempt at whose record ``end`` was read."""
+        """Return the results as they were when ``end`` was read, for the record of an attempt."""
         width = self._width
         changed = np.frombuffer(self._changes, dtype=np.int64)[:end].reshape(-1, width).copy()
         # Of a row that changed several times, the last values count.
@@ -142,7 +142,7 @@ class SharedResults:
 
 
 class _LiveResults:
-    """The results that a class writes to, and those of them that were copied last."""
+    """The results that a class of pods writes to, and the ones that were copied last."""
 
     __slots__ = (
         "_constants",
@@ -189,7 +189,8 @@ class _LiveResults:
         self.results = SharedResults(numbers, shared.verdicts.statuses, columns, plugins)
 
     def advance(self, shared: EquivalenceClass, table: NodeTable) -> int:
-        """Note what changed since the last attempt; return the bytes that it took, -1 if it cannot.
+        """Record the changes since the last attempt; return their bytes, or -1 if that is
+        impossible.
 
         -1: the class has made its results anew.
         """
@@ -231,7 +232,7 @@ class SharedResultsOf:
     def advance(
         self, shared: EquivalenceClass, table: NodeTable
     ) -> tuple[SharedResults, int] | None:
-        """Note what changed since the last attempt.
+        """Record the changes since the last attempt.
 
         Returns the shared results and the bytes that the changes took. None: there are none that
         this attempt could advance, and its results have to be kept with the attempt.

@@ -1,4 +1,4 @@
-"""What Filter returned for every node in one attempt, as a column of small numbers."""
+"""The results of Filter for every node in one attempt, as a column of small numbers."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class VerdictColumn:
 
 
 VerdictCounts = dict[Status, int]
-"""How many nodes each status rejected."""
+"""The number of nodes that each status rejected."""
 
 
 def copied_numbers(verdicts: Verdicts) -> Numbers | None:

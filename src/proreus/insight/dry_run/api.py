@@ -24,7 +24,7 @@ MAX_NODE_NAMES = 50_000
 MAX_VALUES = 4_000_000
 """Labels, taints, amounts, images and other values of all pods and nodes together."""
 MAX_RESOURCES = 500
-"""Different resources of all added nodes, each of which is a column of all nodes."""
+"""The most different resources of all added nodes; each is a column of all nodes."""
 MAX_IGNORED_NODES = 20_000
 MAX_TIMEOUT_SECONDS = 60
 MAX_BEST_NODES = 100
@@ -72,7 +72,7 @@ class ScoreWeight(_Spec, frozen=True):
 
 
 class DryRunSpec(_Spec, frozen=True):
-    """What is asked.
+    """The question.
 
     ``pods``: in the order in which they are placed. ``node_templates``: nodes to be added.
     ``ignored_nodes``: names of nodes that are taken for gone, with the pods on them.
@@ -96,11 +96,11 @@ class DryRunSpec(_Spec, frozen=True):
 
 
 class _Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Fields are snake_case here and camelCase in JSON; those with their default are left out."""
+    """Fields are snake_case here and camelCase in JSON; fields with their default are left out."""
 
 
 class RejectedNodeCount(_Status, frozen=True):
-    """How many nodes one plugin rejected for the same reasons."""
+    """The number of nodes that one plugin rejected for the same reasons."""
 
     plugin: str
     reasons: tuple[str, ...]
@@ -108,14 +108,14 @@ class RejectedNodeCount(_Status, frozen=True):
 
 
 class NodeTotal(_Status, frozen=True):
-    """The total score of a node: the weighted sum of what plugins, and extenders, gave it."""
+    """The total score of a node: the weighted sum of the scores of plugins and extenders."""
 
     node: str
     score: int
 
 
 class PodOutcome(_Status, frozen=True):
-    """Where a pod would be placed, or why it would not.
+    """The node of a pod, or the reasons for having none.
 
     ``item``: its index in ``spec.pods``. ``node``: the node that would be chosen, ``node_template``
     the name of its template if it is not one of the cluster. ``feasible_nodes``: how many nodes can
@@ -139,7 +139,7 @@ class PodOutcome(_Status, frozen=True):
 
 
 class TemplateUse(_Status, frozen=True):
-    """How many nodes of a template got pods, and how many pods these are."""
+    """The number of nodes of a template that got pods, and the number of these pods."""
 
     name: str
     nodes: int

@@ -28,7 +28,7 @@ from proreus.framework.verdicts import Rows, Verdicts
 from proreus.insight.dry_run.slices import Slices
 
 ROWS_AT_ONCE = 256
-"""How many nodes are filtered one by one without a look at the time."""
+"""The number of nodes that are filtered one by one between two looks at the clock."""
 
 
 class DryRunCycle(SchedulingCycle):
@@ -38,7 +38,7 @@ class DryRunCycle(SchedulingCycle):
         super().__init__(**parts)
         self.slices = Slices()
         self._found: FeasibleNodes | None = None
-        """What has been found in parts, for the search of the same attempt."""
+        """Nodes found in parts, for the search of the same attempt."""
 
     async def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
         outcome = await super()._pre_filter(attempt)
@@ -70,7 +70,7 @@ class DryRunCycle(SchedulingCycle):
         names: frozenset[str] | None,
         placement: Rows | None = None,
     ) -> FeasibleNodes:
-        """Return what has been found in parts; filter all nodes, or the named ones, otherwise."""
+        """Return the nodes found in parts; without them filter all nodes, or the named ones."""
         if self._found is not None:
             return self._found
         return super().search(profile, state, pod, names, placement)

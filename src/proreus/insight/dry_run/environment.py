@@ -35,7 +35,9 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class _ReplicaCore(Core, frozen=True, kw_only=True):
-    """``cache`` is the copy; ``original``: the scheduler's own parts."""
+    """The environment of a copy. ``cache`` is the copy; ``original`` has the parts of the scheduler
+    itself.
+    """
 
     original: Core
     nominations: NominationsCopy
@@ -123,7 +125,7 @@ class DryRunEnvironment:
         self._tasks.background.sync(self.profile_set.plugins)
 
     def begin(self, include_extenders: bool) -> None:
-        """Take over what may have changed since the last dry run, apart from nodes and pods."""
+        """Refresh everything except nodes and pods."""
         self.nominations.sync()
         extenders = self.profile_set.extenders
         self.cycle.extenders = extenders if include_extenders else None

@@ -1,4 +1,4 @@
-"""What one dry run may ask for, checked before anything is built.
+"""Checks the limits of a dry run before anything is built.
 
 A body of a megabyte may ask for gigabytes: 2,000 nodes with 50,000 labels each. So the values of a
 pod or node count as often as there are to be pods or nodes like it.

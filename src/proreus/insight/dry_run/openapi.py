@@ -25,7 +25,7 @@ _ERRORS = {
 
 
 def openapi_document() -> dict[str, Any]:
-    """Return the document (OpenAPI 3.1, whose schemas are JSON Schema)."""
+    """Return the document (OpenAPI 3.1, with schemas in JSON Schema)."""
     template = "#/components/schemas/{name}"
     (reference,), schemas = msgspec.json.schema_components((DryRunReview,), ref_template=template)
     # What Kubernetes itself defines: pods and nodes are passed on as they are.

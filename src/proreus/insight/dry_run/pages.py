@@ -25,7 +25,7 @@ from proreus.server.responses import json_body, status_body
 from proreus.server.server import Server
 
 READ_SECONDS = 10.0
-"""How long a body may take to arrive: until then it takes the place of another dry run."""
+"""Time limit for the arrival of a body, which occupies the place of another dry run."""
 
 
 class DryRuns(Protocol):

@@ -43,7 +43,7 @@ class ClusterReplica:
         self._changed_here: set[str] = set()
 
     def differs_at(self, node_names: Iterable[str]) -> None:
-        """Have ``sync`` copy these nodes anew: the copy was changed there."""
+        """Mark nodes for a new copy by ``sync``, since the copy was changed there."""
         self._changed_here.update(node_names)
 
     async def sync(self, slices: Slices) -> None:

@@ -42,7 +42,7 @@ from proreus.insight.dry_run.slices import Slices
 from proreus.objects.pod import Pod
 
 _ATTEMPT_SECONDS = 0.4
-"""CPU time of one pod: the longest that other work may have to wait for a turn."""
+"""CPU time of one pod, which is the longest that other work has to wait for a turn."""
 
 
 class _FeasibleRows:
@@ -54,7 +54,7 @@ class _FeasibleRows:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was noted of the last pod."""
+        """Forget the last pod."""
         self.count = 0
         self.rows: Rows = np.empty(0, dtype=np.intp)
         self.best: list[tuple[int, int]] = []
@@ -78,7 +78,7 @@ class _FeasibleRows:
             self.best = list(zip(found.rows[first].tolist(), scores[first].tolist(), strict=True))
 
     def failed(self, attempt: Attempt, failure: Failure, message: str) -> None:
-        """Do nothing: the failure is returned."""
+        """Do nothing, since the failure is returned."""
 
 
 class DryRunAttempts:

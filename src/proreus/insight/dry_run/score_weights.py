@@ -49,7 +49,7 @@ class ScoreWeights:
             current[plugin] = weight
 
     def restore(self) -> None:
-        """Make the weights those of the configuration again."""
+        """Restore the weights of the configuration."""
         for (name, plugin), weight in self._before.items():
             self._profiles[name].weights[plugin] = weight
         self._before.clear()

@@ -1,4 +1,4 @@
-"""Work in slices: what takes long lets the event loop do other work in between."""
+"""Works in slices, so that the event loop does other work in between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 SLICE_SECONDS = 0.004
 _REST_FACTOR = 3
-"""How many times as long as a slice the work rests while pods wait to be scheduled."""
+"""The length of a rest, in slices, while pods wait to be scheduled."""
 
 
 class Slices:
@@ -27,7 +27,7 @@ class Slices:
         self._slice_seconds = slice_seconds
         self._began = perf_counter()
         self.pauses = 0
-        """How often other work had a turn."""
+        """The number of turns of other work."""
 
     @property
     def due(self) -> bool:
@@ -52,7 +52,7 @@ class Slices:
 
 
 async def run_in_slices(parts: Generator[None, None, T]) -> T:
-    """Return what a generator returns; other work has turns where it yields."""
+    """Return the result of a generator; other work has turns where it yields."""
     slices = Slices()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Explanations of decisions: why a pod went where it went, why it waits, and what would help it.
+"""Explains decisions: a pod's choice of node, its wait, and changes that would help.
 
 ``explainer`` answers from the record of decisions (``insight.decisions``), the queue and the nodes;
 ``what_if`` asks the engine again with a changed pod; ``explanation`` has the answers, as plain

@@ -36,7 +36,7 @@ NAMES_SHOWN = 10
 def explain_attempt(
     record: DecisionRecord, pods: Mapping[str, Pod], *, names: int = NAMES_SHOWN, nodes: int = 20
 ) -> AttemptExplanation:
-    """Return what an attempt found.
+    """Return the results of an attempt.
 
     ``pods``: all pods as they are now, by key. ``names``: of how many nodes of each group of
     rejected ones; ``nodes``: of how many scored ones.
@@ -90,7 +90,7 @@ def _rejected(
 def _group(
     status: Status, count: int, names: list[str] | tuple[()], unnamed: str = ""
 ) -> RejectedNodes:
-    """Return nodes with the same status. ``unnamed``: whose it is if it names no plugin."""
+    """Return nodes with the same status. ``unnamed`` is the plugin of a status that names none."""
     return RejectedNodes(
         plugin=status.plugin or unnamed,
         code=status.code.label,

@@ -41,11 +41,11 @@ class Engine:
         self.table = profile.table
         self._search = search
         self.questions = 0
-        """How often PreFilter has been run."""
+        """The number of runs of PreFilter."""
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the questions have taken long enough: no pod is scheduled meanwhile."""
+        """Return whether the questions have taken long enough: no pod is scheduled meanwhile."""
         return perf_counter() > self._ends
 
     def _begin(self, pod: PodInfo) -> tuple[CycleState, PreFilterOutcome]:

@@ -197,7 +197,7 @@ class Explainer:
     # ---- nodes and the queue -------------------------------------------------------------------
 
     def node(self, name: str) -> NodeExplanation:
-        """Explain a node: what is on it, and whom it rejects."""
+        """Explain a node: its pods, and the pods that it rejects."""
         return explain_node(name, self._scheduler, self._records)
 
     def queue(self) -> QueueExplanation:

@@ -1,4 +1,4 @@
-"""What an explanation says, as values that JSON and YAML can hold.
+"""Contents of explanations, as values that JSON and YAML can hold.
 
 Times are seconds since the epoch, ages and durations seconds. Names of pods are ``namespace/name``.
 """
@@ -13,7 +13,7 @@ PodState = Literal["unknown", "notOurs", "deleted", "waiting", "inFlight", "bind
 
 
 class _Part(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """A part of an explanation; what has its default value is left out of JSON."""
+    """A part of an explanation; fields with their default value are left out of JSON."""
 
 
 class RejectedNodes(_Part):
@@ -100,7 +100,7 @@ class ExtenderRejections(_Part):
 
 
 class ExtenderReply(_Part):
-    """What an HTTP extender answered in an attempt. ``verb``: filter or prioritize.
+    """The answer of an HTTP extender in an attempt. ``verb`` is filter or prioritize.
 
     ``accepted``: how many nodes it let through; ``scored``: how many it gave a score. ``error``:
     why there was no answer.
@@ -115,7 +115,7 @@ class ExtenderReply(_Part):
 
 
 class PermitHold(_Part):
-    """That a Permit plugin held a pod, from ``since`` on and until ``until`` at most.
+    """A hold by a Permit plugin, from ``since`` on and at most until ``until``.
 
     ``ended_at``: when it was allowed or rejected; None: it waits. ``allowed``: by this plugin,
     while others still hold the pod.
@@ -129,7 +129,7 @@ class PermitHold(_Part):
 
 
 class AttemptExplanation(_Part):
-    """What one attempt found. ``count``: so many attempts in a row failed in just this way.
+    """The results of one attempt. ``count`` is the number of successive attempts that failed alike.
 
     ``configuration``: which configuration of the process decided, counted from 1. ``failed_point``:
     the extension point that failed after a node was chosen. ``bound_at``: when it was bound.
@@ -183,7 +183,7 @@ class GroupState(_Part):
 
 
 class Waiting(_Part):
-    """Where a pod waits. ``queue``: active, backoff, unschedulable or gated.
+    """The place of a waiting pod. ``queue`` is active, backoff, unschedulable or gated.
 
     ``since``: when it entered the queue. ``position``: 1 = next; 0 where there is no order.
     ``ahead``: the first of those before it. ``attempts``: so far.
@@ -204,7 +204,8 @@ class Waiting(_Part):
 
 
 class PodChange(_Part):
-    """One change of a pod, of a node, or of what is on it. ``field``: which one, as in its YAML.
+    """One change of a pod, of a node, or of the pods on it. ``field`` names it as in the object's
+    YAML.
 
     ``minimal``: the engine was asked about the next smaller change too, which does not suffice.
     """
@@ -224,7 +225,7 @@ class HelpfulChanges(_Part):
 
 
 class WhatWouldHelp(_Part):
-    """What would have to change for a waiting pod to fit now.
+    """Changes with which a waiting pod would fit now.
 
     ``new_node_like``: a node like this one, with only its DaemonSet pods on it, would take the pod
     as it is; "" if none. ``fits_now``: nodes that would take it as it is, so that it only has to be
@@ -281,7 +282,9 @@ class NodeRejection(_Part):
 
 
 class NodeExplanation(_Part):
-    """What is on a node and whom it rejects. ``assumed``: pods that are not bound there yet."""
+    """The pods on a node, and the pods that it rejects. ``assumed`` are pods not bound there
+    yet.
+    """
 
     node: str
     known: bool
@@ -318,7 +321,7 @@ class WaitingPod(_Part):
 
 
 class QueueExplanation(_Part):
-    """The whole queue. ``oldest``: those that wait longest.
+    """The whole queue. ``oldest`` are the longest waiting pods.
 
     ``starving``: pods whose attempts have failed while others with no higher priority were bound.
     """

@@ -25,7 +25,7 @@ _MAX_DOMAINS = 5
 
 @dataclass(frozen=True)
 class NodeProposal:
-    """A changed node. ``one_less``: the same with one unit less of what was raised."""
+    """A changed node. ``one_less`` is the same node with one unit less of the raised resource."""
 
     change: PodChange
     node: Node

@@ -92,7 +92,7 @@ def _first_that_helps(
 
 
 _SEVERAL = frozenset({"NodeResourcesFit", "TaintToleration"})
-"""Plugins that may reject a pod for several reasons at once, each of which is a change."""
+"""Plugins that may reject a pod for several reasons at once; each reason is a change."""
 
 
 def _as_minimal(

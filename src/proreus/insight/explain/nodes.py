@@ -1,4 +1,4 @@
-"""What is on a node, and whom it rejects."""
+"""Lists the pods on a node, and the pods that it rejects."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 
 @dataclass(frozen=True)
 class Proposal:
-    """A changed pod. ``resource``: whose request was lowered to ``lower_to``."""
+    """A changed pod. The request of ``resource`` was lowered to ``lower_to``."""
 
     change: PodChange
     pod: PodInfo

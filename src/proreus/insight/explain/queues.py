@@ -1,4 +1,4 @@
-"""Where a pod waits and for what, and the queue as a whole."""
+"""Describes the place of a waiting pod, and the queue as a whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from proreus.insight.explain.explanation import (
 from proreus.objects.scheduling import pod_group_entity_key, pod_group_key
 
 SHOWN = 10
-"""How many pods a list names."""
+"""The number of pods that a list names."""
 _MANY_ACTIONS = 5
 _PODS_AT_ONCE = 500
 STARVING_ATTEMPTS = 5
@@ -40,7 +40,7 @@ def explain_waiting(
     states: PodGroupStates,
     forest: WorkloadForest,
 ) -> Waiting:
-    """Return where a pod waits, since when, behind whom, and what would have it tried again."""
+    """Return a waiting pod's queue, time, predecessors, and the events that would wake it."""
     entity = queue.entity_of(queued)
     name = queue.queue_name_of(entity.key)
     waiting = Waiting(
@@ -105,7 +105,7 @@ def _group(
 def explain_queue(
     queue: SchedulingQueue, records: KeptRecords | None, clock: Clock
 ) -> QueueExplanation:
-    """Return counts by queue and reason, the oldest pods, and those that starve."""
+    """Return counts by queue and reason, the oldest pods, and starving pods."""
     parts = explain_queue_in_parts(queue, records, clock)
     while True:
         try:

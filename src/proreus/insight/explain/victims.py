@@ -1,4 +1,4 @@
-"""Why each victim of a preemptor has to go: what would reject the preemptor beside that pod.
+"""Finds the reason for each victim: the plugin that would reject the preemptor beside that pod.
 
 Asked of the engine while the preemptor waits; of victims that are gone nothing can be asked.
 """

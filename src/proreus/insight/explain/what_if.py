@@ -48,7 +48,7 @@ class Verified:
 
 
 def help_for(engine: Engine, pod: PodInfo, nodes: int = NODES) -> WhatWouldHelp:
-    """Return what would make a pod fit, as of now."""
+    """Return changes with which a pod would fit now."""
     on_nodes: list[VerifiedNode] = []
     try:
         found, new_node, fitting = look_for_help(engine, pod, nodes)
@@ -138,7 +138,7 @@ def _first_that_helps(engine: Engine, pod: PodInfo, row: int, plugin: str) -> Pr
 
 
 _SEVERAL = frozenset({"NodeResourcesFit", "TaintToleration", "NodeAffinity"})
-"""Plugins that may reject a pod for several reasons at once, each of which is a change."""
+"""Plugins that may reject a pod for several reasons at once; each reason is a change."""
 
 
 def _least_lowered(
@@ -197,7 +197,7 @@ def _removable(node: NodeInfo) -> Iterable[PodInfo]:
 
 
 def _needed(pods: Sequence[PodInfo], enough: Callable[[Sequence[PodInfo]], bool]) -> list[PodInfo]:
-    """Return the pods without those whose removal was not needed."""
+    """Return the pods whose removal was needed."""
     needed = list(pods)
     for pod in pods:
         fewer = [one for one in needed if one is not pod]
@@ -210,7 +210,7 @@ def _needed(pods: Sequence[PodInfo], enough: Callable[[Sequence[PodInfo]], bool]
 
 
 def _new_node(engine: Engine, pod: PodInfo, nearest: Rows) -> int | None:
-    """Return a row whose node would take the pod if only its DaemonSet pods were on it."""
+    """Return a row of a node that would take the pod if only its DaemonSet pods were on it."""
     table = engine.table
     shapes = np.stack(
         [

@@ -1,1 +1,1 @@
-"""Files of objects: snapshots of a cluster, and recordings of what arrives."""
+"""Reads and writes files of objects: snapshots of a cluster, and recordings of arrivals."""

@@ -41,12 +41,13 @@ READ_KINDS: dict[str, Resource[Any]] = {
     **BY_KIND,
     RESOURCE_CLAIM_TEMPLATES.kind: RESOURCE_CLAIM_TEMPLATES,
 }
-"""Every resource that a simulation reads, by its kind: a scheduler's, and what controllers and
-admission make pods and claims of."""
+"""Every resource that a simulation reads, by its kind: the scheduler's, and templates from which
+controllers and admission make pods and claims.
+"""
 
 
 class ClusterObjects:
-    """The objects of a cluster. ``version``: the Kubernetes version that it runs, if known.
+    """The objects of a cluster. ``version`` is its Kubernetes version, if known.
 
     ``ignored``: how many objects of each kind were left out, since no scheduler reads them.
     """

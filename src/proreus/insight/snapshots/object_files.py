@@ -1,4 +1,4 @@
-"""Reads API objects from files: snapshots, and what ``kubectl get -o json`` or ``-o yaml`` prints.
+"""Reads API objects from files: snapshots, and output of ``kubectl get -o json`` or ``-o yaml``.
 
 A file is a List, one object, or several YAML documents; gzip is recognised by its first bytes. Each
 error names the file, the object and the field.
@@ -37,7 +37,7 @@ JsonObject = dict[str, Any]
 
 
 class SnapshotInfo(ApiStruct, frozen=True):
-    """What ``proreus snapshot`` notes in the List that it writes.
+    """The facts that ``proreus snapshot`` writes into its List.
 
     ``unavailable``: kinds that the apiserver does not serve, or not to this user.
     """

@@ -1,4 +1,4 @@
-"""Recordings: what arrived at a scheduler and what departed, with times, as gzipped JSON lines.
+"""Records arrivals and departures at a scheduler with their times, as gzipped JSON lines.
 
     {"recording": 1, "kubernetesVersion": "1.37", "startedAt": …}
     {"t": 0, "type": "ADDED", "object": {…}}              all objects that there are at the start
@@ -38,7 +38,7 @@ log = logger(__name__)
 
 FORMAT = 1
 MAX_BYTES = 1024 * 1024 * 1024
-"""How large a recording becomes at most: a forgotten one must not fill the disk."""
+"""The largest size of a recording: a forgotten one must not fill the disk."""
 
 _FLUSH_SECONDS = 1.0
 _LEVEL = 3
@@ -46,11 +46,11 @@ _GZIP_WINDOW = 31
 _WRITTEN_BY_OTHERS = frozenset(
     {PERSISTENT_VOLUMES.kind, PERSISTENT_VOLUME_CLAIMS.kind, RESOURCE_CLAIMS.kind}
 )
-"""Kinds whose updates schedulers and controllers make: a replay makes its own."""
+"""Kinds that schedulers and controllers update; a replay makes these updates itself."""
 
 
 class RecordingHeader(ApiStruct, frozen=True):
-    """The first line of a recording; ``recording``: the version of the format."""
+    """The first line of a recording. ``recording`` is the version of the format."""
 
     recording: int = 0
     kubernetes_version: str = ""
@@ -75,7 +75,7 @@ class ChangeSource(Protocol):
     def on_change(
         self, resource: Resource[Any], handler: Callable[[Any, Any], None]
     ) -> Callable[[], None]:
-        """Call ``handler(old, new)`` on each change; returns what ends that."""
+        """Call ``handler(old, new)`` on each change; return a function that ends that."""
         ...
 
 
@@ -99,7 +99,7 @@ class ArrivalRecorder:
     def begin(
         self, source: ChangeSource, kinds: list[Resource[Any]], version: KubernetesVersion
     ) -> None:
-        """Record what there is, and every change from now on."""
+        """Record the present objects, and every change from now on."""
         started_at = rfc3339(self._clock.now())
         header = RecordingHeader(
             recording=FORMAT, kubernetes_version=str(version), started_at=started_at
