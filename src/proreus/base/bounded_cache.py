@@ -33,24 +33,25 @@ P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 AGE_INTERVAL_SECONDS = 60
-"""How often each cache is aged: what is not used is gone after one to two of these."""
+"""The time between two agings of each cache; unused entries are gone after one to two of them."""
 
 BYTES_AN_ENCODED_BYTE = 12
-"""What a byte of JSON or MessagePack takes when it is decoded and parsed, roughly: a label
-requirement of 50 bytes is two objects, a tuple, a set and three texts."""
+"""The memory that a byte of JSON or MessagePack takes once decoded and parsed, roughly: a label
+requirement of 50 bytes is two objects, a tuple, a set and three texts.
+"""
 
 _SPARE_ITEMS = 500
 _SPARE_BYTES_AN_ITEM = 400
 
 BYTES_AN_ENTRY = 400
-"""What an entry takes besides its contents."""
+"""The memory of an entry besides its contents."""
 
 
 class Ageing(Protocol):
-    """Something that drops what has not been used since the call of ``age`` before."""
+    """Drops entries that nobody has used since the previous call of ``age``."""
 
     def age(self) -> None:
-        """Drop what was not used since the last call."""
+        """Drop entries that nobody has used since the last call."""
         ...
 
 
@@ -128,7 +129,7 @@ class BoundedCache(Generic[K, V]):
 
 
 class LoadingCache(BoundedCache[K, V], Generic[P, K, V]):
-    """A ``BoundedCache`` that computes what it does not have from what it is asked for.
+    """A ``BoundedCache`` that computes missing entries from their keys.
 
     ``key`` returns the key for arguments, ``load`` a value with its size in bytes for a key and the
     same arguments.
@@ -157,7 +158,7 @@ _MOST_LOOKED_AT = 1_000
 _rng = random.Random(0)
 
 _PLAIN_TYPES = frozenset((str, bytes, int, float, bool, type(None)))
-"""What has nothing in it: nearly all of a key that names thousands of resources."""
+"""An empty container, as nearly all parts of a key with thousands of resources are."""
 
 
 def approximate_size(value: Any) -> int:
@@ -204,7 +205,7 @@ _lru_caches: list[Any] = []
 
 
 def register(cache: Ageing) -> None:
-    """Have a cache aged from now on, for as long as it is referenced."""
+    """Age a cache from now on, for as long as it is referenced."""
     # Tables for dry runs have such caches too, and come and go by the thousand.
     number = next(_numbers)
     share = _registered[number % len(_registered)]
@@ -212,7 +213,7 @@ def register(cache: Ageing) -> None:
 
 
 def cleared_with_age(function: F) -> F:
-    """Have the ``functools.lru_cache`` of a function cleared whenever caches are aged.
+    """Clear the ``functools.lru_cache`` of a function whenever caches are aged.
 
     For small values that are cheap to compute again.
     """

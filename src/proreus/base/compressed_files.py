@@ -1,4 +1,4 @@
-"""Reads files that may be gzipped, in pieces, and refuses those that expand beyond measure.
+"""Reads files that may be gzipped, in pieces, and refuses files that expand too much.
 
 A megabyte of gzip can hold a gigabyte. The objects of a cluster are 5 to 30 times as large as their
 gzip data, and 70 times if they differ in their names alone. Data that is large, and more than 200
@@ -19,11 +19,11 @@ from proreus.base.errors import ConfigError
 GZIP = b"\x1f\x8b"
 MAX_RATIO = 200
 MAX_BYTES = 1024 * 1024 * 1024
-"""How large a file may be that is read as a whole: a million pods."""
+"""The largest size of a file that is read as a whole: a million pods."""
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
 _LARGE_BYTES = 32 * 1024 * 1024
-"""From what size on the ratio counts."""
+"""The size from which on the ratio counts."""
 _PIECE_BYTES = 1024 * 1024
 _GZIP_WINDOW = 31
 
@@ -95,7 +95,7 @@ class _Gunzip:
         """Whether the last member has not ended."""
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield what the next part of the file contains; raises ``ConfigError``."""
+        """Yield the contents of the next part of the file; raise ``ConfigError``."""
         before = self._taken
         size = len(data)
         while data:

@@ -33,11 +33,12 @@ _BOOLS = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
-"""What Go's ``strconv.ParseBool`` accepts."""
+"""The texts that Go's ``strconv.ParseBool`` accepts."""
 
 
 class FeatureGates(NamedTuple):
-    """The values of all gates; ``changed`` holds what was set, the rest is at its default.
+    """The values of all gates. ``changed`` has the gates that were set; the others have their
+    defaults.
 
     ``emulation_version``: the version of kube-scheduler that this process is.
     ``min_compatibility``: the oldest one that it may share a cluster with; None: the one before.
@@ -173,7 +174,7 @@ class FeatureGates(NamedTuple):
 
 
 def _spread(given: Mapping[str, bool], specs: Mapping[str, FeatureSpec]) -> dict[str, bool]:
-    """Return the values of gates, those of whole stages included."""
+    """Return the values of gates, including gates of whole stages."""
     values = {name: on for name, on in given.items() if name in specs}
     for whole, stage in _SPECIAL_GATES.items():
         if whole in given:

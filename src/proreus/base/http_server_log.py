@@ -1,4 +1,4 @@
-"""The logger of our HTTP servers, which says nothing of what a client did wrong.
+"""The logger of our HTTP servers, which does not log mistakes of clients.
 
 aiohttp logs a traceback for each request that is no HTTP. Anybody who can connect could fill the
 log with it, without a token. Go's server, kube-scheduler's, answers it with 400 and logs nothing.

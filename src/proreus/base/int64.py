@@ -1,4 +1,4 @@
-"""Go's int64 in Python's integers, which have no limit."""
+"""Go's int64 for Python's integers, which have no limit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ MAX_INT64 = 2**63 - 1
 
 
 def wrap(number: int) -> int:
-    """Return what is left of a number in 64 bits, as after an overflow."""
+    """Return the low 64 bits of a number, as after an overflow."""
     return (number + 2**63) % 2**64 - 2**63
 
 

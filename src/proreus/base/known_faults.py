@@ -13,7 +13,7 @@ from proreus.base.errors import ConfigError
 
 
 class KnownFault(Enum):
-    """A fault of kube-scheduler: where it was reported, and what is right."""
+    """A fault of kube-scheduler, with its report and the correct behaviour."""
 
     def __init__(self, report: str, summary: str) -> None:
         self.report = report

@@ -1,4 +1,4 @@
-"""The Kubernetes versions whose kube-scheduler proreus can be, and what differs between them.
+"""The Kubernetes versions whose kube-scheduler proreus can be, and their differences.
 
 What a version changed behind a feature gate is in ``feature_gate_table``. What it changed for all
 is listed here as ``Change``: each member is asked for in one place of the code, and is deleted,
@@ -48,7 +48,7 @@ DEFAULT_VERSION = V1_37
 
 
 class Change(Enum):
-    """A change of kube-scheduler that no feature gate guards: its version, and what is new."""
+    """A change of kube-scheduler without a feature gate: its version, and the new behaviour."""
 
     def __init__(self, since: KubernetesVersion, summary: str) -> None:
         self.since = since

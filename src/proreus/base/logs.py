@@ -63,7 +63,7 @@ _SILENT = Verbose(None, 0)
 
 
 class Logger:
-    """The logger of one module, ``name``. ``threshold``: the highest v-level that is on for it.
+    """The logger of the module ``name``. ``threshold`` is the highest v-level that it logs.
 
     Methods take a message and pairs: ``log.info("Pod held", pod=pod.key)``.
     """
@@ -80,11 +80,11 @@ class Logger:
         return Verbose(self._log, level) if level <= self.threshold else _SILENT
 
     def info(self, message: str, /, **pairs: object) -> None:
-        """Log what operators want to know in any case."""
+        """Log a fact that operators always want to know."""
         self._log.info(message, extra={"v": 0, "pairs": pairs}, stacklevel=2)
 
     def warning(self, message: str, /, **pairs: object) -> None:
-        """Log what works, but perhaps not as intended."""
+        """Log a fact that may not be intended, although everything works."""
         self._log.warning(message, extra={"v": 0, "pairs": pairs}, stacklevel=2)
 
     def error(
@@ -207,7 +207,7 @@ def traceback_text(error: BaseException) -> str:
 
 
 class _ShortStack(traceback.StackSummary):
-    """The frames of a traceback, of which those in the middle may be left out."""
+    """The frames of a traceback, without some in the middle if there are many."""
 
     def format(self, **options: Any) -> list[str]:
         """Return the text of each frame; ``options``: of later versions of Python."""
@@ -286,7 +286,7 @@ _MOST_CHARACTERS = 16_384
 
 
 def shortened(text: str, most_characters: int = _MOST_CHARACTERS) -> str:
-    """Return an error's text cut to what a person may read of it; most are returned as they are."""
+    """Return an error's text, cut to a length that a person may read; most are not cut."""
     # Who may create pods decides how long the message of a failed attempt is: a pod that asks for
     # 5,000 resources has one of 300 KB, at each attempt.
     if len(text) <= most_characters:

@@ -24,7 +24,7 @@ def class_location(cls: type) -> tuple[str, int]:
 
 
 def function_location(function: Any) -> str:
-    """Return where a function begins, "" for what is not written in Python."""
+    """Return the location at which a function begins, or "" if it is not written in Python."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
@@ -48,7 +48,7 @@ def attribute_location(cls: type, name: str) -> str:
 
 
 def error_location(error: BaseException, ours: Callable[[str], bool]) -> str:
-    """Return where an import failed: the innermost line in a file that is ``ours``.
+    """Return the location at which an import failed: the innermost line in a file that is ``ours``.
 
     Where there is none, the innermost one of all that has a source.
     """

@@ -18,7 +18,7 @@ MAX_DEPTH = 1_000
 """Levels of lists and mappings; the deepest type of the Kubernetes API, a schema, has hundreds."""
 
 MAX_ALIASED_SIZE = 100_000
-"""How large the values that aliases repeat may be together, in values and kilobytes of text."""
+"""The most that aliases may repeat in all, in values and kilobytes of text."""
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's loader where PyYAML has it."""

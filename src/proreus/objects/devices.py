@@ -57,7 +57,7 @@ class CapacityRange(ApiStruct, frozen=True):
 
 
 class CapacityRequestPolicy(ApiStruct, frozen=True):
-    """Which amounts of a capacity may be consumed (KEP-5075)."""
+    """The amounts of a capacity that may be consumed (KEP-5075)."""
 
     default: QuantityText | None = None
     valid_values: tuple[QuantityText, ...] = ()
@@ -85,7 +85,7 @@ class CounterSet(ApiStruct, frozen=True):
 
 
 class DeviceCounterConsumption(ApiStruct, frozen=True):
-    """What an allocated device consumes of a counter set."""
+    """The consumption of a counter set by an allocated device."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
@@ -101,7 +101,9 @@ class DeviceTaint(ApiStruct, frozen=True):
 
 
 class NodeAllocatableResourceMapping(ApiStruct, frozen=True):
-    """How an allocated device adds to a pod's requests (gate DRANodeAllocatableResources, 1.36)."""
+    """The amounts that an allocated device adds to a pod's requests (gate
+    DRANodeAllocatableResources, 1.36).
+    """
 
     capacity_key: str | None = None
     allocation_multiplier: QuantityText | None = None
@@ -116,14 +118,16 @@ class NodeAllocatableMapping(ApiStruct, frozen=True):
 
 
 class NodeAllocatableOverhead(ApiStruct, frozen=True):
-    """What the use of a device takes of a node's resource, for each pod and each container."""
+    """The amounts of a node's resource that a device adds for each pod and each container."""
 
     per_pod: QuantityText | None = None
     per_container: QuantityText | None = None
 
 
 class NodeAllocatableResource(ApiStruct, frozen=True):
-    """How an allocated device adds to a pod's requests (gate DRANodeAllocatableResources, 1.37)."""
+    """The amounts that an allocated device adds to a pod's requests (gate
+    DRANodeAllocatableResources, 1.37).
+    """
 
     mapping: NodeAllocatableMapping | None = None
     overhead: NodeAllocatableOverhead | None = None

@@ -28,7 +28,7 @@ NODES = Resource("", "v1", "nodes", "Node", False, Node)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, Namespace)
 
 SCHEDULED_KINDS: tuple[Resource[Any], ...] = (PODS, NODES, NAMESPACES)
-"""The resources that every scheduler watches, whatever its plugins."""
+"""The resources that every scheduler watches for any set of plugins."""
 
 BY_KIND: dict[str, Resource[Any]] = {
     resource.kind: resource

@@ -50,7 +50,8 @@ class ObjectMeta(ApiStruct, frozen=True):
 
 
 class UnownedObjectMeta(ObjectMeta, frozen=True):
-    """metav1.ObjectMeta of a kind whose owners nobody reads: ``owner_references`` is always ().
+    """metav1.ObjectMeta without owners: nobody reads those of the kind, so ``owner_references`` is
+    always ().
 
     An object may have tens of thousands of owners, which would take eight megabytes.
     """
@@ -119,8 +120,9 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
 
     @property
     def id(self) -> str:
-        """What tells the resource from all others: its kind, or ``plural.version.group`` of a
-        custom one, which is also its name in a ``ClusterEvent``."""
+        """The identity of the resource: its kind, or ``plural.version.group`` of a custom one,
+        which is also its name in a ``ClusterEvent``.
+        """
         return f"{self.plural}.{self.version}.{self.group}" if self.custom else self.kind
 
     def as_of(self, version: KubernetesVersion) -> Self:

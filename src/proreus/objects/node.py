@@ -12,7 +12,7 @@ LABEL_HOSTNAME = "kubernetes.io/hostname"
 
 
 class PodPreemptionPolicy(ApiStruct, frozen=True):
-    """Which preemption a node allows: none for resizes while anybody is named here."""
+    """The preemption that a node allows; none for resizes while this names anybody."""
 
     disable_resize_preemption: tuple[str, ...] = ()
 

@@ -47,7 +47,7 @@ class ContainerRestartRule(ApiStruct, frozen=True):
 
 
 class VolumeMount(ApiStruct, frozen=True):
-    """How a container mounts a volume, as far as it concerns the choice of a node."""
+    """The mount of a volume by a container, as far as it concerns the choice of a node."""
 
     bind_mount_options: tuple[str, ...] = ()
 
@@ -119,7 +119,7 @@ class Affinity(ApiStruct, frozen=True):
 
 
 class TopologySpreadConstraint(ApiStruct, frozen=True):
-    """How evenly pods spread over the domains of a key (KEP-895, 3022, 3094, 3243)."""
+    """The rule for an even spread of pods over the domains of a key (KEP-895, 3022, 3094, 3243)."""
 
     max_skew: int = 0
     topology_key: str = ""
@@ -336,7 +336,7 @@ class NodeAllocatableMappedResources(ApiStruct, frozen=True):
 
 
 class NodeAllocatableOverheadResources(ApiStruct, frozen=True):
-    """What the use of a claim's devices takes of a node's resource."""
+    """The amounts of a node's resource that a claim's devices take."""
 
     name: str = ""
     per_pod: str | int | float | None = None
@@ -408,6 +408,6 @@ def condition_of(pod: Pod, type_: str) -> PodCondition | None:
 
 
 def true_condition_of(pod: Pod, type_: str) -> PodCondition | None:
-    """Return a pod's condition of a type whose status is True, or None."""
+    """Return the pod's condition of a type if its status is True, otherwise None."""
     condition = condition_of(pod, type_)
     return condition if condition is not None and condition.status == "True" else None

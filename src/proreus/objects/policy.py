@@ -15,7 +15,7 @@ class PodDisruptionBudgetSpec(ApiStruct, frozen=True):
 
 
 class PodDisruptionBudgetStatus(ApiStruct, frozen=True):
-    """The disruptions allowed now, and those granted but not yet observed, by pod name."""
+    """The disruptions allowed now, and disruptions granted but not yet observed, by pod name."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, Any] = {}

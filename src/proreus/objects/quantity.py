@@ -32,10 +32,12 @@ _SUFFIX = {
 
 
 _LARGE = Context(prec=40, rounding=ROUND_CEILING, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
-"""Rounds up what has more digits, and takes exponents of any size: the result may be infinite."""
+"""Rounds up if there are too many digits, and takes exponents of any size: the result may be
+infinite.
+"""
 _MOST = Decimal(MAX_INT64)
 MOST = MAX_INT64 * NANO
-"""What ``parse_quantity`` returns for all that is too large for an int64 of whole units."""
+"""The result of ``parse_quantity`` for an amount that is too large for an int64 of whole units."""
 _MOST_SHOWN = 100
 
 

@@ -33,7 +33,7 @@ RequestsOf = Callable[[Container], Nano]
 
 
 class _Parts(Struct, frozen=True):
-    """What counts, as in ``pod_requests``."""
+    """Options of ``pod_requests``."""
 
     use_status: bool
     pod_level: bool
@@ -119,7 +119,7 @@ def may_count_with_status(pod: Pod, *, resized_by_sum: bool) -> bool:
 def _pod_requests_nano(
     pod: Pod, parts: _Parts, missing: Mapping[str, int], requested: RequestsOf | None = None
 ) -> Nano:
-    """Return the sum; ``requested``: what a container that is not resized counts with."""
+    """Return the sum. ``requested`` returns the amounts of a container that is not resized."""
     taken = resources_of_devices(pod) if parts.devices else {}
     if parts.use_status and parts.resized_by_sum:
         total = _largest_sum(pod, missing, taken, pod_level=parts.pod_level_resize)
@@ -138,7 +138,7 @@ def _pod_requests_nano(
 
 
 def _sum(pod: Pod, requests_of: RequestsOf, missing: Mapping[str, int]) -> Nano:
-    """Return what the containers take together, at the peak of the init containers at least.
+    """Return the sum of the containers, and at least the peak of the init containers.
 
     ``requests_of``: what each container takes; ``missing``: where it takes nothing of a resource.
     """
@@ -180,7 +180,7 @@ def limits_of_containers(pod: Pod) -> Nano:
 
 
 def resources_of_devices(pod: Pod) -> Nano:
-    """Return what a pod's devices take of its node in nano-units, as its status says."""
+    """Return the amounts that a pod's devices take of its node, in nano-units, by its status."""
     total: Nano = {}
     for claim in pod.status.node_allocatable_resource_claim_statuses:
         _add(total, _parsed(claim.resources))
@@ -194,7 +194,7 @@ def resources_of_devices(pod: Pod) -> Nano:
 
 
 def resources_of_devices_in(pod: Pod, container: str) -> Nano:
-    """Return what the devices of one container take, in nano-units; 1.37's form only.
+    """Return the amounts that one container's devices take, in nano-units; 1.37's form only.
 
     Each container may use the overhead of the whole pod (``GetContainerDRAAllocations``).
     """
@@ -219,7 +219,7 @@ def _requested_cpu_and_memory(container: Container) -> Nano:
 
 
 def _largest_sum(pod: Pod, missing: Mapping[str, int], taken: Nano, *, pod_level: bool) -> Nano:
-    """Return the largest of what is requested, allocated and actuated (kube-scheduler 1.37).
+    """Return the largest of the requested, allocated and actuated amounts (kube-scheduler 1.37).
 
     ``taken``: what the pod's devices take. A kubelet includes it in what it says of the pod as a
     whole, and in what is actuated.
@@ -264,7 +264,7 @@ def _largest_sum(pod: Pod, missing: Mapping[str, int], taken: Nano, *, pod_level
 
 
 def _larger_of_each(pod: Pod) -> RequestsOf:
-    """Return what a container takes: the larger of request and status (kube-scheduler 1.36)."""
+    """Return the larger of request and status of a container (kube-scheduler 1.36)."""
     statuses = _statuses_by_name(pod)
     infeasible = bool(statuses) and _resize_is_infeasible(pod)
     main = {container.name for container in pod.spec.containers}
@@ -284,7 +284,7 @@ def _larger_of_each(pod: Pod) -> RequestsOf:
 def _held(
     requested: Nano, actuated: ResourceList, allocated: ResourceList, infeasible: bool
 ) -> Nano:
-    """Return what a resized container or pod counts with; an infeasible resize is ignored."""
+    """Return the amounts of a resized container or pod; an infeasible resize is ignored."""
     held = {} if infeasible else dict(requested)
     _max(held, _parsed(actuated))
     _max(held, _parsed(allocated))

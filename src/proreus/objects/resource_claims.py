@@ -71,7 +71,7 @@ class DeviceRequest(ApiStruct, frozen=True):
 
 
 class DeviceConstraint(ApiStruct, frozen=True):
-    """An attribute in which the devices of some requests (default: all) must agree, or differ."""
+    """An attribute in which the devices of some requests (by default all) must agree, or differ."""
 
     requests: tuple[str, ...] = ()
     match_attribute: str | None = None
@@ -79,7 +79,7 @@ class DeviceConstraint(ApiStruct, frozen=True):
 
 
 class DeviceClaimConfiguration(ApiStruct, frozen=True):
-    """Configuration for the devices of some requests (default: all)."""
+    """Configuration for the devices of some requests (by default all)."""
 
     requests: tuple[str, ...] = ()
     opaque: OpaqueDeviceConfiguration | None = None
@@ -131,7 +131,7 @@ class DeviceAllocationResult(ApiStruct, frozen=True):
 
 
 class AllocationResult(ApiStruct, frozen=True):
-    """An allocation, and the nodes that can use it (no selector: all)."""
+    """An allocation, and the nodes that can use it (without a selector all nodes)."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None

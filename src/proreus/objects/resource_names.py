@@ -1,4 +1,4 @@
-"""Kinds of resources, which their names tell: Kubernetes' own, extended ones, those that count.
+"""Kinds of resources by their names: Kubernetes' own, extended, and tracked ones.
 
 Source: IsNativeResource and IsExtendedResourceName of ``core/v1/helper``, IsScalarResourceName of
 kube-scheduler's ``util``.
@@ -31,7 +31,7 @@ _SCALAR = rf"{_EXTENDED}|(?:hugepages-|attachable-volumes-).*|.*kubernetes\.io/.
 _EXTENDED_RESOURCE = re.compile(_EXTENDED, re.DOTALL)
 _SCALAR_RESOURCE = re.compile(_SCALAR, re.DOTALL)
 TRACKED_RESOURCE = re.compile(rf"cpu|memory|ephemeral-storage|{_SCALAR}", re.DOTALL)
-"""The names of tracked resources, for those who ask about more than a cache holds."""
+"""The names of tracked resources, for callers that ask about more than a cache holds."""
 
 
 @cleared_with_age

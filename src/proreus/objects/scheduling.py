@@ -47,7 +47,9 @@ class EntityKey(Struct, frozen=True):
 
     @property
     def is_provided(self) -> bool:
-        """Whether a plugin provides the group: no object of the API has a slash in its name."""
+        """Return whether a plugin provides the group: no object of the API has a slash in its
+        name.
+        """
         return "/" in self.name
 
 
@@ -161,7 +163,7 @@ class PodGroup(ApiStruct, frozen=True):
 
     @property
     def min_count(self) -> int:
-        """How many of its pods have to be scheduled together: 1 for a basic group."""
+        """The number of its pods that have to be scheduled together; 1 for a basic group."""
         gang = self.spec.scheduling_policy.gang
         return 1 if gang is None else gang.min_count
 
@@ -223,7 +225,9 @@ class CompositePodGroup(ApiStruct, frozen=True):
 
     @property
     def min_count(self) -> int:
-        """How many of its child groups have to be scheduled together: 1 for a basic group."""
+        """The number of its child groups that have to be scheduled together; 1 for a basic
+        group.
+        """
         gang = self.spec.scheduling_policy.gang
         return 1 if gang is None else gang.min_group_count
 

@@ -166,7 +166,7 @@ def _equality(key: str, value: str) -> Requirement:
 
 
 class Selector(msgspec.Struct, frozen=True, gc=False):
-    """``requirements`` that must all match; ``nothing``: the selector matches no object."""
+    """A selector whose ``requirements`` must all match; with ``nothing`` it matches no object."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False

@@ -1,4 +1,4 @@
-"""core/v1 and storage.k8s.io/v1: volumes, claims, and what CSI drivers publish.
+"""core/v1 and storage.k8s.io/v1: volumes, claims, and the objects that CSI drivers publish.
 
 Fields in which kube-scheduler distinguishes absent from empty can be None (a claim's class, modes,
 limits, selectors). Quantities stay text, for ``objects.quantity``.

@@ -67,7 +67,7 @@ def _canonical_int(text: str) -> int | None:
 
 
 class TolerationIndex:
-    """The tolerations of a pod, by what they match.
+    """The tolerations of a pod, by the taints that they match.
 
     A pod may have 50,000, and a node 30,000 taints, so that not every pair can be looked at.
     ``compare_numbers`` of its methods is as of ``tolerates``. ``size_bytes``: about how much memory
@@ -82,7 +82,7 @@ class TolerationIndex:
         self._exists: set[tuple[str, str]] = set()
         self._equal: set[tuple[str, str, str]] = set()
         self._above: dict[tuple[str, str], int] = {}
-        """The lowest bound of those with Gt."""
+        """The lowest bound of the tolerations with Gt."""
         self._below: dict[tuple[str, str], int] = {}
         self._effects: set[str] = set()
         """The effects of which all taints are tolerated."""

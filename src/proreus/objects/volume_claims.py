@@ -37,7 +37,7 @@ def is_ephemeral(volume: Volume) -> bool:
 
 
 def claim_names_of(pod: Pod) -> Iterator[str]:
-    """Yield the names of all claims of a pod, including those of ephemeral volumes."""
+    """Yield the names of all claims of a pod, ephemeral volumes included."""
     for volume in pod.spec.volumes:
         name = claim_name_of(pod, volume)
         if name is not None:

@@ -10,7 +10,7 @@ from proreus.objects.selectors import LabelSelector
 
 
 class ServiceSpec(ApiStruct, frozen=True):
-    """A plain map as selector; None: the endpoints are not managed by Kubernetes."""
+    """A plain map as selector; None means that Kubernetes does not manage the endpoints."""
 
     selector: dict[str, str] | None = None
 

@@ -71,7 +71,7 @@ class SeenResults:
         )
 
     def constant_points(self) -> list[tuple[str, str]]:
-        """Return each point whose result was the same on every node, and which it was."""
+        """Return each point that had the same result on every node, with that result."""
         found = []
         if self.filter is not None and len(self.filter) < 2:
             result = "passed" if True in self.filter else "rejected"
@@ -304,7 +304,7 @@ def _score_results(plugin: Plugin, pod: PodInfo, nodes: NodeTable) -> dict[str, 
 def assert_sharing(
     plugin: Plugin, pods: Iterable[PodInfo], handle: FakeHandle, changes: Iterable[Change] = ()
 ) -> None:
-    """Assert that results cached for a signature are those that each of its pods would get.
+    """Assert that the cached results for a signature are right for each of its pods.
 
     The plugin is run before the first change and after each one: once with cached results, of which
     only changed rows are computed again, and once without. Plugins that are not ``row_local`` share

@@ -1,4 +1,4 @@
-"""Random clusters whose pods request devices: classes, slices, claims, extended resources.
+"""Random clusters with pods that request devices: classes, slices, claims, extended resources.
 
 Hypothesis strategies like those of ``clusters``. Some selectors fail on some devices, some claims
 are already allocated, some pools are incomplete.

@@ -76,7 +76,7 @@ class FakeNominator:
         return 0
 
     def changes_since(self, position: int) -> Iterable[str] | None:
-        """Return None, since changes are not recorded: all nodes may have changed."""
+        """Return None, since changes are not recorded and all nodes may have changed."""
         return None
 
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
@@ -220,13 +220,15 @@ class FakeHandle:
         return held
 
     def provided_for(self, pod: PodInfo) -> Mapping[str, PodInfo]:
-        """Return what the plugins that provided pods say, by node."""
+        """Return the answers of the plugins that provided pods, by node."""
         return {
             name: found for one in self._sources for name, found in one.provided_for(pod).items()
         }
 
     def store(self, resource: Resource[T], *, with_provided: bool = False) -> Mapping[str, T]:
-        """Return the objects of a resource, by key; with those of ``provided`` if asked to."""
+        """Return the objects of a resource, by key; with the objects of ``provided`` if asked
+        to.
+        """
         found = self.api.store(resource)
         if not with_provided:
             return found
@@ -247,7 +249,7 @@ class FakeHandle:
                 handler(None, cast(T, pod))
 
     def node_order(self) -> Rows:
-        """Return all rows in the order of the table, whatever the zones."""
+        """Return all rows in the order of the table; zones do not matter."""
         return np.arange(len(self.nodes), dtype=np.intp)
 
     @property

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class HarnessOptions:
-    """How a harness runs the scheduler.
+    """Options of a harness.
 
     ``gates``: feature gates, as ``Name=true``. ``seed``: of the random choice among nodes with
     equal scores. ``raise_errors``: raise in the test what a plugin raises; otherwise the error is
@@ -109,7 +109,7 @@ class Harness:
         self._cluster = self._runner.run(build())
         self.scheduler: Scheduler = self._cluster.scheduler
         self.api: InMemoryApi = self._cluster.api
-        """The objects of the cluster, in place of an apiserver: what ``handle.api`` of plugins is.
+        """The objects of the cluster, in place of an apiserver; ``handle.api`` of plugins is this.
 
         ``store(resource)`` has the objects of a kind by key; methods may be replaced by failing
         ones, with pytest's ``monkeypatch`` for instance.

@@ -50,7 +50,7 @@ class HarnessDriver:
                 api.add(with_defaults(obj))
 
     async def schedule(self, pod: AnyPod) -> Outcome:
-        """Schedule a pod once, after those ahead of it; see ``Harness.schedule``."""
+        """Schedule a pod once, after the pods ahead of it; see ``Harness.schedule``."""
         key = await self._ensure_added(pod)
         await self.settle()
         tried = len(self._attempt_log.attempts)
@@ -90,7 +90,7 @@ class HarnessDriver:
             await self.settle()
 
     async def settle(self) -> None:
-        """Wait until all tasks are idle; raise what a plugin raised meanwhile."""
+        """Wait until all tasks are idle; raise an exception that a plugin raised meanwhile."""
         await self._loop.run_until_idle()
         await self._cluster.settle()
         raised, self._attempt_log.raised = self._attempt_log.raised, []

@@ -25,7 +25,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.read_only import ReadOnlyError
 
 Contents = dict[str, Any]
-"""What an object contains, by words that name it in a message."""
+"""The parts of an object, by words that name it in a message."""
 
 _encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
 _COLUMNS = ("pod_count", "allowed_pods", "unschedulable", "taint_set", "port_set", "image_set")
@@ -34,7 +34,7 @@ _NODE_FIELDS = ("allocatable", "requested", "nonzero_requested", "pvc_ref_counts
 
 
 def fail_on_mutation(plugin: Plugin) -> None:
-    """Have the methods of a plugin raise ``AssertionError`` if they change their arguments.
+    """Make the methods of a plugin raise ``AssertionError`` if they change their arguments.
 
     The message names the plugin, its method and what it changed. Coroutines are only checked for
     pods: the scheduler itself changes nodes while they wait.
@@ -85,7 +85,7 @@ def _checked_async(plugin: Plugin, method: Callable[..., Any]) -> Callable[..., 
 
 
 def _named(plugin: Plugin, method: Callable[..., Any], error: Exception) -> Exception:
-    """Return the error about a write to what is read-only; other errors as they are."""
+    """Return the error about a write to read-only data; other errors as they are."""
     # The messages of mappingproxy and of NumPy, which have no exceptions of their own for it.
     of_python = "'mappingproxy' object" in str(error)
     of_numpy = isinstance(error, ValueError) and str(error).endswith(" is read-only")

@@ -1,4 +1,5 @@
-"""Hypothesis strategies for nodes, pods and clusters: those that ``agree`` uses, and their parts.
+"""Hypothesis strategies for nodes, pods and clusters: the ones that ``agree`` uses, and their
+parts.
 
 ``clusters()``: nodes and pods without relations between pods. ``inter_pod_clusters()``: pods with
 affinity terms and spread constraints. ``volume_clusters()``, ``device_clusters()``: pods with

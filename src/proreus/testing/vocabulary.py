@@ -1,4 +1,4 @@
-"""The names that random clusters are made of, and which of them a plugin asks for.
+"""The names in random clusters, and the names that a plugin asks for.
 
 A plugin that reads a resource or label which no drawn cluster has gives the same result everywhere,
 and any two forms of it agree. So ``agree`` runs the plugin on a few clusters first, in which
@@ -52,7 +52,7 @@ _ALWAYS_DRAWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Names that clusters have besides those that ``clusters()`` always draws.
+    """Names in clusters besides the ones that ``clusters()`` always draws.
 
     ``resources``: of nodes, and requested by pods. ``node_labels``, ``pod_labels``: label keys.
     ``values``: of labels of both.
@@ -72,7 +72,7 @@ class Vocabulary:
             object.__setattr__(self, name, tuple(dict.fromkeys(words)))
 
     def __or__(self, other: Vocabulary) -> Vocabulary:
-        """Return the names of both, those of this one first."""
+        """Return the names of both, this one's first."""
         return Vocabulary(
             *((*getattr(self, name), *getattr(other, name)) for name in self.__slots__)
         )
@@ -87,7 +87,7 @@ class Vocabulary:
 def vocabulary_of(
     plugin: type[Plugin], args: Mapping[str, Any] | None, gates: tuple[str, ...], given: Vocabulary
 ) -> Vocabulary:
-    """Return ``given`` with what the arguments name and what the plugin looks up."""
+    """Return ``given`` with the names in the arguments and the names that the plugin looks up."""
     known = given | _words_in(args)
     for _ in range(_ROUNDS):
         lookups = _Lookups()
@@ -136,7 +136,7 @@ class _Lookups:
     pod_labels: dict[str, None] = field(default_factory=dict)
 
     def vocabulary(self) -> Vocabulary:
-        """Return those that clusters can have and do not have anyway."""
+        """Return the names that clusters can have and do not have anyway."""
         resources = (
             name
             for name in self.resources

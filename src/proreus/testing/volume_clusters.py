@@ -1,4 +1,4 @@
-"""Random clusters whose pods have volumes: claims, volumes, classes, capacities, legacy disks.
+"""Random clusters with pods that have volumes: claims, volumes, classes, capacities, legacy disks.
 
 Hypothesis strategies like those of ``clusters``. Names come from short lists, so that claims often
 match volumes, and volumes nodes; some refer to missing objects, some to those of another pod.

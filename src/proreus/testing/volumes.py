@@ -140,7 +140,7 @@ def make_csi_node(
     *,
     migrated: Sequence[str] = (),
 ) -> JsonObject:
-    """Return a CSINode; ``limits``: the number of volumes by driver, None for no limit."""
+    """Return a CSINode. ``limits`` has the number of volumes by driver, None for no limit."""
     mark = "storage.alpha.kubernetes.io/migrated-plugins"
     return {
         "kind": "CSINode",

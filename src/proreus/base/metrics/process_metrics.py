@@ -39,7 +39,7 @@ _CLIENT_CERTIFICATE = (
 
 
 class ProcessMetrics(MetricsRegistry):
-    """The metrics of a component, and those of the process and its Python."""
+    """The metrics of a component, of its process and of its Python."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class ProcessMetrics(MetricsRegistry):
         ).labels()
 
     def _describe_objects(self) -> None:
-        """Ours, not kube-scheduler's: what went wrong with single objects."""
+        """Metrics of proreus about faults of single objects."""
         self.objects_unreadable_total = self.counter(
             "proreus_objects_unreadable_total",
             "ALPHA",

@@ -10,7 +10,7 @@ from proreus.base.metrics.process_metrics import ProcessMetrics
 
 
 class ProreusMetrics(ProcessMetrics):
-    """Those of any Kubernetes component, and our own."""
+    """The metrics of any Kubernetes component, and proreus' own."""
 
     def _describe(self) -> None:
         super()._describe()

@@ -77,7 +77,7 @@ class SchedulerMetrics(VersionedMetrics):
         self._counts_group_preemption = False
 
     def describe_pod_groups(self) -> None:
-        """Add what is counted of PodGroups: only there with gate GenericWorkload."""
+        """Add the counts of PodGroups, which exist only with gate GenericWorkload."""
         self.podgroup_schedule_attempts_total = self.counter(
             "scheduler_podgroup_schedule_attempts_total",
             "ALPHA",
@@ -102,7 +102,7 @@ class SchedulerMetrics(VersionedMetrics):
         ).labels()
 
     def describe_placements(self) -> None:
-        """Add what is counted of the placements of PodGroups."""
+        """Add the counts of the placements of PodGroups."""
         self.generated_placements_total = self.counter(
             "scheduler_generated_placements_total",
             "ALPHA",
@@ -126,7 +126,7 @@ class SchedulerMetrics(VersionedMetrics):
         )
 
     def describe_group_preemption(self) -> None:
-        """Add what is counted of preemptions where pod groups preempt, or are preempted.
+        """Add the counts of preemptions by and of pod groups.
 
         Both the cycle of groups and a plugin that evicts pods of groups ask for it.
         """

@@ -22,7 +22,7 @@ _INFORMER_LABELS = ("name", "group", "version", "resource")
 
 
 class VersionedMetrics(ProreusMetrics):
-    """The metrics of a version. ``show_hidden``: expose those that it hides as deprecated."""
+    """The metrics of a version. ``show_hidden`` exposes metrics that it hides as deprecated."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class VersionedMetrics(ProreusMetrics):
 
     def _describe_queued_entities(self) -> None:
         self.counts_entities = self._new
-        """Whether the version counts what is queued by entity."""
+        """Return whether the version counts queued items by entity."""
         self.queued_entities = self._since_1_37.gauge(
             "scheduler_queued_entities",
             "ALPHA",

@@ -17,11 +17,11 @@ from rich.segment import Segment
 _COMMANDS = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Control characters but the line feed, other ends of lines, and what changes the direction."""
+"""Control characters except the line feed, other ends of lines, and changes of the direction."""
 
 
 def new_console(**options: Any) -> Console:
-    """Return a ``rich`` console that shows U+FFFD in place of what a terminal would execute."""
+    """Return a ``rich`` console that shows U+FFFD in place of control characters."""
     console = Console(**options)
     console.push_render_hook(_PrintableOnly())
     return console
@@ -40,7 +40,9 @@ class _PrintableOnly(RenderHook):
 
 
 class _Printable:
-    """What is printed; the control codes of ``rich`` itself are no text of its segments."""
+    """The printed text; the control codes of ``rich`` itself are not in the text of its
+    segments.
+    """
 
     def __init__(self, renderable: ConsoleRenderable) -> None:
         self._renderable = renderable

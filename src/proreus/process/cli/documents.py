@@ -1,4 +1,4 @@
-"""What commands print with ``--output json`` and ``--output yaml``."""
+"""Prints documents for ``--output json`` and ``--output yaml``."""
 
 from __future__ import annotations
 

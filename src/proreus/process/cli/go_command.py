@@ -1,4 +1,4 @@
-"""A command of click whose flags are parsed as Kubernetes' Go programs do."""
+"""A command of click with flags that are parsed as Kubernetes' Go programs do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proreus.process.cli.go_flags import Flag, ParsedFlags, parse_flags
 
 
 class GoCommand(click.Command):
-    """A command whose flags are rows of a table; its function takes one ``ParsedFlags``."""
+    """A command with flags from rows of a table; its function takes one ``ParsedFlags``."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ def plugin_options(command: F) -> F:
 def load_plugins(
     plugin: tuple[str, ...], plugin_dir: tuple[str, ...], endpoints: tuple[str, ...] = ()
 ) -> LoadedPlugins:
-    """Load all plugins; those that are refused are reported on standard error."""
+    """Load all plugins; report refused ones on standard error."""
     from proreus.process.loading import PluginSources, load
 
     loaded_plugins = load(PluginSources(plugin, plugin_dir), _classes_of_endpoints(endpoints))

@@ -1,4 +1,4 @@
-"""``proreus plugins``: the plugins that can be enabled, their origin, and those refused.
+"""``proreus plugins`` lists the plugins that can be enabled, their origin, and refused ones.
 
 In-tree plugins come first, then add-ons, then out-of-tree ones.
 """

@@ -152,7 +152,7 @@ def run_options(values: ParsedFlags) -> RunOptions:
 
 
 def _feature_gates(values: ParsedFlags) -> FeatureGates:
-    """Return the gates for the emulated version, which is to be confirmed by the apiserver's."""
+    """Return the gates for the emulated version, which the apiserver's version has to confirm."""
     explicit = values.explicit
     least = None
     if "min-compatibility-version" in explicit:

@@ -1,4 +1,4 @@
-"""``proreus run`` as a subcommand: for ``--help``, and for those who run commands through click."""
+"""``proreus run`` as a subcommand, for ``--help`` and for callers of commands through click."""
 
 from proreus.process.cli.go_command import GoCommand
 from proreus.process.cli.go_flags import ParsedFlags

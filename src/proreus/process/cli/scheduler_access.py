@@ -1,4 +1,4 @@
-"""How commands find a running scheduler, and ask it as the caller.
+"""Finds a running scheduler for commands, and asks it as the caller.
 
 With ``--scheduler URL`` directly, with the bearer token or client certificate of the kubeconfig.
 Otherwise through the apiserver's proxy of a Service, which needs the right to ``get``
@@ -21,12 +21,12 @@ from proreus.process.cli.kubeconfig import default_kubeconfig
 C = TypeVar("C", bound=Callable[..., Any])
 
 _PATIENCE = 6
-"""How often a proxied request is repeated that a standby has answered."""
+"""The number of repetitions of a proxied request that a standby has answered."""
 
 
 @dataclass(frozen=True)
 class SchedulerAccess:
-    """Where the scheduler is, and as whom it is asked."""
+    """The address of the scheduler, and the identity with which it is asked."""
 
     kubeconfig: str
     context: str | None

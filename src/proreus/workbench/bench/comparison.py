@@ -47,7 +47,7 @@ ReportProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """How to run the rounds.
+    """Options of the rounds.
 
     ``kubeconfig``: an existing apiserver to use; otherwise one is started from ``programs``.
     ``backlog``: create the measured pods before the scheduler may start on them.
@@ -66,7 +66,7 @@ class Options:
 
 @dataclass(frozen=True)
 class BenchEnvironment:
-    """The cluster of one pass. ``own``: the bench has started it, with these ``children``."""
+    """The cluster of one pass. With ``own`` the bench has started it, with these ``children``."""
 
     kubeconfig: Path
     folder: Path

@@ -1,4 +1,4 @@
-"""What DRA drivers and the resource claim controller would do: ResourceSlices and claims."""
+"""Stands in for DRA drivers and the resource claim controller: ResourceSlices and claims."""
 
 from __future__ import annotations
 

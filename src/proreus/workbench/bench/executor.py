@@ -60,11 +60,11 @@ class Executor:
     ) -> None:
         self.current_operation = ""
         self.expected = 0
-        """How many pods the running operation waits for."""
+        """The number of pods that the running operation waits for."""
         self.created: list[str] = []
         """Paths of objects that are not deleted with a namespace, in the order of creation."""
         self.namespaces: dict[str, int] = {}
-        """How many pods in each namespace no operation has waited for yet."""
+        """The number of pods in each namespace that no operation has waited for yet."""
         self._plan = plan
         self._api = api
         self._pods = pods

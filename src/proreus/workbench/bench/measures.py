@@ -45,7 +45,9 @@ class Period:
     cpu_seconds: dict[str, float]
     """CPU time of each process, from the start until the scheduler has written its last Event."""
     other_cpus_busy: float = 0.0
-    """How many CPUs other processes kept busy meanwhile; a high value means noisy figures."""
+    """The number of CPUs that other processes kept busy meanwhile; a high value means noisy
+    figures.
+    """
 
 
 @dataclass
@@ -88,7 +90,7 @@ class Collector(Protocol):
 
 
 class PeriodCollector:
-    """Measures periods: the bindings that a watch saw, and the CPU that the processes used."""
+    """Measures periods: the bindings that a watch shows, and the CPU that the processes use."""
 
     def __init__(self, pods: PodTracker, children: Mapping[str, Child]) -> None:
         self.periods: list[Period] = []
@@ -110,7 +112,9 @@ class PeriodCollector:
         self.restart_clock()
 
     def restart_clock(self) -> None:
-        """Count the time of the period from now on: the scheduler may begin with its backlog."""
+        """Count the time of the period from now on, when the scheduler may begin with its
+        backlog.
+        """
         self._began = time.perf_counter()
 
     async def stop(self) -> None:

@@ -50,8 +50,9 @@ class Operation(StrictModel):
 
 
 TemplateParameters = dict[str, Any]
-"""What a template gets besides .Index and .Count. A value that begins with ``$`` is that of a
-parameter, or, after ``|``, a default value in YAML."""
+"""The variables of a template besides .Index and .Count. A value that begins with ``$`` is that of
+a parameter, or, after ``|``, a default value in YAML.
+"""
 
 
 class _LabelNodes(StrictModel):
@@ -198,7 +199,7 @@ class Churn(Operation):
 
 
 class Barrier(Operation):
-    """Wait until the pods of these namespaces (default: all) are bound, or at least attempted."""
+    """Wait until the pods of these namespaces (by default all) are bound, or at least attempted."""
 
     opcode: Literal["barrier"]
     namespaces: list[str] = []
@@ -296,7 +297,7 @@ class CreateResourceDriver(Operation):
 
 
 class AllocResourceClaims(Operation):
-    """Allocate the claims of a namespace (default: all) on random nodes, without pods."""
+    """Allocate the claims of a namespace (by default all) on random nodes, without pods."""
 
     opcode: Literal["allocResourceClaims"]
     namespace: str = ""

@@ -23,11 +23,11 @@ VOLUME_CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 POD_GROUP_VERSION = "scheduling.k8s.io/v1beta1"
-"""scheduler_perf's client has this version, whatever a template says."""
+"""The version of scheduler_perf's client, for any template."""
 POD_GROUPS = f"/apis/{POD_GROUP_VERSION}/namespaces/{{}}/podgroups"
 
 SIGNATURE = "signature"
-"""The label that differs between pods whose results kube-scheduler shall not reuse."""
+"""The label that differs between pods, so that kube-scheduler does not reuse their results."""
 
 
 class PodCreation:

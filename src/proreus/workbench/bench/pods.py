@@ -91,9 +91,9 @@ class PodTracker:
         self.created: dict[str, float] = {}
         """When the bench sent each pod (``time.perf_counter``), by namespace/name."""
         self.bound: Counter[str] = Counter()
-        """How many pods of each namespace have a node."""
+        """The number of pods of each namespace that have a node."""
         self.attempted: Counter[str] = Counter()
-        """How many pods of each namespace have been attempted or bound."""
+        """The number of pods of each namespace that have been attempted or bound."""
         self._informer = Informer(client, TRACKED_PODS)
         self._informer.add_handler(self)
         self._informer.add_batch_hook(self._on_batch)

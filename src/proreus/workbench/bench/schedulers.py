@@ -133,7 +133,9 @@ def nearest_supported(version: KubernetesVersion) -> KubernetesVersion:
 
 
 class SchedulerProcess(Child):
-    """One scheduler, or the bare client, as a process. ``version``: what proreus emulates."""
+    """One scheduler, or the bare client, as a process. ``version`` is the one that proreus
+    emulates.
+    """
 
     def __init__(
         self,

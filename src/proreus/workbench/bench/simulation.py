@@ -43,7 +43,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scale:
-    """How large a simulated cluster is."""
+    """The size of a simulated cluster."""
 
     nodes: int
     pods: int
@@ -184,7 +184,7 @@ class _Simulation:
 
 
 def _node(number: int) -> Json:
-    """Return a node of 32 CPUs in one of three zones, with what a kubelet reports."""
+    """Return a node of 32 CPUs in one of three zones, with a status as a kubelet writes it."""
     name = f"node-{number}"
     resources = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "200Gi", "pods": "110"}
     ready = {

@@ -24,7 +24,9 @@ _BLOCKS = ("if", "with", "range")
 
 
 class Scope:
-    """What names mean at a place of a template: ``dot``, and the variables of all blocks around."""
+    """The meaning of names at a place of a template: ``dot``, and the variables of all enclosing
+    blocks.
+    """
 
     __slots__ = ("_outer", "_variables", "dot")
 
@@ -59,7 +61,7 @@ Node = Callable[[Scope, list[str]], None]
 
 
 class TextTemplate:
-    """One parsed template; raises ``ConfigError`` for what cannot be parsed."""
+    """One parsed template; raises ``ConfigError`` for a text that cannot be parsed."""
 
     def __init__(self, text: str) -> None:
         self.static = "{{" not in text
@@ -193,7 +195,7 @@ def _conditional(keyword: str, tokens: list[str], pieces: _Pieces) -> Node:
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield what ``range`` goes through, as key and item; a number counts from 0."""
+    """Yield the items of a ``range`` with their keys; a number counts from 0."""
     if value is UNSET or value is None:
         return iter(())
     if isinstance(value, int):
@@ -281,7 +283,7 @@ def _operand(tokens: list[str]) -> tuple[Expression, list[str]]:
 
 
 def _field_of(base: Expression, path: str) -> Expression:
-    """Return the expression of a chain such as ``.a.b``; what is missing in a map is UNSET."""
+    """Return the expression of a chain such as ``.a.b``; missing keys of a map are UNSET."""
     names = [name for name in path.split(".") if name]
 
     def look_up(scope: Scope) -> Any:

@@ -104,7 +104,7 @@ class ResolvedWorkload:
 
     @property
     def feature_gates(self) -> dict[str, bool]:
-        """The feature gates to set; those of the workload override those of the test case."""
+        """The feature gates to set; gates of the workload override gates of the test case."""
         return {**self.test_case.feature_gates, **self.workload.feature_gates}
 
     def path(self, name: str) -> Path:
@@ -222,7 +222,9 @@ def _filled(operation: Operation, workload: Workload, used: set[str], where: str
 
 
 def _product(value: Any, factor: Any) -> Any:
-    """Return a product of numbers; what is none is returned, and refused with its field."""
+    """Return a product of numbers; another value is returned as it is, and refused with its
+    field.
+    """
     for part in (value, factor):
         if not isinstance(part, int):
             return part
@@ -269,7 +271,7 @@ def _inconsistencies(cases: list[TestCase]) -> Iterator[str]:
 
 
 def _text(detail: ErrorDetails) -> str:
-    """Return an error's text: the field's path, and what is allowed there."""
+    """Return an error's text: the field's path, and the values allowed there."""
     path, model = _path_and_model(detail["loc"])
     match detail["type"]:
         case "extra_forbidden":

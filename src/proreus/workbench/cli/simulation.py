@@ -55,7 +55,7 @@ def run(
 
 
 def _scales(nodes: Sequence[int], pods: int | None) -> Iterable[Scale]:
-    """Return the clusters to simulate: the given sizes, or a series that shows the growth."""
+    """Return the clusters to simulate: the given sizes, or a series of growing ones."""
     from proreus.workbench.bench.simulation import Scale
 
     for size in nodes or _SIZES:

@@ -1,4 +1,6 @@
-"""``proreus snapshot``: what a scheduler sees of a cluster, as a file for ``proreus simulate``."""
+"""``proreus snapshot`` writes the objects that a scheduler reads to a file for ``proreus
+simulate``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubelet admission: what the pods of a node have allocated, and whether a new pod still fits.
+"""Kubelet admission: sums the pods of a node, and checks whether a new pod still fits.
 
 Deliberately independent of the scheduler's own arithmetic: a pod that was bound to a node where it
 does not fit ends as Failed here, instead of running unnoticed. Reasons and messages are the
@@ -36,7 +36,7 @@ class Rejection:
 
 @dataclass(slots=True)
 class PodRequirements:
-    """What a pod occupies of a node: requests (CPU in millicores, others in units) and ports."""
+    """The requests (CPU in millicores, others in units) and ports that a pod occupies on a node."""
 
     requests: dict[str, int]
     ports: tuple[HostPort, ...]
@@ -57,7 +57,7 @@ def pod_requirements(pod: Pod) -> PodRequirements:
 
 @dataclass(slots=True)
 class NodeAllocation:
-    """A node, and what the pods admitted to it occupy."""
+    """A node, and the resources that its admitted pods occupy."""
 
     node: Node
     address: str = ""
@@ -73,13 +73,13 @@ class NodeAllocation:
         }
 
     def add_pod(self, requirements: PodRequirements) -> None:
-        """Add what an admitted pod occupies."""
+        """Add the resources of an admitted pod."""
         for name, amount in requirements.requests.items():
             self.used[name] = self.used.get(name, 0) + amount
         self.ports.extend(requirements.ports)
 
     def remove_pod(self, requirements: PodRequirements) -> None:
-        """Subtract what a pod occupied that has ended or is gone."""
+        """Subtract the resources of a pod that has ended or is gone."""
         for name, amount in requirements.requests.items():
             self.used[name] -= amount
         for port in requirements.ports:

@@ -102,23 +102,23 @@ def bad_request(message: str) -> StatusError:
 
 
 def expired(message: str) -> StatusError:
-    """Return a 410: the history that was asked for has been compacted."""
+    """Return a 410, since the requested history has been compacted."""
     return StatusError(410, "Expired", message)
 
 
 def unauthorized() -> StatusError:
-    """Return a 401: the request carries no valid bearer token."""
+    """Return a 401, since the request carries no valid bearer token."""
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
 def method_not_allowed() -> StatusError:
-    """Return a 405: the resource is served, but not with this verb."""
+    """Return a 405, since the resource is served, but not with this verb."""
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message)
 
 
 def unsupported_media_type(found: str, allowed: str) -> StatusError:
-    """Return a 415; ``found`` is the request's media type, ``allowed`` what is accepted."""
+    """Return a 415; ``found`` is the request's media type, ``allowed`` lists the accepted ones."""
     message = f"the body of the request was in an unknown format ({found}) - accepted: {allowed}"
     return StatusError(415, "UnsupportedMediaType", message)
 

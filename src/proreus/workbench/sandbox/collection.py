@@ -60,7 +60,7 @@ class StoredObject:
         return self.fields[1]
 
     def object(self) -> JsonObject:
-        """Return the object, freshly decoded: the caller may alter it."""
+        """Return the object, freshly decoded, so that the caller may alter it."""
         found: JsonObject = decode_json(self.data)
         return found
 
@@ -162,7 +162,7 @@ class Collection:
         return version
 
     def draft(self, obj: JsonObject, revision: int) -> StoredObject:
-        """Return what ``write`` would store, without storing it (a dry run)."""
+        """Return the object that ``write`` would store, without storing it (a dry run)."""
         return self._version(obj, revision)
 
     def _version(self, obj: JsonObject, revision: int) -> StoredObject:

@@ -133,8 +133,9 @@ def openapi_v2() -> JsonObject:
 
 
 OPENAPI_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""What kubectl reads to validate kinds without a v3 schema, such as List. It asks for the old name,
-with an @, which Go cannot parse in an answer."""
+"""Read by kubectl to validate kinds without a v3 schema, such as List. It asks for the old name,
+with an @, which Go cannot parse in an answer.
+"""
 
 
 def openapi_v2_protobuf() -> bytes:

@@ -25,7 +25,7 @@ class RoundRobin:
         self._last = now
 
     def due(self, names: list[str], now: float) -> list[str]:
-        """Return the names whose turn came since the last call, each at most once.
+        """Return the names with a turn since the last call, each at most once.
 
         ``now`` is in seconds, on the clock of the constructor's ``now``.
         """

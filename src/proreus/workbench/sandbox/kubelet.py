@@ -42,7 +42,7 @@ _NODE_NAME, _PHASE = 2, 3  # indices into StoredObject.fields of pods
 
 @dataclass(frozen=True)
 class KubeletOptions:
-    """How fast the fake kubelets are, in seconds; 0 is immediately.
+    """The delays of the fake kubelets, in seconds; 0 is immediately.
 
     ``start_seconds``: from binding to Running, plus a random fraction, up to ``start_jitter``, of
     it. ``stop_seconds``: from deletion to removal, at most the pod's grace period.
@@ -180,7 +180,7 @@ class Kubelets:
         heartbeats.delete_lease(self._store, name)
 
     def _add_node(self, node: Node, version: StoredObject) -> None:
-        """Count the pods that a new node already runs; admit those that waited for it."""
+        """Count the pods that run on a new node already; admit the pods that waited for it."""
         now = self._store.time.clock.monotonic()
         name = version.name
         addresses = version.object().get("status", {}).get("addresses") or ()

@@ -16,7 +16,7 @@ from proreus.workbench.sandbox.watch import Converter
 JsonObject = dict[str, Any]
 
 _SNAPSHOTS = 32
-"""How many unfinished paged lists are kept; the oldest expires first, with 410."""
+"""The number of unfinished paged lists that are kept; the oldest expires first, with 410."""
 
 
 def parse_revision(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Object metadata: what the apiserver sets, and what it does not let clients change."""
+"""Object metadata: the apiserver sets some fields, and keeps clients from changing others."""
 
 import random
 import uuid

@@ -23,7 +23,7 @@ Nano = dict[str, int]
 
 CPU_USAGE, MEMORY_USAGE = "proreus.dev/cpu-usage", "proreus.dev/memory-usage"
 NONE = "none"
-"""Value of a node's annotation: the node has no metrics."""
+"""The value of an annotation that marks a node without metrics."""
 
 DEFAULT_SHARE = 0.5
 
@@ -53,7 +53,7 @@ class FakeMetricsServer:
     def _stored(
         self, target: RequestInfo, selector: SelectionPredicate, plural: str
     ) -> list[StoredObject]:
-        """Return the nodes or pods whose metrics are requested: selectors apply to their labels."""
+        """Return the nodes or pods with requested metrics; selectors apply to their labels."""
         collection = self._store.collection(plural)
         if not target.name:
             return collection.select(target.namespace, selector)

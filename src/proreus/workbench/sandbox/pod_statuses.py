@@ -11,7 +11,7 @@ _ENDED = ("Ready", "ContainersReady")
 
 
 def set_running(pod: JsonObject, pod_ip: str, host_ip: str, now: str) -> None:
-    """Set the status of a pod whose containers are all running and ready, in place."""
+    """Set the status of a pod with all containers running and ready, in place."""
     status = pod["status"]
     status["phase"] = "Running"
     status["hostIP"] = host_ip
@@ -38,7 +38,7 @@ def set_running(pod: JsonObject, pod_ip: str, host_ip: str, now: str) -> None:
 
 
 def set_succeeded(pod: JsonObject, now: str) -> None:
-    """Set the status of a pod whose containers have all exited with 0, in place."""
+    """Set the status of a pod after all containers have exited with 0, in place."""
     status = pod["status"]
     started = status.get("startTime", now)
     status["phase"] = "Succeeded"

@@ -52,7 +52,7 @@ class RequestInfo:
 
 
 def request_info_of(resources: Resources, parts: list[str]) -> RequestInfo | None:
-    """Return what a path names, or None for a path that is not below a group version.
+    """Return the object of a path, or None for a path that is not below a group version.
 
     ``parts``: the path's segments. Raises ``StatusError`` 404 if the resource is not served.
     """

@@ -18,7 +18,7 @@ StorageKey = tuple[str, str]
 
 
 class GroupVersionResource(Protocol):
-    """What names a resource; ``objects.meta.Resource`` satisfies it."""
+    """The names of a resource; ``objects.meta.Resource`` satisfies it."""
 
     @property
     def group(self) -> str: ...  # noqa: D102

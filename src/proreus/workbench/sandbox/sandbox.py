@@ -30,7 +30,7 @@ ADMINISTRATOR = "sandbox-admin"
 
 @dataclass(frozen=True)
 class ListenOptions:
-    """Where and how a sandbox serves its API.
+    """Options of a sandbox: the address and the behaviour of its API.
 
     ``port`` and ``secure_port``: for HTTP and HTTPS, 0 for any free port. ``tls``: whether to serve
     HTTPS at all; kubectl needs it, since it sends no token over plain HTTP. ``token``: the bearer

@@ -1,4 +1,4 @@
-"""The storage of the sandbox, and what each verb does to it.
+"""The storage of the sandbox, and the effect of each verb on it.
 
 Nothing here waits, so there are no locks and no retries; optimistic concurrency only concerns
 clients that read and write in two requests. What differs between kinds is in their
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_HISTORY_BYTES = 96 * 1024 * 1024
 EVENT_SECONDS = 3600.0
-"""How long Events are kept: the default of kube-apiserver's ``--event-ttl``."""
+"""The life of Events: the default of kube-apiserver's ``--event-ttl``."""
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -54,7 +54,7 @@ class RegistryStrategy:
     keeps_status_at_create = False
 
     def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
-        """Default and validate a new object, whose metadata is complete."""
+        """Default and validate a new object with complete metadata."""
 
     def prepare_update(
         self,

@@ -1,4 +1,5 @@
-"""The registry strategies (kube-apiserver's term): what a kind does at create, update and delete.
+"""The registry strategies (kube-apiserver's term): the rules of each kind at create, update and
+delete.
 
 Kinds without a strategy of their own share the plain ``RegistryStrategy``. That of pods is in
 ``pods``.
@@ -123,7 +124,7 @@ class StorageClassStrategy(RegistryStrategy):
 
 
 class PriorityClassStrategy(RegistryStrategy):
-    """PriorityClasses: only those of the system may exceed 1,000,000,000."""
+    """The rule for PriorityClasses: only classes of the system may exceed 1,000,000,000."""
 
     _highest: ClassVar = 1_000_000_000
 

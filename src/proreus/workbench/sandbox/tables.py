@@ -49,7 +49,7 @@ def make_table(
     query: Mapping[str, str],
     clock: Clock,
 ) -> JsonObject:
-    """Return a Table; ``includeObject`` of the query selects what rows contain besides cells."""
+    """Return a Table; ``includeObject`` of the query selects the objects in its rows."""
     objects = [_shown(served, version.object()) for version in versions]
     if not list_metadata and versions:
         list_metadata = {"resourceVersion": str(versions[0].revision)}

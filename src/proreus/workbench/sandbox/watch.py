@@ -116,7 +116,7 @@ def start_position(collection: Collection, revision: int) -> int:
 
 
 def bookmark(served: ServedResource, revision: int, initial_events_end: bool = False) -> bytes:
-    """Return a BOOKMARK event: all changes up to ``revision`` have been sent."""
+    """Return a BOOKMARK event, which says that all changes up to ``revision`` have been sent."""
     metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
     if initial_events_end:
         metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
@@ -130,7 +130,7 @@ def error_line(status_error: StatusError) -> bytes:
 
 
 def converter_for(served: ServedResource) -> Converter | None:
-    """Return what converts stored bytes to the served version, or None if they are the same."""
+    """Return a converter of stored bytes to the served version, or None if they are the same."""
     convert = served.from_storage
     if convert is None:
         return None

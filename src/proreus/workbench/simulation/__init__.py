@@ -1,4 +1,4 @@
-"""What if: the scheduler's own engine on the objects of a cluster, without touching the cluster.
+"""Runs the scheduler's engine on the objects of a cluster, without touching the cluster.
 
     snapshot, object_files ─► ClusterObjects ─► Scenario ─► SimulatedCluster, in virtual time
                                   scenario_run ─► ScenarioResult ─► comparison, picture

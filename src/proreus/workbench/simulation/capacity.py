@@ -1,4 +1,4 @@
-"""How many more pods like one fit, and what runs out.
+"""Counts further equal pods that fit, and names the resource that runs out.
 
 The scheduler places pod after pod until one finds no node, so that spreading, affinity, ports,
 volumes and out-of-tree plugins count as they do for real pods. Nobody is preempted for these.
@@ -27,7 +27,7 @@ _replace = msgspec.structs.replace
 
 
 class PodCapacity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many pods like ``pod`` fit.
+    """The number of further pods like ``pod`` that fit.
 
     ``exhausted``: whether one more does not fit; False where the search ended at its limit.
     ``limits``: why the nodes reject the next one, by plugin and reason, the most frequent first.

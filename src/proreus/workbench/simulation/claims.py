@@ -1,4 +1,4 @@
-"""What controllers do about the claims of pods that are created and deleted.
+"""Stands in for controllers of claims when pods are created and deleted.
 
 Claims of ephemeral volumes and of templates are made for a pod, or made over to the pod that takes
 the place of an evicted one; what a deleted pod has reserved is released.
@@ -51,7 +51,9 @@ class ClaimController:
         return _replace(pod, status=_replace(pod.status, resource_claim_statuses=found))
 
     def release(self, pod: Pod) -> None:
-        """Release what a deleted pod has reserved; what nobody else uses loses its allocation."""
+        """Release the claims that a deleted pod has reserved; claims of nobody lose their
+        allocations.
+        """
         if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
             return
         for claim in list(self._api.store(RESOURCE_CLAIMS).values()):

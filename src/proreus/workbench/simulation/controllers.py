@@ -1,4 +1,4 @@
-"""Which workload a pod belongs to, by its owner references."""
+"""Finds the workload of a pod by its owner references."""
 
 from __future__ import annotations
 

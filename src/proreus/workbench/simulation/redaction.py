@@ -33,7 +33,7 @@ __all__ = ["Redaction", "is_meaningful", "redact", "replacements_for", "replacem
 Replace = Callable[[str], str]
 
 _NEWEST = datetime(2000, 1, 1, tzinfo=UTC)
-"""What the latest time of a cluster becomes."""
+"""The redacted form of the latest time of a cluster."""
 
 _LEFT_OUT = frozenset(
     {
@@ -253,7 +253,7 @@ _RESOURCE_LISTS = frozenset(
         *("node_allocatable_resources",),
     }
 )
-"""Fields whose keys, if they are maps, are names of resources."""
+"""Fields with names of resources as keys, if they are maps."""
 
 _QUALIFIED = frozenset(
     {
@@ -286,7 +286,7 @@ _CEL_FUNCTIONS: dict[str, Callable[[str], Callable[[str], Any]]] = {
 }
 
 _DEVICE_TEXTS = frozenset({"string_value", "string_values", "driver"})
-"""Fields with what expressions about devices look at."""
+"""Fields with inputs of expressions about devices."""
 
 
 def _never(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Replays a recording: the same arrivals and departures, with a scheduler of one's own choice.
+"""Replays a recording with another scheduler: the same arrivals and departures.
 
 Time is virtual, back-offs and Permit included; decisions take none. A pod that ended by itself runs
 as long as it did in the recording, from wherever and whenever it is bound now. Pods that were
@@ -37,7 +37,7 @@ _replace = msgspec.structs.replace
 
 
 class WaitingTimes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How long pods waited for their node, in seconds."""
+    """The waiting times of pods until they got a node, in seconds."""
 
     pods: int
     mean: float
@@ -47,7 +47,7 @@ class WaitingTimes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UtilisationSample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The cluster at one moment: shares of what its nodes have, and the pods without a node."""
+    """The cluster at one moment: used shares of its nodes, and the pods without a node."""
 
     seconds: float
     nodes: int

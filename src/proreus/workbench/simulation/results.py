@@ -1,4 +1,4 @@
-"""What a simulation found, as Structs: equal inputs and seeds give equal ones, and equal JSON.
+"""Results of a simulation, as Structs: equal inputs and seeds give equal results and equal JSON.
 
 Wall-clock times are not in them (see ``Timings``): they differ from run to run.
 """
@@ -24,7 +24,7 @@ class ScheduledPod(_Result, frozen=True):
 
 
 class NodesRejected(_Result, frozen=True):
-    """How many nodes one plugin rejected for one reason."""
+    """The number of nodes that one plugin rejected for one reason."""
 
     plugin: str
     reason: str
@@ -77,7 +77,7 @@ class ResourceUse(_Result, frozen=True):
 
 
 class Utilisation(_Result, frozen=True):
-    """What the pods of a cluster take of its nodes. ``empty_nodes``: without a pod."""
+    """The utilisation of nodes by the pods of a cluster. ``empty_nodes`` have no pod."""
 
     nodes: int
     empty_nodes: int
@@ -86,7 +86,7 @@ class Utilisation(_Result, frozen=True):
 
 
 class WorkloadSkew(_Result, frozen=True):
-    """How evenly a workload's pods are spread over the domains of a label of nodes.
+    """The spread of a workload's pods over the domains of a label of nodes.
 
     ``before`` and ``after``: the most pods in a domain minus the fewest. ``max_skew``: what its
     pods ask for, None if they ask for nothing.
@@ -125,7 +125,7 @@ class ScenarioResult(_Result, frozen=True):
 
     @property
     def moved(self) -> int:
-        """How many evicted pods are on another node than before."""
+        """The number of evicted pods that are on another node than before."""
         return sum(bool(one.previous_node) and one.previous_node != one.node for one in self.placed)
 
 

@@ -1,4 +1,4 @@
-"""A cluster and what is to be changed in it, before the scheduler is asked what happens.
+"""A cluster and the changes to make in it before the scheduler is asked.
 
     scenario = Scenario(objects)
     scenario.drain("node-7")
@@ -64,7 +64,7 @@ class Scenario:
         self.added_nodes: list[str] = []
         self.notes: list[str] = []
         self._without_scheduler: set[str] = set()
-        """Keys of added pods whose files name no scheduler."""
+        """Keys of added pods from files that name no scheduler."""
         self.controllers = Controllers(self.objects)
         self._admission: Admission | None = None
         if not before.of(NODES):
@@ -75,7 +75,7 @@ class Scenario:
 
     @property
     def admission(self) -> Admission:
-        """What stores added pods as an apiserver would."""
+        """Stores added pods as an apiserver would."""
         if self._admission is None:
             self._admission = Admission(self.objects)
         return self._admission
@@ -138,7 +138,9 @@ class Scenario:
                 self.objects.put(PERSISTENT_VOLUME_CLAIMS, typed)
 
     def add_nodes(self, template: str, count: int) -> list[str]:
-        """Add nodes like that of a file, or ``node/NAME``: those get its DaemonSet pods too."""
+        """Add nodes like that of a file, or like ``node/NAME``; these get its DaemonSet pods
+        too.
+        """
         if count < 1:
             raise ConfigError(f"--add-nodes {template}: at least one node is needed")
         nodes = self.objects.of(NODES)

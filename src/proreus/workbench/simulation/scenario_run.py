@@ -69,7 +69,7 @@ async def _run(
 def result_of(
     cluster: SimulatedCluster, scenario: Scenario, before: Utilisation, shapes: Shapes
 ) -> ScenarioResult:
-    """Return what has become of all arrivals, and of the cluster."""
+    """Return the fate of all arrivals, and the state of the cluster."""
     placed: list[ScheduledPod] = []
     unplaced: list[UnplacedPod] = []
     workloads, pods = scenario.controllers, cluster.pods

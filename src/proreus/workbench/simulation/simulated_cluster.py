@@ -39,13 +39,15 @@ from proreus.workbench.simulation.utilisation import Shapes, shapes_of
 from proreus.workbench.simulation.volumes import VolumeController
 
 _BATCH = 32
-"""How many pods are tried before their bindings run: the live loop leaves them a turn, too."""
+"""The number of pods that are tried before their bindings run, since the live loop leaves them a
+turn too.
+"""
 
 _PATIENCE_SECONDS = 120.0
 """Virtual time without a binding or a preemption after which failing pods are given up."""
 
 _LONGEST_WAIT_SECONDS = 1200.0
-"""The same while pods wait on Permit or in PreBind, whose limits are ten minutes and more."""
+"""The same while pods wait in Permit or PreBind, which have limits of ten minutes and more."""
 
 Progress = Callable[[int, int], None]
 
@@ -56,7 +58,7 @@ def _silent(done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides: a valid configuration, the plugins that it names, gates, and chance.
+    """The deciding parts: a valid configuration, the plugins that it names, gates, and a seed.
 
     ``progress`` is called with the number of pods that have been tried, and of all.
     """
@@ -69,7 +71,7 @@ class Settings:
 
 
 class SimulatedCluster:
-    """A scheduler over objects in memory, and what it has done.
+    """A scheduler over objects in memory, and the results of its work.
 
     ``recreates_victims``: whether controllers create preempted pods anew. Needs a running
     ``VirtualTimeLoop``. Raises ``ConfigError`` for a configuration that no
@@ -108,7 +110,7 @@ class SimulatedCluster:
         """The keys of all pods that had to be placed, in the order of their arrival."""
         self._attempted: set[str] = set()
         self.decision_seconds: list[float] = []
-        """How long each attempt took, on the wall clock."""
+        """The time of each attempt, on the wall clock."""
         self._started = self._cluster.clock.now()
         self.api.on_change(PODS, self._pod_changed)
 
@@ -190,7 +192,7 @@ class SimulatedCluster:
 
     @property
     def virtual_seconds(self) -> float:
-        """How much time has passed on the simulated clock."""
+        """The time that has passed on the simulated clock."""
         return self._cluster.clock.now() - self._started
 
     async def pass_time(self, seconds: float) -> None:
@@ -234,7 +236,7 @@ class SimulatedCluster:
                 return
 
     async def _after_bindings(self) -> None:
-        """Let bindings end, and do what controllers would do about them."""
+        """Let bindings end, and do the work of controllers about them."""
         await self._cluster.settle()
         while self._deleted or self._volumes.pending:
             preemptors = self._preemptors()
@@ -275,7 +277,7 @@ class SimulatedCluster:
 
 
 class _FailureLog:
-    """Which nodes rejected each pod at its last attempt. Implements ``FailureObserver``."""
+    """The nodes that rejected each pod at its last attempt. Implements ``FailureObserver``."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[NodesRejected, ...]] = {}

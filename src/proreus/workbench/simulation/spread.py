@@ -1,4 +1,4 @@
-"""How evenly the pods of each workload are spread over zones, hosts and other domains."""
+"""Measures the spread of each workload's pods over zones, hosts and other domains."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _REPLICAS_FIELD = {
 """Kinds of workloads, and the field of their spec that says how many pods they have."""
 
 MAX_COPIES = 500_000
-"""How many pods, or nodes, one template may stand for; a cluster has 150,000 pods at most."""
+"""The most pods or nodes of one template; a cluster has 150,000 pods at most."""
 
 _SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 

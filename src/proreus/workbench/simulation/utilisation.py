@@ -1,4 +1,4 @@
-"""How full a cluster is, and how much of what is free is of no use.
+"""Measures the utilisation of a cluster, and the free resources that are of no use.
 
 Fragmentation is measured as in "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
 Fragmentation Gradient Descent" (USENIX ATC 2023): what is free on a node is a fragment for a pod
@@ -26,11 +26,11 @@ _MOST_SHAPES = 256
 """Kinds of pods that fragmentation is averaged over; the most frequent ones are representative."""
 
 Shapes = Mapping[tuple[tuple[str, int], ...], int]
-"""How often pods with certain requests occur; requests are sorted (resource, amount)."""
+"""The number of pods with certain requests; requests are sorted (resource, amount)."""
 
 
 def shapes_of(requests: Iterable[Mapping[str, int]]) -> Shapes:
-    """Count equal requests of pods; those that request nothing are left out."""
+    """Count equal requests of pods, without pods that request nothing."""
     counted: Counter[tuple[tuple[str, int], ...]] = Counter()
     for amounts in requests:
         shape = tuple(sorted((name, amount) for name, amount in amounts.items() if amount))

@@ -1,4 +1,4 @@
-"""What the volume controller and provisioners do, for pods that wait for it in PreBind.
+"""Stands in for the volume controller and provisioners, which pods wait for in PreBind.
 
 A claim for which a node was chosen gets a volume at once; a volume that was reserved for a claim is
 bound to it. Nothing fails, and nothing takes time.

@@ -40,7 +40,7 @@ def command() -> None:
 def pod_command(
     pod: str, namespace: str, names: int, no_changes: bool, output: str, **access: Any
 ) -> None:
-    """Why did a pod get its node, or what does it wait for, and what would help it?"""
+    """Explain a pod: why it got its node, or why it waits and what would help it."""
     if "/" in pod:
         namespace, _, pod = pod.partition("/")
     query = {"namespace": namespace, "name": pod, "names": str(names)}
@@ -56,7 +56,7 @@ def pod_command(
 @_OUTPUT
 @access_options
 def node_command(node: str, output: str, **access: Any) -> None:
-    """What is on a node, what is free, and which waiting pods does it reject?"""
+    """Explain a node: its pods, its free resources, and the waiting pods that it rejects."""
     from proreus.insight.explain import NodeExplanation
 
     _show(SchedulerAccess(**access).get("/explain/node", name=node), output, NodeExplanation)
@@ -66,7 +66,7 @@ def node_command(node: str, output: str, **access: Any) -> None:
 @_OUTPUT
 @access_options
 def queue_command(output: str, **access: Any) -> None:
-    """Which pods wait, for what, and for how long?"""
+    """List the waiting pods with their reasons and times."""
     from proreus.insight.explain import QueueExplanation
 
     _show(SchedulerAccess(**access).get("/explain/queue"), output, QueueExplanation)

@@ -36,7 +36,7 @@ class Progress:
 
     @property
     def waiting(self) -> int:
-        """How many pods of our two profiles have neither a node nor a reason."""
+        """The number of pods of our two profiles that have neither a node nor a reason."""
         ours = sum(scheduler in OURS for scheduler in self.scheduler_of.values())
         settled = self.node_of.keys() | self.reason_of.keys()
         return ours - sum(self.scheduler_of[name] in OURS for name in settled)

@@ -264,7 +264,7 @@ def _scenario(
     drained: tuple[str, ...],
     evict_all: bool,
 ) -> Scenario:
-    """Return the scenario: nodes come first, then what goes, then pods that come."""
+    """Return the scenario: first new nodes, then removals, then new pods."""
     from proreus.workbench.simulation.scenario import Scenario
 
     scenario = Scenario(objects)

@@ -92,7 +92,7 @@ class Output:
             self._progress.remove_task(task)
 
     def progress(self, name: str) -> Callable[[int, int], None]:
-        """Return what shows how many of how many pods are done."""
+        """Return a function that shows the progress, as done and total."""
         task = self._progress.add_task(name, total=None, visible=False)
 
         def show(done: int, total: int) -> None:
@@ -126,7 +126,7 @@ class Output:
     def show_replays(
         self, names: list[str], results: list[ReplayResult], timings: list[Timings]
     ) -> None:
-        """Print one replay or two, next to what was recorded."""
+        """Print one replay or two, next to the recorded course."""
         self._finish(results[0].result.notes)
         if self._form != "table":
             replays = [{"name": n, **self._plain(r)} for n, r in zip(names, results, strict=True)]

@@ -1,4 +1,4 @@
-"""``proreus simulate --open``: the cluster as a simulation left it, as a page in the browser."""
+"""``proreus simulate --open`` shows the cluster after a simulation in the browser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ResultPage:
         self._sources: PageSources | None = None
 
     def watch(self, cluster: SimulatedCluster) -> None:
-        """Record what is decided in a cluster from now on."""
+        """Record the decisions in a cluster from now on."""
         scheduler = cluster.scheduler
         queue = scheduler.queue
         recorder = DecisionRecorder(cluster.clock, lambda key: queue.get(key) is not None)

@@ -62,7 +62,7 @@ def of_comparison(
 
 
 def of_capacity(capacity: PodCapacity) -> Iterator[Printable]:
-    """Yield what there is to say about one pod."""
+    """Yield the lines about one pod."""
     least = "" if capacity.exhausted else "at least "
     yield f"[bold]{least}{capacity.fits:,}[/] more pods like {escape(capacity.pod)} fit"
     if not capacity.exhausted:
@@ -89,7 +89,7 @@ def of_capacity(capacity: PodCapacity) -> Iterator[Printable]:
 
 
 def of_replays(names: list[str], results: list[ReplayResult]) -> Iterator[Printable]:
-    """Yield the tables of replays of one recording, next to what was recorded."""
+    """Yield the tables of replays of one recording, next to the recorded course."""
     first = results[0]
     table = _table("", "recorded", *names)
     for column in table.columns[1:]:
@@ -156,7 +156,7 @@ def _summary(result: ScenarioResult) -> str:
 
 
 def _unplaced(pods: Iterable[UnplacedPod]) -> Table:
-    """Return the pods that have no node, those with equal reasons in one row."""
+    """Return the pods without a node, with equal reasons in one row."""
     groups: dict[tuple[str, str], list[UnplacedPod]] = {}
     for pod in pods:
         groups.setdefault((pod.workload or pod.pod, _why(pod)), []).append(pod)
