@@ -49,7 +49,7 @@ async def test_a_new_user_finds_out_why_ten_pods_wait(watched: Any) -> None:
     await take_picture(page, "waiting")
 
 
-async def test_what_if_a_waiting_pod_asked_for_less(watched: Any) -> None:
+async def test_what_if_shows_a_waiting_pod_with_a_smaller_request(watched: Any) -> None:
     page = watched.page
     await watched.open("pod/demo/too-large-0050")
     await page.get_by_role("link", name="What if it, or a weight, were different?").click()

@@ -38,7 +38,7 @@ def see(judge: Judge, *pods: Json, event: str = "MODIFIED") -> list[str]:
     return judge.violations
 
 
-def test_what_fits_is_no_violation(judge: Judge) -> None:
+def test_fitting_pods_are_no_violation(judge: Judge) -> None:
     assert not see(judge, pod("a", cpu="3"), pod("a", cpu="3"), pod("b", cpu="1"))
     see(judge, pod("a", cpu="3"), event="DELETED")
     assert not see(judge, pod("c", cpu="3"))

@@ -108,7 +108,7 @@ class Outer(ApiStruct, frozen=True):
     amounts: dict[str, int] = {}
 
 
-def test_what_is_missing_is_found() -> None:
+def test_finds_missing_fields() -> None:
     some = {"properties": {}}
     schema = {"properties": {"inner": some, "listed": {"items": some}, "amounts": {}}}
     assert list(missing(msgspec.inspect.type_info(Outer), schema)) == [

@@ -46,7 +46,7 @@ def test_a_list_of_all_that_is_locked_passes(complete: Bom, tmp_path: Path) -> N
     assert checked(complete, tmp_path) == 0
 
 
-def test_what_is_missing_added_older_or_without_a_licence_is_named(
+def test_names_missing_added_older_and_unlicensed_packages(
     complete: Bom, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     numpy = next(one for one in complete["components"] if one["name"] == "numpy")

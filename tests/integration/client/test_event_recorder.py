@@ -103,7 +103,7 @@ async def test_lone_surrogates_of_plugins_are_replaced(server, client):
     assert plain.json["reason"] == "FailedScheduling"
 
 
-async def test_what_is_kept_of_a_long_note_is_what_is_written(server, client):
+async def test_a_long_note_is_cut_before_it_is_kept(server, client):
     server.script = accept
     async with recording(client) as recorder:
         recorder.event(POD, "Normal", "Odd", "Odd", "x" * 1_000_000, "my-scheduler")

@@ -107,7 +107,7 @@ async def test_closing_the_client_breaks_its_watches(server):
             await reading
 
 
-async def test_what_nobody_takes_is_left_in_the_socket(server, client):
+async def test_unread_data_stays_in_the_socket(server, client):
     total = 64 * 2**20
     sent = 0
 

@@ -29,7 +29,7 @@ def test_sizes_stay_within_the_budget() -> None:
     assert len(cache) < 60
 
 
-def test_what_is_used_stays_and_the_rest_goes() -> None:
+def test_used_entries_stay_and_others_are_dropped() -> None:
     cache: BoundedCache[str, int] = BoundedCache(1000)
     cache.put("used", 1, 10)
     cache.put("unused", 2, 10)

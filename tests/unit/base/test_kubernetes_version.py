@@ -29,7 +29,7 @@ def test_versions_are_read_as_kubernetes_writes_them(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "latest", "37"])
-def test_what_is_no_version_is_refused(text: str) -> None:
+def test_rejects_invalid_versions(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a version of Kubernetes, such as"):
         parse_emulated_version(text, "--emulated-version")
 

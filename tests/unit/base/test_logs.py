@@ -285,7 +285,7 @@ def test_lone_surrogates_are_replaced(written, log, log_format, monkeypatch):
     assert lines.count("\ufffd") >= 5
 
 
-def test_what_cannot_be_printed_is_quoted_as_go_does(written, log):
+def test_unprintable_characters_are_quoted_as_in_go(written, log):
     text = written()
     log.info("a\u2028b", err="c\u202ed\x9be\x7ff\x00g", pod="f\u00fcr \U0001f600")
     line = text()

@@ -35,7 +35,7 @@ def test_deep_nesting_is_refused(content: str) -> None:
         yaml_limits.load(content.encode())
 
 
-def test_what_is_wide_is_read() -> None:
+def test_wide_documents_are_read() -> None:
     content = "items:\n" + "- {a: [1, {b: 2}], c: {}}\n" * 3_000
     assert yaml_limits.load(content.encode())["items"][2_999] == {"a": [1, {"b": 2}], "c": {}}
 

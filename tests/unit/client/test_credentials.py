@@ -476,7 +476,7 @@ def test_data_in_a_kubeconfig_becomes_files(kubeconfig, pems, tmp_path):
         ({"client-key-data": "!"}, {}),
     ],
 )
-def test_what_is_not_plain_is_left_to_the_library(kubeconfig, user, cluster):
+def test_other_kubeconfigs_are_left_to_the_library(kubeconfig, user, cluster):
     assert plain_credentials.from_kubeconfig(kubeconfig(user, **cluster), None) is None
 
 

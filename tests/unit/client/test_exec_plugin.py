@@ -75,7 +75,7 @@ async def test_a_plugin_without_a_terminal_reads_nothing(plugin):
             os.close(descriptor)
 
 
-async def test_what_a_plugin_leaves_behind_is_not_waited_for(plugin, tmp_path):
+async def test_does_not_wait_for_processes_that_a_plugin_leaves_behind(plugin, tmp_path):
     script = f"sleep 60 & echo $! > {tmp_path}/pid; echo '{printed(token='a')}'"
     started = time.monotonic()
     found = await plugin(script).run()
@@ -152,7 +152,7 @@ def processes_of_groups(pids):
         ("[" * 5000, "cannot be read"),
     ],
 )
-async def test_what_is_no_credential_is_named(plugin, tmp_path, output, named):
+async def test_an_invalid_credential_is_an_error_with_its_reason(plugin, tmp_path, output, named):
     (tmp_path / "output").write_text(output)
     with pytest.raises(ConfigError, match=r"the credential plugin failed: .*") as raised:
         await plugin(f'printf "%b" "$(cat {tmp_path}/output)"').run()

@@ -176,7 +176,7 @@ class RefusingApiserver:
 
 
 @pytest.mark.parametrize("code", [400, 403, 422])
-async def test_what_is_refused_is_sent_after_a_back_off_only(code: int) -> None:
+async def test_a_refused_patch_is_sent_again_after_a_back_off(code: int) -> None:
     server = RefusingApiserver(code)
     errors = await server.attempts(20)
     assert server.sent == 5, "after 0, 1, 3, 7 and 15 seconds"
@@ -188,7 +188,7 @@ async def test_what_is_refused_is_sent_after_a_back_off_only(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [404, 409, 429, 500, 503, 504])
-async def test_what_may_pass_by_itself_is_no_refusal(code: int) -> None:
+async def test_a_transient_error_is_no_refusal(code: int) -> None:
     server = RefusingApiserver(code)
     assert await server.attempts(1) == 5 * [ApiError]
     server.code = 0
@@ -196,7 +196,7 @@ async def test_what_may_pass_by_itself_is_no_refusal(code: int) -> None:
     assert server.bodies[-1] == report("newer")
 
 
-async def test_what_is_requested_during_a_pause_is_sent_at_its_end() -> None:
+async def test_a_patch_requested_during_a_pause_is_sent_at_its_end() -> None:
     server = RefusingApiserver(403)
     await server.refuse(report("first"))
     server.code = 0

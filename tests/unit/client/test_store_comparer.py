@@ -150,7 +150,7 @@ async def test_an_event_in_flight_is_no_difference(bench) -> None:
         assert await bench.comparer.confirm(key, seen) is None
 
 
-async def test_what_changes_while_the_list_is_fetched_is_not_suspected(bench, monkeypatch) -> None:
+async def test_objects_that_change_during_the_list_are_not_suspected(bench, monkeypatch) -> None:
     monkeypatch.setattr(store_comparer, "PAGE_SIZE", 2)
     bench.start(*(pod(name, number + 1) for number, name in enumerate("abcd")))
 

@@ -123,7 +123,7 @@ def test_the_lowest_priority_leaves_first_and_no_more_than_needed() -> None:
     assert victims(CpuAndMemory(7000, 0), NODE, pods, OPTIONS) == []
 
 
-def test_who_uses_nothing_of_what_is_short_stays() -> None:
+def test_pods_that_do_not_use_the_short_resource_stay() -> None:
     pods = [OfflinePod(offline_pod("cpu", 5000), CpuAndMemory(3000, 0))]
     assert victims(CpuAndMemory(3000, 90), NODE, pods, OPTIONS) == []
     kept = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
@@ -131,7 +131,7 @@ def test_who_uses_nothing_of_what_is_short_stays() -> None:
     assert victims(CpuAndMemory(9000, 0), NODE, pods, OPTIONS) == []
 
 
-def test_what_leaves_already_is_given_back() -> None:
+def test_resources_of_terminating_pods_count_as_given_back() -> None:
     leaving = offline_pod("leaving", deletionTimestamp="2026-01-01T00:00:00Z")
     pods = [
         OfflinePod(leaving, CpuAndMemory(2000, 0)),

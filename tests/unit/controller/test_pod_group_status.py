@@ -75,7 +75,7 @@ def test_a_status_counts_the_pods_of_its_own_namespace() -> None:
     assert statuses.status("ns/gang", NOW)["phase"] == "Pending"
 
 
-def test_what_was_filled_in_once_and_final_phases_stay() -> None:
+def test_first_values_and_final_phases_stay() -> None:
     statuses = PodGroupStatuses()
     statuses.put_pod(member("a", "Running"))
     start = {"phase": "Running", "scheduleStartTime": "earlier", "occupiedBy": "ns/x"}

@@ -112,7 +112,7 @@ def test_a_pod_is_not_moved_to_a_node_that_terms_of_another_namespace_forbid() -
     assert moves_in(crowded(node("empty"), other)) == {}
 
 
-def test_what_cannot_be_created_anew_elsewhere_is_not_movable() -> None:
+def test_pods_that_cannot_be_created_elsewhere_are_not_movable() -> None:
     group = pod("gang-0", on="full", of="ReplicaSet/gang")
     group["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "gang"
     kept = pod("kept-0", on="full", of="ReplicaSet/kept")

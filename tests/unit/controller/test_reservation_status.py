@@ -101,7 +101,7 @@ def test_of_two_owners_the_first_bound_has_what_is_allocated_once() -> None:
         assert status["currentOwners"] == listed("b")
 
 
-def test_what_the_scheduler_has_written_in_its_own_order_stays() -> None:
+def test_owners_stay_in_the_order_that_the_scheduler_wrote() -> None:
     written = {"currentOwners": listed("b", "a"), "allocated": {"cpu": "2000m"}}
     statuses = statuses_of(reservation(AVAILABLE | written), owner("a"), owner("b"))
     assert statuses.status("web", CREATED) == {}

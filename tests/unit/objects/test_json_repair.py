@@ -77,7 +77,7 @@ def test_numbers_of_any_size_come_and_go_as_they_are() -> None:
     assert parameters_of(decoder_for(ResourceClaim).convert(answer)) == parameters
 
 
-def test_what_is_no_unicode_becomes_what_go_makes_of_it() -> None:
+def test_invalid_unicode_becomes_the_same_as_in_go() -> None:
     read = decoder_for(Pod).decode(pod(b"{}", labels=rb'{"a":"\ud800x\ud83d\ude00\\ud800","b":"'
                                        b'\xff\xe2\x82"}'))  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_marks_of_pieces_cannot_be_forged() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'{"a":"', b"]" * 5_000, b"[" * 5_000, b'"\\', b"-"])
-def test_what_is_no_json_stays_none(text: bytes) -> None:
+def test_invalid_json_is_not_repaired(text: bytes) -> None:
     for type_ in (Pod, JsonObject):
         with pytest.raises(msgspec.DecodeError):
             decoder_for(type_).decode(text)

@@ -12,6 +12,6 @@ def test_objects_merge_null_removes_and_lists_are_replaced() -> None:
     assert old["c"] == {"d": "e", "f": "g"}
 
 
-def test_what_is_no_object_is_replaced() -> None:
+def test_values_other_than_objects_are_replaced() -> None:
     assert merge_patch({"a": 1}, [1]) == [1]
     assert merge_patch({"a": 1}, {"a": {"b": 2, "c": None}}) == {"a": {"b": 2}}

@@ -58,7 +58,7 @@ def test_parse_quantity(text: str | int | float, nano: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "1x", "1 Gi", "Gi", ".", "1.2.3", "--1", "1e", "1ee3", "٣", float("inf")]
 )
-def test_what_is_not_a_quantity_is_refused(text: str) -> None:
+def test_rejects_invalid_quantities(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number with an optional suffix"):
         parse_quantity(text)
 

@@ -223,7 +223,7 @@ def test_while_it_is_resized_a_pod_counts_with_the_larger(
     assert info.accounted_requests.amounts == {"cpu": accounted_requests}
 
 
-def test_what_init_containers_hold_is_not_looked_at_but_for_sidecars() -> None:
+def test_allocations_of_init_containers_count_for_sidecars_only() -> None:
     statuses = [
         {"name": name, "resources": {"requests": {"cpu": "3"}}} for name in ("init", "side")
     ]

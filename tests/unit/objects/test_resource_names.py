@@ -50,7 +50,7 @@ _pieces = st.sampled_from(
 
 
 @given(st.lists(_pieces, max_size=6))
-def test_what_is_tracked_by_its_definition(pieces: list[str]) -> None:
+def test_tracked_resources_by_their_definition(pieces: list[str]) -> None:
     name = "".join(pieces)
     extended = (
         "/" in name

@@ -79,7 +79,7 @@ def test_matching(one: LabelSelectorRequirement, matching: bool) -> None:
         expression("a", "In", "x" * 64),
     ],
 )
-def test_what_does_not_parse(one: LabelSelectorRequirement) -> None:
+def test_rejects_invalid_selectors(one: LabelSelectorRequirement) -> None:
     with pytest.raises(SelectorError):
         parse_requirement(one, numeric=True)
 

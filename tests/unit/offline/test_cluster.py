@@ -37,7 +37,7 @@ async def test_time_does_not_drift(kit) -> None:
     assert ticks == list(range(1, 11))
 
 
-async def test_what_a_task_raises_is_raised(kit) -> None:
+async def test_exceptions_of_tasks_are_raised(kit) -> None:
     cluster = kit.cluster()
 
     async def broken() -> None:

@@ -103,7 +103,7 @@ def test_the_content_that_blocked_counts_not_that_of_the_file_by_then(path, fold
     assert not issubclass(again.registry["Blocks"], NeverCalled)
 
 
-def test_what_is_no_loaded_plugin_is_not_recorded(path, folder):
+def test_only_loaded_plugins_are_recorded(path, folder):
     blocked_plugins = BlockedPlugins(path, "skip")
     assert not blocked_plugins.record(PluginCall("handler", "on_change"))
     assert not blocked_plugins.record(call(loaded(folder)))

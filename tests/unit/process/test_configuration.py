@@ -116,7 +116,7 @@ def test_a_refused_plugin_ends_the_start_only_if_it_is_named(module, tmp_path, c
     configured("Bad", config=write(tmp_path))
 
 
-def test_what_was_found_and_refused_is_logged(module, caplog):
+def test_logs_loaded_and_refused_plugins(module, caplog):
     caplog.set_level(logging.INFO)
     loaded_plugins = load(
         PluginSources(("configured_plugins:Picky", "configured_plugins:Bad"), packages=False)

@@ -55,7 +55,7 @@ async def test_it_works_while_the_loop_stands_still() -> None:
     thread.process_ended()
 
 
-async def test_what_its_loop_reports_is_handled_as_elsewhere() -> None:
+async def test_errors_of_its_loop_are_handled_as_elsewhere() -> None:
     handlers = []
 
     async def work() -> None:

@@ -35,7 +35,7 @@ async def test_a_result_or_an_error_comes_back() -> None:
         await run_in_loading_thread(fails, "failing", (), 10)
 
 
-async def test_what_does_not_return_in_time_is_an_error_with_its_line(tmp_path) -> None:
+async def test_code_that_does_not_return_in_time_is_an_error_with_its_line(tmp_path) -> None:
     file = tmp_path / "loops.py"
     file.write_text(LOOPS)
     names: dict = {}
@@ -51,7 +51,7 @@ async def test_what_does_not_return_in_time_is_an_error_with_its_line(tmp_path) 
             await asyncio.sleep(0.01)
 
 
-async def test_what_takes_long_is_logged_with_its_line(tmp_path, monkeypatch, caplog) -> None:
+async def test_slow_code_is_logged_with_its_line(tmp_path, monkeypatch, caplog) -> None:
     monkeypatch.setattr(loading_thread, "_SLOW_SECONDS", 0.05)
     await run_in_loading_thread(lambda: time.sleep(0.3), "importing", ())
     [record] = caplog.records

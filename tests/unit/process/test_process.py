@@ -137,7 +137,7 @@ async def test_a_binding_that_will_not_be_cancelled_meets_a_closed_fence(caplog)
     assert run.happened[-1] == "binding ended, closed"
 
 
-async def test_what_the_last_cycle_begins_is_waited_for_too() -> None:
+async def test_waits_for_bindings_of_the_last_cycle_too() -> None:
     run = Run()
 
     async def last_cycle() -> None:

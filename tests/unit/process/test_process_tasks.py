@@ -36,7 +36,7 @@ async def test_work_that_begins_when_the_process_has_ended_is_dropped() -> None:
     assert not begun
 
 
-async def test_what_is_unfinished() -> None:
+async def test_unfinished_tasks_of_a_part() -> None:
     over = asyncio.Event()
 
     async def wait() -> None:
@@ -73,7 +73,7 @@ async def run_part(work, during=None) -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt()])
-async def test_what_would_end_the_loop_ends_the_process_as_a_bug(error) -> None:
+async def test_an_exception_that_would_end_the_loop_ends_the_process_as_a_bug(error) -> None:
     async def ends() -> None:
         await asyncio.sleep(0)
         raise error

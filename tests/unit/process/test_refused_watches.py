@@ -30,7 +30,7 @@ async def test_a_refusal_that_lasts_ends_the_start_with_its_resource(caplog):
         await asyncio.wait_for(watches.raise_when_final(), 4)
 
 
-async def test_what_has_been_listed_in_the_meantime_is_not_refused_any_more():
+async def test_a_resource_that_has_been_listed_meanwhile_is_not_refused_any_more():
     unsynced = ["Pod"]
     watches = RefusedWatches(lambda: unsynced)
     watches.record(PODS, UNAUTHORIZED)

@@ -10,7 +10,7 @@ import pytest
 from proreus.process.stopping import end_within_time, until_set
 
 
-async def test_what_hangs_is_cancelled_when_the_signal_comes() -> None:
+async def test_a_hanging_start_is_cancelled_by_the_signal() -> None:
     stopping, happened = asyncio.Event(), []
 
     async def start() -> None:

@@ -27,7 +27,7 @@ def stuck(cycle: float = 0.0, silent: float = 0.0, limit: float = 60.0) -> Stuck
         (0, 61, "the event loop has not turned for 61 s"),
     ],
 )
-def test_what_takes_too_long(cycle, silent, problem) -> None:
+def test_a_stuck_cycle_is_a_problem(cycle, silent, problem) -> None:
     assert stuck(cycle, silent).problem() == problem
 
 

@@ -141,7 +141,7 @@ def test_the_same_for_the_configuration_file(config, folder) -> None:
     assert files.has_changed()
 
 
-def test_what_cannot_be_read_is_loaded_once(folder) -> None:
+def test_unreadable_files_are_loaded_once(folder) -> None:
     (folder / "folder.py").mkdir()
     (folder / "dangling.py").symlink_to("nowhere.py")
     (folder / "null.py").symlink_to("/dev/null")

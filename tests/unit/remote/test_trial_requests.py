@@ -43,7 +43,7 @@ def test_the_unanswered_one_comes_before_an_answered_one() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/reserve", "/v1/permit", "/v1/pre-bind", "/v1/unreserve"])
-def test_what_acts_for_a_pod_is_not_sent_again(path) -> None:
+def test_requests_with_effects_for_a_pod_are_not_sent_again(path) -> None:
     trial_requests = TrialRequests()
     trial_requests.add_answered("/v1/score", body("a", [1, 2]))
     trial_requests.add_unanswered(path, body("a"))

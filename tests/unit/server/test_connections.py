@@ -87,7 +87,7 @@ async def ended(reader):
         b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",
     ],
 )
-async def test_what_is_no_http_fills_no_log(served, caplog, sent):
+async def test_bytes_that_are_not_http_do_not_fill_the_log(served, caplog, sent):
     reader, writer = await served().connect()
     writer.write(sent)
     await asyncio.wait_for(reader.readline(), 10)

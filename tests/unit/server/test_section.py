@@ -62,7 +62,7 @@ async def test_the_path_without_its_slash_leads_there(served):
     assert (await served("/page"))[0] == 403
 
 
-async def test_those_without_the_right_are_refused_by_the_section(served):
+async def test_the_section_refuses_callers_without_the_right(served):
     assert await served("/pages/a") == (403, "refused 403")
     assert await served("/pages/a", headers={"Authorization": "Bearer u"}) == (403, "refused 403")
     assert await served("/pages/a", headers={"Authorization": "Bearer x"}) == (401, "refused 401")

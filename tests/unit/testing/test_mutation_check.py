@@ -51,7 +51,7 @@ def cluster(*plugins: Any, **options: Any) -> Harness:
 
 
 @pytest.mark.parametrize("change", READ_ONLY)
-def test_what_plugins_are_given_cannot_be_changed(change):
+def test_plugins_cannot_change_their_arguments(change):
     harness = cluster(filtering(change), raise_errors=False)
     outcome = harness.schedule(make_pod("p", cpu="1"))
     assert outcome.node is None or outcome.node == ""

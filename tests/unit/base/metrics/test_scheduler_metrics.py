@@ -211,7 +211,7 @@ def test_created_claims_are_counted_under_the_name_of_the_version(version, name,
     assert list(family.values()) == [(labels, 1)]
 
 
-def test_what_exists_before_anything_happened():
+def test_series_that_exist_from_the_start():
     body, _ = SchedulerMetrics().expose()
     values = {
         (sample.name, *sample.labels.values()): sample.value

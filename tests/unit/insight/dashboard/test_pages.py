@@ -94,7 +94,7 @@ async def test_pods_are_found_by_reason_and_by_name(world, browser):
     assert re.search(r"Placed 1 pod", browser.text)
 
 
-async def test_what_is_not_there_is_said(browser):
+async def test_says_that_an_object_does_not_exist(browser):
     assert await browser.get("/dashboard/pod/default/none") == 404
     assert "There is no pod of this name" in browser.text
     assert await browser.get("/dashboard/node/none") == 404

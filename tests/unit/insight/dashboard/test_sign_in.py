@@ -45,7 +45,7 @@ async def test_the_token_of_a_form(body, token):
         b"\xff",
     ],
 )
-async def test_what_cannot_be_a_token(body):
+async def test_rejects_invalid_tokens(body):
     with pytest.raises(BadToken):
         await sent_token(Form(body))
 

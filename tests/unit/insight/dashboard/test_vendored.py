@@ -36,7 +36,7 @@ def test_every_package_has_its_licence_version_and_integrity(packages):
         assert any(entry["as"].endswith(".LICENSE") for entry in package["files"].values())
 
 
-def test_what_was_changed_by_hand_is_noticed(vendored, packages, tmp_path):
+def test_notices_manual_changes(vendored, packages, tmp_path):
     folder = tmp_path / "vendored"
     shutil.copytree(vendored.VENDORED, folder)
     (folder / "htmx.min.js").write_text("something else")

@@ -103,7 +103,7 @@ async def test_a_weight_changes_the_scores(world, browser):
         ({"pod": "#" * 30_000}, "Pod: more than 24,576 characters"),
     ],
 )
-async def test_what_cannot_be_asked_names_its_field(browser, fields, text):
+async def test_an_invalid_input_is_an_error_with_its_field(browser, fields, text):
     assert await send(browser, **fields) == 422
     assert text in browser.text.replace("&#39;", "'")
     assert "<textarea" in browser.html  # with what was typed, to be corrected
@@ -241,7 +241,7 @@ def test_none_removes_and_what_is_empty_stays():
 
 
 @pytest.mark.parametrize("body", [b"x", b"pod=%FF", b"\xff", b"&".join([b"a=1"] * 500)])
-def test_what_is_no_form(body):
+def test_rejects_bodies_that_are_not_forms(body):
     with pytest.raises(BadField, match="no form"):
         read_form(body)
 

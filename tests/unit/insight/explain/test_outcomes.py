@@ -148,7 +148,7 @@ def holding(make_world: Callable[..., World]) -> World:
     return world
 
 
-def test_who_holds_a_pod_in_permit_since_when_and_until_when(
+def test_names_the_plugin_that_holds_a_pod_in_permit_with_its_times(
     make_world: Callable[..., World],
 ) -> None:
     world = holding(make_world)

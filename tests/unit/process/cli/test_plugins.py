@@ -209,7 +209,7 @@ def test_warnings_name_the_plugins_and_the_remedy(capsys, tmp_path):
         (CONFIG.replace("kind: Kube", "kind: Cube"), OPENS, "CubeSchedulerConfiguration"),
     ],
 )
-def test_what_would_keep_it_from_starting_fails(capsys, tmp_path, config, plugin, error):
+def test_fails_if_proreus_would_not_start(capsys, tmp_path, config, plugin, error):
     code, _, err = try_out(capsys, tmp_path, config, plugin)
     assert code == 1
     assert error in err

@@ -99,7 +99,7 @@ def test_tables_say_what_is_placed_and_where(folder: Path, capsys: Any) -> None:
     assert "decisions in" in printed.err
 
 
-def test_what_has_no_node_is_said_with_reasons(folder: Path, capsys: Any) -> None:
+def test_pods_without_a_node_are_listed_with_reasons(folder: Path, capsys: Any) -> None:
     assert run(folder, "--add", "web.yaml", "--replicas", "5") == 0
     out = capsys.readouterr().out
     assert "2 of 5 pods placed, 3 without a node" in out
@@ -254,7 +254,7 @@ def test_a_file_is_needed(capsys: Any) -> None:
     assert "name a file with a cluster" in capsys.readouterr().err
 
 
-def test_what_was_not_read_is_noted(folder: Path, capsys: Any) -> None:
+def test_unread_kinds_are_noted(folder: Path, capsys: Any) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
     (folder / "cluster.json").write_text(json.dumps({"items": [node("n0", "z"), secret]}))
     assert run(folder) == 0
@@ -316,7 +316,7 @@ def test_a_replay_under_two_configurations(folder: Path, recording: Path, capsys
         (("--picture", "a.svg"), "does not go with --replay"),
     ],
 )
-def test_what_a_replay_has_itself(
+def test_replay_refuses_options_that_the_recording_decides(
     recording: Path, capsys: Any, arguments: tuple[str, ...], error: str
 ) -> None:
     assert run_replay(recording, *arguments) == 2

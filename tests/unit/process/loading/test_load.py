@@ -288,7 +288,7 @@ def test_a_module_that_is_no_good_is_refused(given, why):
     assert len(loaded_plugins.problems_with(loaded_plugins.requested_names)) == 1
 
 
-def test_what_the_scheduler_itself_stands_on_is_not_imported_anew():
+def test_modules_of_the_scheduler_itself_are_not_imported_again():
     before = dict(sys.modules)
     load(PluginSources(("json:X", "proreus.plugins.node_name:X"), packages=False))
     for name in ("json", "json.decoder", "proreus.plugins.node_name"):

@@ -27,7 +27,7 @@ def test_the_warm_up_does_not_count():
 
 
 @pytest.mark.parametrize("mib_an_hour", [8, 50])
-def test_what_grows_is_named(mib_an_hour, capsys):
+def test_names_growing_measures(mib_an_hour, capsys):
     noise = random.Random(7)
     found = samples(lambda second: 200 + noise.uniform(-1, 1) + second / 3_600 * mib_an_hour)
     assert flatness.report(found) == ["rss_mib"]

@@ -42,7 +42,7 @@ def test_a_pod_that_names_no_scheduler_is_one_of_the_simulated_one(tmp_path: Pat
     assert (found.fits, found.exhausted) == (2, True)
 
 
-def test_what_runs_out_first_leads(tmp_path: Path) -> None:
+def test_the_resource_that_runs_out_first_comes_first(tmp_path: Path) -> None:
     small = node("small")
     small["status"]["allocatable"] |= {"memory": "1Gi"}
     nodes = [node("n0"), node("n1"), node("tainted", taints=[{"key": "k", "effect": "NoSchedule"}])]

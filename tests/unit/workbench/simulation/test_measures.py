@@ -54,7 +54,7 @@ def test_fragments_are_what_a_pod_of_the_cluster_cannot_use() -> None:
     assert measure(table, nothing_fits).resources["memory"].fragmentation == 1
 
 
-def test_what_is_free_on_a_cordoned_or_full_node_is_a_fragment() -> None:
+def test_free_resources_of_a_cordoned_or_full_node_are_a_fragment() -> None:
     cordoned = table_of(node("n0", unschedulable=True), node("n1"))
     shapes = shapes_of([{"cpu": 1000}])
     assert measure(cordoned, shapes).resources["cpu"].fragmentation == 0.5

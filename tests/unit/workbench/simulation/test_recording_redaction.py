@@ -93,7 +93,7 @@ def test_the_command(tmp_path: Path) -> None:
         assert done.exit_code == 2, done.output
 
 
-def test_what_cannot_be_redacted(tmp_path: Path) -> None:
+def test_redaction_refuses_unreadable_and_unwritable_files(tmp_path: Path) -> None:
     path = recording(tmp_path)
     with pytest.raises(ConfigError, match="cannot write"):
         redact_recording(path, tmp_path / "nowhere" / "out")

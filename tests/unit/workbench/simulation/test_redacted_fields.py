@@ -117,7 +117,7 @@ def test_no_text_and_no_time_is_left(kind: str, tmp_path: Path) -> None:
     assert "1987" not in shown(redact(read))
 
 
-def test_what_is_configured_by_name_stays(tmp_path: Path) -> None:
+def test_names_that_configurations_use_stay(tmp_path: Path) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

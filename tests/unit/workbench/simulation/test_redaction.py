@@ -143,7 +143,7 @@ def test_redacting_twice_gives_the_same() -> None:
         *("true", "1.25", "10Gi", "100m", "1.2.3", "hugepages-2Mi", "NoSchedule", "Unschedulable"),
     ],
 )
-def test_what_has_a_meaning_is_kept(text: str) -> None:
+def test_keeps_values_with_a_meaning(text: str) -> None:
     assert is_meaningful(text)
 
 
@@ -154,7 +154,7 @@ def test_what_has_a_meaning_is_kept(text: str) -> None:
         *("kube-acme", "system-acme", "acme.k8s.io/team", "node-role.kubernetes.io/payments"),
     ],
 )
-def test_what_identifies_is_not_kept(text: str) -> None:
+def test_drops_identifying_values(text: str) -> None:
     assert not is_meaningful(text)
 
 

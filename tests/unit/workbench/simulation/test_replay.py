@@ -75,7 +75,7 @@ def test_pods_arrive_and_leave_at_their_times(tmp_path: Path) -> None:
     assert (result.recorded.p50, result.recorded.most) == (15.5, 30.5)
 
 
-def test_what_ended_by_itself_runs_as_long_as_it_did(tmp_path: Path) -> None:
+def test_pods_that_ended_by_themselves_run_as_long_as_recorded(tmp_path: Path) -> None:
     path = write(
         tmp_path / "r",
         added(0, node("n0", cpu="1")),
@@ -264,7 +264,7 @@ def recorded(tmp_path: Path) -> Recorded:
     return Recorded(tmp_path / "recording")
 
 
-def test_what_is_recorded_of_a_pod(recorded: Recorded) -> None:
+def test_the_recorded_fields_of_a_pod(recorded: Recorded) -> None:
     secret = pod("web", env="hunter2")
     secret["metadata"]["annotations"] = {"note": "hunter2"}
     recorded.api.add(node("n0"))

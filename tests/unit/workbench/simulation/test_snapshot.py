@@ -95,7 +95,7 @@ def test_parameters_of_drivers_are_left_out() -> None:
     assert without_secrets(claim).spec.devices.requests[0].name == "gpu"
 
 
-def test_what_is_written_can_be_read_and_written_again(tmp_path: Path) -> None:
+def test_a_written_snapshot_can_be_read_and_written_again(tmp_path: Path) -> None:
     source = tmp_path / "dump.json"
     source.write_text(json.dumps({"items": [POD]}))
     files = []
