@@ -1,16 +1,15 @@
 """DynamicResources: allocates devices to ResourceClaims (KEP-4381, structured parameters).
 
-Which file is which step of a pod; ``plugin`` has the extension points in this order:
+``plugin`` has the extension points, in the order of a pod's attempt. They delegate:
 
-- PreEnqueue, PreFilter: ``claims``, ``pre_filtering``, ``pod_group_claims``, ``state_data``
-- Filter, Score: ``filtering`` over columns of nodes; ``extended_resources``, ``node_allocatable*``
-- its search: ``prepared_claims``, ``alternative`` (what), ``pools`` and ``availability_index``
-  (where); how: ``allocator``, ``allocating_devices``, ``constraints``, ``derived_attributes``,
-  ``consumed_counters``, ``infeasible``
-- its selectors: ``devices`` (results by kind of device), ``cel`` and ``cel_*``
-- Reserve: ``allocated`` (allocations in flight), ``results`` (names for positions)
-- PreBind, Unreserve, PostFilter: ``claim_binder``, ``claim_writes``
-- events: ``hints``; scores of other plugins: ``scored_devices``, ``device_totals``
+- PreEnqueue, PreFilter: ``claims``, ``pre_filtering``, ``state_data``
+- Filter, Score: ``filtering`` over columns of nodes
+- its search: ``search``: ``prepared_claims``, ``alternative`` (what), ``allocator`` (how), by
+  ``devices``: ``pools`` and ``availability_index`` (where)
+- its selectors: ``devices.kinds`` (results by kind of device), ``cel``
+- Reserve: ``devices.allocated`` (allocations in flight), ``search.results`` (names for positions)
+- PreBind, Unreserve, PostFilter: ``binding``
+- events: ``hints``; scores of other plugins: ``scored_devices``, ``devices.device_totals``
 
 Profiles share one ``dra_manager.DRAManager``: pools, allocated devices, results of searches. Pods
 whose claims have equal specs share an ``AllocationCache`` in it. A pod alone has its ``StateData``.

@@ -29,8 +29,19 @@ from proreus.objects.devices import (
 )
 from proreus.objects.meta import key_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, AllocationResult, ResourceClaim
-from proreus.plugins.dynamic_resources.allocated import AllocatedDevices
-from proreus.plugins.dynamic_resources.allocator import (
+from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim
+from proreus.plugins.dynamic_resources.devices.allocated import AllocatedDevices
+from proreus.plugins.dynamic_resources.devices.availability_index import (
+    AvailabilityIndex,
+    DeviceAvailability,
+)
+from proreus.plugins.dynamic_resources.devices.device_totals import DeviceTotals
+from proreus.plugins.dynamic_resources.devices.node_allocatable import ClaimDevice
+from proreus.plugins.dynamic_resources.devices.pools import Pools
+from proreus.plugins.dynamic_resources.devices.taint_rules import TaintRules
+from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.pods_of_claims import PodsOfClaims
+from proreus.plugins.dynamic_resources.search.allocator import (
     AllocatorResult,
     Checkpoint,
     NoSolution,
@@ -38,23 +49,12 @@ from proreus.plugins.dynamic_resources.allocator import (
     allocate,
     can_resume,
 )
-from proreus.plugins.dynamic_resources.availability_index import (
-    AvailabilityIndex,
-    DeviceAvailability,
-)
-from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim
-from proreus.plugins.dynamic_resources.device_totals import DeviceTotals
-from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.node_allocatable import ClaimDevice
-from proreus.plugins.dynamic_resources.pods_of_claims import PodsOfClaims
-from proreus.plugins.dynamic_resources.pools import Pools
-from proreus.plugins.dynamic_resources.prepared_claims import (
+from proreus.plugins.dynamic_resources.search.prepared_claims import (
     PreparedClaims,
     claims_key,
     prepare_claims,
 )
-from proreus.plugins.dynamic_resources.search_time import SearchTime
-from proreus.plugins.dynamic_resources.taint_rules import TaintRules
+from proreus.plugins.dynamic_resources.search.search_time import SearchTime
 from proreus.plugins.extended_resources import ExtendedResourceClasses
 
 _BYTES_A_RESULT = 500

@@ -31,7 +31,7 @@ from proreus.objects.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.plugins.dynamic_resources.claims import ClaimError
-from proreus.plugins.dynamic_resources.taint_rules import selects_some
+from proreus.plugins.dynamic_resources.devices.taint_rules import selects_some
 
 ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]
 """Return the pod's claims; raises ``ClaimError``."""

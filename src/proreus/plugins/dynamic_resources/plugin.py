@@ -42,24 +42,26 @@ from proreus.objects.devices import RESOURCE_SLICES
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import AllocationResult, ResourceClaim
-from proreus.plugins.dynamic_resources.allocated import InFlightAllocation
-from proreus.plugins.dynamic_resources.allocator import Solution
 from proreus.plugins.dynamic_resources.args import DynamicResourcesArgs
-from proreus.plugins.dynamic_resources.claim_binder import (
+from proreus.plugins.dynamic_resources.binding.claim_binder import (
     ClaimBinder,
     needs_conditions,
 )
-from proreus.plugins.dynamic_resources.claim_writes import ClaimWriteError
+from proreus.plugins.dynamic_resources.binding.claim_writes import ClaimWriteError
+from proreus.plugins.dynamic_resources.binding.pod_group_claims import RELEASED, PodGroupClaims
 from proreus.plugins.dynamic_resources.claims import (
     ClaimError,
     claims_of,
     is_extended_resource_claim,
     is_reserved_for,
 )
+from proreus.plugins.dynamic_resources.devices.allocated import InFlightAllocation
+from proreus.plugins.dynamic_resources.devices.node_allocatable import as_assumed
+from proreus.plugins.dynamic_resources.devices.node_matching import PoolError
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
-from proreus.plugins.dynamic_resources.extended_resources import new_extended_claim
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.filtering import ClaimFilter
+from proreus.plugins.dynamic_resources.filtering.claim_filter import ClaimFilter
+from proreus.plugins.dynamic_resources.filtering.extended_resources import new_extended_claim
 from proreus.plugins.dynamic_resources.hints import (
     CLAIM_RESTORED,
     claim_restored,
@@ -68,12 +70,10 @@ from proreus.plugins.dynamic_resources.hints import (
     slice_deleted_event,
     taint_rule_event,
 )
-from proreus.plugins.dynamic_resources.node_allocatable import as_assumed
-from proreus.plugins.dynamic_resources.node_matching import PoolError
-from proreus.plugins.dynamic_resources.pod_group_claims import RELEASED, PodGroupClaims
 from proreus.plugins.dynamic_resources.pre_filtering import inspect_claims
-from proreus.plugins.dynamic_resources.results import allocations
-from proreus.plugins.dynamic_resources.search_time import SearchTime
+from proreus.plugins.dynamic_resources.search.allocator import Solution
+from proreus.plugins.dynamic_resources.search.results import allocations
+from proreus.plugins.dynamic_resources.search.search_time import SearchTime
 from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
 from proreus.plugins.extended_resources import may_be_dra_backed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from proreus.objects.meta import key_of
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.objects.selectors import ParsedNodeSelector, parse_node_selector
-from proreus.plugins.dynamic_resources.claim_binder import ClaimBinder, Readiness
+from proreus.plugins.dynamic_resources.binding.claim_binder import ClaimBinder, Readiness
 from proreus.plugins.dynamic_resources.claims import (
     ClaimError,
     allocated_score,

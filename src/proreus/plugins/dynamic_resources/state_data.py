@@ -14,8 +14,8 @@ from proreus.objects.resource_claims import (
     ResourceClaimConsumerReference,
 )
 from proreus.objects.selectors import ParsedNodeSelector
+from proreus.plugins.dynamic_resources.devices.node_allocatable import Statuses
 from proreus.plugins.dynamic_resources.dra_manager import AllocationCache
-from proreus.plugins.dynamic_resources.node_allocatable import Statuses
 
 
 class ClaimsToAllocate(Struct):

@@ -12,7 +12,8 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.verdicts import Verdicts
 from proreus.objects.devices import RESOURCE_SLICES
-from proreus.plugins.dynamic_resources import DynamicResources, availability_index
+from proreus.plugins.dynamic_resources import DynamicResources
+from proreus.plugins.dynamic_resources.devices import availability_index
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 from proreus.testing import make_node
 

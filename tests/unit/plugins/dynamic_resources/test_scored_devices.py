@@ -11,7 +11,7 @@ from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
-from proreus.plugins.dynamic_resources.device_totals import DeviceTotals
+from proreus.plugins.dynamic_resources.devices.device_totals import DeviceTotals
 from proreus.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from proreus.plugins.node_resources_fit import NodeResourcesFit
 from proreus.testing import make_node, make_plugin, make_pod

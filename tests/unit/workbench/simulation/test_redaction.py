@@ -15,7 +15,7 @@ from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.meta import key_of
 from proreus.offline.evaluate import evaluate, read_cases
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.plugins.dynamic_resources.devices import DeviceKind
+from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.workbench.simulation.redaction import is_meaningful, redact, replacements_for
 

@@ -1,0 +1,1 @@
+"""Writes to claims and pods: allocations, reservations, deallocations."""

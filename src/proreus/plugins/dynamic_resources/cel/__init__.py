@@ -1,0 +1,1 @@
+"""CEL expressions over devices: compiled, limited in cost, evaluated by cel-cpp."""

@@ -1,0 +1,322 @@
+"""Which nodes have the same ``DeviceAvailability``: equal devices, the same of them taken.
+
+One search holds for all nodes with the same availability. A column has its number for each node and
+is updated row by row, at a few microseconds for each pod, whatever the size of the cluster.
+
+Example: n1, n2 and n3 each have a pool of two equal GPUs: the column is [0, 0, 0], and one search
+decides for all. A claim gets the first GPU of n2: ``pool_changed`` marks n2, the next ``column``
+finds an availability that is new, and the column is [0, 1, 0]. When the GPU is released, it is
+[0, 0, 0] again; results for number 1 are kept for the next time a node has one GPU left.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+
+import numpy as np
+from msgspec import Struct
+
+from proreus.base.bounded_cache import register
+from proreus.framework.node_info import NodeInfo
+from proreus.framework.node_table import NodeTable
+from proreus.framework.verdicts import IntArray
+from proreus.plugins.dynamic_resources.devices.allocated import AllocatedDevices, PoolState
+from proreus.plugins.dynamic_resources.devices.pools import PoolKey, Pools, PoolView
+
+_MAX_AVAILABILITIES_PER_NODE = 8
+_SPARE_NODES = 1024
+
+OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+"""The feature that a kubelet declares which can leave out operations for devices."""
+
+
+def can_skip_operations(info: NodeInfo) -> bool:
+    """Return whether a node's kubelet can leave out operations for devices."""
+    return info.node is not None and OPTIONAL_NODE_OPERATIONS in info.node.status.declared_features
+
+
+class DeviceAvailability(Struct, frozen=True):
+    """Pools in reach of a node, in the order in which they are tried, and what is taken of them.
+
+    ``views`` are those of one of the nodes; on others they have other names and equal shapes.
+    ``may_skip``: the nodes' kubelets can leave out operations for devices (gate
+    DRAOptionalNodeOperations).
+    """
+
+    number: int
+    views: tuple[PoolView, ...]
+    states: tuple[PoolState, ...]
+    may_skip: bool = False
+
+
+class _Group(Struct, frozen=True):
+    """Pools that belong to no single node, as some nodes see them."""
+
+    number: int
+    views: tuple[PoolView, ...]
+
+
+class _NodeEntry(Struct):
+    """A node's own pools, its group, and how the pools of both are ordered among each other."""
+
+    labels: object
+    local: tuple[PoolView, ...]
+    group: _Group
+    interleaving: tuple[tuple[int, int], ...]
+    may_skip: bool
+
+
+class AvailabilityIndex:
+    """The availability of each node, by name or as a column of numbers.
+
+    ``all`` has the availabilities by number. A number means the same as long as ``epoch`` does not
+    change; results that are kept by number are void with a new epoch.
+    """
+
+    def __init__(self, pools: Pools, allocated: AllocatedDevices) -> None:
+        self._pools = pools
+        self._allocated = allocated
+        self._optional_node_operations = pools.features.optional_node_operations
+        self.epoch = 0
+        self._table: weakref.ref[NodeTable] | None = None
+        self._column: IntArray = np.empty(0, dtype=np.int64)
+        self._group_of_row: IntArray = np.empty(0, dtype=np.int64)
+        self._position = -1
+        self._dirty_nodes: set[str] = set()
+        self._dirty_groups: set[PoolKey] = set()
+        self._all_dirty = True
+        self._group_count = 0
+        self._reset()
+        register(self)
+
+    def _reset(self) -> None:
+        self.epoch += 1
+        self._entries: dict[str, _NodeEntry] = {}
+        self._groups: dict[object, _Group] = {}
+        self._numbers: dict[object, int] = {}
+        self.all: list[DeviceAvailability] = []
+
+    def age(self) -> None:
+        """Begin anew if most kinds of devices that are known belong to slices that are gone."""
+        # Availabilities and their results refer to kinds by number.
+        if self._pools.has_many_unused_kinds():
+            self.begin_epoch()
+
+    def begin_epoch(self) -> None:
+        """Forget all availabilities, and the kinds of devices that are gone."""
+        self._reset()
+        self._pools.prune()
+        self._all_dirty = True
+
+    # ---- what changed --------------------------------------------------------------------------
+
+    def pool_changed(self, key: PoolKey) -> None:
+        """Mark the nodes of a pool of which devices were taken or released."""
+        # Only marked: several devices may change before anybody looks at the column again.
+        if self._all_dirty:
+            return
+        self._mark(self._pools.nodes_of.get(key, ()))
+        if key in self._pools.non_local or key in self._pools.invalid_counter_pools:
+            self._dirty_groups.add(key)
+
+    def slices_changed(self, before: set[str], keys: Iterable[PoolKey], non_local: bool) -> None:
+        """Mark nodes whose pools changed; ``before``: nodes that had them as their own.
+
+        ``non_local``: whether one of the pools was in reach of several nodes before the change.
+        """
+        # Where a pool was, and where it is now: a node that lost its pool has changed as well.
+        nodes = set(before)
+        for key in keys:
+            nodes |= self._pools.nodes_of.get(key, set())
+            non_local = (
+                non_local
+                or key in self._pools.non_local
+                or key in self._pools.invalid_counter_pools
+            )
+        # Which nodes reach such a pool is known only after matching it with every node, so nothing
+        # that is kept by node is still good.
+        if non_local:
+            self._entries.clear()
+            self._groups.clear()
+            self._all_dirty = True
+        else:
+            for node in nodes:
+                self._entries.pop(node, None)
+            self._mark(nodes)
+
+    def _mark(self, nodes: Iterable[str]) -> None:
+        if self._all_dirty:
+            return
+        self._dirty_nodes.update(nodes)
+        # It may be days until a pod with claims comes, while nodes come and go with their pools.
+        if len(self._dirty_nodes) > _SPARE_NODES + len(self._column):
+            self._all_dirty = True
+            self._dirty_nodes.clear()
+
+    # ---- queries -------------------------------------------------------------------------------
+
+    def column(self, table: NodeTable, nodes: NodeTable) -> IntArray:
+        """Return the number of the availability of each node in ``nodes``.
+
+        ``nodes``: ``table``, a part or a fork of it. Shape ``(len(nodes),)``; not to be written to.
+        """
+        # The column is kept for the whole table. Devices do not change in a fork (a dry run of
+        # preemption removes pods, and their claims keep their devices), so it is good for those.
+        self._refresh(table)
+        if nodes is table:
+            return self._column
+        rows = table.rows
+        parent_rows = [rows[node.name] for node in nodes]
+        return self._column[np.array(parent_rows, dtype=np.intp)]
+
+    def of_node(self, table: NodeTable, name: str) -> DeviceAvailability | None:
+        """Return the availability of a node; None if there is no such node."""
+        self._refresh(table)
+        row = table.rows.get(name)
+        return None if row is None else self.all[int(self._column[row])]
+
+    def views_of(self, table: NodeTable, name: str) -> tuple[PoolView, ...]:
+        """Return the pools in reach of a node, with their own names, in the order of the search."""
+        entry = self._entry_of(table[table.rows[name]])
+        return _merged(entry.local, entry.group.views)
+
+    # ---- upkeep --------------------------------------------------------------------------------
+
+    def _refresh(self, table: NodeTable) -> None:
+        rows: list[int] | None = None
+        if (
+            self._table is not None
+            and self._table() is table
+            and not self._all_dirty
+            and len(self._column) == table.size
+        ):
+            # Changed nodes matter for their labels, which node selectors of slices match. None: the
+            # table no longer knows what has changed since, so that every row is computed anew.
+            rows = table.changes_since(self._position)
+            if self._dirty_nodes:
+                known = table.rows
+                more = [known[name] for name in self._dirty_nodes if name in known]
+                rows = None if rows is None else [*rows, *more]
+        # Availabilities that no node has any more are kept, since the same ones come back. Devices
+        # that are published with ever new attributes would make them grow without end, though.
+        if len(self.all) > 1024 + _MAX_AVAILABILITIES_PER_NODE * table.size:
+            self.begin_epoch()
+            rows = None
+        if len(self._entries) > _SPARE_NODES + 2 * table.size:
+            self._entries = {n: one for n, one in self._entries.items() if n in table.rows}
+        if rows is None:
+            self._table = weakref.ref(table)
+            entries = [self._entry_of(info) for info in table]
+            self._column = np.array(list(map(self._number_at, entries)), dtype=np.int64)
+            self._group_of_row = np.array([p.group.number for p in entries], dtype=np.int64)
+        else:
+            if rows:
+                # Copied, not changed in place: callers may still hold the old column.
+                self._column = self._column.copy()
+                for row in rows:
+                    entry = self._entry_of(table[row])
+                    self._column[row] = self._number_at(entry)
+                    self._group_of_row[row] = entry.group.number
+            if self._dirty_groups:
+                self._refresh_groups(table)
+        self._dirty_nodes.clear()
+        self._dirty_groups.clear()
+        self._all_dirty = False
+        self._position = table.position
+
+    def _refresh_groups(self, table: NodeTable) -> None:
+        """Renumber nodes that reach a changed pool which is not their own."""
+        concerned = {
+            group.number
+            for group in self._groups.values()
+            if any(view.key in self._dirty_groups for view in group.views)
+        }
+        if not concerned:
+            return
+        rows = np.flatnonzero(np.isin(self._group_of_row, list(concerned)))
+        # A device of a network pool changes the numbers of all nodes that reach it. Nodes of one
+        # group that had one number get one number together, so it is enough to compute it for the
+        # first of them: a few entries instead of thousands of nodes.
+        both = np.stack((self._group_of_row[rows], self._column[rows]))
+        _, first, which = np.unique(both, axis=1, return_index=True, return_inverse=True)
+        entries = [self._entries[table[int(rows[index])].name] for index in first.tolist()]
+        numbers = np.array([self._number_at(entry) for entry in entries], dtype=np.int64)
+        self._column = self._column.copy()
+        self._column[rows] = numbers[which.reshape(-1)]
+
+    def _number_at(self, entry: _NodeEntry) -> int:
+        group = entry.group
+        state_of = self._allocated.state_of
+        states = tuple(state_of(view) for view in entry.local)
+        shared = tuple(state_of(view) for view in group.views)
+        shapes = tuple(view.shape for view in entry.local)
+        # All that the search looks at, and no names of nodes, pools and devices: on nodes with
+        # equal keys it takes the same path, so its result holds for all of them by position.
+        key = shapes, states, entry.interleaving, group.number, shared, entry.may_skip
+        number = self._numbers.get(key)
+        if number is None:
+            views = _merged(entry.local, group.views)
+            by_key = dict(
+                zip((v.key for v in (*entry.local, *group.views)), (*states, *shared), strict=True)
+            )
+            number = self._numbers[key] = len(self.all)
+            of_views = tuple(by_key[v.key] for v in views)
+            self.all.append(DeviceAvailability(number, views, of_views, entry.may_skip))
+        return number
+
+    def _entry_of(self, info: NodeInfo) -> _NodeEntry:
+        entry = self._entries.get(info.name)
+        labels = info.labels
+        # Most updates of a node leave its labels alone; matching pools anew is the costly part.
+        may_skip = self._optional_node_operations and can_skip_operations(info)
+        if (
+            entry is not None
+            and (entry.labels is labels or entry.labels == labels)
+            and entry.may_skip == may_skip
+        ):
+            return entry
+        pools = self._pools
+        own = pools.local.get(info.name, ())
+        views = [pools.view(key, info.name, labels) for key in own]
+        local = tuple(sorted((v for v in views if v is not None), key=lambda view: view.order))
+        group = self._group_of(info, own)
+        # Two nodes with equal pools may still differ in how their own pools are ordered among those
+        # of the group, which decides what is tried first; and pools of one name (of different
+        # drivers) share counters (see ``ConsumedCounters``). For each own pool: how many pools of
+        # the group come before it, and which pool is the first of its name.
+        names = [view.key[1] for view in (*local, *group.views)]
+        orders = [view.order for view in group.views]
+        interleaving = tuple(
+            (sum(order < view.order for order in orders), names.index(view.key[1]))
+            for view in local
+        )
+        entry = self._entries[info.name] = _NodeEntry(labels, local, group, interleaving, may_skip)
+        return entry
+
+    def _group_of(self, info: NodeInfo, own: Iterable[PoolKey]) -> _Group:
+        pools = self._pools
+        # A pool that has slices for this node by name is among the node's own already, with all
+        # that the node sees of it.
+        keys = [key for key in pools.non_local if key not in own] if pools.non_local else []
+        invalid_counter_pools = [
+            key for key in pools.invalid_counter_pools if key not in own and key not in keys
+        ]
+        visibility_key = (
+            tuple((key, pools.reach(key, info.name, info.labels)) for key in keys),
+            tuple(invalid_counter_pools),
+        )
+        group = self._groups.get(visibility_key)
+        if group is None:
+            views = [pools.view(key, info.name, info.labels) for key in keys]
+            views += [pools.invalid_counter_pools[key] for key in invalid_counter_pools]
+            found = sorted((v for v in views if v is not None), key=lambda view: view.order)
+            # Numbers of groups are never used again: they are part of keys in ``_numbers``, which
+            # stay when groups are formed anew.
+            self._group_count += 1
+            group = self._groups[visibility_key] = _Group(self._group_count, tuple(found))
+        return group
+
+
+def _merged(local: tuple[PoolView, ...], shared: tuple[PoolView, ...]) -> tuple[PoolView, ...]:
+    return local if not shared else tuple(sorted((*local, *shared), key=lambda view: view.order))

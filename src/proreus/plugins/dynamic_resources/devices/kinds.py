@@ -1,0 +1,289 @@
+"""Kinds of devices: devices that differ in nothing but their names share one ``DeviceKind``.
+
+A cluster has thousands of devices and a handful of kinds. What a driver publishes of a device is
+parsed once for its kind, and a CEL selector is evaluated once for its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+import msgspec
+from msgspec import Struct, field
+
+from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
+from proreus.objects.devices import (
+    CapacityRequestPolicy,
+    Device,
+    DeviceAttribute,
+    DeviceTaint,
+    QuantityText,
+)
+from proreus.objects.quantity import parse_quantity
+from proreus.plugins.dynamic_resources.cel.attributes import compile_derived_attribute
+from proreus.plugins.dynamic_resources.cel.expressions import (
+    Attribute,
+    CelError,
+    DeviceView,
+    Domains,
+    compile_selector,
+)
+from proreus.plugins.dynamic_resources.cel.values import quantity_value, semver
+from proreus.plugins.dynamic_resources.features import Features
+
+_matches: BoundedCache[tuple[int, str], bool | CelError] = BoundedCache(16 * 2**20)
+"""Whether an expression selects a kind of device, by ``DeviceKind.serial`` and expression."""
+_derived: BoundedCache[tuple[int, str], DeviceAttribute | CelError] = BoundedCache(16 * 2**20)
+"""What an expression derives of a kind of device, likewise."""
+_serials = count()
+
+Value = tuple[str, object]
+"""Type and value of an attribute: the integer 1 and the version "1" do not match."""
+NOT_COMPARABLE: Value = ("list", None)
+"""What a list counts as where only single values are compared."""
+
+RUNTIME_ERROR = "CEL runtime error: "
+"""How the text of a ``CelError`` begins that depends on the device."""
+
+GroupsBySet = dict[str, frozenset[str]]
+"""The compatibility groups of a device by the counter set that it consumes."""
+
+Counters = dict[str, dict[str, int]]
+"""Amounts in nano-units by counter set and counter."""
+
+
+class Capacity(Struct, frozen=True):
+    """A capacity of a device in nano-units, and the policy for amounts that may be consumed."""
+
+    value: int
+    text: QuantityText
+    policy: CapacityRequestPolicy | None
+
+
+class DeviceKind:
+    """All that matters of a device, except its name and its pool.
+
+    ``number``: unique, never used again. ``taints``: none with gate DRADeviceTaints off.
+    ``shared``: several claims may have the device at the same time (KEP-5075).
+    """
+
+    def __init__(self, number: int, driver: str, device: Device, features: Features) -> None:
+        self.number = number
+        self.driver = driver
+        self.device = device
+        self.shared = features.consumable_capacity and bool(device.allow_multiple_allocations)
+        self.taints: tuple[DeviceTaint, ...] = device.taints if features.device_taints else ()
+        self.consumes: Counters = {
+            part.counter_set: {
+                name: parse_quantity(counter.value) for name, counter in part.counters.items()
+            }
+            for part in device.consumes_counters
+        }
+        self.groups: GroupsBySet = {
+            part.counter_set: frozenset(part.compatibility_groups)
+            for part in device.consumes_counters
+        }
+        self.capacity = {
+            name: Capacity(parse_quantity(capacity.value), capacity.value, capacity.request_policy)
+            for name, capacity in device.capacity.items()
+        }
+        self.needs_binding_conditions = bool(
+            device.binding_conditions or device.binding_failure_conditions
+        )
+        self._features = features
+        self._view: DeviceView | None = None
+        # Of all kinds in the process: another configuration may have its own, with equal numbers.
+        self._serial = next(_serials)
+
+    def matches(self, expression: str) -> bool:
+        """Return whether a CEL selector selects the device; raises ``CelError``.
+
+        Results are cached by expression, errors as well.
+        """
+        # The evaluation depends on the expression and the kind alone: CEL has no clock and no
+        # state. An entry is never wrong, so the cache is only bounded, for expressions that carry
+        # a claim's own numbers.
+        key = self._serial, expression
+        matched = _matches.get(key)
+        if matched is None:
+            matched = self._evaluate(expression)
+            _matches.put(
+                key, matched, BYTES_AN_ENTRY + approximate_size((expression, str(matched)))
+            )
+        if isinstance(matched, CelError):
+            raise matched
+        return matched
+
+    def _evaluate(self, expression: str) -> bool | CelError:
+        selector = compile_selector(expression)
+        if selector.error:
+            return CelError(f"CEL compile error: {selector.error}")
+        try:
+            return selector.matches(self._cel_view())
+        except CelError as error:
+            return CelError(f"{RUNTIME_ERROR}{error}")
+
+    def derive(self, expression: str) -> DeviceAttribute:
+        """Return the attribute that an expression derives of the device; raises ``CelError``.
+
+        The expression must compile (``compile_derived_attribute``). Cached like ``matches``.
+        """
+        key = self._serial, expression
+        derived = _derived.get(key)
+        if derived is None:
+            try:
+                derived = compile_derived_attribute(expression).evaluate(self._cel_view())
+            except CelError as error:
+                derived = error.with_traceback(None)
+            content = (
+                str(derived) if isinstance(derived, CelError) else msgspec.json.encode(derived)
+            )
+            _derived.put(key, derived, BYTES_AN_ENTRY + approximate_size((expression, content)))
+        if isinstance(derived, CelError):
+            raise derived.with_traceback(None)
+        return derived
+
+    def _cel_view(self) -> DeviceView:
+        # Built with the first expression, not with the kind: an attribute that CEL cannot represent
+        # is an error only for devices that an expression looks at, and it is one each time.
+        if self._view is None:
+            self._view = self._cel_device()
+        return self._view
+
+    def _cel_device(self) -> DeviceView:
+        attributes: Domains = {}
+        for name, attribute in self.device.attributes.items():
+            domain, _, identifier = name.rpartition("/")
+            # Names without a domain are the driver's own (KEP-4381).
+            features = self._features
+            lists = features.list_attributes or features.allocator_of_1_37
+            value = _value(name, attribute, lists)
+            attributes.setdefault(domain or self.driver, {})[identifier] = value
+        capacity: Domains = {}
+        for name, amount in self.capacity.items():
+            domain, _, identifier = name.rpartition("/")
+            capacity.setdefault(domain or self.driver, {})[identifier] = quantity_value(
+                amount.value
+            )
+        return DeviceView(
+            self.driver, attributes, capacity, bool(self.device.allow_multiple_allocations)
+        )
+
+    def attribute(self, name: str) -> Value | None:
+        """Return type and value of an attribute, as constraints compare them; None: not there.
+
+        ``name`` has a domain; the driver may publish its own attributes without it.
+        """
+        found = self._attribute(name)
+        return None if found is None else value_of(found)
+
+    def attribute_values(self, name: str) -> frozenset[Value]:
+        """Return type and value of all values of an attribute, which may be a list; empty: none."""
+        found = self._attribute(name)
+        return frozenset() if found is None else values_of(found)
+
+    def _attribute(self, name: str) -> DeviceAttribute | None:
+        # The full name first, then the bare one in the driver's own domain (lookupAttribute).
+        found = self.device.attributes.get(name)
+        if found is None:
+            domain, _, identifier = name.rpartition("/")
+            if domain == self.driver:
+                found = self.device.attributes.get(identifier)
+        return found
+
+
+def value_of(attribute: DeviceAttribute) -> Value:
+    """Return type and value of an attribute; ``NOT_COMPARABLE`` for a list."""
+    if attribute.string_value is not None:
+        return "string", attribute.string_value
+    if attribute.int_value is not None:
+        return "int", attribute.int_value
+    if attribute.bool_value is not None:
+        return "bool", attribute.bool_value
+    if attribute.version_value is not None:
+        return "version", attribute.version_value
+    return NOT_COMPARABLE
+
+
+def values_of(attribute: DeviceAttribute) -> frozenset[Value]:
+    """Return type and value of all values of an attribute, which may be a list; empty: none."""
+    lists: tuple[tuple[str, Sequence[object] | None], ...] = (
+        ("int", attribute.int_values),
+        ("bool", attribute.bool_values),
+        ("string", attribute.string_values),
+        ("version", attribute.version_values),
+    )
+    for kind, values in lists:
+        if values:
+            return frozenset((kind, value) for value in values)
+    value = value_of(attribute)
+    return frozenset() if value == NOT_COMPARABLE else frozenset((value,))
+
+
+def _value(name: str, attribute: DeviceAttribute, lists: bool) -> Attribute:
+    """Return an attribute for CEL; raises ``CelError``.
+
+    ``lists``: it may be a list, up to 1.36 with gate DRAListTypeAttributes only.
+    """
+    if attribute.int_value is not None:
+        return attribute.int_value
+    if attribute.bool_value is not None:
+        return attribute.bool_value
+    if attribute.string_value is not None:
+        return attribute.string_value
+    if attribute.version_value is not None:
+        try:
+            return semver(attribute.version_value)
+        except ValueError as error:
+            raise CelError(f"attribute {name}: {error}") from None
+    if lists:
+        for values in (attribute.int_values, attribute.bool_values, attribute.string_values):
+            if values is not None:
+                return list(values)
+        if attribute.version_values is not None:
+            return [semver(text) for text in attribute.version_values]
+    raise CelError(f"attribute {name}: unsupported attribute value")
+
+
+class DeviceKinds(Struct):
+    """Interns kinds: devices that are equal but for their names get the same ``DeviceKind``."""
+
+    features: Features
+    _kinds: dict[tuple[str, bytes], DeviceKind] = field(default_factory=dict)
+    _tainted: dict[tuple[int, tuple[DeviceTaint, ...]], DeviceKind] = field(default_factory=dict)
+    _numbers: int = 0
+
+    def kind_of(self, driver: str, device: Device) -> DeviceKind:
+        """Return the kind of a device."""
+        # Encoded as JSON for a key: structs with maps inside are not hashable.
+        nameless = msgspec.structs.replace(device, name="")
+        key = driver, msgspec.json.encode(nameless)
+        kind = self._kinds.get(key)
+        if kind is None:
+            self._numbers += 1
+            kind = self._kinds[key] = DeviceKind(self._numbers, driver, nameless, self.features)
+        return kind
+
+    def with_taints(self, kind: DeviceKind, taints: tuple[DeviceTaint, ...]) -> DeviceKind:
+        """Return the kind of such a device with more taints, of DeviceTaintRules (KEP-5055)."""
+        if not taints:
+            return kind
+        key = kind.number, taints
+        tainted = self._tainted.get(key)
+        if tainted is None:
+            device = msgspec.structs.replace(kind.device, taints=(*kind.device.taints, *taints))
+            tainted = self._tainted[key] = self.kind_of(kind.driver, device)
+        return tainted
+
+    def prune(self, used: set[int]) -> None:
+        """Forget kinds that no slice has any more; ``used``: numbers of those that one has."""
+        self._kinds = {key: kind for key, kind in self._kinds.items() if kind.number in used}
+        self._tainted = {
+            key: kind
+            for key, kind in self._tainted.items()
+            if key[0] in used and kind.number in used
+        }
+
+    def __len__(self) -> int:
+        return len(self._kinds)

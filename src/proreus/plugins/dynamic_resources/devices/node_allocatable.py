@@ -1,0 +1,192 @@
+"""Devices that consume cpu, memory or huge pages of their node (KEP-5517).
+
+What a claim's devices consume is added to what the pod requests: here, while nodes are filtered,
+and on the node, once the pod's status says it. Gate DRANodeAllocatableResources; with how much
+a device counts is in ``node_allocatable_resources``, of 1.36 in ``node_allocatable_mappings``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Self
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from proreus.base.errors import ProreusError
+from proreus.framework.node_table import NodeTable
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Code, Status
+from proreus.framework.verdicts import Rows, Verdicts
+from proreus.objects.devices import Device, QuantityText
+from proreus.objects.pod import NodeAllocatableResourceClaimStatus, Pod
+from proreus.objects.quantity import parse_quantity
+from proreus.objects.requests import pod_requests
+from proreus.objects.resource_claims import DeviceRequestAllocationResult, ResourceClaim
+from proreus.plugins.dynamic_resources.claims import claim_name
+from proreus.plugins.dynamic_resources.devices.capacity import quantity_text
+from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
+
+Statuses = tuple[NodeAllocatableResourceClaimStatus, ...]
+
+Amount = tuple[int, QuantityText]
+"""Nano-units, and a quantity in whose format they are written."""
+
+_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+
+
+class MappingError(ProreusError):
+    """How much of the node a device consumes cannot be computed; ends the attempt."""
+
+
+class ClaimDevice(Struct, frozen=True):
+    """A device that a claim has, or would get.
+
+    ``consumed``: amounts by capacity, of a device that allows multiple allocations.
+    """
+
+    name: str
+    kind: DeviceKind
+    consumed: Mapping[str, Amount] | None
+
+    @classmethod
+    def of(cls, result: DeviceRequestAllocationResult, kind: DeviceKind) -> Self:
+        """Return a device as an allocation has it."""
+        consumed = result.consumed_capacity.items()
+        amounts = {name: (parse_quantity(text), text) for name, text in consumed}
+        return cls(result.device, kind, amounts or None)
+
+
+ClaimDevices = tuple[ResourceClaim, Sequence[ClaimDevice]]
+
+
+class EffectiveRequest(Struct, frozen=True):
+    """What a pod with its devices requests of a node; ``statuses``: the devices' part, by claim."""
+
+    amounts: Mapping[str, int]
+    statuses: Statuses
+
+
+# ---- effective requests ------------------------------------------------------------------------
+
+
+class NodeAllocatableForm:
+    """How devices say what they consume of their node, and how that is added to requests."""
+
+    def consumes(self, device: Device) -> bool:
+        """Return whether a device consumes of its node."""
+        raise NotImplementedError
+
+    def status_of(
+        self, claim: ResourceClaim, devices: Sequence[ClaimDevice], containers: tuple[str, ...]
+    ) -> NodeAllocatableResourceClaimStatus | None:
+        """Return what a claim's devices consume; None for nothing. Raises ``MappingError``."""
+        raise NotImplementedError
+
+    def refusal(self, pod: PodInfo, with_devices: Pod, amounts: Mapping[str, int]) -> Status | None:
+        """Return why a pod cannot have its devices; None if it can."""
+        raise NotImplementedError
+
+    def effective_request_of(
+        self, pod: PodInfo, allocated_devices: Iterable[ClaimDevices]
+    ) -> EffectiveRequest | Status | None:
+        """Return what a pod requests with its devices; None if none of them consumes of the node.
+
+        A status says why the pod cannot have the devices. Raises ``MappingError``.
+        """
+        # Most devices consume nothing, and the pod's requests need not be added up again.
+        consuming = [
+            (claim, devices)
+            for claim, devices in allocated_devices
+            if any(self.consumes(one.kind.device) for one in devices)
+        ]
+        if not consuming:
+            return None
+        statuses = tuple(
+            status
+            for claim, devices in sorted(consuming, key=lambda one: one[0].metadata.name)
+            if (status := self.status_of(claim, devices, containers_of(pod.pod, claim))) is not None
+        )
+        pod_level = pod.resources_options.pod_level
+        with_devices = with_statuses(pod.pod, statuses)
+        amounts = pod_requests(with_devices, pod_level=pod_level, devices=True)
+        refusal = self.refusal(pod, with_devices, amounts)
+        return refusal or EffectiveRequest(amounts, statuses)
+
+
+class Sums:
+    """Sums of quantities by name, in the format of the first that is not 0, as Quantity.Add's."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Amount] = {}
+
+    def add(self, name: str, amount: Amount) -> None:
+        """Add an amount."""
+        known, like = self._sums.get(name, amount)
+        if name in self._sums:
+            self._sums[name] = known + amount[0], like if known else amount[1]
+        else:
+            self._sums[name] = amount
+
+    def texts(self) -> dict[str, QuantityText]:
+        """Return the sums as texts, sorted by name."""
+        return {name: quantity_text(*self._sums[name]) for name in sorted(self._sums)}
+
+
+def with_statuses(pod: Pod, statuses: Statuses) -> Pod:
+    """Return a pod whose status says what its devices consume of the node."""
+    status = msgspec.structs.replace(pod.status, node_allocatable_resource_claim_statuses=statuses)
+    return msgspec.structs.replace(pod, status=status)
+
+
+def as_assumed(pod: PodInfo, statuses: Statuses) -> PodInfo:
+    """Return the pod to assume on its node: with its devices counted in ``requested``."""
+    return PodInfo(with_statuses(pod.pod, statuses), pod.resources_options._replace(devices=True))
+
+
+def containers_of(pod: Pod, claim: ResourceClaim) -> tuple[str, ...]:
+    """Return the names of the containers that use a claim of the pod, once for each use."""
+    return tuple(_containers(pod, claim.metadata.name))
+
+
+def _containers(pod: Pod, name: str) -> Iterator[str]:
+    entries = {entry.name for entry in pod.spec.resource_claims if claim_name(pod, entry) == name}
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for used in container.resources.claims:
+            if used.name in entries:
+                yield container.name
+
+
+# ---- filter --------------------------------------------------------------------------------------
+
+
+def reject_insufficient(
+    nodes: NodeTable, rows: Rows, effective_request: EffectiveRequest, verdicts: Verdicts
+) -> None:
+    """Reject those of some rows whose node has too little left for a request."""
+    # As NodeResourcesFit, which has checked the pod without its devices: one bit for each lacking
+    # resource, so that rows with the same reasons share one status.
+    needs = [
+        (r, effective_request.amounts[r]) for r in _resources_to_check(effective_request.amounts)
+    ]
+    short = np.zeros(len(rows), dtype=np.int64)
+    never = np.zeros(len(rows), dtype=np.bool_)
+    for bit, (resource, amount) in enumerate(needs):
+        there = nodes.allocatable[resource][rows]
+        lacking = amount > there - nodes.requested[resource][rows]
+        short |= lacking.astype(np.int64) << bit
+        never |= lacking & (amount > there)
+    for bits in np.unique(short[short > 0]).tolist():
+        reasons = tuple(f"Insufficient {r}" for bit, (r, _) in enumerate(needs) if bits >> bit & 1)
+        # Preemption may help, unless the node is too small without any pods.
+        for code, too_small in ((Code.UNSCHEDULABLE, False), (Code.UNRESOLVABLE, True)):
+            where = rows[(short == bits) & (never == too_small)]
+            if len(where):
+                verdicts.reject_with(where, Status(code, reasons))
+
+
+def _resources_to_check(amounts: Mapping[str, int]) -> list[str]:
+    """Return the resources that devices may consume; NodeResourcesFit checks the others."""
+    pages = sorted(name for name in amounts if name.startswith("hugepages-"))
+    return [r for r in (*_BASE_RESOURCES, *pages) if amounts.get(r, 0) > 0]

@@ -1,0 +1,1 @@
+"""Filter and Score: searches over all nodes, and what devices take of a node's resources."""

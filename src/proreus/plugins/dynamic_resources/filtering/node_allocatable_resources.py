@@ -1,0 +1,171 @@
+"""What a device's ``nodeAllocatableResources`` add to a pod's requests.
+
+A device that *is* a part of its node, as that of a driver for cpus, has a mapping: it counts once
+for each claim, which pods cannot share. One that takes some of the node while it is used has an
+overhead, for each pod and for each container that refers to the claim.
+
+Example: two devices with ``cpu: {mapping: {deviceMultiplier: 8}}`` are 16 cpus; a device with
+``memory: {overhead: {perPod: 1Gi, perContainer: 1Gi}}`` takes 3Gi of a pod that uses it in two
+containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from proreus.framework.pod_info import PodInfo
+from proreus.framework.status import Status
+from proreus.objects.devices import Device, NodeAllocatableMapping, NodeAllocatableOverhead
+from proreus.objects.meta import key_of
+from proreus.objects.pod import (
+    NodeAllocatableMappedResources,
+    NodeAllocatableOverheadResources,
+    NodeAllocatableResourceClaimStatus,
+    Pod,
+    ResourceList,
+)
+from proreus.objects.quantity import NANO, parse_quantity
+from proreus.objects.requests import (
+    limits_of_containers,
+    requests_of_containers,
+    resources_of_devices,
+    resources_of_devices_in,
+)
+from proreus.objects.resource_claims import ResourceClaim
+from proreus.objects.resource_names import is_pod_level_resource
+from proreus.plugins.dynamic_resources.devices.node_allocatable import (
+    Amount,
+    ClaimDevice,
+    MappingError,
+    NodeAllocatableForm,
+    Sums,
+)
+
+_HUGE_PAGES = "hugepages-"
+
+
+def is_mapped(device: Device) -> bool:
+    """Return whether a device is a part of its node, so that pods cannot share it."""
+    return any(one.mapping is not None for one in device.node_allocatable_resources.values())
+
+
+class NodeAllocatableResources(NodeAllocatableForm):
+    """``nodeAllocatableResources`` of devices: ``mapping`` and ``overhead`` of a pod's status."""
+
+    def consumes(self, device: Device) -> bool:
+        """Return whether a device consumes of its node."""
+        return bool(device.node_allocatable_resources)
+
+    def status_of(
+        self, claim: ResourceClaim, devices: Sequence[ClaimDevice], containers: tuple[str, ...]
+    ) -> NodeAllocatableResourceClaimStatus | None:
+        """Return what a claim's devices consume; None for nothing. Raises ``MappingError``."""
+        mapped, per_pod, per_container = Sums(), Sums(), Sums()
+        for device in devices:
+            for resource, one in sorted(device.kind.device.node_allocatable_resources.items()):
+                if one.mapping is not None:
+                    amount = _mapped(claim, device, resource, one.mapping)
+                    if amount is not None:
+                        mapped.add(resource, amount)
+                overhead = one.overhead or NodeAllocatableOverhead()
+                for sums, text in (
+                    (per_pod, overhead.per_pod),
+                    (per_container, overhead.per_container),
+                ):
+                    if text is not None:
+                        sums.add(resource, (parse_quantity(text), text))
+        mappings, for_pod, for_container = mapped.texts(), per_pod.texts(), per_container.texts()
+        overheads = sorted(for_pod.keys() | for_container.keys())
+        if not mappings and not overheads:
+            return None
+        return NodeAllocatableResourceClaimStatus(
+            resource_claim_name=claim.metadata.name,
+            containers=containers,
+            mapping=tuple(
+                NodeAllocatableMappedResources(name=name, quantity=text)
+                for name, text in mappings.items()
+            ),
+            overhead=tuple(
+                NodeAllocatableOverheadResources(
+                    name=name, per_pod=for_pod.get(name), per_container=for_container.get(name)
+                )
+                for name in overheads
+            ),
+        )
+
+    def refusal(self, pod: PodInfo, with_devices: Pod, amounts: Mapping[str, int]) -> Status | None:
+        """Return why a pod cannot have its devices: pod-level resources that do not cover them."""
+        # Pod-level requests replace the sum of the parts (KEP-2837), so devices would go uncounted,
+        # and the apiserver, which compares the rest, does not know them
+        # (validatePodLevelResourcesCoverDRA).
+        resources = pod.pod.spec.resources
+        if (
+            not pod.resources_options.pod_level
+            or resources is None
+            or not with_devices.status.node_allocatable_resource_claim_statuses
+        ):
+            return None
+        devices = resources_of_devices(with_devices)
+        text = _uncovered_request(with_devices, resources.requests, devices) or _uncovered_limit(
+            with_devices, resources.limits, devices
+        )
+        return Status.unresolvable(text) if text else None
+
+
+def _mapped(
+    claim: ResourceClaim, device: ClaimDevice, resource: str, mapping: NodeAllocatableMapping
+) -> Amount | None:
+    """Return what one device is of a resource; None if it does not matter for this claim."""
+    key = mapping.capacity_key
+    if not key:
+        text = mapping.device_multiplier
+        return None if text is None else (parse_quantity(text), text)
+    # Only a device that allows multiple allocations has consumed capacity.
+    if device.consumed is None:
+        raise MappingError(
+            f"claim {key_of(claim)}, device {device.name}: ConsumedCapacity is nil, but Capacity "
+            f"key '{key}' is set in NodeAllocatableResources for resource {resource}"
+        )
+    if key not in device.consumed:
+        return None
+    nano, like = device.consumed[key]
+    # Rounded up to a nano-unit, so that the node is never short of what devices use.
+    if mapping.capacity_multiplier is not None:
+        nano = -(-nano * parse_quantity(mapping.capacity_multiplier) // NANO)
+    return nano, like
+
+
+def _uncovered_request(pod: Pod, requests: ResourceList, devices: Mapping[str, int]) -> str:
+    containers = requests_of_containers(pod)
+    for resource in sorted(filter(is_pod_level_resource, requests)):
+        nano = containers.get(resource, 0) + devices.get(resource, 0)
+        if nano > parse_quantity(requests[resource]):
+            return (
+                f"pod level request for {resource} is insufficient to cover the aggregated "
+                "container and node-allocatable DRA requests"
+            )
+    return ""
+
+
+def _uncovered_limit(pod: Pod, limits: ResourceList, devices: Mapping[str, int]) -> str:
+    containers = limits_of_containers(pod)
+    # Huge pages cannot be over-committed, so their limits add up; those of other resources hold
+    # for each container.
+    for resource in sorted(limits):
+        nano = containers.get(resource, 0) + devices.get(resource, 0)
+        if resource.startswith(_HUGE_PAGES) and nano > parse_quantity(limits[resource]):
+            return (
+                f"pod level limit for {resource} is insufficient to cover the aggregated container "
+                "and node-allocatable DRA limits"
+            )
+    for container in pod.spec.containers:
+        own = resources_of_devices_in(pod, container.name)
+        for resource, limit in sorted(container.resources.limits.items()):
+            if resource.startswith(_HUGE_PAGES) or resource not in limits:
+                continue
+            if parse_quantity(limit) + own.get(resource, 0) > parse_quantity(limits[resource]):
+                return (
+                    f"pod level limit for {resource} is insufficient to cover the limit and DRA "
+                    f"overhead for container {container.name}"
+                )
+    return ""

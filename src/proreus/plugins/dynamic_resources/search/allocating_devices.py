@@ -1,0 +1,261 @@
+"""The devices that one search has placed so far, and what they consume.
+
+This is the state of kube-scheduler's ``allocateDevice`` and of the rollback function that it
+returns: whatever ``allocate`` records, ``deallocate`` removes. Up to 1.36 two leaks of counters are
+reproduced on purpose (``Change.ALLOCATOR_OF_1_37``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from proreus.plugins.dynamic_resources.devices.allocated import Consumed
+from proreus.plugins.dynamic_resources.devices.availability_index import DeviceAvailability
+from proreus.plugins.dynamic_resources.devices.capacity import has_capacity
+from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
+from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.search.allocation_error import AllocationError
+from proreus.plugins.dynamic_resources.search.alternative import Alternative
+from proreus.plugins.dynamic_resources.search.compatibility_groups import JoinedGroups
+from proreus.plugins.dynamic_resources.search.consumed_counters import ConsumedCounters
+from proreus.plugins.dynamic_resources.search.derived_attributes import DerivedAttributes
+from proreus.plugins.dynamic_resources.search.prepared_claims import PreparedClaims
+
+DevicePosition = tuple[int, int]
+"""Position of a pool among a node's pools, and of a device in the pool."""
+
+
+class DeviceAssignment(Struct, frozen=True):
+    """A device for a request, by positions of pool and device.
+
+    ``consumed``: nano-units by capacity if the device allows multiple allocations, else None.
+    ``counters_consumed``: it consumed shared counters, as the first share of a device does.
+    """
+
+    alternative: Alternative
+    pool: int
+    device: int
+    consumed: Mapping[str, int] | None
+    counters_consumed: bool = False
+
+
+class AllocatingDevices:
+    """Devices in the process of being allocated; claims are counted by their position.
+
+    ``assignments``: the devices of each claim, in the order in which they were placed. ``check`` is
+    called before expressions are evaluated, and may raise.
+    """
+
+    def __init__(
+        self,
+        prepared: PreparedClaims,
+        availability: DeviceAvailability,
+        features: Features,
+        check: Callable[[], None],
+    ) -> None:
+        self.assignments: list[list[DeviceAssignment]] = [[] for _ in prepared.claims]
+        self._features = features
+        self._check = check
+        self._views = availability.views
+        self._taken = [state.taken for state in availability.states]
+        self._consumed_capacity: dict[DevicePosition, Consumed] = {
+            (pool, device): consumed
+            for pool, state in enumerate(availability.states)
+            for device, consumed in state.consumed
+        }
+        self._constraints = [claim.new_constraints(features) for claim in prepared.claims]
+        # The claims for which a device is being placed: several only with admin access.
+        self._holders: dict[DevicePosition, set[int]] = {}
+        self._allocating_capacity: dict[DevicePosition, dict[str, int]] = {}
+        self._shares: dict[DevicePosition, int] = {}
+        self._may_skip = availability.may_skip
+        self._leaks_counters = not features.allocator_of_1_37
+        self._groups = JoinedGroups(availability) if features.compatibility_groups else None
+        self._counters = ConsumedCounters(availability, by_pool_name=self._leaks_counters)
+
+    # ---- checks --------------------------------------------------------------------------------
+
+    def in_use(self, claim: int, one: Alternative, device: DevicePosition) -> bool:
+        """Return whether a device is out of the question for a claim because somebody has it."""
+        holders = self._holders.get(device)
+        # Admin access may take what others have, but not one device twice within a claim: the
+        # results of a claim would name it twice (allocatingDeviceForClaim upstream).
+        if one.admin_access:
+            return holders is not None and claim in holders
+        return holders is not None or device[1] in self._taken[device[0]]
+
+    def has_capacity(self, one: Alternative, device: DevicePosition, kind: DeviceKind) -> bool:
+        """Return whether a device's capacity suffices (KEP-5075; CmpRequestOverCapacity)."""
+        if not self._features.consumable_capacity:
+            return True
+        amounts = one.amounts(kind)
+        if amounts is None:
+            return False
+        # A device that nobody else can have is checked, too: a request for more than it has, or
+        # for an amount that its policy forbids, must not get it.
+        if not kind.shared:
+            return has_capacity(kind, amounts, {}, {})
+        before = dict(self._consumed_capacity.get(device, ()))
+        return has_capacity(kind, amounts, before, self._allocating_capacity.get(device, {}))
+
+    def could_have_capacity(
+        self, one: Alternative, device: DevicePosition, kind: DeviceKind
+    ) -> bool:
+        """Return whether a device counts for a request for all devices.
+
+        One that is merely used up does, and makes the request fail; up to 1.36 it did not, and the
+        other devices were allocated.
+        """
+        if not self._features.allocator_of_1_37:
+            return self.has_capacity(one, device, kind)
+        if not self._features.consumable_capacity:
+            return True
+        amounts = one.amounts(kind)
+        return amounts is not None and has_capacity(kind, amounts, {}, {})
+
+    # ---- placing and removing ------------------------------------------------------------------
+
+    def allocate(self, claim: int, one: Alternative, device: DevicePosition) -> bool:
+        """Place a device; return whether that was possible. A refused device is not placed.
+
+        Raises ``AllocationError`` if a constraint refuses a device to a request for all devices, or
+        an attribute cannot be derived.
+        """
+        pool, place = device
+        kind = self._views[pool].devices[place].kind
+        # The order of these checks is allocateDevice's, and makes a difference: see the leak below.
+        if self.in_use(claim, one, device) or not self._may_use_counters(kind):
+            return False
+        # Its driver relies on what an older kubelet cannot do.
+        if self._views[pool].devices[place].skips and not self._may_skip:
+            return False
+        # Before anything is placed: a further share is recognised by the ones before it.
+        counters_needed = self._needs_counters(device, kind)
+        if counters_needed and not self._consume_counters(pool, kind):
+            return False
+        # Counters leak here: if taints or constraints refuse the device, what it consumed stays
+        # consumed until this search ends. allocateDevice had no rollback at this point up to 1.36,
+        # and which later device still fits, hence who gets what, depends on it.
+        if not one.tolerates(kind) or not self._add_to_constraints(claim, one, device, kind):
+            if counters_needed and not self._leaks_counters:
+                self._release_counters(pool, kind)
+            return False
+        # The caller has checked capacity already, for a request for all devices before the search:
+        # an earlier request of this search may have consumed it since.
+        if not self.has_capacity(one, device, kind):
+            self._remove_from_constraints(claim, one)
+            if counters_needed and not self._leaks_counters:
+                self._release_counters(pool, kind)
+            return False
+        consumed: Mapping[str, int] | None = None
+        if kind.shared:
+            # Not held: another request, even of the same claim, may take a further share.
+            consumed = one.amounts(kind) or {}
+            self._shares[device] = self._shares.get(device, 0) + 1
+            now = self._allocating_capacity.setdefault(device, {})
+            for name, amount in consumed.items():
+                now[name] = now.get(name, 0) + amount
+        else:
+            self._holders.setdefault(device, set()).add(claim)
+        self.assignments[claim].append(
+            DeviceAssignment(one, pool, place, consumed, counters_needed)
+        )
+        return True
+
+    def deallocate(self, claim: int, one: Alternative, device: DevicePosition) -> None:
+        """Remove the device that was placed last for a claim."""
+        assignment = self.assignments[claim].pop()
+        kind = self._views[device[0]].devices[device[1]].kind
+        self._remove_from_constraints(claim, one)
+        if assignment.consumed is not None:
+            self._remove_share(device, assignment.consumed)
+            # The second leak: up to 1.36 counters of a device that allows multiple allocations were
+            # not released.
+            if assignment.counters_consumed and not self._leaks_counters:
+                self._release_counters(device[0], kind)
+            return
+        holders = self._holders[device]
+        holders.discard(claim)
+        # ``in_use`` takes a present entry for a device that is held.
+        if not holders:
+            del self._holders[device]
+        if assignment.counters_consumed:
+            self._release_counters(device[0], kind)
+
+    def _remove_share(self, device: DevicePosition, consumed: Mapping[str, int]) -> None:
+        self._shares[device] -= 1
+        # Up to 1.36 it is gone with the first share that leaves no capacity behind.
+        if (now := self._allocating_capacity.get(device)) is None:
+            return
+        for name, amount in consumed.items():
+            now[name] -= amount
+        # An entry of zeros would read as capacity in use, and counters would not be checked; it did
+        # so up to 1.36, where another share without capacity was left.
+        in_use = self._shares[device] > 0 and not self._leaks_counters
+        if not in_use and not any(now.values()):
+            del self._allocating_capacity[device]
+
+    def _add_to_constraints(
+        self, claim: int, one: Alternative, device: DevicePosition, kind: DeviceKind
+    ) -> bool:
+        constraints = self._constraints[claim]
+        attributes = DerivedAttributes(one, kind, self._check) if one.derived else kind
+        for place, constraint in enumerate(constraints):
+            try:
+                if constraint.add(one.request, one.subrequest, attributes):
+                    continue
+            except AllocationError as error:  # of a derived attribute; it ends the attempt
+                raise error.at(*device) from None
+            # The device is not placed, so those that accepted it must not remember it: a
+            # matchAttribute would go on insisting on its value. The one that refused it, and those
+            # behind, have not added it; removing it there would remove an earlier device.
+            for earlier in constraints[:place]:
+                earlier.remove(one.request, one.subrequest)
+            # No other device can take its place where all are requested. Upstream takes such a
+            # claim for a mistake and ends the attempt, instead of trying the next alternative.
+            if one.all_devices:
+                raise AllocationError(
+                    f"claim {{claim}}, request {one.own_name}: cannot add device {{device}} "
+                    "because a claim constraint would not be satisfied",
+                    claim,
+                    *device,
+                )
+            return False
+        return True
+
+    def _remove_from_constraints(self, claim: int, one: Alternative) -> None:
+        # Constraints do not know devices, only how many they accepted, so each ``add`` needs its
+        # ``remove`` with the same request, last placed first removed.
+        for constraint in self._constraints[claim]:
+            constraint.remove(one.request, one.subrequest)
+
+    def _may_use_counters(self, kind: DeviceKind) -> bool:
+        # A partition given without its counters checked could overlap with another one.
+        return self._features.partitionable_devices or not kind.consumes
+
+    def _consume_counters(self, pool: int, kind: DeviceKind) -> bool:
+        if self._groups is not None and not self._groups.join(pool, kind):
+            return False
+        if self._counters.consume(pool, kind):
+            return True
+        if self._groups is not None:
+            self._groups.leave()
+        return False
+
+    def _release_counters(self, pool: int, kind: DeviceKind) -> None:
+        # Devices leave in the reverse order of their placement.
+        self._counters.release(pool, kind)
+        if self._groups is not None:
+            self._groups.leave()
+
+    def _needs_counters(self, device: DevicePosition, kind: DeviceKind) -> bool:
+        """Return whether the device has to consume its shared counters now (KEP-4815)."""
+        if not kind.consumes:
+            return False
+        # The first share of a device consumes its counters, further ones are covered by that.
+        shared = kind.shared and (
+            device in self._consumed_capacity or device in self._allocating_capacity
+        )
+        return not shared
