@@ -271,9 +271,9 @@ def _build_profile(
         deferred_resizes=handle.feature_gates.enabled(
             "InPlacePodVerticalScalingSchedulerPreemption"
         ),
+        health_context=handle.health_context,
     )
     warn_of_binders_never_called(profile)
-    profile.instrument_plugins(handle.health_context)
     return profile
 
 

@@ -40,8 +40,8 @@ from proreus.engine.guards.avoided_nodes import AvoidedNodes
 from proreus.engine.profile_set import ProfileSet
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.engine.runtime.background import BackgroundWork
-from proreus.engine.runtime.calls import PluginTimer
 from proreus.engine.runtime.plugin_health import DEFAULT_RULES
+from proreus.engine.runtime.points import PluginTimer
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.waiting_pods import WaitingPods
 from proreus.engine.shadow.shadow import ShadowTrial

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from proreus.engine.runtime.calls import POINT_OF_METHOD
+from proreus.engine.runtime.points import POINT_OF_METHOD
 from proreus.framework.extension_points import POINTS
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from proreus.base.errors import PluginError
 from proreus.engine.cycles.attempt import Attempt, Failure
-from proreus.engine.runtime.calls import as_status
+from proreus.engine.runtime.plugin_errors import as_status
 from proreus.engine.runtime.profile import Profile
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.post_filter_result import NominatingInfo

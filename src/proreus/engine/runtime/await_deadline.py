@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from proreus.base.errors import DeadlineExceeded
 from proreus.base.logs import logger
-from proreus.engine.runtime.calls import is_cancellation
+from proreus.engine.runtime.plugin_errors import is_cancellation
 from proreus.engine.runtime.plugin_health import CurrentCall, PluginCall
 
 log = logger(__name__)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 
 from proreus.base.logs import logger
-from proreus.engine.runtime.calls import is_cancellation
+from proreus.engine.runtime.plugin_errors import is_cancellation
 from proreus.framework.plugin import BackgroundPlugin, Plugin
 
 log = logger(__name__)

@@ -14,13 +14,13 @@ from time import perf_counter
 from typing import Any
 
 from proreus.base.errors import PluginError
-from proreus.engine.runtime.calls import (
+from proreus.engine.runtime.plugin_errors import (
+    allowed_status,
     as_status,
-    await_plugin,
-    call_plugin,
     raise_status,
     with_plugin_context,
 )
+from proreus.engine.runtime.points import await_plugin, call_plugin
 from proreus.engine.runtime.profile import Profile
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.plugin import PreBindPlugin
@@ -172,10 +172,7 @@ async def _pre_bind(
         result = await await_plugin(plugin, "PreBind", state, method, state, pod, node_name)
     finally:
         state.binding_plugins = tuple(name for name in state.binding_plugins if name != plugin.name)
-    status = as_status(plugin, "PreBind", result)
-    if status is not None and not status.rejected:
-        raise_status(plugin, "PreBind", status)
-    return status and status.with_plugin(plugin.name)
+    return allowed_status(plugin, "PreBind", result)
 
 
 async def run_bind(
@@ -188,13 +185,9 @@ async def run_bind(
     for plugin in profile.bind:
         state.binding_plugins = (plugin.name,)
         result = await await_plugin(plugin, "Bind", state, plugin.bind, state, pod, node_name)
-        status = as_status(plugin, "Bind", result)
-        if status is None:
-            return None
-        if status.rejected:
-            return status.with_plugin(plugin.name)
-        if status.code != SKIP:
-            raise_status(plugin, "Bind", status)
+        status = allowed_status(plugin, "Bind", result)
+        if status is None or status.code != SKIP:
+            return status
     return Status(SKIP, ("no Bind plugin took the pod",))
 
 

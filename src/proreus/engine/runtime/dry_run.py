@@ -21,16 +21,17 @@ from typing import Literal
 import numpy as np
 
 from proreus.base.errors import PluginError
-from proreus.engine.runtime.calls import call_plugin_for_pods
 from proreus.engine.runtime.node_points import (
     override_verdict,
     run_filter_plugin,
     run_filter_plugin_on_node,
 )
 from proreus.engine.runtime.nominated_pods_filter import NominatedPodsFilter, equivalence_key
+from proreus.engine.runtime.points import call_plugin_for_each
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.dry_run_table import DryRunTable
 from proreus.framework.handle import DryRunKey
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
@@ -166,14 +167,22 @@ class PreemptionDryRun:
         verb: Literal["Add", "Remove"],
         row: int,
         moved: Sequence[PodInfo],
+        state: CycleState | None = None,
+        node: NodeInfo | None = None,
     ) -> Sequence[bool | None]:
-        """Run a plugin's AddPod or RemovePod for pods of a row; return its results."""
+        """Run a plugin's AddPod or RemovePod for pods of a row; return its results.
+
+        ``state``, ``node``: others than those of the row.
+        """
         method = plugin.add_pod if verb == "Add" else plugin.remove_pod
-        point, node = f"PreFilterExtension{verb}Pod", self._table[row]
+        state = self._states[row] if state is None else state
+        node = self._table[row] if node is None else node
+
+        def move(pod: PodInfo) -> bool | None:
+            return method(state, self._pod, pod, node)
+
         try:
-            return call_plugin_for_pods(
-                plugin, point, self._states[row], method, self._pod, moved, node
-            )
+            return call_plugin_for_each(plugin, f"PreFilterExtension{verb}Pod", state, move, moved)
         except PluginError as error:
             self._fail(row, plugin, error)
             return ()
@@ -225,13 +234,7 @@ class PreemptionDryRun:
             for other in added:
                 fork.add_pod(index, other)
             for plugin in self._extensions:
-                point, method, state = "PreFilterExtensionAddPod", plugin.add_pod, states[index]
-                try:
-                    call_plugin_for_pods(
-                        plugin, point, state, method, self._pod, added, fork[index]
-                    )
-                except PluginError as error:
-                    self._fail(row, plugin, error)
+                self._run_extension(plugin, "Add", row, added, states[index], fork[index])
         again = None if reprieved is None else {i: reprieved[row] for i, row in enumerate(rows)}
         verdicts = self._run_filter_plugins(fork, shared, states, np.arange(len(rows)), again)
         statuses = ((row, verdicts.status(index)) for index, row in enumerate(rows))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from proreus.engine.runtime.calls import call_plugin
 from proreus.engine.runtime.find_nodes import FeasibleNodes
-from proreus.engine.runtime.node_points import check_verdict
+from proreus.engine.runtime.plugin_errors import check_allowed
+from proreus.engine.runtime.points import call_plugin
 from proreus.engine.runtime.profile import Profile
 from proreus.framework.columns import read_only
 from proreus.framework.cycle_state import CycleState
@@ -37,7 +37,7 @@ def run_feasible_filter(
         call_plugin(plugin, POINT, state, plugin.filter_feasible, state, pod, feasible, verdicts)
         for status in verdicts.statuses[known:]:
             if status is not None:
-                check_verdict(plugin, status, POINT)
+                check_allowed(plugin, POINT, status)
         found = found.after_feasible_filter(verdicts)
         if not len(found.rows):
             found.held_back_by = (plugin.name,)

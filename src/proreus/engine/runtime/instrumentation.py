@@ -27,9 +27,10 @@ from typing import Any
 
 from proreus.base.errors import PluginError, TimeBudgetExceeded
 from proreus.engine.runtime.await_deadline import with_deadline
-from proreus.engine.runtime.calls import POINT_OF_METHOD, as_status, plugin_error
 from proreus.engine.runtime.disabled_plugin import DISABLED_RESULTS
+from proreus.engine.runtime.plugin_errors import as_status, plugin_error
 from proreus.engine.runtime.plugin_health import PluginCall, PluginHealthMonitor, PointHealth
+from proreus.engine.runtime.points import POINT_OF_METHOD
 from proreus.framework.events import ClusterEvent
 from proreus.framework.extension_points import POINTS, UNNAMED_POINTS
 from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin, Plugin

@@ -18,16 +18,15 @@ import numpy as np
 
 from proreus.base.errors import PluginError
 from proreus.base.int64 import wrap
-from proreus.engine.runtime.calls import (
+from proreus.engine.runtime.plugin_errors import (
+    allowed_status,
     as_status,
-    call_plugin,
-    call_plugin_for_nodes,
+    check_allowed,
     invalid_result_error,
     plugin_error,
-    raise_status,
     recorded_error,
 )
-from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
+from proreus.engine.runtime.points import call_plugin, call_plugin_for_each
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE, MIN_SCORE, FilterPlugin, Plugin, ScorePlugin
@@ -36,8 +35,6 @@ from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import PASSED, IntArray, Rows, Verdicts
 
 _HANDFUL = 8
-
-_VERDICT_CODES = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 
 def run_filter_plugin(
@@ -69,10 +66,10 @@ def run_filter_plugin(
         if earlier is not None and earlier.ids is not None:
             rows = earlier.passed_rows().tolist()
         plugin.evaluations.filter.value += len(rows)
-        for number, row in enumerate(rows):
-            if number % ROWS_BETWEEN_CHECKS == 0:
-                state.check_budget(plugin.name, "Filter")
-            result = call_plugin(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
+        infos = map(nodes.__getitem__, rows)
+        method = partial(plugin.filter, state, pod)
+        results = call_plugin_for_each(plugin, "Filter", state, method, infos)
+        for row, result in zip(rows, results, strict=True):
             if result is not None and (status := as_status(plugin, "Filter", result)) is not None:
                 verdicts.reject_row(row, status)
     if verdicts.ids is not None:
@@ -85,7 +82,7 @@ def run_filter_plugin(
                 text = str(recorded_error(plugin, "Filter", "error", one.message))
                 verdicts.statuses[number] = Status.error(text).with_plugin(plugin.name)
             else:
-                check_verdict(plugin, one)
+                check_allowed(plugin, "Filter", one)
                 # Whatever the plugin has written there: the pod waits for this plugin's events.
                 verdicts.statuses[number] = one.with_plugin(plugin.name)
 
@@ -111,10 +108,7 @@ def run_filter_plugin_on_node(
         return verdicts.status(0)
     plugin.evaluations.filter.value += 1
     result = call_plugin(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
-    if result is None or (status := as_status(plugin, "Filter", result)) is None:
-        return None
-    check_verdict(plugin, status)
-    return status.with_plugin(plugin.name)
+    return None if result is None else allowed_status(plugin, "Filter", result)
 
 
 def filter_function(
@@ -132,10 +126,7 @@ def filter_function(
             result = method(state, pod, infos[row])
         except BaseException as error:
             raise plugin_error(plugin, "Filter", error) from error
-        if result is None or (status := as_status(plugin, "Filter", result)) is None:
-            return None
-        check_verdict(plugin, status)
-        return status.with_plugin(plugin.name)
+        return None if result is None else allowed_status(plugin, "Filter", result)
 
     return run_filter
 
@@ -219,7 +210,8 @@ def run_score_plugin(
         if issubclass(type(scores), (int, np.integer)):
             return _as_score(plugin, scores)
         return as_scores(plugin, "Score", scores, len(nodes))
-    each = call_plugin_for_nodes(plugin, "Score", state, plugin.score, pod, nodes)
+    score = partial(plugin.score, state, pod)
+    each = call_plugin_for_each(plugin, "Score", state, score, nodes)
     return as_scores(plugin, "Score", each, len(nodes))
 
 
@@ -301,9 +293,3 @@ def check_range(plugin: ScorePlugin, scores: IntArray) -> None:
             f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns '
             f"an invalid score {beyond}, it should in the range of [0, 100] after normalizing",
         )
-
-
-def check_verdict(plugin: Plugin, status: Status, point: str = "Filter") -> None:
-    """Raise ``PluginError`` for a status that is no rejection of a node."""
-    if status.code not in _VERDICT_CODES:
-        raise_status(plugin, point, status)

@@ -13,7 +13,7 @@ from proreus.base.errors import ConfigError, ProreusError
 from proreus.base.logs import named_error_text
 from proreus.base.source_location import class_location, error_location
 from proreus.engine.runtime.await_deadline import with_deadline
-from proreus.engine.runtime.calls import is_cancellation
+from proreus.engine.runtime.plugin_errors import is_cancellation
 from proreus.engine.runtime.plugin_health import HealthContext, PluginCall
 from proreus.framework.plugin import Plugin
 

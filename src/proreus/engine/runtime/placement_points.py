@@ -12,8 +12,14 @@ from typing import Any
 import numpy as np
 
 from proreus.base.errors import PluginError
-from proreus.engine.runtime.calls import as_status, call_plugin, invalid_result_error, raise_status
 from proreus.engine.runtime.node_points import as_scores
+from proreus.engine.runtime.plugin_errors import (
+    allowed_status,
+    invalid_result_error,
+    raise_status,
+    refuse_status,
+)
+from proreus.engine.runtime.points import call_plugin
 from proreus.engine.runtime.profile import Profile
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
@@ -45,11 +51,11 @@ def run_placement_generate(
                 plugin, point, state, plugin.generate_placements, state, group, nodes
             )
             if isinstance(result, Status):
-                status = as_status(plugin, point, result)
-                if status is None or not status.rejected:
+                status = allowed_status(plugin, point, result)
+                if status is None:
                     raise_status(plugin, point, result)
                 code = status.code
-                return status.with_plugin(plugin.name)
+                return status
             placements = _as_placements(plugin, point, result)
         code = Code.SUCCESS if placements else Code.UNSCHEDULABLE
         # A status of its own for each group: kube-scheduler appends reasons to it.
@@ -101,14 +107,12 @@ def _score(
     raw: list[Any] = []
     for candidate, own in zip(candidates, states, strict=True):
         result = call_plugin(plugin, point, own, plugin.score_placement, own, group, candidate)
-        if isinstance(result, Status):
-            raise_status(plugin, point, as_status(plugin, point, result) or result)
+        refuse_status(plugin, point, result)
         raw.append(result)
     scores = as_scores(plugin, point, raw, len(raw), "placement")
     point = "PlacementScoreExtensionNormalize"
     normal = call_plugin(plugin, point, state, plugin.normalize_placements, state, group, scores)
-    if isinstance(normal, Status):
-        raise_status(plugin, point, as_status(plugin, point, normal) or normal)
+    refuse_status(plugin, point, normal)
     scores = as_scores(plugin, point, normal, len(raw), "placement")
     for score in scores.tolist():
         if not MIN_SCORE <= score <= MAX_SCORE:

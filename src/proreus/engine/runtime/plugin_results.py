@@ -21,13 +21,13 @@ from collections.abc import Hashable, Iterable, Iterator
 
 import numpy as np
 
-from proreus.engine.runtime.calls import plugin_error
 from proreus.engine.runtime.node_points import (
     run_filter_plugin,
     run_filter_plugin_on_rows,
     run_score_plugin,
     run_score_plugin_on_rows,
 )
+from proreus.engine.runtime.plugin_errors import plugin_error
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable

@@ -9,7 +9,8 @@ from __future__ import annotations
 from time import perf_counter
 
 from proreus.base.errors import PluginError
-from proreus.engine.runtime.calls import as_status, await_plugin, call_plugin, invalid_result_error
+from proreus.engine.runtime.plugin_errors import as_status, invalid_result_error
+from proreus.engine.runtime.points import await_plugin, call_plugin
 from proreus.engine.runtime.profile import Profile
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_group import (

@@ -23,8 +23,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from proreus.base.errors import PluginError
-from proreus.engine.runtime.calls import call_plugin
 from proreus.engine.runtime.find_nodes import NodeSearch
+from proreus.engine.runtime.points import call_plugin
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.scheduling_points import run_reserve, run_unreserve
 from proreus.framework.node_table import NodeTable

@@ -20,7 +20,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from proreus.engine.runtime.calls import as_status, call_plugin, plugin_error, raise_status
 from proreus.engine.runtime.class_scores import ClassScores, Scorer
 from proreus.engine.runtime.equivalence_cache import EquivalenceClass
 from proreus.engine.runtime.find_nodes import FeasibleNodes
@@ -34,7 +33,6 @@ from proreus.framework.node_table_views import FeasibleView
 from proreus.framework.nodes_without_pods import NodesWithoutPods
 from proreus.framework.plugin import ScorePlugin
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import SKIP, Status
 from proreus.framework.verdicts import IntArray
 
 
@@ -52,25 +50,10 @@ class ComputedScores:
 
 def run_pre_score(profile: Profile, state: CycleState, pod: PodInfo, found: FeasibleNodes) -> None:
     """Run PreScore; plugins that return Skip are noted in ``state``. Raises ``PluginError``."""
-    nodes = _feasible(profile, found)
-    skipped = []
-    point, timed, budget = "PreScore", state.timer is not None, state.budget
-    for plugin in profile.pre_score:
-        if timed:
-            result = call_plugin(plugin, point, state, plugin.pre_score, state, pod, nodes)
-        else:  # see ``run_pre_filter``
-            try:
-                result = plugin.pre_score(state, pod, nodes)
-            except BaseException as error:
-                raise plugin_error(plugin, point, error) from error
-        if type(result) is Status and result.code is SKIP:
-            skipped.append(plugin.name)
-            continue
-        if result is not None and (status := as_status(plugin, point, result)) is not None:
-            raise_status(plugin, point, status)
-        plugin.evaluations.pre_score.value += 1
-        if budget is not None:
-            budget.check(plugin.name, point)
+    skipped: list[str] = []
+    # Every other answer than Skip is an error.
+    for _ in profile.pre_score.run(state, pod, _feasible(profile, found), skipped):
+        pass
     state.skip_score = frozenset(skipped)
 
 

@@ -1,6 +1,6 @@
 """One profile: the plugins that serve one schedulerName, in their order, with their weights.
 
-    profile_set ─► expansion.expand_all ─► Profile ─► instrument_plugins
+    profile_set ─► expansion.expand_all ─► Profile ─► instrument, ExtensionPoint
     scheduling_points, find_nodes, prioritize_nodes, binding_points ─► profile.<point>: the plugins
     nominated_pods_filter ─► Profile.add_pod: a fork's row and the PreFilter plugins together
 
@@ -15,18 +15,20 @@ configuration, ``profile.weights["TaintToleration"]`` is 3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, takewhile
 from typing import TypeVar
 
 from proreus.base.metrics import Counter, Histogram, SchedulerMetrics
-from proreus.engine.runtime.calls import call_plugin
 from proreus.engine.runtime.disabled_plugin import NeverCalled
 from proreus.engine.runtime.equivalence_cache import EquivalenceCache
 from proreus.engine.runtime.instrumentation import instrument
 from proreus.engine.runtime.out_of_tree import is_out_of_tree
+from proreus.engine.runtime.plugin_errors import allowed_status, names_or_status
 from proreus.engine.runtime.plugin_health import HealthContext, PluginHealthMonitor
+from proreus.engine.runtime.points import ExtensionPoint, call_plugin
 from proreus.framework.cycle_state import CycleState
+from proreus.framework.extension_points import POINTS
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import (
@@ -56,11 +58,30 @@ from proreus.framework.pod_group_plugin import (
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_source import PodSourcePlugin
-from proreus.framework.status import Code
+from proreus.framework.status import Code, Status
 from proreus.objects.pod import Pod
 from proreus.objects.requests import is_pod_resize_deferred
 
 P = TypeVar("P", bound=Plugin)
+
+SKIPPED_FOR_DEFERRED_RESIZES = frozenset(
+    {
+        "DynamicResources",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeDeclaredFeatures",
+        "NodePorts",
+        "NodeUnschedulable",
+        "NodeVolumeLimits",
+        "PodTopologySpread",
+        "TaintToleration",
+        "VolumeBinding",
+        "VolumeRestrictions",
+        "VolumeZone",
+    }
+)
+"""Plugins that have no say about a deferred resize: what they check was settled when the pod was
+bound. kube-scheduler asks each, which returns Skip in PreFilter and nothing in PostFilter."""
 
 
 class Profile:
@@ -84,8 +105,12 @@ class Profile:
         placement_weights: Mapping[str, int] | None = None,
         optional_filter: FilterPlugin | None = None,
         deferred_resizes: bool = False,
+        health_context: HealthContext | None = None,
     ) -> None:
-        """``deferred_resizes``: gate InPlacePodVerticalScalingSchedulerPreemption."""
+        """``deferred_resizes``: gate InPlacePodVerticalScalingSchedulerPreemption.
+
+        ``health_context``: what watches the plugins; None: they are called as they are.
+        """
         self.name = name
         self._deferred_resizes = deferred_resizes
         self.weights = dict(weights)
@@ -93,58 +118,63 @@ class Profile:
         self.table = table
         self.metrics = metrics
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
+        optional = () if optional_filter is None else (optional_filter,)
+        enabled = tuple(dict.fromkeys(chain(*(plugins.get(point, ()) for point in POINTS))))
+        self.plugins = tuple(dict.fromkeys((*enabled, *optional)))
+        """All plugin instances, each once."""
+        for plugin in self.plugins:
+            plugin.evaluations = self._evaluations_of(plugin, plugins)
+        self.health_monitors = () if health_context is None else self._watch(health_context)
+        """Of the out-of-tree plugins; ``begin_attempt`` is called on each for every pod."""
         self.pre_enqueue = _typed(plugins, "preEnqueue", PreEnqueuePlugin)
         self.queue_sort = _typed(plugins, "queueSort", QueueSortPlugin)[0]
-        self.pre_filter = _typed(plugins, "preFilter", PreFilterPlugin)
+        pre_filter = _typed(plugins, "preFilter", PreFilterPlugin)
+        self.pre_filter: ExtensionPoint[PreFilterPlugin, frozenset[str] | Status] = ExtensionPoint(
+            "pre_filter", pre_filter, names_or_status, counted=True
+        )
         self.passing_pre_filter = tuple(
             takewhile(lambda plugin: plugin.passes_without_node_name, self.pre_filter)
         )
         """The first PreFilter plugins, as far as they just pass a pod without ``spec.nodeName``."""
-        self.other_pre_filter = self.pre_filter[len(self.passing_pre_filter) :]
+        self.other_pre_filter = self.pre_filter.without(p.name for p in self.passing_pre_filter)
+        self.resize_pre_filter = self.pre_filter.without(SKIPPED_FOR_DEFERRED_RESIZES)
         self.filter = _typed(plugins, "filter", FilterPlugin)
         self.post_filter = _typed(plugins, "postFilter", PostFilterPlugin)
-        self.pre_score = _typed(plugins, "preScore", PreScorePlugin)
+        self.pre_score = ExtensionPoint(
+            "pre_score", _typed(plugins, "preScore", PreScorePlugin), allowed_status, counted=True
+        )
         self.score = _typed(plugins, "score", ScorePlugin)
-        self.reserve = _typed(plugins, "reserve", ReservePlugin)
-        self.permit = _typed(plugins, "permit", PermitPlugin)
+        self.reserve = ExtensionPoint(
+            "reserve", _typed(plugins, "reserve", ReservePlugin), allowed_status
+        )
+        self.permit = ExtensionPoint(
+            "permit", _typed(plugins, "permit", PermitPlugin), allowed_status
+        )
         self.pre_bind = _typed(plugins, "preBind", PreBindPlugin)
         self.bind = _typed(plugins, "bind", BindPlugin)
         self.post_bind = _typed(plugins, "postBind", PostBindPlugin)
         self.pod_group_post_filter = _typed(plugins, "podGroupPostFilter", PodGroupPostFilterPlugin)
         self.placement_generate = _typed(plugins, "placementGenerate", PlacementGeneratePlugin)
         self.placement_score = _typed(plugins, "placementScore", PlacementScorePlugin)
+        self.feasible_filter = _of_class(enabled, FeasibleFilterPlugin)
+        self.placement_feasible = _of_class(enabled, PlacementFeasiblePlugin)
+        self.pod_sources = frozenset(p.name for p in _of_class(enabled, PodSourcePlugin))
+        """Names of the plugins that may provide pods, which hold room for others."""
+        self.pod_group_source = next(iter(_of_class(enabled, PodGroupSourcePlugin)), None)
+        """The plugin that names groups of pods."""
         self._pre_filter_extensions = tuple(
             plugin for plugin in self.pre_filter if plugin.has_pre_filter_extensions
         )
-        enabled = tuple(dict.fromkeys(chain(*plugins.values())))
-        self.feasible_filter = tuple(
-            plugin for plugin in enabled if isinstance(plugin, FeasibleFilterPlugin)
-        )
-        self.placement_feasible = tuple(
-            plugin for plugin in enabled if isinstance(plugin, PlacementFeasiblePlugin)
-        )
-        self.pod_sources = frozenset(
-            plugin.name for plugin in enabled if isinstance(plugin, PodSourcePlugin)
-        )
-        """Names of the plugins that may provide pods, which hold room for others."""
-        self.pod_group_source = next(
-            (plugin for plugin in enabled if isinstance(plugin, PodGroupSourcePlugin)), None
-        )
-        """The plugin that names groups of pods."""
         self._optional_filter = optional_filter
         self._configured_filter = self.filter
         self.equivalence_cache = EquivalenceCache(table)
         self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
         self.fetching = self._fetching()
         """``FetchingPlugin``s by extension point; empty in most profiles."""
-        for plugin in self.plugins:
-            plugin.evaluations = self._evaluations_of(plugin)
-        self.health_monitors: tuple[PluginHealthMonitor, ...] = ()
-        """Of the out-of-tree plugins; ``begin_attempt`` is called on each for every pod."""
         self._point_seconds: dict[tuple[str, Code], Histogram] = {}
 
-    def instrument_plugins(self, health_context: HealthContext) -> None:
-        """Wrap the methods of out-of-tree plugins, before anything stores one of them."""
+    def _watch(self, health_context: HealthContext) -> tuple[PluginHealthMonitor, ...]:
+        """Wrap the methods of out-of-tree plugins, before anything binds one of them."""
         # In-tree plugins get a monitor too, which counts their failures, but no wrappers: timing
         # them in every attempt would cost more than some of them do.
         watched = []
@@ -158,7 +188,7 @@ class Profile:
                 instrument(plugin, health)
             if out_of_tree:
                 watched.append(health)
-        self.health_monitors = tuple(watched)
+        return tuple(watched)
 
     def _fetching(self) -> dict[str, tuple[FetchingPlugin, ...]]:
         points: Mapping[str, tuple[Plugin, ...]] = {
@@ -174,43 +204,24 @@ class Profile:
         }
         return {point: plugins for point, plugins in found.items() if plugins}
 
-    def _evaluations_of(self, plugin: Plugin) -> Evaluations:
+    def _evaluations_of(
+        self, plugin: Plugin, plugins: Mapping[str, tuple[Plugin, ...]]
+    ) -> Evaluations:
         """Return the plugin's counters; those of its points exist from the start, at 0."""
         total = self.metrics.plugin_evaluation_total
         return Evaluations(
             *(
-                total.labels(plugin.name, point, self.name) if plugin in plugins else Counter()
-                for point, plugins in (
-                    ("PreFilter", self.pre_filter),
-                    ("Filter", self.filter),
-                    ("PreScore", self.pre_score),
-                    ("Score", self.score),
+                total.labels(plugin.name, point, self.name)
+                if plugin in plugins.get(key, ())
+                else Counter()
+                for point, key in (
+                    ("PreFilter", "preFilter"),
+                    ("Filter", "filter"),
+                    ("PreScore", "preScore"),
+                    ("Score", "score"),
                 )
             )
         )
-
-    @property
-    def plugins(self) -> tuple[Plugin, ...]:
-        """All plugin instances, each once."""
-        points = (
-            self.pre_enqueue,
-            (self.queue_sort,),
-            self.pre_filter,
-            self.filter,
-            self.post_filter,
-            self.pre_score,
-            self.score,
-            self.reserve,
-            self.permit,
-            self.pre_bind,
-            self.bind,
-            self.post_bind,
-            self.pod_group_post_filter,
-            self.placement_generate,
-            self.placement_score,
-        )
-        optional = () if self._optional_filter is None else (self._optional_filter,)
-        return tuple(dict.fromkeys(plugin for point in (*points, optional) for plugin in point))
 
     def use_optional_filter(self, enabled: bool) -> None:
         """Run the optional filter from now on, or no longer; to be called between cycles."""
@@ -267,6 +278,10 @@ class Profile:
                 call_plugin(plugin, point, state, plugin.remove_pod, state, pod, removed, node)
 
 
+def _of_class(plugins: Iterable[Plugin], base: type[P]) -> tuple[P, ...]:
+    return tuple(plugin for plugin in plugins if isinstance(plugin, base))
+
+
 def _typed(plugins: Mapping[str, tuple[Plugin, ...]], point: str, base: type[P]) -> tuple[P, ...]:
     """Return the plugins of a point; expansion has checked that they extend its base class."""
-    return tuple(plugin for plugin in plugins.get(point, ()) if isinstance(plugin, base))
+    return _of_class(plugins.get(point, ()), base)

@@ -11,7 +11,7 @@ are in ``plugins_with_names`` and Filter runs on b alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence, Set
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
@@ -19,41 +19,20 @@ from typing import Any
 from msgspec import Struct, field
 
 from proreus.base.errors import PluginError
-from proreus.engine.runtime.calls import (
+from proreus.engine.runtime.plugin_errors import (
     as_status,
-    await_plugin,
-    call_plugin,
     invalid_result_error,
-    plugin_error,
     raise_status,
 )
-from proreus.engine.runtime.profile import Profile
+from proreus.engine.runtime.points import await_plugin, call_plugin
+from proreus.engine.runtime.profile import SKIPPED_FOR_DEFERRED_RESIZES, Profile
 from proreus.framework.columns import read_only
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS, FetchingPlugin, PreFilterPlugin
+from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS, FetchingPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult, Victims
-from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
+from proreus.framework.status import SUCCESS, Code, Status, code_of
 from proreus.framework.verdicts import Rows, Verdicts
-
-SKIPPED_FOR_DEFERRED_RESIZES = frozenset(
-    {
-        "DynamicResources",
-        "InterPodAffinity",
-        "NodeAffinity",
-        "NodeDeclaredFeatures",
-        "NodePorts",
-        "NodeUnschedulable",
-        "NodeVolumeLimits",
-        "PodTopologySpread",
-        "TaintToleration",
-        "VolumeBinding",
-        "VolumeRestrictions",
-        "VolumeZone",
-    }
-)
-"""Plugins that have no say about a deferred resize: what they check was settled when the pod was
-bound. kube-scheduler asks each, which returns Skip in PreFilter and nothing in PostFilter."""
 
 
 class PreFilterOutcome(Struct):
@@ -74,78 +53,36 @@ def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilt
 
     With all nodes, also for a pod of a group that is tried in one placement.
     """
-    nodes = profile.table
     outcome = PreFilterOutcome()
     skipped: list[str] = []
     plugins_with_names: list[str] = []
-    rejection: Status | None = None
-    point, timed, budget = "PreFilter", state.timer is not None, state.budget
     plugins = profile.pre_filter
     if pod.pod.spec.node_name:
         if profile.is_deferred_resize(pod.pod):
-            plugins = tuple(p for p in plugins if p.name not in SKIPPED_FOR_DEFERRED_RESIZES)
+            plugins = profile.resize_pre_filter
             skipped.extend(SKIPPED_FOR_DEFERRED_RESIZES)
-    elif not timed:
+    elif state.timer is None:
         plugins = profile.other_pre_filter
         for passing in profile.passing_pre_filter:
             passing.evaluations.pre_filter.value += 1
-    for plugin in plugins:
-        if timed:
-            result = call_plugin(plugin, point, state, plugin.pre_filter, state, pod, nodes)
-        else:  # inlined ``call_plugin``: it would cost more than most of these dozen plugins do
-            try:
-                result = plugin.pre_filter(state, pod, nodes)
-            except BaseException as error:
-                raise plugin_error(plugin, point, error) from error
-        if type(result) is Status and result.code is SKIP:
-            skipped.append(plugin.name)
-            continue
-        plugin.evaluations.pre_filter.value += 1
-        if budget is not None:
-            budget.check(plugin.name, point)
-        if result is None:
-            continue
-        names = _as_node_names(plugin, point, result)
-        if names is None:
-            status = as_status(plugin, point, result, "a Status, a set of node names or None")
-            if status is None:
-                continue
+    for plugin, answer in plugins.run(state, pod, profile.table, skipped):
+        if isinstance(answer, Status):
             # Unschedulable does not end the point: preemption may help such a pod, and its dry run
             # needs the data that the later plugins write to the state.
-            if status.code == Code.UNSCHEDULABLE:
-                rejection = status.with_plugin(plugin.name)
-            elif status.code == Code.UNRESOLVABLE:
-                rejection, plugins_with_names = status.with_plugin(plugin.name), []
+            outcome.status = answer
+            if answer.code == Code.UNRESOLVABLE:
+                plugins_with_names.clear()
                 break
-            else:
-                raise_status(plugin, point, status)
             continue
         plugins_with_names.append(plugin.name)
-        outcome.names = names if outcome.names is None else outcome.names & names
+        outcome.names = answer if outcome.names is None else outcome.names & answer
         if not outcome.names:
             # No node is in all plugins' sets. Preemption cannot change that, so it ends here.
-            rejection = Status.unresolvable(_nothing_left(plugins_with_names))
+            outcome.status = Status.unresolvable(_nothing_left(plugins_with_names))
             break
     state.skip_filter = frozenset(skipped)
-    outcome.status = rejection
     outcome.plugins_with_names = tuple(plugins_with_names)
     return outcome
-
-
-def _as_node_names(plugin: PreFilterPlugin, point: str, result: object) -> frozenset[str] | None:
-    """Return the names in a set, None for what is no set; raises ``PluginError``."""
-    # A set may have methods of the plugin's that make its names only now, and so may its names.
-    try:
-        if not isinstance(result, Set):
-            return None
-        names = frozenset(result)
-        if set(map(type, names)) <= {str}:
-            return names
-        if all(issubclass(type(name), str) for name in names):
-            return frozenset(map(str.__str__, names))
-    except BaseException as error:
-        raise plugin_error(plugin, point, error) from error
-    raise invalid_result_error(plugin, point, "a set of texts, where it returns a set,", result)
 
 
 def _nothing_left(plugins_with_names: Sequence[str]) -> str:
@@ -203,14 +140,7 @@ async def run_post_filter(
 
 def run_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     """Run Reserve plugins in order and return the first rejection; raises ``PluginError``."""
-    for plugin in profile.reserve:
-        result = call_plugin(plugin, "Reserve", state, plugin.reserve, state, pod, node_name)
-        if (status := as_status(plugin, "Reserve", result)) is None:
-            continue
-        if status.rejected:
-            return status.with_plugin(plugin.name)
-        raise_status(plugin, "Reserve", status)
-    return None
+    return next((status for _, status in profile.reserve.run(state, pod, node_name)), None)
 
 
 def run_unreserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -242,20 +172,14 @@ class PermitOutcome(Struct):
 def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> PermitOutcome:
     """Run Permit plugins in order; the first rejection ends it, Wait does not."""
     outcome = PermitOutcome()
-    for plugin in profile.permit:
-        result = call_plugin(plugin, "Permit", state, plugin.permit, state, pod, node_name)
-        if (status := as_status(plugin, "Permit", result)) is None:
-            continue
-        if status.rejected:
+    for plugin, status in profile.permit.run(state, pod, node_name):
+        if status.code != Code.WAIT:
             # Nobody waits for a pod that is rejected: the earlier plugins' holds are dropped.
-            outcome.status, outcome.timeouts = status.with_plugin(plugin.name), {}
+            outcome.status, outcome.timeouts = status, {}
             return outcome
-        if status.code == Code.WAIT:
-            seconds = float(min(max(status.timeout_seconds, 0), MAX_PERMIT_WAIT_SECONDS))
-            outcome.timeouts[plugin.name] = seconds
-            outcome.reasons += status.reasons
-        else:
-            raise_status(plugin, "Permit", status)
+        seconds = float(min(max(status.timeout_seconds, 0), MAX_PERMIT_WAIT_SECONDS))
+        outcome.timeouts[plugin.name] = seconds
+        outcome.reasons += status.reasons
     return outcome
 
 

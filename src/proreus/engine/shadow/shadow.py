@@ -31,8 +31,9 @@ from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
 from proreus.engine.environment import Environment
 from proreus.engine.profile_handle import Core
 from proreus.engine.profile_set import ProfileSet
-from proreus.engine.runtime.calls import PluginTimer, as_status, is_cancellation
 from proreus.engine.runtime.find_nodes import NodeSearch
+from proreus.engine.runtime.plugin_errors import as_status, is_cancellation
+from proreus.engine.runtime.points import PluginTimer
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.select_host import NodeScores
 from proreus.engine.shadow.shadow_handle import ShadowTasks

@@ -112,7 +112,9 @@ class DryRunEnvironment:
         self._avoided = core.avoided_nodes
         for profile in self.profile_set.profiles.values():
             # What Reserve of a plugin of one's own does outside of this process cannot be undone.
-            profile.reserve = tuple(one for one in profile.reserve if not _is_foreign(one))
+            profile.reserve = profile.reserve.without(
+                one.name for one in profile.reserve if _is_foreign(one)
+            )
         self.cycle = DryRunCycle(
             cache=cache,
             nominator=self.nominations,

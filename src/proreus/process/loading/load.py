@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from proreus.base.logs import named_error_text
 from proreus.base.source_location import class_location, error_location, plugin_names_in
-from proreus.engine.runtime.calls import is_cancellation
+from proreus.engine.runtime.plugin_errors import is_cancellation
 from proreus.framework.plugin import Plugin
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process.loading.contract import contract_violations, resembles_plugin

@@ -21,8 +21,8 @@ from proreus.config.types import (
     PluginSet,
     SchedulerConfiguration,
 )
-from proreus.engine.runtime.calls import is_cancellation
 from proreus.engine.runtime.disabled_plugin import never_called
+from proreus.engine.runtime.plugin_errors import is_cancellation
 from proreus.engine.runtime.registry import Registry
 from proreus.framework.plugin import Plugin
 

@@ -9,8 +9,8 @@ import pytest
 
 from proreus.base.errors import PluginError
 from proreus.base.metrics import SchedulerMetrics
-from proreus.engine.runtime.calls import PluginTimer
 from proreus.engine.runtime.node_points import run_filter_plugin
+from proreus.engine.runtime.points import PluginTimer
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.scheduling_points import fetch_filter, fetch_reserve
 from proreus.framework.cluster_table import ClusterTable

@@ -19,7 +19,6 @@ from proreus.base.feature_gates import FeatureGates
 from proreus.base.metrics import SchedulerMetrics
 from proreus.config.load import default_configuration
 from proreus.config.types import PluginRef, Plugins, PluginSet
-from proreus.engine.runtime.calls import await_plugin
 from proreus.engine.runtime.instrumentation import instrument
 from proreus.engine.runtime.out_of_tree import is_out_of_tree
 from proreus.engine.runtime.plugin_health import (
@@ -28,6 +27,7 @@ from proreus.engine.runtime.plugin_health import (
     PluginHealthMonitor,
     TracebackLog,
 )
+from proreus.engine.runtime.points import await_plugin
 from proreus.engine.runtime.registry import Registry
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent

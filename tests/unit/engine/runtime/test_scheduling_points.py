@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proreus.base.errors import PluginError
-from proreus.engine.runtime.calls import PluginTimer
+from proreus.engine.runtime.points import PluginTimer
 from proreus.engine.runtime.scheduling_points import (
     run_permit,
     run_post_filter,

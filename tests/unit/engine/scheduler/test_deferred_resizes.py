@@ -9,7 +9,7 @@ import pytest
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import V1_37
 from proreus.config.default_plugins import default_plugins
-from proreus.engine.runtime.scheduling_points import SKIPPED_FOR_DEFERRED_RESIZES
+from proreus.engine.runtime.profile import SKIPPED_FOR_DEFERRED_RESIZES
 from proreus.framework.events import NODE_ADD
 from proreus.framework.plugin import FilterPlugin, PermitPlugin, PostFilterPlugin, PreFilterPlugin
 from proreus.framework.post_filter_result import PostFilterResult
