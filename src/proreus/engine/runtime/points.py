@@ -1,7 +1,7 @@
 """The one place where plugins are called: what an extension point runs, ready-made.
 
-A profile is built into ``ExtensionPoint``s: plugins in order, with their methods and counters bound.
-A point that runs once a pod is one loop, ``ExtensionPoint.run``; calls about many nodes or pods are
+A profile is built into ``ExtensionPoint``s: plugins in order, with methods and counters bound. What
+runs once a pod is one loop, ``ExtensionPoint.run``; what runs on many nodes or pods is another,
 ``call_plugin_for_each``. Time, budget, the check of results and the text of errors are here.
 
 Example: ``for plugin, status in profile.permit.run(state, pod, node_name)`` calls Permit of each
