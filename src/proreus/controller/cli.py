@@ -19,16 +19,25 @@ from proreus.controller.options import (
 )
 
 
-@click.command("controller", short_help="Write statuses; colocate; rebalance.")
+@click.command("controller", short_help="Write statuses of groups and quotas; rebalance pods.")
 @click.option("--kubeconfig", default="", help="Default: the service account of the pod.")
 @click.option("--master", default="", help="URL of the apiserver, instead of the kubeconfig's.")
-@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where to serve.")
 @click.option(
-    "--secure-port", default=10269, show_default=True, help="Port of metrics and health; 0: none."
+    "--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."
 )
-@click.option("--cert-dir", default="", help="Folder of the serving certificate. Default: made.")
+@click.option(
+    "--secure-port",
+    default=10269,
+    show_default=True,
+    help="Port of metrics and health; 0 for none.",
+)
+@click.option(
+    "--cert-dir",
+    default="",
+    help="Folder of the serving certificate; by default it is self-signed.",
+)
 @click.option("--tls-cert-file", default="", help="Serving certificate.")
-@click.option("--tls-private-key-file", default="", help="Its key.")
+@click.option("--tls-private-key-file", default="", help="Key of that certificate.")
 @click.option("--leader-elect-resource-name", default="proreus-controller", show_default=True)
 @click.option("--leader-elect-resource-namespace", default="kube-system", show_default=True)
 @click.option("--leader-elect-lease-duration", default=15.0, show_default=True, help="Seconds.")
@@ -39,50 +48,58 @@ from proreus.controller.options import (
     "statuses",
     multiple=True,
     type=click.Choice(STATUS_KINDS),
-    help="A kind whose statuses are written; may be repeated. Default: podgroups and "
-    "elasticquotas. The others only where their own controllers do not run.",
+    help="Kind of object to write statuses of; may be repeated. Default: podgroups and "
+    "elasticquotas. Name another kind only where its own controller does not run.",
 )
 @click.option("--no-status", is_flag=True, help="Write no statuses.")
 @click.option(
     "--rebalance-period",
     default=0.0,
     show_default=True,
-    help="Look every so many seconds for pods that would have a better node; 0: never.",
+    help="Seconds between two searches for pods that would have a better node; 0 for none.",
 )
-@click.option("--evict", is_flag=True, help="Evict them, within the budgets. Default: only say so.")
+@click.option(
+    "--evict", is_flag=True, help="Evict such pods, within the budgets. Default: only report."
+)
 @click.option(
     "--rebalance-config",
     type=click.Path(path_type=Path, dir_okay=False),
     help="The scheduler's KubeSchedulerConfiguration. Default: kube-scheduler's.",
 )
 @click.option(
-    "--min-gain", default=20, show_default=True, help="Points by which its score must be higher."
+    "--min-gain",
+    default=20,
+    show_default=True,
+    help="Points by which the better node's score must be higher.",
 )
 @click.option(
-    "--max-pods", default=500, show_default=True, help="How many pods are examined in a period."
+    "--max-pods", default=500, show_default=True, help="Most pods to examine in a period."
 )
 @click.option(
-    "--max-evictions", default=5, show_default=True, help="How many are evicted in a period."
+    "--max-evictions", default=5, show_default=True, help="Most pods to evict in a period."
 )
 @click.option(
-    "--max-evictions-per-namespace", default=2, show_default=True, help="Of which in a namespace."
+    "--max-evictions-per-namespace",
+    default=2,
+    show_default=True,
+    help="Most of them in a namespace.",
 )
 @click.option(
     "--cooldown",
     default=1800.0,
     show_default=True,
-    help="How many seconds a workload is left alone after an eviction.",
+    help="Seconds after an eviction in which the workload is left alone.",
 )
 @click.option(
     "--colocation-period",
     default=0.0,
     show_default=True,
-    help="Compute every so many seconds what offline pods may have of each node; 0: never.",
+    help="Seconds between two computations of each node's resources for offline pods; 0 for none.",
 )
 @click.option(
     "--evict-offline",
     is_flag=True,
-    help="Evict offline pods where online pods need back what they use, within the budgets.",
+    help="Evict offline pods where online pods need their resources, within the budgets.",
 )
 @click.option(
     "--colocation-margin",
@@ -100,15 +117,15 @@ from proreus.controller.options import (
     "--colocation-max-age",
     default=180.0,
     show_default=True,
-    help="Seconds after which a measurement does not count any more.",
+    help="Seconds after which a measurement no longer counts.",
 )
 @click.option("-v", "--v", "verbosity", default=0, help="Verbosity of the log, as klog's.")
 @click.option("--logging-format", type=click.Choice(["text", "json"]), default="text")
 def command(**flags: Any) -> int:
-    """Follow PodGroups, ElasticQuotas and queues, and write their statuses.
+    """Write the statuses of PodGroups, ElasticQuotas and queues, and rebalance pods.
 
-    One instance works at a time, the one that holds the Lease. It keeps nothing itself: it may be
-    killed at any time. docs/controller.md says more.
+    Only the instance that holds the Lease works. It keeps no state, so it may be killed at any
+    time. See docs/controller.md.
     """
     if find_spec("kopf") is None:
         raise ConfigError("kopf is not installed: pip install 'proreus[controller]'")

@@ -11,4 +11,4 @@ def _run(values: ParsedFlags) -> int:
     return run(values)
 
 
-command = GoCommand("run", FLAGS, _run, "Schedule pods on a cluster, in kube-scheduler's stead.")
+command = GoCommand("run", FLAGS, _run, "Schedule pods on a cluster, in place of kube-scheduler.")

@@ -60,7 +60,7 @@ FLAGS: tuple[Flag, ...] = (
             "kube-api-qps",
             "float",
             "-1",
-            "Requests a second at most; negative: as many as the apiserver takes. Ignored with "
+            "Most requests a second; if negative, as many as the apiserver takes. Ignored with "
             "--config.",
         ),
         ("kube-api-burst", "int", "100", "Requests in one burst; ignored with --config."),
@@ -68,7 +68,7 @@ FLAGS: tuple[Flag, ...] = (
             "pod-max-in-unschedulable-pods-duration",
             "duration",
             "5m0s",
-            "How long a pod stays unschedulable before it is retried without any event.",
+            "Time after which an unschedulable pod is retried without an event.",
         ),
     ),
     *_ignored(
@@ -84,9 +84,19 @@ FLAGS: tuple[Flag, ...] = (
     *_flags(
         _LEASE,
         ("leader-elect", "bool", "true", "Hold a Lease while scheduling."),
-        ("leader-elect-lease-duration", "duration", "15s", "How long others respect the Lease."),
-        ("leader-elect-renew-deadline", "duration", "10s", "How long to try to renew the Lease."),
-        ("leader-elect-retry-period", "duration", "2s", "How long to wait between attempts."),
+        (
+            "leader-elect-lease-duration",
+            "duration",
+            "15s",
+            "Time for which other instances respect the Lease.",
+        ),
+        ("leader-elect-renew-deadline", "duration", "10s", "Time limit of a renewal of the Lease."),
+        (
+            "leader-elect-retry-period",
+            "duration",
+            "2s",
+            "Time between two attempts to get the Lease.",
+        ),
         ("leader-elect-resource-lock", "string", "leases", "Kind of lock; only leases."),
         ("leader-elect-resource-name", "string", "kube-scheduler", "Name of the Lease."),
         ("leader-elect-resource-namespace", "string", "kube-system", "Namespace of the Lease."),
@@ -128,7 +138,7 @@ FLAGS: tuple[Flag, ...] = (
             "authentication-token-webhook-cache-ttl",
             "duration",
             "10s",
-            "How long the result of a TokenReview is cached.",
+            "Time for which the result of a TokenReview is cached.",
         ),
         (
             "authentication-tolerate-lookup-failure",
@@ -162,13 +172,13 @@ FLAGS: tuple[Flag, ...] = (
             "authorization-webhook-cache-authorized-ttl",
             "duration",
             "10s",
-            "How long an allowing SubjectAccessReview is cached.",
+            "Time for which an allowing SubjectAccessReview is cached.",
         ),
         (
             "authorization-webhook-cache-unauthorized-ttl",
             "duration",
             "10s",
-            "How long a denying SubjectAccessReview is cached.",
+            "Time for which a denying SubjectAccessReview is cached.",
         ),
     ),
     Flag("feature-gates", "list", "", _GATES, "Gates to set: A=true,B=false."),
@@ -184,7 +194,7 @@ FLAGS: tuple[Flag, ...] = (
             "min-compatibility-version",
             "list",
             f"[kube={DEFAULT_VERSION.previous()}]",
-            "Oldest version to share a cluster with; some gates are on only without older ones.",
+            "Oldest version in the same cluster; some gates are on only without older ones.",
         ),
     ),
     *_flags(
@@ -199,7 +209,7 @@ FLAGS: tuple[Flag, ...] = (
             "show-hidden-metrics-for-version",
             "string",
             "",
-            "The version before the emulated one: expose the metrics hidden since.",
+            "Show metrics that have been hidden since this version, the one before the emulated.",
         ),
     ),
     Flag("v", "int", "0", _LOGS, "Verbosity of logs.", short="v"),
@@ -246,7 +256,7 @@ FLAGS: tuple[Flag, ...] = (
             "plugin-time-budget",
             "duration",
             "100ms",
-            "How long an out-of-tree plugin may take at one extension point for a pod.",
+            "Time limit of an out-of-tree plugin at one extension point for a pod.",
         ),
         (
             "plugin-failure-policy",
@@ -259,35 +269,35 @@ FLAGS: tuple[Flag, ...] = (
             "plugin-await-timeout",
             "duration",
             "30s",
-            "How long an out-of-tree plugin may wait in one call of the scheduling cycle, and a "
-            "reload for plugins to be imported; 0s: no limit.",
+            "Time limit of an out-of-tree plugin that waits in a call of the scheduling cycle, and "
+            "of a reload that imports plugins; 0s: no limit.",
         ),
         (
             "plugin-bind-timeout",
             "duration",
             "10m0s",
-            "How long PreBind or Bind of an out-of-tree plugin may take for a pod; 0s: no limit.",
+            "Time limit of PreBind or Bind of an out-of-tree plugin for a pod; 0s: no limit.",
         ),
         (
             "plugin-blocked-exit-timeout",
             "duration",
             "15s",
-            "How long an out-of-tree plugin may block the event loop before the process ends; 0s: "
-            "no limit.",
+            "Time for which an out-of-tree plugin may block the event loop before the process "
+            "ends; 0s: no limit.",
         ),
         (
             "blocked-plugins-file",
             "string",
             "",
-            "Where plugins that made the process end in this way are noted for its next start, "
-            "which leaves them out where --plugin-failure-policy is skip; if empty, "
+            "File that names plugins which ended the process in this way. The next start leaves "
+            "them out if --plugin-failure-policy is skip. Default: "
             "proreus-UID/blocked-plugins.json in the folder for temporary files.",
         ),
         (
             "attempt-time-budget",
             "duration",
             "1s",
-            "How long the scheduler may compute in one attempt to schedule a pod; 0s: no limit.",
+            "Time that the scheduler may compute in one attempt to schedule a pod; 0s: no limit.",
         ),
         (
             "loop-blocked-threshold",
@@ -306,21 +316,21 @@ FLAGS: tuple[Flag, ...] = (
             "cache-compare-interval",
             "duration",
             "5m0s",
-            "How often to compare the scheduler's state with the apiserver and to correct it; 0s: "
-            "on SIGUSR2 only.",
+            "Time between two comparisons of the scheduler's state with the apiserver, which "
+            "correct it; 0s: on SIGUSR2 only.",
         ),
         (
             "kubelet-rejection-threshold",
             "int",
             "3",
-            "After how many rejections by a kubelet the pods of a controller avoid that node for "
-            "a while; 0: never.",
+            "Rejections by a kubelet after which the pods of a controller avoid that node for a "
+            "while; 0: never.",
         ),
         (
             "kubelet-rejection-max-duration",
             "duration",
             "10m0s",
-            "For how long pods avoid such a node at most; 30s at first, doubled each time.",
+            "Longest time for which pods avoid such a node; 30s at first, doubled each time.",
         ),
         (
             "delete-overcommitting-pods",
@@ -366,8 +376,8 @@ FLAGS: tuple[Flag, ...] = (
             "record-arrivals",
             "string",
             "",
-            "File to record in which pods arrive and depart, and when, for proreus simulate "
-            "--replay; an existing one is replaced. Without env and Secrets, at most 1 GiB.",
+            "File for a recording of arriving and departing pods, for proreus simulate --replay; "
+            "an existing file is replaced. Without env and Secrets, at most 1 GiB.",
         ),
         (
             "assumed-pod-expiration",

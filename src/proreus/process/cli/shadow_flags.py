@@ -22,9 +22,8 @@ SHADOW_FLAGS: tuple[Flag, ...] = (
         "config",
         "string",
         "",
-        "KubeSchedulerConfiguration that decides in parallel with the one in force, without "
-        "effect, to be compared with it; the same as --config if only --shadow-plugin-dir is "
-        "given.",
+        "Candidate KubeSchedulerConfiguration. It decides beside the one in force, without effect, "
+        "and both are compared. Default, with --shadow-plugin-dir: the file of --config.",
     ),
     _flag(
         "plugin-dir",
@@ -33,12 +32,12 @@ SHADOW_FLAGS: tuple[Flag, ...] = (
         "Folder with .py files of plugins that the candidate uses instead of those of "
         "--plugin-dir; may be repeated.",
     ),
-    _flag("pods", "int", "1000", "How many compared pods end a trial; 0: --shadow-duration alone."),
+    _flag("pods", "int", "1000", "Compared pods that end a trial; 0: only --shadow-duration does."),
     _flag(
         "duration",
         "duration",
         "10m0s",
-        "How long a trial lasts from its first pod on; 0s: --shadow-pods alone.",
+        "Length of a trial from its first pod on; 0s: only --shadow-pods ends it.",
     ),
     _flag(
         "sample",
@@ -51,13 +50,13 @@ SHADOW_FLAGS: tuple[Flag, ...] = (
         "on-success",
         "string",
         "report",
-        "What follows a trial that was passed: report, or adopt (the candidate comes into force).",
+        "Effect of a passed trial: report it, or adopt the candidate, which comes into force.",
     ),
     _flag(
         "max-differences",
         "float",
         "0",
-        "Share of the compared pods about which a candidate that passes may decide differently.",
+        "Largest share of different decisions with which a candidate passes.",
     ),
 )
 """Rows for ``run_flags.FLAGS``."""

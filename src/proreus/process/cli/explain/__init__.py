@@ -21,12 +21,12 @@ _OUTPUT = click.option(
 )
 
 
-@click.group("explain", short_help="Why is a pod where it is, or why does it wait?")
+@click.group("explain", short_help="Explain where pods are, and why they wait.")
 def command() -> None:
-    """Ask a running scheduler why a pod, a node or its queue is as it is.
+    """Ask a running scheduler to explain a pod, a node or its queue.
 
-    The scheduler is found through the apiserver, by its Service, or by --scheduler URL; it lets
-    those ask who may get the nonResourceURLs /explain/*.
+    The scheduler is found through the apiserver, by its Service, or by --scheduler URL.
+    Callers need the right to get the nonResourceURLs /explain/*.
     """
 
 
