@@ -77,13 +77,16 @@ class PodEvents:
         self.assigned = updates(ASSIGNED_POD)
         self.target = updates(TARGET_POD)
 
-    @classmethod
-    def of(cls, gates: FeatureGates) -> PodEvents:
+    @staticmethod
+    def of(gates: FeatureGates) -> PodEvents:
         """Return the events of the emulated version."""
-        return cls(gates.includes(Change.TARGET_POD_EVENTS))
+        return (
+            _TARGET_POD_EVENTS if gates.includes(Change.TARGET_POD_EVENTS) else DEFAULT_POD_EVENTS
+        )
 
 
 DEFAULT_POD_EVENTS = PodEvents()
+_TARGET_POD_EVENTS = PodEvents(target_pods=True)
 
 
 def pod_registrations(
