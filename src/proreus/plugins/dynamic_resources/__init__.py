@@ -7,8 +7,8 @@
 - its search: ``search``: ``prepared_claims``, ``alternative`` (what), ``allocator`` (how), by
   ``devices``: ``pools`` and ``availability_index`` (where)
 - its selectors: ``devices.kinds`` (results by kind of device), ``cel``
-- Reserve: ``devices.allocated`` (allocations in flight), ``search.results`` (names for positions)
-- PreBind, Unreserve, PostFilter: ``binding``
+- Reserve: ``binding.reservation``, ``devices.allocated`` (in flight), ``search.results``
+- PreBind, Unreserve, PostFilter: ``binding.reservation``, ``binding.deallocation``
 - events: ``hints``; scores of other plugins: ``scored_devices``, ``devices.device_totals``
 
 Profiles share one ``dra_manager.DRAManager``: pools, allocated devices, results of searches. Pods

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from proreus.base.feature_gates import FeatureGates
@@ -25,13 +25,20 @@ from proreus.framework.events import (
     UngatedPodsFn,
     plugin_event,
 )
+from proreus.framework.handle import Handle
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
-from proreus.objects.devices import DeviceClass, DeviceTaintRule, ResourceSlice
+from proreus.objects.devices import (
+    RESOURCE_SLICES,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceSlice,
+)
 from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.plugins.dynamic_resources.claims import ClaimError
 from proreus.plugins.dynamic_resources.devices.taint_rules import selects_some
+from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 
 ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]
 """Return the pod's claims; raises ``ClaimError``."""
@@ -102,6 +109,21 @@ def events(
         ClusterEvent(DEVICE_CLASS, DELETE, _is_schedulable_after_class_deleted),
         ClusterEvent(RESOURCE_SLICE, ADD | UPDATE),
     )
+
+
+def all_events(handle: Handle, manager: DRAManager, claims_of: ClaimsOf) -> Iterable[ClusterEvent]:
+    """Return all events that the plugin registers."""
+    features, gates, index = manager.features, handle.feature_gates, manager.pods_of_claims
+    concerned_pods = index.concerned_by if gates.enabled("SchedulerPreQueueingHints") else None
+    slices = handle.store(RESOURCE_SLICES)
+    found = [
+        *events(claims_of, features.node_allocatable, gates, index.ungated_by, concerned_pods),
+        claim_restored(claims_of),
+        slice_deleted_event(slices),
+    ]
+    if features.device_taint_rules:
+        found.append(taint_rule_event(slices))
+    return map(for_claims_alone, found)
 
 
 CLAIM_RESTORED = plugin_event("ResourceClaimRestored")

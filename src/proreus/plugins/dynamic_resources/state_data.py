@@ -17,6 +17,9 @@ from proreus.objects.selectors import ParsedNodeSelector
 from proreus.plugins.dynamic_resources.devices.node_allocatable import Statuses
 from proreus.plugins.dynamic_resources.dra_manager import AllocationCache
 
+PLUGIN = "DynamicResources"
+"""The key of a pod's ``StateData`` in its cycle state."""
+
 
 class ClaimsToAllocate(Struct):
     """The claims to allocate on nodes that lack the same extended resources.

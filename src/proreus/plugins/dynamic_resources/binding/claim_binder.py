@@ -1,24 +1,23 @@
 """What happens to claims after Reserve: writes, the wait for devices, and taking both back.
 
 In PreBind, each claim is written, assumed in the manager, and its allocation is no longer in
-flight, in this order (``bindClaim`` upstream). Unreserve and PostFilter undo it.
+flight, in this order (``bindClaim`` upstream). Unreserve (``reservation``) and PostFilter
+(``deallocation``) undo it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
-import numpy as np
 
 from proreus.base.errors import ApiError
 from proreus.framework.assume_cache import resource_version_of
 from proreus.framework.handle import Handle
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import BoolArray, Verdicts
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
@@ -35,11 +34,6 @@ from proreus.plugins.dynamic_resources.claims import (
 )
 from proreus.plugins.dynamic_resources.devices.node_allocatable import Statuses
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
-from proreus.plugins.dynamic_resources.filtering.claim_filter import (
-    EXTENDED_CLAIM_LEFT_OVER,
-    NOT_AVAILABLE,
-    ClaimFilter,
-)
 from proreus.plugins.dynamic_resources.state_data import StateData
 
 _POLL_INTERVAL_SECONDS = 5.0
@@ -158,53 +152,6 @@ class ClaimBinder:
             except ClaimWriteError:
                 return  # it has the pod as owner and goes with it; the next attempt finds it
 
-    async def deallocate_unusable(
-        self, claim_filter: ClaimFilter, state_data: StateData, pod: PodInfo, verdicts: Verdicts
-    ) -> str:
-        """Deallocate one claim that keeps the pod from nodes, if no other pod uses it.
-
-        Return a message, empty if there was nothing to do. Raises ``ClaimWriteError``.
-        """
-        if await self.deallocate_one(claim_filter, state_data, {pod.uid}, verdicts):
-            return "deallocation of ResourceClaim completed"
-        if (
-            state_data.extended is not None
-            and _rejected_for(EXTENDED_CLAIM_LEFT_OVER, verdicts).any()
-        ):
-            await self.writer.delete(state_data.extended)
-            return "deletion of ResourceClaim completed"
-        return ""
-
-    async def deallocate_one(
-        self,
-        claim_filter: ClaimFilter,
-        state_data: StateData,
-        users: Collection[str],
-        verdicts: Verdicts,
-    ) -> bool:
-        """Deallocate one claim that keeps a pod from nodes; return whether there was one.
-
-        ``users``: the UIDs of those that it may be reserved for. Raises ``ClaimWriteError``.
-        """
-        # Only claims that this plugin rejected a node for: where another plugin rejected it first,
-        # the pod could not run there with other devices either.
-        not_available = _rejected_for(NOT_AVAILABLE, verdicts)
-        masks = claim_filter.unavailable(self._handle.nodes)
-        places = [place for place, mask in masks.items() if (mask & not_available).any()]
-        # One claim at a time: its devices may be enough. In random order as upstream, where there
-        # is no better heuristic either.
-        self._handle.rng.shuffle(places)
-        for place in places:
-            claim = state_data.claims[place]
-            reserved_for = claim.status.reserved_for
-            if not reserved_for or (len(reserved_for) == 1 and reserved_for[0].uid in users):
-                # One that only the dry run of a group has allocated counts too, as upstream; there
-                # is nothing to write.
-                if place not in state_data.shared_in_group:
-                    self._manager.claims.assume(await self.writer.deallocate(claim))
-                return True
-        return False
-
     # ---- what devices take of the node ---------------------------------------------------------
 
     async def write_statuses(self, pod: Pod, statuses: Statuses) -> None:
@@ -299,18 +246,6 @@ class ClaimBinder:
             if state is Readiness.WAITING:
                 return False
         return True
-
-
-def _rejected_for(reason: str, verdicts: Verdicts) -> BoolArray:
-    """Return the mask of the rows that DynamicResources rejected for a reason."""
-    if verdicts.ids is None:
-        return np.zeros(verdicts.size, dtype=np.bool_)
-    # Rows share statuses, so reasons are compared once for each status.
-    has_reason = [
-        status is not None and status.plugin == "DynamicResources" and reason in status.reasons
-        for status in verdicts.statuses
-    ]
-    return np.array(has_reason, dtype=np.bool_)[verdicts.ids]
 
 
 # ---- readiness of devices ----------------------------------------------------------------------

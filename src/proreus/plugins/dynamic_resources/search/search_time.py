@@ -79,3 +79,11 @@ class SearchTime:
                 raise SearchSuspended(self._plugin, "Filter", self._slices + 1)
             budget.check(self._plugin, "Filter")
         return self._timed_out()
+
+
+def timer(now: Callable[[], float], seconds: float | None) -> Callable[[], bool]:
+    """Return a function that returns whether so many seconds are over; none: they never are."""
+    if not seconds:
+        return lambda: False
+    end = now() + seconds
+    return lambda: now() > end
