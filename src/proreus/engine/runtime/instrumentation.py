@@ -52,21 +52,36 @@ class _Wrapping:
         self.point = point
         self.health = health
         self.call = PluginCall(plugin.name, point, type(plugin))
-        self.current_call = health.current_call
         self.disabled_result = DISABLED_RESULTS.get(name)
 
     def point_health(self, *, waits: bool = False) -> PointHealth:
         """Return the health of the method's point."""
         return self.health.point_health(self.point, waits)
 
-    def noting(self, method: Method) -> Method:
-        """Return a method during which this is the current call."""
-        return self.current_call.noting(self.call, method)
+    def watched(self, method: Method, health: PointHealth, most_seconds: float = inf) -> Method:
+        """Return a method with its time, as the current call; not called while disabled.
+
+        Beyond ``most_seconds`` in one attempt, calls raise ``TimeBudgetExceeded``.
+        """
+        monitor, disabled_result, this_call = self.health, self.disabled_result, self.call
+        noting = monitor.current_call.noting(this_call, method, health)
+
+        def call(*args: Any) -> Any:
+            if monitor.disabled and disabled_result is not None:
+                return disabled_result(*args)
+            if health.seconds > most_seconds:
+                health.cut_off = True
+                raise TimeBudgetExceeded(
+                    this_call.plugin, this_call.point, health.seconds, most_seconds
+                )
+            return noting(*args)
+
+        return call
 
     def limited(self, method: Method) -> Method:
         """Return a method that waits, with its deadline."""
         seconds = self.health.deadline_seconds(self.point)
-        return with_deadline(method, self.call, self.current_call, seconds)
+        return with_deadline(method, self.call, self.health.current_call, seconds)
 
 
 def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
@@ -101,33 +116,12 @@ def _replace(wrapping: _Wrapping, wrap: Callable[[_Wrapping, Method], Method]) -
 
 
 def _timed(wrapping: _Wrapping, method: Method) -> Method:
-    """Time a method of the scheduling cycle; ``calls`` counts its failures."""
-    health, point_health = wrapping.health, wrapping.point_health()
-    disabled_result = wrapping.disabled_result
-    current_call, this_call = wrapping.current_call, wrapping.call
+    """Time a method of the scheduling cycle; ``points`` counts its failures."""
+    health = wrapping.health
     # What a plugin fetched over the network was waited for in one piece, before the first node.
     per_node = wrapping.name in _PER_NODE_METHODS and not wrapping.plugin.fetches
     most_seconds = health.budget_seconds if per_node and health.end_at_budget else inf
-
-    # ``noting`` written out: a per-node plugin is called thousands of times a pod.
-    def call(*args: Any) -> Any:
-        if health.disabled and disabled_result is not None:
-            return disabled_result(*args)
-        if point_health.seconds > most_seconds:
-            point_health.cut_off = True
-            raise TimeBudgetExceeded(
-                this_call.plugin, this_call.point, point_health.seconds, most_seconds
-            )
-        outer = current_call.call
-        current_call.call = this_call
-        started = perf_counter()
-        try:
-            return method(*args)
-        finally:  # also a call that raises has used its time
-            current_call.call = outer
-            point_health.seconds += perf_counter() - started
-
-    return call
+    return wrapping.watched(method, wrapping.point_health(), most_seconds)
 
 
 def _fetching(wrapping: _Wrapping, method: Method) -> Method:
@@ -145,7 +139,7 @@ def _fetching(wrapping: _Wrapping, method: Method) -> Method:
 
 
 def _waiting(wrapping: _Wrapping, method: Method) -> Method:
-    """Watch a method that may wait, without its time; ``calls`` counts its failures."""
+    """Watch a method that may wait, without its time; ``points`` counts its failures."""
     health, point_health = wrapping.health, wrapping.point_health(waits=True)
     disabled_result, method = DISABLED_RESULTS[wrapping.name], wrapping.limited(method)
 
@@ -162,25 +156,23 @@ def _waiting(wrapping: _Wrapping, method: Method) -> Method:
 
 def _noting(wrapping: _Wrapping, method: Method) -> Method:
     """Note a method as the current call, and nothing else."""
-    return wrapping.noting(method)
+    return wrapping.health.current_call.noting(wrapping.call, method)
 
 
 def _background(wrapping: _Wrapping, method: Method) -> Method:
     """Note the steps of a method that runs for as long as the profile."""
-    return with_deadline(method, wrapping.call, wrapping.current_call)
+    return with_deadline(method, wrapping.call, wrapping.health.current_call)
 
 
 def _binding_call(wrapping: _Wrapping, method: Method) -> Method:
     """Watch a method of the binding cycle, call by call: many pods are bound between attempts."""
     health, point_health = wrapping.health, wrapping.point_health(waits=True)
-    disabled_result, method = wrapping.disabled_result, wrapping.noting(method)
+    method = wrapping.watched(method, point_health)
 
     def call(*args: Any) -> Any:
-        if health.disabled and disabled_result is not None:
-            return disabled_result(*args)
-        started = perf_counter()
+        before = point_health.seconds
         result = method(*args)
-        if perf_counter() - started > health.budget_seconds:
+        if point_health.seconds - before > health.budget_seconds:
             health.note(point_health.point, "slow")
         elif _is_success(result):
             health.succeeded(point_health)
@@ -208,17 +200,15 @@ def _single_call(
     """Return a wrapper for methods whose calls each succeed or fail by themselves.
 
     ``convert(result, *args)``: what the caller gets. ``on_error(error, *args)``: what it gets in
-    the place of an exception, given as ``PluginError``; None: exceptions pass, ``calls`` counts
-    them.
+    the place of an exception, given as ``PluginError``; None: exceptions pass, the runtime
+    counts them.
     """
 
     def wrap(wrapping: _Wrapping, method: Method) -> Method:
         health, point_health = wrapping.health, wrapping.point_health(waits=True)
-        disabled_result, method = wrapping.disabled_result, wrapping.noting(method)
+        method = wrapping.watched(method, point_health)
 
         def call(*args: Any) -> Any:
-            if health.disabled and disabled_result is not None:
-                return disabled_result(*args)
             try:
                 result = convert(method(*args), *args)
             except BaseException as error:
@@ -238,11 +228,9 @@ def _pre_enqueue(wrapping: _Wrapping, method: Method) -> Method:
     # The queue is no caller that could catch ``PluginError``: it works on watch events, and must go
     # on with the other pods.
     health, point_health = wrapping.health, wrapping.point_health(waits=True)
-    point, method = wrapping.point, wrapping.noting(method)
+    point, method = wrapping.point, wrapping.watched(method, point_health)
 
     def call(pod: Any) -> Any:
-        if health.disabled:
-            return None
         try:
             result = method(pod)
         except BaseException as error:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from math import inf
+from time import perf_counter
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -75,6 +76,21 @@ class PluginCall(NamedTuple):
     owner: type[Plugin] | None = None
 
 
+class PointHealth(Struct):
+    """One extension point of one plugin. ``consecutive_failures``: how often it failed in a row.
+
+    ``seconds``, ``failed``: of the current attempt; of all calls if the point ``waits``.
+    ``cut_off``: the budget has ended the attempt, and ``seconds`` are counted as a failure already.
+    """
+
+    point: str
+    waits: bool = False
+    consecutive_failures: int = 0
+    seconds: float = 0.0
+    failed: bool = False
+    cut_off: bool = False
+
+
 class CurrentCall:
     """Where the event loop is: in a ``call`` of an out-of-tree plugin, or in none.
 
@@ -86,16 +102,20 @@ class CurrentCall:
     def __init__(self) -> None:
         self.call: PluginCall | None = None
 
-    def noting(self, call: PluginCall, function: Callable[..., T]) -> Callable[..., T]:
-        """Return a function during which ``call`` is the current one."""
+    def noting(
+        self, call: PluginCall, function: Callable[..., T], health: PointHealth | None = None
+    ) -> Callable[..., T]:
+        """Return a function during which ``call`` is the current one; ``health`` gets its time."""
+        point_health = health or PointHealth(call.point)
 
         def run(*args: Any) -> T:
-            outer = self.call
-            self.call = call
+            outer, self.call = self.call, call
+            started = perf_counter()
             try:
                 return function(*args)
-            finally:
+            finally:  # also a call that raises has used its time
                 self.call = outer
+                point_health.seconds += perf_counter() - started
 
         return run
 
@@ -131,21 +151,6 @@ class TracebackLog:
         self._seen[key] = (now, 0)
         text = traceback_text(error)
         log.error(message, err=error, **where, unlogged=more, traceback=text)
-
-
-class PointHealth(Struct):
-    """One extension point of one plugin. ``consecutive_failures``: how often it failed in a row.
-
-    ``seconds``, ``failed``: of the current attempt; unused if the point ``waits``. ``cut_off``: the
-    budget has ended the attempt, and ``seconds`` are counted as a failure already.
-    """
-
-    point: str
-    waits: bool = False
-    consecutive_failures: int = 0
-    seconds: float = 0.0
-    failed: bool = False
-    cut_off: bool = False
 
 
 def discard_event(event_type: str, reason: str, note: str) -> None:
@@ -249,6 +254,8 @@ class PluginHealthMonitor(PluginHealth):
 
     def succeeded(self, point_health: PointHealth) -> None:
         """End the point's series of failures; resume the plugin if that point had disabled it."""
+        if self.disabled:  # then something stands for its results
+            return
         point_health.consecutive_failures = 0
         # Success at another point proves nothing: PreFilter may work while Filter still fails.
         if self._half_open and point_health is self._failing_point:

@@ -233,7 +233,7 @@ async def test_wrong_answers_count_as_failures(base, methods, point, reason):
 async def test_a_plugin_over_its_budget_is_slow_and_does_not_fail_the_pod(monkeypatch):
     """Without ``end_at_budget``, as offline: results do not depend on how fast a machine is."""
     stopwatch = FakeClock()
-    monkeypatch.setattr("proreus.engine.runtime.instrumentation.perf_counter", stopwatch.now)
+    monkeypatch.setattr("proreus.engine.runtime.plugin_health.perf_counter", stopwatch.now)
 
     def slow(self: Any, state: Any, pod: Any, node: Any) -> None:
         stopwatch.advance(0.003)
@@ -259,7 +259,7 @@ async def test_a_plugin_over_its_budget_is_not_called_for_further_nodes(
     monkeypatch, base, method, point
 ):
     stopwatch = FakeClock()
-    monkeypatch.setattr("proreus.engine.runtime.instrumentation.perf_counter", stopwatch.now)
+    monkeypatch.setattr("proreus.engine.runtime.plugin_health.perf_counter", stopwatch.now)
     called = []
 
     def slow(self: Any, state: Any, pod: Any, node: Any) -> int | None:
@@ -294,7 +294,9 @@ async def test_a_plugin_over_its_budget_is_not_called_for_further_nodes(
 
 async def test_what_the_cycle_waits_for_in_front_of_a_point_is_of_its_time(monkeypatch):
     stopwatch = FakeClock()
-    monkeypatch.setattr("proreus.engine.runtime.instrumentation.perf_counter", stopwatch.now)
+    for module in ("instrumentation", "plugin_health"):
+        name = f"proreus.engine.runtime.{module}.perf_counter"
+        monkeypatch.setattr(name, stopwatch.now)
 
     async def fetch_filter(self: Any, state: Any, pod: Any, rows: Any) -> None:
         stopwatch.advance(0.2)
@@ -312,7 +314,7 @@ def test_what_is_called_while_pods_are_bound_is_looked_at_call_by_call(monkeypat
     metrics = SchedulerMetrics()
     health_context = HealthContext(FakeClock(), metrics, FailureRules(budget_seconds=0.004))
     stopwatch = FakeClock()
-    monkeypatch.setattr("proreus.engine.runtime.instrumentation.perf_counter", stopwatch.now)
+    monkeypatch.setattr("proreus.engine.runtime.plugin_health.perf_counter", stopwatch.now)
 
     def post_bind(self: Any, state: Any, pod: Any, node_name: str) -> None:
         stopwatch.advance(pod)
