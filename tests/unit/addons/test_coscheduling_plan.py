@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proreus.addons.coscheduling import Coscheduling
+from proreus.addons.coscheduling import Coscheduling, PlannedCoscheduling
 from proreus.addons.coscheduling.groups import POD_GROUP_LABEL, membership_of
 from proreus.testing import Harness, make_node, make_pod
 
@@ -343,12 +343,16 @@ def test_a_pod_that_goes_frees_the_resources_that_were_lacking() -> None:
     assert bound(cluster, "p0", "p1") == ["p0", "p1"]
 
 
-def test_an_event_of_another_group_runs_pre_enqueue_of_none() -> None:
+def test_an_event_of_another_group_runs_pre_enqueue_of_none(monkeypatch) -> None:
+    asked, before = [], PlannedCoscheduling.pre_enqueue
+    monkeypatch.setattr(
+        PlannedCoscheduling,
+        "pre_enqueue",
+        lambda plugin, pod: asked.append(pod.name) or before(plugin, pod),
+    )
     cluster = harness(gang("g", 5), gang("other", 5))
     cluster.add(*(member(f"p{number}") for number in range(3)))
-    plugin, asked = cluster.plugin(Coscheduling), []
-    before = plugin._planner.pre_enqueue
-    plugin._planner.pre_enqueue = lambda pod: asked.append(pod.name) or before(pod)
+    asked.clear()
     cluster.add(gang("other", 4), gang("g", 4), member("x0", "other"))
     assert asked == ["x0"]
     cluster.add(gang("g", 3))

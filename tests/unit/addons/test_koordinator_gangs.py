@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proreus.addons.coscheduling import Coscheduling
+from proreus.addons.coscheduling import Coscheduling, PlannedCoscheduling
 from proreus.addons.coscheduling.groups import POD_GROUP_LABEL, membership_of
 from proreus.addons.coscheduling.koordinator import KOORDINATOR, gangs_together
 from proreus.testing import Harness, make_node, make_pod
@@ -90,7 +90,7 @@ def test_gangs_that_start_together_are_removed_with_the_last_of_them() -> None:
     for name in ("b0", "b1", "b2"):
         cluster.remove("Pod", name)
     assert not forest._groups
-    planner = cluster.plugin(Coscheduling)._planner
+    planner = cluster.plugin(PlannedCoscheduling)._planner
     together = planner._together
     kept = (planner._groups, planner._task_of, planner._provided._providers, together._lists)
     assert not any((*kept, together._own, together._with))
@@ -163,7 +163,7 @@ def test_a_pod_group_may_say_it_for_its_pods() -> None:
     assert bound(cluster, "p0") == []
     play(cluster, make_pod("p1", "1", labels={POD_GROUP_LABEL: "b"}))
     assert bound(cluster, "p0", "p1") == ["p0", "p1"]
-    found = cluster.plugin(Coscheduling).group(cluster.pod("p0"))
+    found = cluster.plugin(PlannedCoscheduling).group(cluster.pod("p0"))
     assert (found.strict, found.policy, found.maximum) == (False, "once-satisfied", 4)
     assert found.together == ("default/a", "default/b")
 

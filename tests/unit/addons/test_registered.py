@@ -11,14 +11,12 @@ from proreus.process.loading import add_ons
 def test_every_plugin_of_the_folder_is_registered():
     prefix = f"{proreus.addons.__name__}."
     modules = [one.name for one in pkgutil.walk_packages(proreus.addons.__path__, prefix)]
-    names = {
-        value.name
+    classes = {
+        value
         for module in modules
         for value in vars(import_module(module)).values()
-        if isinstance(value, type)
-        and issubclass(value, Plugin)
-        and value.__module__.startswith(prefix)
-        and not value.__name__.startswith("_")
-        and "name" in vars(value)
+        if isinstance(value, type) and issubclass(value, Plugin)
+        if value.__module__.startswith(prefix)
     }
-    assert names == set(add_ons())
+    bases = {base for one in classes for base in one.__mro__[1:]}
+    assert {one.name for one in classes - bases} == set(add_ons())

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from proreus.addons.coscheduling import Coscheduling
+from proreus.addons.coscheduling.base import BaseCoscheduling
 from proreus.testing import Harness, make_node, make_pod
 
 Json = dict[str, Any]
@@ -361,7 +362,7 @@ def test_a_jobset_alone_says_not_how_many_pods_it_has() -> None:
 def test_the_groups_of_a_leaderworkerset_are_forgotten_with_their_pods(mode: str) -> None:
     args = {"Coscheduling": {"mode": mode}}
     cluster = Harness([Coscheduling], [make_node("n0", "8")], args=args)
-    objects = cluster.plugin(Coscheduling)._objects
+    objects = cluster.plugin(BaseCoscheduling)._objects
     for group in range(3):
         pods = [lws_pod(group, worker) for worker in range(3)]
         cluster.add(*pods)

@@ -1,10 +1,7 @@
-"""Mode ``plan``: a group waits in the queue as one, and is placed as a whole or not at all.
+"""Mode ``plan``: groups are provided to the scheduler, and their pods are counted.
 
-``provided_groups`` has the groups that the scheduler sees. What is enough of one is decided here.
-
-Worked example: 3 members are needed, and 4 exist. The scheduler tries one after another; each that
-fits is assumed for the next ones to see. Once 3 fit, the group is bound. The fourth is surplus: it
-comes back, and is tried after the groups that lack their minimum.
+``provided_groups`` has the groups that the scheduler sees. What is enough of one is decided in
+``planned``.
 """
 
 from __future__ import annotations
@@ -20,26 +17,15 @@ from proreus.addons.coscheduling.provided_groups import (
     objects_of,
     task_object,
 )
-from proreus.framework import (
-    Code,
-    CycleState,
-    Handle,
-    PlacementProgress,
-    PodGroupInfo,
-    PodInfo,
-    Status,
-)
+from proreus.framework import Handle
 from proreus.objects import Pod
 
 FindGroup = Callable[[Membership], Group | None]
 """Returns the group that a pod names; None while its PodGroup does not exist."""
 
-_SCHEDULED_BEFORE = "Coscheduling/scheduled-before"
-"""``CycleState`` key: how many pods of a group had a node when its dry run began."""
-
 
 class GroupPlanner:
-    """Provides groups to the scheduler, and says whether enough of one fits.
+    """Provides groups to the scheduler, and knows how many pods they have.
 
     ``find_group``: what is known of a group now.
     """
@@ -59,14 +45,6 @@ class GroupPlanner:
         self._counted = self._states.position
 
     # ---- groups --------------------------------------------------------------------------------
-
-    def name_of(self, pod: Pod) -> str:
-        """Return the name of the group, or the task of one, that a pod is queued in."""
-        membership = membership_of(pod)
-        # A member behind a gate must not hold up the others, who may be enough without it.
-        if membership is None or (pod.spec.scheduling_gates and not pod.spec.node_name):
-            return ""
-        return membership.provided_name(membership.task)
 
     def pod_appeared(self, pod: Pod) -> None:
         """Provide the group of a pod that is new, or has changed."""
@@ -157,7 +135,7 @@ class GroupPlanner:
         planned = self._groups.get(key)
         return planned is not None and planned.is_complete
 
-    def _planned(self, pod: Pod) -> PlannedGroup | None:
+    def planned(self, pod: Pod) -> PlannedGroup | None:
         """Return the group of a pod, all pods counted; None while its PodGroup does not exist."""
         membership = membership_of(pod)
         if membership is None:
@@ -166,22 +144,23 @@ class GroupPlanner:
         planned = self._groups.get(membership.key)
         return None if planned is None or planned.group is None else planned
 
-    # ---- decisions -----------------------------------------------------------------------------
+    def planned_of(self, name: str) -> PlannedGroup | None:
+        """Return the group of a PodGroup that is provided."""
+        found = self._task_of.get(name)
+        return None if found is None else found[0]
 
-    def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        """Gate the pods of a group that has too few of them."""
-        planned = self._planned(pod.pod)
-        if planned is None or planned.is_satisfied:
+    # ---- gates ---------------------------------------------------------------------------------
+
+    def lacking(self, planned: PlannedGroup) -> str | None:
+        """Return the reason why a group may not start yet, None if it may."""
+        key = self._together.lacking(planned.key)
+        if key is None:
             return None
-        lacking = self._together.lacking(planned.key)
-        return None if lacking is None else Status.unresolvable(self._why_incomplete(lacking))
-
-    def _why_incomplete(self, key: str) -> str:
-        planned = self._groups.get(key)
-        if planned is None or planned.group is None:
+        lacking = self._groups.get(key)
+        if lacking is None or lacking.group is None:
             return f"waiting for group {key}"
-        needed, known = planned.group.min_member, planned.known
-        return f"waiting for {needed} pods of group {key}, of which {known} exist"
+        needed = lacking.group.min_member
+        return f"waiting for {needed} pods of group {key}, of which {lacking.known} exist"
 
     def ungated_pods(self) -> list[str]:
         """Return a pod of each group that may start since the last call: it stands for all."""
@@ -201,79 +180,10 @@ class GroupPlanner:
                 yield pod.key
                 return
 
-    def surplus(self, pod: PodInfo, is_new: bool) -> Status | None:
-        """Reject a pod that its group does not need now.
-
-        ``is_new``: whether the group lacked its minimum when the attempt began.
-        """
-        planned = self._planned(pod.pod)
-        if planned is None or (group := planned.group) is None:
-            return None
-        if group.maximum and planned.scheduled >= group.maximum:
-            return Status.unresolvable(f"group {group.key} has its {group.maximum} pods")
-        # What does not start now would have to wait for as many pods again.
-        if group.policy is MatchPolicy.ONLY_WAITING:
-            return None
-        membership = membership_of(pod.pod)
-        is_of_task = membership is not None and membership.task != ""
-        if is_new and not is_of_task and planned.scheduled >= group.min_member > 0:
-            return Status.unresolvable(
-                f"group {group.key} has its minimum of {group.min_member} pods; others go first"
-            )
-        return None
-
-    def is_satisfied(self, pod: Pod) -> bool:
-        """Return whether a pod's group has its minimum, so that the pod is surplus."""
-        planned = self._planned(pod)
-        if planned is None or (group := planned.group) is None:
-            return False
-        if group.policy is MatchPolicy.ONLY_WAITING:
-            return False
-        return planned.scheduled >= group.min_member
-
-    def placement_feasible(
-        self, state: CycleState, info: PodGroupInfo, progress: PlacementProgress
-    ) -> Status | None:
-        """Return whether enough of a group, or of one of its tasks, can still fit."""
-        assert info.group is not None
-        if info.is_composite:
-            return self._children_feasible(info, progress)
-        planned, _ = self._task_of.get(info.key, (None, ""))
-        group = None if planned is None else planned.group
-        needed, (remaining, scheduled) = info.group.min_count, progress
-        if planned is not None and planned.is_satisfied:
-            needed = 0
-        elif group is not None and group.policy is MatchPolicy.ONLY_WAITING and info.pods:
-            before: int | None = state.get(_SCHEDULED_BEFORE)
-            if before is None:
-                before = scheduled
-                state.write(_SCHEDULED_BEFORE, before)
-            scheduled -= before
-        if scheduled + remaining < needed:
-            return Status.unschedulable(f"{needed} pods are needed together, {scheduled} fit")
-        if scheduled < needed:
-            return Status(Code.WAIT, (f"{scheduled} of {needed} pods fit",))
-        return None
-
-    def _children_feasible(self, info: PodGroupInfo, progress: PlacementProgress) -> Status | None:
-        assert info.group is not None
-        if progress.remaining + progress.scheduled < len(info.children):
-            return Status.unschedulable("not all tasks have the pods that they need")
-        if progress.remaining:
-            return Status(Code.WAIT)
-        states = (self._states.get(leaf.key) for leaf in info.leaves)
-        scheduled = sum(state.scheduled_count for state in states if state is not None)
-        needed = info.group.min_count
-        if scheduled < needed:
-            return Status.unschedulable(f"{needed} pods are needed together, {scheduled} fit")
-        return None
-
-    def pod_bound(self, pod: Pod) -> None:
+    def pod_bound(self, key: str) -> None:
         """Note a group that has its minimum, and whose pods may start alone from now on."""
-        membership = membership_of(pod)
-        planned = None if membership is None else self._groups.get(membership.key)
         # Its last pod may have gone while it was tried.
-        if planned is not None:
+        if (planned := self._groups.get(key)) is not None:
             self._note_if_satisfied(planned)
 
     def _note_if_satisfied(self, planned: PlannedGroup) -> None:

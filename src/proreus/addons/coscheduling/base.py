@@ -1,0 +1,188 @@
+"""What both modes of Coscheduling share: groups and their members, and the order of the queue."""
+
+from __future__ import annotations
+
+from proreus.addons.coscheduling.args import CoschedulingArgs
+from proreus.addons.coscheduling.group_objects import GroupObjects
+from proreus.addons.coscheduling.groups import Group, group_key, membership_of
+from proreus.addons.coscheduling.ranks import rank_of
+from proreus.addons.coscheduling.records import Records
+from proreus.addons.coscheduling.resource_gap import resource_gap
+from proreus.framework import (
+    CycleState,
+    Handle,
+    NodeTable,
+    PermitPlugin,
+    PlacementFeasiblePlugin,
+    PlacementProgress,
+    PodGroupInfo,
+    PodGroupSourcePlugin,
+    PodInfo,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    QueuedPodInfo,
+    QueueSortPlugin,
+    ReservePlugin,
+    Status,
+    Verdicts,
+    events,
+)
+from proreus.objects import PODS, Pod
+
+ROOM = events.ADD | events.UPDATE_NODE_ALLOCATABLE
+
+
+class BaseCoscheduling(
+    QueueSortPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PostFilterPlugin,
+    ReservePlugin,
+    PermitPlugin,
+    PodGroupSourcePlugin,
+    PlacementFeasiblePlugin,
+):
+    """Sorts pods by their groups. Every point lets pods pass unless a mode has an opinion."""
+
+    group_wide = True
+
+    sort_key_changes = True
+    reserve_changes_filter = False
+    Args = CoschedulingArgs
+    args: CoschedulingArgs
+
+    def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._objects = GroupObjects(handle, self._object_changed)
+        self._records = Records()
+        handle.on_change(PODS, self._pod_changed)
+
+    # ---- groups --------------------------------------------------------------------------------
+
+    def group(self, pod: Pod) -> Group | None:
+        """Return the group of a pod; None if it has none, or the PodGroup does not exist."""
+        membership = membership_of(pod)
+        return None if membership is None else self._objects.group_of(membership)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        before = "" if old is None else group_key(old)
+        membership = None if new is None else membership_of(new)
+        now = "" if membership is None else membership.key
+        if old is not None and before and before != now:
+            self._records.remove_member(before, old)
+            self._forget_if_empty(before)
+            if not self._records.of(before).members:
+                self._group_gone(before)
+        if new is not None and membership is not None:
+            self._objects.note(membership)
+            had_node = old is not None and old.spec.node_name != ""
+            self._records.put_member(now, new, is_placed=not had_node and new.spec.node_name != "")
+
+    def _group_gone(self, key: str) -> None:
+        """Forget a group without members."""
+        self._objects.forget(key)
+
+    def _forget_if_empty(self, key: str) -> None:
+        """Forget what is remembered of a group that has neither members nor a PodGroup."""
+        if not self._objects.has_pod_group(key):
+            self._records.forget_if_empty(key)
+
+    def _object_changed(self, key: str, exists: bool) -> None:
+        if not exists:
+            self._records.forget_if_empty(key)
+
+    def _needs_resources(self, pod: PodInfo, old: object, new: object) -> bool:
+        group = self.group(pod.pod)
+        return group is not None and bool(group.min_resources)
+
+    def _lacking_resources(self, group: Group, pod: PodInfo, nodes: NodeTable) -> Status | None:
+        try:
+            gap = resource_gap(group, pod, self._records.of(group.key), nodes, self.handle)
+        except ValueError as error:
+            return Status.unresolvable(f"podGroup {group.key}: {error}")
+        if not gap:
+            return None
+        listed = ", ".join(f"{name}: {amount}" for name, amount in sorted(gap.items()))
+        return Status.unresolvable(f"resource gap: {listed}")
+
+    # ---- queue ---------------------------------------------------------------------------------
+
+    def sort_key(self, queued: QueuedPodInfo) -> Place:
+        """Return what compares by priority, then by the time of the group, then by name."""
+        return Place(queued, self)
+
+    def is_surplus(self, pod: Pod) -> bool:
+        """Return whether a pod's group has its minimum, so that others go first."""
+        return False
+
+    def time_of(self, queued: QueuedPodInfo) -> float:
+        """Return the time by which a pod is sorted: that of its group, failures first."""
+        key = group_key(queued.pod)
+        own = queued.initial_attempt_timestamp
+        first = queued.timestamp if own is None else own
+        if not key:
+            return first
+        failed_at = self._records.of(key).failed_at
+        if failed_at is not None:
+            return failed_at
+        group = self.group(queued.pod)
+        return first if group is None else group.created
+
+    def pod_rank(self, pod: Pod) -> tuple[int, ...]:
+        """Return the number that the pod's controller gave it."""
+        return rank_of(pod)
+
+    # ---- what only one of the modes does -------------------------------------------------------
+
+    def pod_group_name(self, pod: Pod) -> str:
+        """Return the group that a pod is queued with: none."""
+        return ""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Gate no pod."""
+        return None
+
+    def placement_feasible(
+        self, state: CycleState, group: PodGroupInfo, progress: PlacementProgress
+    ) -> Status | None:
+        """Return whether enough pods of a group can still fit."""
+        return None
+
+    async def post_filter(
+        self, state: CycleState, pod: PodInfo, verdicts: Verdicts
+    ) -> PostFilterResult:
+        """Leave the pod as it is."""
+        return PostFilterResult(Status.unschedulable())
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Do nothing: Permit counts the pod, and ``unreserve`` is what the point is for."""
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Do nothing."""
+
+
+class Place:
+    """The place of a pod in the queue.
+
+    Times are looked up at each comparison, as in the original: a group that fails moves back.
+    """
+
+    __slots__ = ("_plugin", "_queued")
+
+    def __init__(self, queued: QueuedPodInfo, plugin: BaseCoscheduling) -> None:
+        self._queued, self._plugin = queued, plugin
+
+    def __lt__(self, other: Place) -> bool:
+        mine, others = self._queued, other._queued
+        if mine.priority != others.priority:
+            return mine.priority > others.priority
+        surplus = self._plugin.is_surplus(mine.pod)
+        if surplus != other._plugin.is_surplus(others.pod):
+            return not surplus
+        time, other_time = self._plugin.time_of(mine), other._plugin.time_of(others)
+        if time != other_time:
+            return time < other_time
+        return mine.key < others.key
