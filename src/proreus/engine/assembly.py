@@ -6,48 +6,39 @@ The same for a process, for ``evaluate`` and for tests: only the environment dif
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from proreus.base.errors import ConfigError
-from proreus.base.kubernetes_version import Change
 from proreus.config.types import SchedulerConfiguration
-from proreus.engine.cache.cache import Cache
-from proreus.engine.cycles.binding_cycle import BindingCycle
 from proreus.engine.cycles.failure import FailureHandler
-from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
 from proreus.engine.debugger.cache_comparer import CacheComparer
-from proreus.engine.deferred_resizes import DeferredResizeHandlers
 from proreus.engine.environment import Environment
-from proreus.engine.event_handlers import NodeHandlers, OtherHandlers, PodHandlers
-from proreus.engine.groups.cycle import PodGroupCycle
+from proreus.engine.event_handlers import NodeHandlers, OtherHandlers
 from proreus.engine.groups.event_handlers import PodGroupHandlers
 from proreus.engine.groups.provided_pods import ProvidedPods, with_provided_pods
 from proreus.engine.groups.sources import GroupedPodHandlers, PodGroupSources
-from proreus.engine.groups.v1_36.cycle import PodGroupCycleV136
 from proreus.engine.guards.avoided_nodes import AvoidedNodes
 from proreus.engine.guards.overcommit_watch import OvercommitWatch
 from proreus.engine.guards.rejection_watch import RejectionWatch
+from proreus.engine.parts import (
+    GroupSupport,
+    build_cache,
+    build_core,
+    build_pod_handlers,
+    build_queue,
+    build_scheduler,
+)
 from proreus.engine.profile_handle import Core, ProfileHandle
 from proreus.engine.profile_set import ProfileSet, build_profiles
-from proreus.engine.queue.scheduling_queue import SchedulingQueue
-from proreus.engine.queue.sub_queues import QueueOptions
-from proreus.engine.runtime.find_nodes import NodeSearch
 from proreus.engine.runtime.registry import Registry
-from proreus.engine.runtime.select_host import SelectHost, at_random, in_order
-from proreus.engine.runtime.waiting_pods import WaitingPods
-from proreus.engine.scheduler import Scheduler
+from proreus.engine.runtime.select_host import SelectHost
 from proreus.engine.shadow.shadow import ShadowLimits, ShadowTrial
 from proreus.engine.shadow.shadow_assembly import prepare_shadow
-from proreus.framework.events import COMPOSITE_POD_GROUP, POD_GROUP
 from proreus.framework.plugin import Plugin
 from proreus.framework.pod_events import PodEvents
 from proreus.framework.pod_group_plugin import PodGroupSourcePlugin
-from proreus.framework.pod_info import PodResourcesOptions
 from proreus.framework.pod_source import PodSourcePlugin
 from proreus.objects.kinds import NODES, PODS
-from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
-from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 
 
 class Assembly:
@@ -68,150 +59,69 @@ class Assembly:
         if _enables(configuration, registry, PodSourcePlugin):
             provided_pods = ProvidedPods()
             environment = with_provided_pods(environment, provided_pods)
-        gates = environment.feature_gates
-        pod_groups = gates.enabled("GenericWorkload")
+        self._environment = environment
         provided_groups = _enables(configuration, registry, PodGroupSourcePlugin)
-        if provided_groups and pod_groups and not gates.includes(Change.POD_GROUP_ENTITIES):
-            raise ConfigError(
-                "plugins that name groups of pods need Kubernetes 1.37 to be emulated where gate "
-                "GenericWorkload is on"
-            )
-        api_groups, pod_groups = pod_groups, pod_groups or provided_groups
-        whole_groups = provided_groups or (pod_groups and gates.includes(Change.POD_GROUP_ENTITIES))
-        composite = gates.enabled("CompositePodGroup") or provided_groups
-        deferred_resizes = gates.enabled("InPlacePodVerticalScalingSchedulerPreemption")
-        events = PodEvents.of(gates)
+        groups = GroupSupport.of(environment.feature_gates, provided_groups)
         self._pods: Mapping[str, Pod] = environment.stores.store(PODS)
         if provided_pods is not None:
             self._pods = provided_pods.with_stored(self._pods)
         self._sources = (
-            PodGroupSources(self._pods, api_groups=api_groups) if provided_groups else None
+            PodGroupSources(self._pods, api_groups=groups.in_api) if groups.provided else None
         )
-        pods: Mapping[str, Pod] | PodGroupSources = self._sources or self._pods
-        cache = Cache(
-            environment.clock,
-            assumed_ttl_seconds,
-            pod_groups,
-            composite,
-            removes_assumed_pods=gates.includes(Change.REMOVE_ASSUMED_POD),
-        )
-        queue = SchedulingQueue(
-            clock=environment.clock,
-            pod_lister=pods.get,
-            options=QueueOptions(
-                unschedulable_timeout_seconds=unschedulable_timeout_seconds,
-                pop_from_backoff=gates.enabled("SchedulerPopFromBackoffQ"),
-                generic_workload=pod_groups and not whole_groups,
-                flushes_gated_pods=gates.includes(Change.GATED_PODS_IN_FLUSH),
-                events=events,
-                pre_queueing_hints=gates.enabled("SchedulerPreQueueingHints"),
-                deferred_resizes=deferred_resizes,
-                bookkeeping_of_1_37=gates.includes(Change.QUEUE_BOOKKEEPING_OF_1_37),
-            ),
-            metrics=environment.metrics,
-            forest=cache.workload_forest if whole_groups else None,
-        )
-        waiting_pods = WaitingPods(environment.clock)
-        search = NodeSearch(queue.nominator, cache.node_order)
-        failures = FailureHandler(queue, environment, pods.get)
-        binding_cycle = BindingCycle(
-            cache=cache,
-            queue=queue,
-            waiting_pods=waiting_pods,
-            failures=failures,
-            environment=environment,
-        )
-        self._environment = environment
-        rules = environment.avoidance_rules
-        avoided = AvoidedNodes(rules, environment.clock) if rules.threshold else None
-        self._core = Core(cache, queue, waiting_pods, search, binding_cycle, avoided, provided_pods)
+        pod_lister = self._pods.get if self._sources is None else self._sources.get
+        cache = build_cache(environment, groups, assumed_ttl_seconds)
+        queue = build_queue(environment, groups, cache, pod_lister, unschedulable_timeout_seconds)
+        failures = FailureHandler(queue, environment, pod_lister)
+        self._core = build_core(environment, cache, queue, failures, provided_pods)
         self._shared_handle = ProfileHandle("", environment, self._core)
         profile_set = self.prepare(configuration, registry)
         self._use_queue_profiles(profile_set)
-        self.scheduler = Scheduler(
-            profile_set=profile_set,
-            cache=cache,
-            queue=queue,
-            waiting_pods=waiting_pods,
-            scheduling_cycle=SchedulingCycle(
-                cache=cache,
-                nominator=queue.nominator,
-                search=search,
-                waiting_pods=waiting_pods,
-                select_host=select_host or at_random(environment.rng),
-                environment=environment,
-                select_host_in_group=select_host or in_order(environment.rng),
-            ),
-            binding_cycle=binding_cycle,
-            failures=failures,
-            environment=environment,
+        self.scheduler = build_scheduler(
+            environment, groups, self._core, failures, profile_set, select_host
         )
-        if pod_groups:
-            parts: dict[str, Any] = {
-                "pods": self.scheduler,
-                "cache": cache,
-                "queue": queue,
-                "cycle": self.scheduler.scheduling_cycle,
-                "failures": failures,
-                "environment": environment,
-            }
-            if whole_groups:
-                self.scheduler.pod_group_cycle = PodGroupCycle(
-                    **parts, provided_groups=provided_groups
-                )
-            else:
-                self.scheduler.pod_group_cycle_v1_36 = PodGroupCycleV136(**parts)
-        handlers = DeferredResizeHandlers if deferred_resizes else PodHandlers
-        self._pod_handlers = handlers(
-            cache=cache,
-            queue=queue,
-            waiting_pods=waiting_pods,
-            scheduler_names=frozenset(profile_set.profiles),
-            metrics=environment.metrics,
-            resources_options=PodResourcesOptions.of(gates),
-            events=events,
-            pod_groups=pod_groups,
-            announces_group_pods=gates.enabled("GangScheduling") or provided_groups,
-        )
+        self._pod_handlers = build_pod_handlers(environment, groups, self._core, profile_set)
         self._grouped_pods: GroupedPodHandlers | None = None
         if self._sources is not None:
             self._sources.use(profile_set.profiles)
             self._grouped_pods = GroupedPodHandlers(self._pod_handlers, self._sources)
         self._handled_kinds: set[str] = set()
-        if api_groups and whole_groups:
-            self._watch_pod_groups(gates.enabled("CompositePodGroup"))
+        self.comparer = self._connect_handlers(groups)
+        self._apply(profile_set)
+
+    # ---- handlers of watch events --------------------------------------------------------------
+
+    def _connect_handlers(self, groups: GroupSupport) -> CacheComparer:
+        """Register the handlers of pods, nodes and groups; return what compares their effect."""
+        environment, core = self._environment, self._core
+        self._watch_pod_groups(groups)
         if environment.shares_nodes:
             self._watch_overcommits()
         nodes = NodeHandlers(
-            cache=cache,
-            queue=queue,
+            cache=core.cache,
+            queue=core.queue,
             metrics=environment.metrics,
-            preemption_policy=events.target_pods,
+            preemption_policy=PodEvents.of(environment.feature_gates).target_pods,
         )
-        self.comparer = CacheComparer(
-            cache=cache,
-            queue=queue,
+        pods = self._grouped_pods or self._pod_handlers
+        environment.stores.add_handler(NODES, nodes)
+        environment.stores.add_handler(PODS, pods)
+        if core.avoided_nodes is not None:
+            self._watch_rejections(core.avoided_nodes)
+        if core.provided_pods is not None:
+            core.provided_pods.connect(pods)
+        return CacheComparer(
+            cache=core.cache,
+            queue=core.queue,
             nodes=environment.stores.store(NODES),
             pods=self._pods,
             bindings=self.scheduler,
             node_handlers=nodes,
-            pod_handlers=self._grouped_pods or self._pod_handlers,
+            pod_handlers=pods,
         )
-        environment.stores.add_handler(NODES, nodes)
-        environment.stores.add_handler(PODS, self._grouped_pods or self._pod_handlers)
-        if avoided is not None:
-            self._watch_rejections(avoided)
-        if provided_pods is not None:
-            provided_pods.connect(self._grouped_pods or self._pod_handlers)
-        self._apply(profile_set)
 
-    def _watch_pod_groups(self, composite: bool) -> None:
-        kinds: dict[str, Resource[Any]] = {POD_GROUP: POD_GROUPS}
-        if composite:
-            kinds[COMPOSITE_POD_GROUP] = COMPOSITE_POD_GROUPS
-        queue = self._core.queue
-        for name, resource in kinds.items():
-            handlers = PodGroupHandlers(name, queue, self._environment.metrics)
+    def _watch_pod_groups(self, groups: GroupSupport) -> None:
+        for name, resource in groups.watched_kinds().items():
+            handlers = PodGroupHandlers(name, self._core.queue, self._environment.metrics)
             self._environment.stores.add_handler(resource, handlers)
             self._handled_kinds.add(name)
 
@@ -239,6 +149,8 @@ class Assembly:
         )
         self._pod_handlers.overcommit_watch = watch
         self.scheduler.on_tick.append(watch.tick)
+
+    # ---- another configuration -----------------------------------------------------------------
 
     def prepare(self, configuration: SchedulerConfiguration, registry: Registry) -> ProfileSet:
         """Build the profiles of another configuration; raises ``ConfigError``.
