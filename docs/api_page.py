@@ -181,6 +181,7 @@ NOT_PUBLIC = {
     "FilterPlugin": "columnar_filter per_node_filter",
     "ScorePlugin": "columnar_score per_node_score normalizes",
     "ConfigModel": "go_type model_config",
+    "PluginArgs": "checked_at_construction arguments_without_effect points_without_effect",
     "FeatureGates": "__init__ changed parse from_list",
     "PodInfo": "__init__ node_affinity resources_options selector_key",
     "PodRequests": "__init__ pod",

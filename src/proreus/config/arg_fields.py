@@ -9,10 +9,8 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from proreus.base.source_location import class_location
-from proreus.config import structs
 from proreus.config.durations import format_duration
-from proreus.config.fields import ConfigModel, Seconds, is_duration
-from proreus.config.types import BasePluginArgs, InTreeArgs
+from proreus.config.fields import ConfigModel, PluginArgs, Seconds, is_duration
 
 _JSON_TYPES: dict[Any, str] = {
     int: "integer",
@@ -23,9 +21,6 @@ _JSON_TYPES: dict[Any, str] = {
     Any: "any",
     type(None): "null",
 }
-
-
-_DURATIONS = (Seconds, structs.Seconds)
 
 
 class ArgField(NamedTuple):
@@ -41,21 +36,15 @@ class ArgField(NamedTuple):
         return f"{self.name}: {self.type} {shown}"
 
 
-def fields_of(model: type[BasePluginArgs]) -> tuple[ArgField, ...]:
+def fields_of(model: type[PluginArgs]) -> tuple[ArgField, ...]:
     """Return the fields of a plugin's arguments in order of definition."""
-    if issubclass(model, InTreeArgs):
-        return tuple(
-            ArgField(field.alias, _named(field.type), _default_of(field), field.required)
-            for field in structs.fields_of(model)
-        )
-    assert issubclass(model, ConfigModel)
     return tuple(
         ArgField(field.alias or name, _type(field), _default(field), field.is_required())
         for name, field in model.model_fields.items()
     )
 
 
-def describe_args(model: type[BasePluginArgs]) -> str:
+def describe_args(model: type[PluginArgs]) -> str:
     """Return a sentence with the fields of a plugin's arguments and the place of their class."""
     file, line = class_location(model)
     listed = ", ".join(map(str, fields_of(model))) or "none"
@@ -77,7 +66,7 @@ def _named(annotation: Any) -> str:
     if origin is dict:
         return f"map of {_named(inner[1])}"
     if hasattr(annotation, "__metadata__"):
-        return "duration" if annotation in _DURATIONS else _named(annotation.__origin__)
+        return "duration" if annotation == Seconds else _named(annotation.__origin__)
     return _JSON_TYPES.get(annotation) or str(getattr(annotation, "__name__", annotation))
 
 
@@ -90,19 +79,8 @@ def _default(field: FieldInfo) -> Any:
     return _plain(value)
 
 
-def _default_of(field: structs.Field) -> Any:
-    if field.required:
-        return None
-    if field.type == structs.Seconds:
-        return format_duration(field.default)
-    return _plain(field.default)
-
-
 def _plain(value: Any) -> Any:
     """Return a default as plain data."""
-    if isinstance(value, structs.ConfigStruct):
-        fields = structs.fields_of(type(value))
-        return {field.alias: _plain(getattr(value, field.name)) for field in fields}
     if isinstance(value, ConfigModel):
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, (tuple, list, set, frozenset)):

@@ -6,35 +6,19 @@ type is reported alone; unknown fields are reported only if all types are right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from proreus.base.errors import ConfigError
-from proreus.config.struct_decoding import decode_struct
-from proreus.config.structs import ConfigStruct, json_type_name
-from proreus.config.types import (
-    API_VERSION,
-    KIND,
-    BasePluginArgs,
-    InTreeArgs,
-    PluginCatalog,
-    SchedulerConfiguration,
-)
+from proreus.config.fields import PluginArgs, json_type_name
+from proreus.config.model_decoding import decode_model
+from proreus.config.types import API_VERSION, KIND, PluginCatalog, SchedulerConfiguration
 
-A = TypeVar("A", bound=BasePluginArgs)
-S = TypeVar("S", bound=ConfigStruct)
+A = TypeVar("A", bound=PluginArgs)
 
 _GROUP = API_VERSION.partition("/")[0]
 _LAST_BETA = f"{_GROUP}/v1beta3"
 _SCHEME = "pkg/runtime/scheme.go:111"
-
-
-class StrictDecodingError(ConfigError):
-    """Raised for unknown or duplicate fields; ``strict_errors`` lack the common prefix."""
-
-    def __init__(self, strict_errors: Sequence[str]) -> None:
-        self.strict_errors = tuple(strict_errors)
-        super().__init__("strict decoding error: " + ", ".join(strict_errors))
 
 
 def decode_configuration(
@@ -58,7 +42,7 @@ def decode_configuration(
         raise ConfigError(f"couldn't decode as {KIND}, got {API_VERSION}, Kind={kind}: ")
     if (version, kind) != (API_VERSION, KIND):
         raise _not_registered(version, kind, _remedy(version, kind))
-    return _decode(SchedulerConfiguration, fields)
+    return decode_model(SchedulerConfiguration, fields)
 
 
 def decode_args(
@@ -75,7 +59,7 @@ def decode_args(
         elif catalog.is_in_tree(plugin) and version != API_VERSION:
             raise _not_registered(version, kind)
         else:
-            return decode_fields(model, fields)
+            return decode_model(model, fields)
     except ConfigError as error:
         raise ConfigError(
             *(f"decoding args for plugin {plugin}: {problem}" for problem in error.problems)
@@ -140,23 +124,3 @@ def _remedy(version: str, kind: str) -> str:
     if kind != KIND:
         texts.append(f"kind: write {KIND}")
     return " and ".join(texts)
-
-
-def decode_fields(model: type[A], fields: dict[str, Any]) -> tuple[A, tuple[str, ...]]:
-    """Decode arguments; return them with one text for each unknown field, which is left out.
-
-    Raises ``ConfigError`` for wrong types.
-    """
-    if issubclass(model, InTreeArgs):
-        return _decode(model, fields)
-    # Only out-of-tree plugins need pydantic.
-    from proreus.config.fields import PluginArgs
-    from proreus.config.model_decoding import decode_model
-
-    assert issubclass(model, PluginArgs)
-    return decode_model(model, fields)
-
-
-def _decode(struct: type[S], data: dict[str, Any]) -> tuple[S, tuple[str, ...]]:
-    decoded, unknown = decode_struct(struct, data)
-    return decoded, tuple(f'unknown field "{path}"' for path in unknown)

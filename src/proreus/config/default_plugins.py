@@ -83,7 +83,7 @@ def merge(defaults: tuple[PluginRef, ...], own: Plugins) -> Plugins:
     """Return a profile's own sets, ``multi_point`` merged over ``defaults``."""
     merged = {
         name: _merge_set(defaults if name == "multi_point" else (), getattr(own, name))
-        for name in Plugins.__struct_fields__
+        for name in Plugins.model_fields
     }
     return Plugins(**merged)
 

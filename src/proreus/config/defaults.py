@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from msgspec.structs import replace
-
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.decoding import decode_args
 from proreus.config.default_plugins import default_plugins, merge
-from proreus.config.structs import ConfigStruct
+from proreus.config.fields import ConfigModel, PluginArgs
 from proreus.config.types import (
     DEFAULT_SCHEDULER_NAME,
-    BasePluginArgs,
     ClientConnection,
     Extender,
     PluginCatalog,
@@ -25,7 +22,7 @@ from proreus.config.types import (
     SchedulerConfiguration,
 )
 
-Part = TypeVar("Part", bound=ConfigStruct)
+Part = TypeVar("Part", bound=ConfigModel)
 
 DEFAULT_EXTENDER_TIMEOUT_SECONDS = 5.0
 DEFAULT_QPS = 50.0
@@ -52,18 +49,19 @@ def set_defaults(
     """
     profiles = config.profiles or (ProfileConfiguration(),)
     if len(profiles) == 1 and profiles[0].scheduler_name is None:
-        only = replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME)
+        only = profiles[0].model_copy(update={"scheduler_name": DEFAULT_SCHEDULER_NAME})
         profiles = (only,)
     contention = config.enable_contention_profiling
     if contention is None:
         contention = config.enable_profiling
-    return replace(
-        config,
-        enable_contention_profiling=contention,
-        leader_election=_without_zeros(config.leader_election, _ELECTION_ZEROS),
-        client_connection=_complete_connection(config.client_connection, default_qps),
-        profiles=tuple(_complete_profile(p, catalog, gates) for p in profiles),
-        extenders=tuple(_complete_extender(extender) for extender in config.extenders),
+    return config.model_copy(
+        update={
+            "enable_contention_profiling": contention,
+            "leader_election": _without_zeros(config.leader_election, _ELECTION_ZEROS),
+            "client_connection": _complete_connection(config.client_connection, default_qps),
+            "profiles": tuple(_complete_profile(p, catalog, gates) for p in profiles),
+            "extenders": tuple(_complete_extender(extender) for extender in config.extenders),
+        }
     )
 
 
@@ -71,7 +69,7 @@ def _complete_connection(connection: ClientConnection, default_qps: float) -> Cl
     qps = connection.qps
     if not qps:
         qps = default_qps if qps is None else DEFAULT_QPS
-    return replace(_without_zeros(connection, _CLIENT_ZEROS), qps=qps)
+    return _without_zeros(connection, _CLIENT_ZEROS).model_copy(update={"qps": qps})
 
 
 def _complete_profile(
@@ -80,8 +78,8 @@ def _complete_profile(
     """Merge the plugin sets; complete the given arguments, then append default ones by name."""
     plugins = merge(default_plugins(gates), profile.plugins)
     configs = [
-        replace(config, args=config.args.with_defaults(gates))
-        if isinstance(config.args, BasePluginArgs)
+        config.model_copy(update={"args": config.args.with_defaults(gates)})
+        if isinstance(config.args, PluginArgs)
         else config
         for config in profile.plugin_config
     ]
@@ -90,16 +88,16 @@ def _complete_profile(
         if model is not None:
             args, _ = decode_args(name, model, {}, catalog)
             configs.append(PluginConfig(name=name, args=args.with_defaults(gates)))
-    return replace(profile, plugins=plugins, plugin_config=tuple(configs))
+    return profile.model_copy(update={"plugins": plugins, "plugin_config": tuple(configs)})
 
 
 def _complete_extender(extender: Extender) -> Extender:
     seconds = extender.http_timeout_seconds or DEFAULT_EXTENDER_TIMEOUT_SECONDS
-    return replace(extender, http_timeout_seconds=seconds)
+    return extender.model_copy(update={"http_timeout_seconds": seconds})
 
 
 def _without_zeros(part: Part, names: tuple[str, ...]) -> Part:
     """Replace empty strings and zeros of the named fields by the defaults."""
     defaults = type(part)()
     update = {name: getattr(defaults, name) for name in names if not getattr(part, name)}
-    return replace(part, **update)
+    return part.model_copy(update=update)

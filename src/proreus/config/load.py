@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from msgspec.structs import replace
-
 from proreus.base import logs
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import Change
 from proreus.config import validation
-from proreus.config.decoding import StrictDecodingError, decode_args, decode_configuration
+from proreus.config.arg_fields import describe_args
+from proreus.config.decoding import decode_args, decode_configuration
 from proreus.config.defaults import DEFAULT_QPS, set_defaults
+from proreus.config.fields import PluginArgs
+from proreus.config.model_decoding import StrictDecodingError
 from proreus.config.reading import Document, read
 from proreus.config.types import (
-    BasePluginArgs,
     PluginCatalog,
     PluginConfig,
     Plugins,
@@ -126,7 +126,7 @@ def parse(
         strict_errors += more
     if strict_errors:
         raise StrictDecodingError(strict_errors)
-    return replace(config, profiles=tuple(profiles))
+    return config.model_copy(update={"profiles": tuple(profiles)})
 
 
 def _unknown_in_version(data: Mapping[str, Any], gates: FeatureGates) -> tuple[str, ...]:
@@ -161,11 +161,12 @@ def _decode_plugin_config(
         model = catalog.args_model(config.name)
         in_tree = catalog.is_in_tree(config.name)
         if model is not None:
-            config = replace(config, args=_with_effect(config, model))
             where = f"decoding {path}.pluginConfig[{index}]"
-            hint = "" if in_tree else f"; {_described(model)}"
+            hint = "" if in_tree else f"; {describe_args(model)}"
             try:
-                args, unknown = decode_args(config.name, model, config.args, catalog)
+                args, unknown = decode_args(
+                    config.name, model, _with_effect(config, model), catalog
+                )
             except ConfigError as error:
                 problems = (f"{where}: {problem}{hint}" for problem in error.problems)
                 raise ConfigError(*problems) from None
@@ -173,17 +174,17 @@ def _decode_plugin_config(
                 inner = StrictDecodingError(unknown)
                 outer = StrictDecodingError([f"decoding args for plugin {config.name}: {inner}"])
                 strict_errors += (f"{where}: {outer}{hint}",)
-            config = replace(config, args=args)
+            config = config.model_copy(update={"args": args})
         elif config.args and not in_tree and config.name in catalog.names():
             strict_errors += (
                 f"decoding {path}.pluginConfig[{index}]: plugin {config.name} takes no args; "
                 "a plugin has those that a class Args in it describes",
             )
         configs.append(config)
-    return replace(profile, plugin_config=tuple(configs)), strict_errors
+    return profile.model_copy(update={"plugin_config": tuple(configs)}), strict_errors
 
 
-def _with_effect(config: PluginConfig, model: type[BasePluginArgs]) -> Any:
+def _with_effect(config: PluginConfig, model: type[PluginArgs]) -> Any:
     """Return the arguments without those that have no effect, with a warning for each of them."""
     if not isinstance(config.args, Mapping):
         return config.args
@@ -203,10 +204,3 @@ def _warn_of_idle_points(config: SchedulerConfiguration, catalog: PluginCatalog)
                 if model is not None and point in model.points_without_effect:
                     text = "Plugin without effect at an extension point"
                     log.warning(text, profile=profile.name, plugin=ref.name, point=point)
-
-
-def _described(model: type[BasePluginArgs]) -> str:
-    # Imports pydantic, which out-of-tree plugins with arguments have imported already.
-    from proreus.config.arg_fields import describe_args
-
-    return describe_args(model)

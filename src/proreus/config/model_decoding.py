@@ -1,24 +1,35 @@
-"""Plain data to the pydantic models of ``fields``, with the errors of Go's decoder."""
+"""Plain data to the pydantic models of ``fields``, with the errors of Go's decoder.
+
+All values of wrong types are reported together, in the order of the data.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from proreus.base.errors import ConfigError
-from proreus.config.decoding import StrictDecodingError
-from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel
-from proreus.config.structs import json_type_name
+from proreus.config.field_errors import child, item
+from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel, json_type_name
 
 M = TypeVar("M", bound=ConfigModel)
 Location = tuple[int | str, ...]
 
 
-def decode_model(model: type[M], data: dict[str, Any]) -> tuple[M, tuple[str, ...]]:
-    """Decode; unknown fields are returned as texts and dropped, so that decoding can go on.
+class StrictDecodingError(ConfigError):
+    """Raised for unknown or duplicate fields; ``strict_errors`` lack the common prefix."""
+
+    def __init__(self, strict_errors: Sequence[str]) -> None:
+        self.strict_errors = tuple(strict_errors)
+        super().__init__("strict decoding error: " + ", ".join(strict_errors))
+
+
+def decode_model(model: type[M], data: Mapping[str, Any]) -> tuple[M, tuple[str, ...]]:
+    """Decode; return the model with one text for each unknown field, which is left out.
 
     Raises ``ConfigError`` for wrong types.
     """
@@ -33,7 +44,7 @@ def decode_model(model: type[M], data: dict[str, Any]) -> tuple[M, tuple[str, ..
             *(_text(model, detail) for detail in details if detail["type"] != "extra_forbidden")
         )
     strict_errors = tuple(f'unknown field "{_path(detail["loc"])}"' for detail in unknown)
-    known = json.loads(json.dumps(data))
+    known = json.loads(_json(data))
     try:
         for detail in unknown:
             _delete(known, detail["loc"])
@@ -46,16 +57,20 @@ def decode_model(model: type[M], data: dict[str, Any]) -> tuple[M, tuple[str, ..
 
 def _parse(model: type[M], data: object) -> M:
     """Validate in pydantic's JSON mode, which converts lists to tuples and nothing else."""
-    return model.model_validate_json(json.dumps(data), by_alias=True, by_name=False)
+    return model.model_validate_json(_json(data), by_alias=True, by_name=False)
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, default=dict)  # of any Mapping
 
 
 def _position(data: Any, location: Location) -> tuple[int, ...]:
-    """Return the position of a location in the text, as a sort key."""
+    """Return the position of a location in the text, as a sort key; missing fields come last."""
     position = []
     for step in location:
-        if isinstance(data, dict) and step in data:
-            position.append(list(data).index(step))
-            data = data[step]
+        if isinstance(data, Mapping):
+            position.append(list(data).index(step) if step in data else len(data))
+            data = data.get(step)
         elif isinstance(data, list) and isinstance(step, int):
             position.append(step)
             data = data[step]
@@ -71,10 +86,7 @@ def _delete(data: Any, location: Location) -> None:
 def _path(location: Location) -> str:
     path = ""
     for step in location:
-        if isinstance(step, int):
-            path += f"[{step}]"
-        else:
-            path += f".{step}" if path else step
+        path = item(path, step) if isinstance(step, int) else child(path, step)
     return path
 
 

@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration v1 as Structs, after ``kubescheduler.config.k8s.io/v1`` of 1.36.
+"""KubeSchedulerConfiguration v1 as models, after ``kubescheduler.config.k8s.io/v1`` of 1.36.
 
 Defaults that are constants are given here, other defaults in ``defaults``; the limits of values
 are in ``validation``. In an instance that ``load`` returned, every default is filled in.
@@ -6,23 +6,22 @@ are in ``validation``. In an instance that ``load`` returned, every default is f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
-from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, Self
+from collections.abc import Set
+from typing import Annotated, Any, Protocol
 
-import msgspec
+from pydantic import Field
 
-from proreus.base.feature_gates import FeatureGates
-from proreus.config.structs import (
+from proreus.config.fields import (
     Base64,
     Boolean,
-    ConfigStruct,
+    ConfigModel,
     Float32,
     Int32,
     Int64,
+    PluginArgs,
     Seconds,
     Text,
-    fields_of,
+    names_in_files,
 )
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
@@ -30,43 +29,6 @@ KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 ALL_PLUGINS = "*"
 """The name that, in ``disabled``, stands for all plugins of the set."""
-
-
-class BasePluginArgs:
-    """What the arguments of all plugins have in common; ``fields.PluginArgs`` is the public one."""
-
-    __slots__ = ()
-
-    checked_at_construction: ClassVar[bool] = False
-    """Whether the plugin's constructor calls ``problems``, rather than validation of the file.
-
-    kube-scheduler does so for NodeResourcesFitArgs: errors in the arguments of a plugin that no
-    profile enables are not reported.
-    """
-
-    arguments_without_effect: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Arguments that a plugin of this name has in another project, and why they have no effect
-    here. They are accepted, with a warning."""
-
-    points_without_effect: ClassVar[frozenset[str]] = frozenset()
-    """Extension points that a plugin of this name has in another project, and does not need here.
-    It may be enabled there, with a warning."""
-
-    def with_defaults(self, gates: FeatureGates) -> Self:
-        """Return the arguments with defaults that are not constants."""
-        return self
-
-    def problems(self, path: str, gates: FeatureGates) -> Iterable[str]:
-        """Yield the errors of arguments whose types are right; ``path`` leads to them."""
-        return ()
-
-
-class InTreeArgs(ConfigStruct, BasePluginArgs, frozen=True):
-    """Base class of the arguments of kube-scheduler's own plugins, and of plugins that extend them.
-
-    A subclass may have fields of any type that msgspec converts to; one without a default is
-    required.
-    """
 
 
 class PluginCatalog(Protocol):
@@ -85,7 +47,7 @@ class PluginCatalog(Protocol):
         """Return whether a plugin is one of kube-scheduler's own; False for an unknown name."""
         ...
 
-    def args_model(self, name: str) -> type[BasePluginArgs] | None:
+    def args_model(self, name: str) -> type[PluginArgs] | None:
         """Return the model of a plugin's arguments; None if it takes none or is unknown."""
         ...
 
@@ -98,7 +60,7 @@ class PluginCatalog(Protocol):
         ...
 
 
-class PluginRef(ConfigStruct, frozen=True):
+class PluginRef(ConfigModel):
     """A plugin in a set; weight 0 is unset and counts as 1 where weights count."""
 
     go_type = "v1.Plugin"
@@ -107,7 +69,7 @@ class PluginRef(ConfigStruct, frozen=True):
     weight: Int32 = 0
 
 
-class PluginSet(ConfigStruct, frozen=True):
+class PluginSet(ConfigModel):
     """What a profile enables and disables at one extension point; ``*`` disables all."""
 
     go_type = "v1.PluginSet"
@@ -120,7 +82,7 @@ class PluginSet(ConfigStruct, frozen=True):
         return any(plugin.name in (name, ALL_PLUGINS) for plugin in self.disabled)
 
 
-class Plugins(ConfigStruct, frozen=True):
+class Plugins(ConfigModel):
     """One set for each extension point; ``multi_point`` enables a plugin at all its points."""
 
     go_type = "v1.Plugins"
@@ -144,17 +106,17 @@ class Plugins(ConfigStruct, frozen=True):
 
     def sets(self) -> dict[str, PluginSet]:
         """Return all sets by their names in the file, ``multiPoint`` among them."""
-        return {field.alias: getattr(self, field.name) for field in fields_of(Plugins)}
+        return {alias: getattr(self, name) for name, alias in names_in_files(Plugins).items()}
 
     def enabled_names(self) -> frozenset[str]:
         """Return the names of all plugins that are enabled anywhere."""
         return frozenset(ref.name for set_ in self.sets().values() for ref in set_.enabled)
 
 
-class PluginConfig(ConfigStruct, frozen=True):
+class PluginConfig(ConfigModel):
     """The arguments of one plugin.
 
-    After ``load`` ``args`` is a ``BasePluginArgs``, or plain data as in the file if the plugin has
+    After ``load`` ``args`` is a ``PluginArgs``, or plain data as in the file if the plugin has
     no model.
     """
 
@@ -164,7 +126,7 @@ class PluginConfig(ConfigStruct, frozen=True):
     args: Any = None
 
 
-class ProfileConfiguration(ConfigStruct, frozen=True):
+class ProfileConfiguration(ConfigModel):
     """One profile; ``scheduler_name`` is None only before defaulting."""
 
     go_type = "v1.KubeSchedulerProfile"
@@ -184,21 +146,21 @@ class ProfileConfiguration(ConfigStruct, frozen=True):
         return {config.name: config.args for config in self.plugin_config}
 
 
-class LeaderElection(ConfigStruct, frozen=True):
+class LeaderElection(ConfigModel):
     """The Lease to hold while scheduling; empty strings and zero durations mean the defaults."""
 
     go_type = "v1alpha1.LeaderElectionConfiguration"
 
     leader_elect: Boolean = True
-    lease_duration_seconds: Seconds = msgspec.field(default=15.0, name="leaseDuration")
-    renew_deadline_seconds: Seconds = msgspec.field(default=10.0, name="renewDeadline")
-    retry_period_seconds: Seconds = msgspec.field(default=2.0, name="retryPeriod")
+    lease_duration_seconds: Annotated[Seconds, Field(alias="leaseDuration")] = 15.0
+    renew_deadline_seconds: Annotated[Seconds, Field(alias="renewDeadline")] = 10.0
+    retry_period_seconds: Annotated[Seconds, Field(alias="retryPeriod")] = 2.0
     resource_lock: Text = "leases"
     resource_name: Text = "kube-scheduler"
     resource_namespace: Text = "kube-system"
 
 
-class ClientConnection(ConfigStruct, frozen=True):
+class ClientConnection(ConfigModel):
     """The connection to the apiserver; ``qps`` and ``burst`` 0 mean the defaults.
 
     ``qps`` is None only before defaulting.
@@ -213,7 +175,7 @@ class ClientConnection(ConfigStruct, frozen=True):
     burst: Int32 = 100
 
 
-class ExtenderTLSConfig(ConfigStruct, frozen=True):
+class ExtenderTLSConfig(ConfigModel):
     """TLS settings of an extender; ``*_data`` (base64 in the file) takes precedence over files."""
 
     go_type = "v1.ExtenderTLSConfig"
@@ -228,7 +190,7 @@ class ExtenderTLSConfig(ConfigStruct, frozen=True):
     ca_data: Base64 = b""
 
 
-class ExtenderManagedResource(ConfigStruct, frozen=True):
+class ExtenderManagedResource(ConfigModel):
     """An extended resource that an extender manages."""
 
     go_type = "v1.ExtenderManagedResource"
@@ -237,7 +199,7 @@ class ExtenderManagedResource(ConfigStruct, frozen=True):
     ignored_by_scheduler: Boolean = False
 
 
-class Extender(ConfigStruct, frozen=True):
+class Extender(ConfigModel):
     """An HTTP extender; an empty verb means that it does not support that call."""
 
     go_type = "v1.Extender"
@@ -248,15 +210,15 @@ class Extender(ConfigStruct, frozen=True):
     prioritize_verb: Text = ""
     weight: Int64 = 0
     bind_verb: Text = ""
-    enable_https: Boolean = msgspec.field(default=False, name="enableHTTPS")
+    enable_https: Annotated[Boolean, Field(alias="enableHTTPS")] = False
     tls_config: ExtenderTLSConfig | None = None
-    http_timeout_seconds: Seconds = msgspec.field(default=0.0, name="httpTimeout")
+    http_timeout_seconds: Annotated[Seconds, Field(alias="httpTimeout")] = 0.0
     node_cache_capable: Boolean = False
     managed_resources: tuple[ExtenderManagedResource, ...] = ()
     ignorable: Boolean = False
 
 
-class SchedulerConfiguration(ConfigStruct, frozen=True):
+class SchedulerConfiguration(ConfigModel):
     """The whole file; ``percentage_of_nodes_to_score`` 0 means adaptive.
 
     ``enable_contention_profiling`` is None only before defaulting.

@@ -12,10 +12,10 @@ from typing import Any
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.durations import format_duration
 from proreus.config.field_errors import child, duplicate, invalid, item, required
+from proreus.config.fields import PluginArgs
 from proreus.config.names import is_extended_resource, label_key_problems
 from proreus.config.types import (
     API_VERSION,
-    BasePluginArgs,
     ClientConnection,
     Extender,
     LeaderElection,
@@ -125,7 +125,7 @@ def _plugin_config(path: str, profile: ProfileConfiguration, gates: FeatureGates
         seen.add(config.name)
         if config.name in REMOVED_PLUGINS:
             yield _removed(where, config.name)
-        elif isinstance(config.args, BasePluginArgs) and not config.args.checked_at_construction:
+        elif isinstance(config.args, PluginArgs) and not config.args.checked_at_construction:
             yield from config.args.problems(child(where, "args"), gates)
 
 

@@ -8,31 +8,23 @@ allowed to act for proreus.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast, get_args
+from typing import Any
 
 import yaml
 
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import Change
+from proreus.config.fields import ConfigModel, PluginArgs, names_in_files
 from proreus.config.reading import SCALARS
-from proreus.config.structs import ConfigStruct, fields_of, scalar_of, without_none
 from proreus.config.types import (
     API_VERSION,
     KIND,
-    BasePluginArgs,
     Extender,
     ExtenderManagedResource,
     ExtenderTLSConfig,
-    InTreeArgs,
     PluginConfig,
     SchedulerConfiguration,
 )
-
-if TYPE_CHECKING:
-    from proreus.config.fields import ConfigModel, PluginArgs
-
-ConfigPart: TypeAlias = "ConfigStruct | ConfigModel"
 
 _OMIT_ZEROS = (Extender, ExtenderManagedResource, ExtenderTLSConfig)
 _NEVER_OMITTED = frozenset({"url_prefix", "name"})
@@ -66,46 +58,17 @@ for _scalar in SCALARS:
     _Dumper.add_implicit_resolver(*_scalar)
 
 
-class _Field(NamedTuple):
-    """A field to write; ``dumped`` is its value as plain data, right for scalars only."""
-
-    name: str
-    alias: str
-    value: Any
-    dumped: Any
-
-
-def _fields(part: ConfigPart) -> dict[str, Any]:
+def _fields(part: ConfigModel) -> dict[str, Any]:
     """Return the fields that Go writes: all but nil and empty lists."""
+    dumped = part.model_dump(mode="json", by_alias=True)
     return {
-        field.alias: _masked(part, field.name, _value(part, field.value, field.dumped))
-        for field in (_of_struct(part) if isinstance(part, ConfigStruct) else _of_model(part))
-        if field.value is not None and field.value != () and not _omitted(part, field)
+        alias: _masked(part, name, _value(part, value, dumped[alias]))
+        for name, alias in names_in_files(type(part)).items()
+        if (value := getattr(part, name)) not in (None, ()) and not _omitted(part, name, value)
     }
 
 
-def _of_struct(struct: ConfigStruct) -> Iterator[_Field]:
-    for field in fields_of(type(struct)):
-        value = getattr(struct, field.name)
-        yield _Field(field.name, field.alias, value, _dumped(field.type, value))
-
-
-def _dumped(annotation: Any, value: Any) -> Any:
-    """Return a value as plain data, a tuple's entry by entry."""
-    if isinstance(value, tuple):
-        return [_dumped(get_args(annotation)[0], one) for one in value]
-    scalar = scalar_of(without_none(annotation))
-    return value if scalar is None or value is None else scalar.write(value)
-
-
-def _of_model(model: ConfigModel) -> Iterator[_Field]:
-    dumped = model.model_dump(mode="json", by_alias=True)
-    for name, field in type(model).model_fields.items():
-        alias = field.alias or name
-        yield _Field(name, alias, getattr(model, name), dumped[alias])
-
-
-def _masked(part: ConfigPart, name: str, value: Any) -> Any:
+def _masked(part: ConfigModel, name: str, value: Any) -> Any:
     """Return a written value, without what is secret in it."""
     if isinstance(part, ExtenderTLSConfig) and name == "key_data":
         return MASK
@@ -114,25 +77,19 @@ def _masked(part: ConfigPart, name: str, value: Any) -> Any:
     return value
 
 
-def _omitted(part: ConfigPart, field: _Field) -> bool:
+def _omitted(part: ConfigModel, name: str, value: Any) -> bool:
     if isinstance(part, SchedulerConfiguration):
-        return field.name == "delay_cache_until_active" and not field.value
-    return isinstance(part, _OMIT_ZEROS) and not field.value and field.name not in _NEVER_OMITTED
+        return name == "delay_cache_until_active" and not value
+    return isinstance(part, _OMIT_ZEROS) and not value and name not in _NEVER_OMITTED
 
 
-def _value(owner: ConfigPart, value: Any, dumped: Any) -> Any:
-    if isinstance(value, BasePluginArgs) and isinstance(owner, PluginConfig):
-        args = cast("InTreeArgs | PluginArgs", value)
-        return {"apiVersion": API_VERSION, "kind": f"{owner.name}Args", **_fields(args)}
-    if isinstance(value, ConfigStruct) or _is_model(value):
+def _value(owner: ConfigModel, value: Any, dumped: Any) -> Any:
+    if isinstance(value, PluginArgs) and isinstance(owner, PluginConfig):
+        return {"apiVersion": API_VERSION, "kind": f"{owner.name}Args", **_fields(value)}
+    if isinstance(value, ConfigModel):
         return _fields(value)
     if isinstance(value, tuple):
         return [_value(owner, v, d) for v, d in zip(value, dumped, strict=True)]
     if isinstance(dumped, float) and dumped.is_integer():
         return int(dumped)
     return dumped
-
-
-def _is_model(value: object) -> bool:
-    """Return whether a value is a pydantic model, without importing pydantic."""
-    return hasattr(value, "model_dump")

@@ -7,14 +7,13 @@ the docstrings (``make api-page``). API objects are in ``proreus.objects``, what
 ``proreus.testing``. Code inside proreus imports from the modules that define the names.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from proreus.base.clock import Clock
 from proreus.base.errors import ApiError, ConfigError, Conflict, NotFound, ProreusError
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.logs import Logger, logger
 from proreus.base.metrics import Counter, Family, Gauge, Histogram, MetricsRegistry
 from proreus.config import field_errors
+from proreus.config.fields import ConfigModel, PluginArgs, Seconds
 from proreus.framework import events
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent, plugin_event
@@ -72,9 +71,6 @@ from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.scores import default_normalize
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows, Verdicts
-
-if TYPE_CHECKING:
-    from proreus.config.fields import ConfigModel, PluginArgs, Seconds
 
 __all__ = [
     "MAX_PERMIT_WAIT_SECONDS",
@@ -162,14 +158,3 @@ __all__ = [
     "logger",
     "plugin_event",
 ]
-
-_OF_PYDANTIC = frozenset({"ConfigModel", "PluginArgs", "Seconds"})
-
-
-def __getattr__(name: str) -> Any:
-    # Only plugins that have arguments of their own need pydantic.
-    if name in _OF_PYDANTIC:
-        from proreus.config import fields
-
-        return getattr(fields, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Struct
 
 from proreus.base.metrics import Counter
-from proreus.config.types import BasePluginArgs
+from proreus.config.fields import PluginArgs
 from proreus.framework.attempt_budget import ROWS_BETWEEN_CHECKS
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ALL_EVENTS, ClusterEvent
@@ -61,7 +61,7 @@ class Plugin:
     name: ClassVar[str] = ""
     """The name in configuration, metrics and messages; by default the class name."""
 
-    Args: ClassVar[type[BasePluginArgs] | None] = None
+    Args: ClassVar[type[PluginArgs] | None] = None
     """The model of the plugin's arguments, a ``PluginArgs``; None if it takes none."""
 
     row_local: ClassVar[bool] = False

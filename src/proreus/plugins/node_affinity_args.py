@@ -7,21 +7,20 @@ so that ``msgspec.convert(added, NodeAffinity, from_attributes=True)`` converts 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar
+from typing import Annotated
 
-import msgspec
+from pydantic import Field
 
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, invalid, item, unsupported
+from proreus.config.fields import ConfigModel, Int32, PluginArgs, Text
 from proreus.config.names import label_key_errors, label_value_errors
-from proreus.config.structs import ConfigStruct, Int32, Text
-from proreus.config.types import InTreeArgs
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class NodeSelectorRequirementConfig(ConfigStruct, frozen=True):
+class NodeSelectorRequirementConfig(ConfigModel):
     """One expression over a label or a field of the node."""
 
     go_type = "v1.NodeSelectorRequirement"
@@ -31,7 +30,7 @@ class NodeSelectorRequirementConfig(ConfigStruct, frozen=True):
     values: tuple[Text, ...] = ()
 
 
-class NodeSelectorTermConfig(ConfigStruct, frozen=True):
+class NodeSelectorTermConfig(ConfigModel):
     """Expressions that must all match; a term without any matches no node."""
 
     go_type = "v1.NodeSelectorTerm"
@@ -50,7 +49,7 @@ class NodeSelectorTermConfig(ConfigStruct, frozen=True):
                 yield from check(requirement, item(child(path, name), index))
 
 
-class NodeSelectorConfig(ConfigStruct, frozen=True):
+class NodeSelectorConfig(ConfigModel):
     """Terms, at least one of which must match."""
 
     go_type = "v1.NodeSelector"
@@ -58,7 +57,7 @@ class NodeSelectorConfig(ConfigStruct, frozen=True):
     node_selector_terms: tuple[NodeSelectorTermConfig, ...] = ()
 
 
-class PreferredSchedulingTermConfig(ConfigStruct, frozen=True):
+class PreferredSchedulingTermConfig(ConfigModel):
     """A term that adds ``weight`` to the score of matching nodes; weight 0 disables it."""
 
     go_type = "v1.PreferredSchedulingTerm"
@@ -67,17 +66,13 @@ class PreferredSchedulingTermConfig(ConfigStruct, frozen=True):
     preference: NodeSelectorTermConfig = NodeSelectorTermConfig()
 
 
-class NodeAffinityConfig(ConfigStruct, frozen=True):
+class NodeAffinityConfig(ConfigModel):
     """Required and preferred node selector terms."""
 
-    go_type: ClassVar[str] = "v1.NodeAffinity"
+    go_type = "v1.NodeAffinity"
 
-    required: NodeSelectorConfig | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: tuple[PreferredSchedulingTermConfig, ...] = msgspec.field(
-        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
+    required: Annotated[NodeSelectorConfig | None, Field(alias=_REQUIRED)] = None
+    preferred: Annotated[tuple[PreferredSchedulingTermConfig, ...], Field(alias=_PREFERRED)] = ()
 
     def problems(self, path: str) -> Iterator[str]:
         """Check required terms, then preferred ones with a weight."""
@@ -91,7 +86,7 @@ class NodeAffinityConfig(ConfigStruct, frozen=True):
                 yield from preferred.preference.problems(item(where, index))
 
 
-class NodeAffinityArgs(InTreeArgs, frozen=True):
+class NodeAffinityArgs(PluginArgs):
     """Node affinity that a profile adds to that of every pod."""
 
     go_type = "v1.NodeAffinityArgs"

@@ -17,12 +17,11 @@ from operator import add
 from typing import Self
 
 import numpy as np
-from msgspec.structs import replace
 
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, duplicate, invalid, item
-from proreus.config.types import InTreeArgs
+from proreus.config.fields import PluginArgs
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
@@ -43,7 +42,7 @@ from proreus.plugins.resource_scoring import (
 from proreus.plugins.resource_scoring_args import ResourceSpec, weighted
 
 
-class NodeResourcesBalancedAllocationArgs(InTreeArgs, frozen=True):
+class NodeResourcesBalancedAllocationArgs(PluginArgs):
     """The resources whose used fractions are balanced; all have weight 1."""
 
     go_type = "v1.NodeResourcesBalancedAllocationArgs"
@@ -52,7 +51,7 @@ class NodeResourcesBalancedAllocationArgs(InTreeArgs, frozen=True):
 
     def with_defaults(self, gates: FeatureGates) -> Self:
         """Balance cpu and memory if no resources are given; weight 0 means 1."""
-        return replace(self, resources=weighted(self.resources))
+        return self.model_copy(update={"resources": weighted(self.resources)})
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check that resources are unique and have weight 1."""

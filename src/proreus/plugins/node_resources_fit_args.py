@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Self
 
-from msgspec.structs import replace
-
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, forbidden, invalid, item, required, unsupported
+from proreus.config.fields import ConfigModel, PluginArgs, Text
 from proreus.config.names import label_key_problems
-from proreus.config.structs import ConfigStruct, Text
-from proreus.config.types import InTreeArgs
 from proreus.plugins.resource_scoring_args import (
     ResourceSpec,
     UtilizationShapePoint,
@@ -20,7 +17,7 @@ from proreus.plugins.resource_scoring_args import (
 )
 
 
-class RequestedToCapacityRatioParam(ConfigStruct, frozen=True):
+class RequestedToCapacityRatioParam(ConfigModel):
     """The score as a function of utilization, linear between the points of ``shape``."""
 
     go_type = "v1.RequestedToCapacityRatioParam"
@@ -28,7 +25,7 @@ class RequestedToCapacityRatioParam(ConfigStruct, frozen=True):
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
-class ScoringStrategy(ConfigStruct, frozen=True):
+class ScoringStrategy(ConfigModel):
     """How NodeResourcesFit scores: LeastAllocated, MostAllocated or RequestedToCapacityRatio."""
 
     go_type = "v1.ScoringStrategy"
@@ -38,7 +35,7 @@ class ScoringStrategy(ConfigStruct, frozen=True):
     requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
 
 
-class NodeResourcesFitArgs(InTreeArgs, frozen=True):
+class NodeResourcesFitArgs(PluginArgs):
     """Extended resources that Filter ignores, and the scoring strategy."""
 
     go_type = "v1.NodeResourcesFitArgs"
@@ -51,8 +48,8 @@ class NodeResourcesFitArgs(InTreeArgs, frozen=True):
     def with_defaults(self, gates: FeatureGates) -> Self:
         """Score cpu and memory if no resources are given; weight 0 means 1."""
         resources = weighted(self.scoring_strategy.resources)
-        strategy = replace(self.scoring_strategy, resources=resources)
-        return replace(self, scoring_strategy=strategy)
+        strategy = self.scoring_strategy.model_copy(update={"resources": resources})
+        return self.model_copy(update={"scoring_strategy": strategy})
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check the names of ignored resources, then the strategy."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from proreus.config.field_errors import child, invalid, item, required
-from proreus.config.structs import ConfigStruct, Int32, Int64, Text
+from proreus.config.fields import ConfigModel, Int32, Int64, Text
 
 MAX_UTILIZATION = 100
 MAX_CUSTOM_SCORE = 10
 
 
-class ResourceSpec(ConfigStruct, frozen=True):
+class ResourceSpec(ConfigModel):
     """A resource that is scored, and its weight."""
 
     go_type = "v1.ResourceSpec"
@@ -22,7 +20,7 @@ class ResourceSpec(ConfigStruct, frozen=True):
     weight: Int64 = 0
 
 
-class UtilizationShapePoint(ConfigStruct, frozen=True):
+class UtilizationShapePoint(ConfigModel):
     """A point of a score function: utilization 0 to 100, score 0 to 10."""
 
     go_type = "v1.UtilizationShapePoint"
@@ -34,7 +32,7 @@ class UtilizationShapePoint(ConfigStruct, frozen=True):
 def weighted(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
     """Return the resources to score, cpu and memory by default; weight 0 becomes 1."""
     specs = resources or (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
-    return tuple(replace(spec, weight=spec.weight or 1) for spec in specs)
+    return tuple(spec.model_copy(update={"weight": spec.weight or 1}) for spec in specs)
 
 
 def shape_problems(shape: tuple[UtilizationShapePoint, ...], path: str) -> Iterator[str]:

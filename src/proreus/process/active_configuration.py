@@ -6,11 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 
-from msgspec.structs import replace
-
 from proreus.base import logs
 from proreus.base.errors import ConfigError
-from proreus.config.structs import fields_of
+from proreus.config.fields import names_in_files
 from proreus.config.types import SchedulerConfiguration
 from proreus.engine.assembly import Assembly
 from proreus.engine.extenders.extender import whole_types
@@ -92,11 +90,10 @@ class ActiveConfiguration:
         fixed = {name: getattr(self._state.config, name) for name in _FIXED_AT_START}
         changed = [n for n, value in fixed.items() if getattr(config, n) != value]
         if changed:
-            names = [
-                field.alias for field in fields_of(SchedulerConfiguration) if field.name in changed
-            ]
+            aliases = names_in_files(SchedulerConfiguration)
+            names = [aliases[name] for name in changed]
             log.warning("These fields come into force at the next start", fields=names)
-        return replace(config, **fixed)
+        return config.model_copy(update=fixed)
 
     async def _wait_for_sync(self, profile_set: ProfileSet) -> None:
         await self._informer_sync.wait_for_kinds(profile_set.kinds, profile_set.needed_kinds)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from proreus.base import logs
 from proreus.base.errors import ConfigError
 from proreus.config.load import default_configuration, load, naming_file, read_file
@@ -36,8 +34,8 @@ def configuration(
     registry = loaded_plugins.registry
 
     def override(config: SchedulerConfiguration) -> SchedulerConfiguration:
-        election = replace(config.leader_election, **options.leader_election)
-        return replace(config, leader_election=election)
+        election = config.leader_election.model_copy(update=options.leader_election)
+        return config.model_copy(update={"leader_election": election})
 
     gates = options.feature_gates
     with loaded_plugins.attributing_errors_to_plugins():
@@ -51,7 +49,7 @@ def configuration(
             problems = loaded_plugins.problems_with(loaded_plugins.requested_names)
             plugins = loaded_plugins.default_plugins()
             config = override(default_configuration(registry, gates, plugins, DEFAULT_QPS))
-            config = replace(config, client_connection=_connection(options, config))
+            config = config.model_copy(update={"client_connection": _connection(options, config)})
     if problems:
         raise ConfigError(*problems)
     # Most likely a forgotten entry in the configuration; kube-scheduler cannot know such plugins.
@@ -76,4 +74,4 @@ def _connection(options: RunOptions, config: SchedulerConfiguration) -> ClientCo
         update["qps"] = options.kube_api_qps
     if options.kube_api_burst is not None:
         update["burst"] = options.kube_api_burst
-    return replace(config.client_connection, **update)
+    return config.client_connection.model_copy(update=update)

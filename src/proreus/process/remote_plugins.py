@@ -110,7 +110,7 @@ class RemotePlugins:
 def _classes(endpoints: Sequence[Endpoint]) -> dict[str, type[Plugin]]:
     if not endpoints:
         return {}
-    # Here, since few processes have such plugins, and pydantic is imported with them.
+    # Here, since few processes have such plugins.
     from proreus.remote.classes import plugin_class
 
     return {

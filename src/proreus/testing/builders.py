@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from proreus.base.errors import ConfigError
-from proreus.config.decoding import StrictDecodingError, decode_fields
 from proreus.config.fields import PluginArgs
-from proreus.config.types import BasePluginArgs
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.handle import Handle
 from proreus.framework.node_info import NodeInfo
@@ -146,7 +144,7 @@ def make_table(nodes: Iterable[Node] = (), pods: Iterable[PodInfo] = ()) -> Clus
 
 
 def make_plugin(
-    plugin: type[P], handle: Handle, args: Mapping[str, Any] | BasePluginArgs | None = None
+    plugin: type[P], handle: Handle, args: Mapping[str, Any] | PluginArgs | None = None
 ) -> P:
     """Return a plugin, constructed as by a profile.
 
@@ -156,22 +154,13 @@ def make_plugin(
     model, gates = plugin.Args, handle.feature_gates
     if model is None:
         return plugin(args, handle)
-    if not isinstance(args, BasePluginArgs):
-        args = _args_of(model, dict(args or {}))
+    if not isinstance(args, PluginArgs):
+        args = model.model_validate_json(json.dumps(dict(args or {})))
     args = args.with_defaults(gates)
     problems = tuple(args.problems("", gates))
     if problems:
         raise ConfigError(*problems)
     return plugin(args, handle)
-
-
-def _args_of(model: type[BasePluginArgs], given: dict[str, Any]) -> BasePluginArgs:
-    if issubclass(model, PluginArgs):
-        return model.model_validate_json(json.dumps(given))
-    args, unknown = decode_fields(model, given)
-    if unknown:
-        raise StrictDecodingError(unknown)
-    return args
 
 
 def _taint(text: str) -> dict[str, str]:

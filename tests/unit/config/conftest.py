@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.config.types import API_VERSION, KIND, BasePluginArgs
+from proreus.config.fields import PluginArgs
+from proreus.config.types import API_VERSION, KIND
 from proreus.plugins import IN_TREE_PLUGINS
 
 # kube-scheduler 1.37: which plugin has which extension points (1.36: not the first three preFilter)
@@ -38,7 +39,7 @@ class FakeCatalog:
 
     def __init__(
         self,
-        extra: dict[str, type[BasePluginArgs] | None] | None = None,
+        extra: dict[str, type[PluginArgs] | None] | None = None,
     ) -> None:
         self.extra = extra or {}
         self._names = IN_TREE_ARGS.keys() | self.extra.keys()
@@ -49,7 +50,7 @@ class FakeCatalog:
     def is_in_tree(self, name: str) -> bool:
         return name in IN_TREE_ARGS
 
-    def args_model(self, name: str) -> type[BasePluginArgs] | None:
+    def args_model(self, name: str) -> type[PluginArgs] | None:
         return self.extra.get(name) or IN_TREE_ARGS.get(name)
 
     def points(self, name: str) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
+from pydantic import ValidationError
 
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
@@ -42,7 +42,7 @@ def test_an_empty_file_means_the_default_configuration(catalog):
 
 
 def test_configuration_is_frozen(catalog):
-    with pytest.raises(AttributeError):
+    with pytest.raises(ValidationError):
         default_configuration(catalog).parallelism = 3
 
 
@@ -270,8 +270,8 @@ def test_defaults_follow_gates(catalog):
 
 def test_flags_win_before_validation(catalog):
     def override(config):
-        election = replace(config.leader_election, resource_lock="leases")
-        return replace(config, leader_election=election)
+        election = config.leader_election.model_copy(update={"resource_lock": "leases"})
+        return config.model_copy(update={"leader_election": election})
 
     source = HEAD + "leaderElection: {resourceLock: endpoints}"
     assert load(source, catalog, override=override).leader_election.resource_lock == "leases"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proreus.config.structs import ConfigStruct, Float32, Seconds, Text
-from proreus.framework import FeatureGates, field_errors
+from proreus.framework import ConfigModel, FeatureGates, Seconds, field_errors
 from proreus.plugins.default_preemption import DefaultPreemptionArgs
 
 SOURCES = ("ElasticQuota", "KAI", "Volcano")
 
 
-class QueuesArgs(ConfigStruct, frozen=True):
+class QueuesArgs(ConfigModel):
     """Which objects are the queues, and how much the past counts.
 
     ``source``: "ElasticQuota" is a tree by Koordinator's labels. ``k_value``: how much of the
@@ -20,14 +19,14 @@ class QueuesArgs(ConfigStruct, frozen=True):
     a queue has to be more saturated than another that takes from its surplus.
     """
 
-    source: Text = ""
-    k_value: Float32 = 0.0
+    source: str = ""
+    k_value: float = 0.0
     half_life: Seconds = 86_400.0
-    reclaimer_utilization_multiplier: Float32 = 1.0
+    reclaimer_utilization_multiplier: float = 1.0
     refresh_period: Seconds = 60.0
 
 
-class CapacitySchedulingArgs(DefaultPreemptionArgs, frozen=True):
+class CapacitySchedulingArgs(DefaultPreemptionArgs):
     """Those of DefaultPreemption are taken; all nodes are looked at whatever they say.
 
     ``queues``: by default there are no queues, but a quota a namespace.

@@ -26,7 +26,7 @@ from proreus.plugins.default_preemption import (
 )
 
 
-class GangPreemptionArgs(DefaultPreemptionArgs, frozen=True):
+class GangPreemptionArgs(DefaultPreemptionArgs):
     """Those of DefaultPreemption."""
 
 

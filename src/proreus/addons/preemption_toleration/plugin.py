@@ -30,7 +30,7 @@ from proreus.plugins.default_preemption import DefaultPreemption, DefaultPreempt
 _LONGEST_WAIT_SECONDS = 3600.0
 
 
-class PreemptionTolerationArgs(DefaultPreemptionArgs, frozen=True):
+class PreemptionTolerationArgs(DefaultPreemptionArgs):
     """Those of DefaultPreemption."""
 
 

@@ -16,7 +16,6 @@ from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from proreus.base import logs
 from proreus.base.errors import ConfigError
@@ -25,11 +24,10 @@ from proreus.base.int64 import MAX_INT64, wrap
 from proreus.base.kubernetes_version import Change
 from proreus.config.default_plugins import points_in_version
 from proreus.config.durations import quote
+from proreus.config.fields import PluginArgs
 from proreus.config.types import (
     ALL_PLUGINS,
-    BasePluginArgs,
     Extender,
-    InTreeArgs,
     PluginCatalog,
     PluginRef,
     Plugins,
@@ -148,8 +146,8 @@ def effective_configuration(
         needed = profile.plugins.enabled_names() & catalog.names()
         configs = [config for config in profile.plugin_config if config.name in needed]
         configs.sort(key=lambda config: config.name)
-        profiles.append(replace(profile, plugin_config=tuple(configs)))
-    return replace(config, profiles=tuple(profiles))
+        profiles.append(profile.model_copy(update={"plugin_config": tuple(configs)}))
+    return config.model_copy(update={"profiles": tuple(profiles)})
 
 
 def with_ignored_resources(
@@ -169,21 +167,21 @@ def with_ignored_resources(
     configs = []
     found = False
     for config in profile.plugin_config:
-        if config.name == "NodeResourcesFit" and isinstance(config.args, InTreeArgs):
+        if config.name == "NodeResourcesFit" and isinstance(config.args, PluginArgs):
             found = True
-            args = replace(config.args, ignored_resources=ignored)
-            config = replace(config, args=args)
+            args = config.args.model_copy(update={"ignored_resources": ignored})
+            config = config.model_copy(update={"args": args})
         configs.append(config)
     if not found:
         raise ConfigError(
             "couldn't build extenders: can't find NodeResourcesFitArgs in plugin config"
         )
-    return replace(profile, plugin_config=tuple(configs))
+    return profile.model_copy(update={"plugin_config": tuple(configs)})
 
 
 def _check_args_of_construction(args: Mapping[str, Any], gates: FeatureGates) -> None:
     for name, value in args.items():
-        if isinstance(value, BasePluginArgs) and value.checked_at_construction:
+        if isinstance(value, PluginArgs) and value.checked_at_construction:
             problems = ConfigError(*value.problems("", gates))
             if problems.problems:
                 raise ConfigError(f'initializing plugin "{name}": {problems}')
@@ -218,7 +216,7 @@ def _points(
     plugins: Plugins, catalog: _EmulatedCatalog, gates: FeatureGates
 ) -> dict[str, tuple[str, ...]]:
     sets = {
-        point: replace(set_, enabled=tuple(_with_effect(point, set_, catalog)))
+        point: set_.model_copy(update={"enabled": tuple(_with_effect(point, set_, catalog))})
         for point, set_ in plugins.sets().items()
     }
     # All points are checked before any is expanded: which of two mistakes is reported is upstream's

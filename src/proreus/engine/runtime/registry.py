@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from proreus.base.errors import ConfigError
-from proreus.config.types import BasePluginArgs
+from proreus.config.fields import PluginArgs
 from proreus.engine.runtime.out_of_tree import is_out_of_tree
 from proreus.framework.extension_points import points_of
 from proreus.framework.plugin import Plugin
@@ -58,7 +58,7 @@ class Registry:
         """Return whether a plugin is one of kube-scheduler's own; False for an unknown name."""
         return name in self._plugins and not is_out_of_tree(self._plugins[name])
 
-    def args_model(self, name: str) -> type[BasePluginArgs] | None:
+    def args_model(self, name: str) -> type[PluginArgs] | None:
         """Return the model of a plugin's arguments; None where it takes none."""
         return self[name].Args if name in self else None
 

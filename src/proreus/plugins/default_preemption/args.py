@@ -6,16 +6,15 @@ from collections.abc import Iterator
 
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, invalid
-from proreus.config.structs import Int32
-from proreus.config.types import InTreeArgs
+from proreus.config.fields import Int32, PluginArgs
 
 
-class DefaultPreemptionArgs(InTreeArgs, frozen=True):
+class DefaultPreemptionArgs(PluginArgs):
     """How many candidate nodes a dry run has to find.
 
     ``min_candidate_nodes_percentage``: their share of all nodes, ``min_candidate_nodes_absolute``:
-    their least number. A frozen msgspec Struct, as are subclasses with fields of their own.
-    ``go_type`` is the name in kube-scheduler's messages.
+    their least number. A subclass may have fields of its own. ``go_type`` is the name in
+    kube-scheduler's messages.
     """
 
     go_type = "v1.DefaultPreemptionArgs"

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Annotated, Self
 
-import msgspec
-from msgspec.structs import replace
+from pydantic import Field
 
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.durations import format_duration
 from proreus.config.field_errors import child, forbidden, invalid
-from proreus.config.structs import Seconds
-from proreus.config.types import InTreeArgs
+from proreus.config.fields import PluginArgs, Seconds
 
 
-class DynamicResourcesArgs(InTreeArgs, frozen=True):
+class DynamicResourcesArgs(PluginArgs):
     """The time limits of filtering one node and of waiting for devices to be ready, in seconds."""
 
     go_type = "v1.DynamicResourcesArgs"
 
-    filter_timeout_seconds: Seconds | None = msgspec.field(default=None, name="filterTimeout")
-    binding_timeout_seconds: Seconds | None = msgspec.field(default=None, name="bindingTimeout")
+    filter_timeout_seconds: Annotated[Seconds | None, Field(alias="filterTimeout")] = None
+    binding_timeout_seconds: Annotated[Seconds | None, Field(alias="bindingTimeout")] = None
 
     def with_defaults(self, gates: FeatureGates) -> Self:
         """Use 10 s and 10 min where the gates are enabled."""
@@ -30,7 +28,7 @@ class DynamicResourcesArgs(InTreeArgs, frozen=True):
             update["filter_timeout_seconds"] = 10.0
         if self.binding_timeout_seconds is None and _waits_for_devices(gates):
             update["binding_timeout_seconds"] = 600.0
-        return replace(self, **update)
+        return self.model_copy(update=update)
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check the ranges; a field is an error while its gate is disabled."""

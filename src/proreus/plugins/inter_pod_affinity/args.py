@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, invalid
-from proreus.config.structs import Boolean, Int32
-from proreus.config.types import InTreeArgs
+from proreus.config.fields import Boolean, Int32, PluginArgs
 
 
-class InterPodAffinityArgs(InTreeArgs, frozen=True):
+class InterPodAffinityArgs(PluginArgs):
     """How the affinity terms of existing pods count in the score of an incoming pod."""
 
     go_type = "v1.InterPodAffinityArgs"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Self
 
-from msgspec.structs import replace
-
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import (
     child,
@@ -17,13 +15,12 @@ from proreus.config.field_errors import (
     required,
     unsupported,
 )
+from proreus.config.fields import ConfigModel, Int32, PluginArgs, Text
 from proreus.config.names import label_key_problems
-from proreus.config.structs import ConfigStruct, Int32, Text
-from proreus.config.types import InTreeArgs
 from proreus.plugins.node_affinity_args import NodeSelectorRequirementConfig
 
 
-class LabelSelectorConfig(ConfigStruct, frozen=True):
+class LabelSelectorConfig(ConfigModel):
     """metav1.LabelSelector, decoded so that ``DefaultConstraint`` can report it as forbidden."""
 
     go_type = "v1.LabelSelector"
@@ -32,7 +29,7 @@ class LabelSelectorConfig(ConfigStruct, frozen=True):
     match_expressions: tuple[NodeSelectorRequirementConfig, ...] = ()
 
 
-class DefaultConstraint(ConfigStruct, frozen=True):
+class DefaultConstraint(ConfigModel):
     """A TopologySpreadConstraint for pods that have none of their own.
 
     Its selector is derived from services and controllers, so that ``label_selector`` is an error.
@@ -50,7 +47,7 @@ class DefaultConstraint(ConfigStruct, frozen=True):
     match_label_keys: tuple[Text, ...] = ()
 
 
-class PodTopologySpreadArgs(InTreeArgs, frozen=True):
+class PodTopologySpreadArgs(PluginArgs):
     """Constraints for pods without any: kube-scheduler's own (System), or those given (List)."""
 
     go_type = "v1.PodTopologySpreadArgs"
@@ -60,7 +57,7 @@ class PodTopologySpreadArgs(InTreeArgs, frozen=True):
 
     def with_defaults(self, gates: FeatureGates) -> Self:
         """Use System if no type is given."""
-        return replace(self, defaulting_type=self.defaulting_type or "System")
+        return self.model_copy(update={"defaulting_type": self.defaulting_type or "System"})
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check the type, then each constraint."""

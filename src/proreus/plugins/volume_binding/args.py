@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Self
 
-from msgspec.structs import replace
-
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, invalid
-from proreus.config.structs import Int64
-from proreus.config.types import InTreeArgs
+from proreus.config.fields import Int64, PluginArgs
 from proreus.plugins.resource_scoring_args import (
     MAX_CUSTOM_SCORE,
     MAX_UTILIZATION,
@@ -19,7 +16,7 @@ from proreus.plugins.resource_scoring_args import (
 )
 
 
-class VolumeBindingArgs(InTreeArgs, frozen=True):
+class VolumeBindingArgs(PluginArgs):
     """How long PreBind waits for volumes, and how storage capacity is scored."""
 
     go_type = "v1.VolumeBindingArgs"
@@ -35,7 +32,7 @@ class VolumeBindingArgs(InTreeArgs, frozen=True):
             UtilizationShapePoint(utilization=0, score=MAX_CUSTOM_SCORE),
             UtilizationShapePoint(utilization=MAX_UTILIZATION, score=0),
         )
-        return replace(self, shape=shape)
+        return self.model_copy(update={"shape": shape})
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check the timeout, and the shape, which is an error while its gate is disabled."""

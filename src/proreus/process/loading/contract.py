@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from proreus.base.source_location import attribute_location, class_location, function_location
-from proreus.config.types import BasePluginArgs
+from proreus.config.fields import PluginArgs
 from proreus.framework.extension_points import POINTS, UNNAMED_POINTS, points_of
 from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin, Plugin
 from proreus.framework.pod_group_plugin import PodGroupSourcePlugin
@@ -97,7 +97,7 @@ def _attribute_violations(plugin: type[Plugin]) -> Iterator[ContractViolation]:
         text = f"name must be a printable text other than * and nothing, not {name!r}"
         yield ContractViolation(attribute_location(plugin, "name"), text)
     args: Any = plugin.Args
-    if args is not None and not (isinstance(args, type) and issubclass(args, BasePluginArgs)):
+    if args is not None and not (isinstance(args, type) and issubclass(args, PluginArgs)):
         text = f"Args must be a class that inherits from PluginArgs, or None, not {args!r}"
         yield ContractViolation(attribute_location(plugin, "Args"), text)
     for base in _BASES:

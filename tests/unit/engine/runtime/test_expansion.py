@@ -9,9 +9,9 @@ import pytest
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import V1_36, V1_37
+from proreus.config.fields import PluginArgs
 from proreus.config.load import load
 from proreus.config.types import (
-    BasePluginArgs,
     Extender,
     ExtenderManagedResource,
     PluginConfig,
@@ -46,7 +46,7 @@ class Catalog:
     def is_in_tree(self, name: str) -> bool:
         return name == "NodeResourcesFit"
 
-    def args_model(self, name: str) -> type[BasePluginArgs] | None:
+    def args_model(self, name: str) -> type[PluginArgs] | None:
         return None
 
     def points(self, name: str) -> frozenset[str]:

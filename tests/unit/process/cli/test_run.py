@@ -80,7 +80,7 @@ def test_leader_election_fields_are_those_of_the_configuration():
         *("--leader-elect-resource-lock=leases", "--leader-elect-resource-name=a"),
         "--leader-elect-resource-namespace=b",
     )
-    assert options.leader_election.keys() == set(LeaderElection.__struct_fields__)
+    assert options.leader_election.keys() == set(LeaderElection.model_fields)
 
 
 def test_serving_flags():

@@ -22,7 +22,6 @@ _NOT_OF_A_RUN = (
     "kubernetes",
     "matplotlib",
     "prometheus_client",
-    "pydantic",
     "rich",
     "proreus.workbench.bench",
     "proreus.controller",
@@ -96,28 +95,6 @@ print(*sorted(name for name in sys.modules if name.startswith("proreus.addons.po
         "",
         "proreus.addons.pod_state proreus.addons.pod_state.plugin",
     ]
-
-
-def test_pydantic_is_imported_only_with_a_plugin_that_has_a_model():
-    code = """
-import sys, proreus.process.cli.run, proreus.process
-from proreus.config.load import load
-from proreus.base.feature_gates import FeatureGates
-from proreus.config.write import to_yaml
-from proreus.process.loading import PluginSources, load as load_plugins
-from proreus.engine.runtime.expansion import effective_configuration
-registry = load_plugins(PluginSources(packages=False)).registry
-def load_args(plugin, args):
-    profile = {"pluginConfig": [{"name": plugin, "args": args}]}
-    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    config = load({**head, "clientConnection": {"qps": 5}, "profiles": [profile]}, registry)
-    to_yaml(effective_configuration(config, registry), FeatureGates())
-    return "pydantic" in sys.modules
-print(load_args("InterPodAffinity", {"hardPodAffinityWeight": 3}))
-print(load_args("NodeMetadata", {"metadataKey": "a"}))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True"]
 
 
 def test_in_tree_plugins_are_located_only_when_somebody_asks(monkeypatch):
