@@ -189,6 +189,20 @@ def test_pods_of_a_group_are_sorted_by_index_and_others_by_priority() -> None:
     assert order == ["urgent", "db", "web", "odd"]
 
 
+def test_waiting_pods_follow_a_new_order_of_their_group() -> None:
+    workloads = ["a", "b", "c", "d"]
+    cluster = Harness([TopologicalSort], 1, [app_group({}, {w: i for i, w in enumerate("abcd")})])
+    for workload in workloads:
+        cluster.add(member(workload, workload))
+    reverse = app_group({}, {w: i for i, w in enumerate("dcba")})
+    cluster.patch("AppGroup", "shop", {"status": reverse["status"]})
+    for workload in workloads:  # each update puts a pod into the queue again
+        cluster.patch("Pod", workload, {"metadata": {"annotations": {"seen": "yes"}}})
+    cluster.scheduler.queue.validate()
+    order = [outcome.pod.rpartition("/")[2] for outcome in cluster.schedule_all()]
+    assert order == workloads[::-1]
+
+
 def test_pods_of_one_workload_go_by_time() -> None:
     cluster = Harness([TopologicalSort], 1, [app_group({}, {"db": 1})])
     cluster.add(member("first", "db"))

@@ -97,12 +97,16 @@ PODS_1_37 = {
         "AssignedPodAdd|Delete|UpdatePodLabel|UpdatePodDeletionTimestamp",
         "TargetPodUpdatePodLabel|UpdatePodToleration",
     },
-    "InterPodAffinity": {"AssignedPodAdd|Delete|UpdatePodLabel", "TargetPodUpdatePodLabel"},
+    "InterPodAffinity": {
+        "AssignedPodAdd|Delete|UpdatePodLabel",
+        "TargetPodUpdatePodLabel|UpdatePodToleration",
+    },
     "DynamicResources": {"TargetPodUpdatePodGeneratedResourceClaim"},
     "NodeDeclaredFeatures": {"TargetPodUpdate"},
     "DefaultPreemption": {"AssignedPodDelete"},
 }
-"""What v1.37.md 4.2 (EventsToRegister of each plugin) names of pods."""
+"""v1.37.md 4.2 (EventsToRegister of each plugin) names these of pods, and no tolerations for
+InterPodAffinity (docs/parity.md)."""
 
 
 async def test_registrations_of_the_default_plugins_for_pods() -> None:

@@ -55,6 +55,7 @@ class TopologicalSort(QueueSortPlugin):
 
     Args = TopologicalSortArgs
     args: TopologicalSortArgs
+    sort_key_changes = True  # with the status of an AppGroup
 
     def __init__(self, args: TopologicalSortArgs, handle: Handle) -> None:
         super().__init__(args, handle)
