@@ -5,29 +5,29 @@ Each takes an iterator of its arguments, so that ``and`` and ``or`` can leave so
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from proreus.base.errors import ConfigError
+
 Number = int | float
+Function = Callable[[Iterator[Any]], Any]
 
 
 class _Unset:
     """The value of a parameter that a template was not given."""
+
+    def __bool__(self) -> bool:
+        return False
 
     def __repr__(self) -> str:
         return "a parameter without value"
 
 
 UNSET: Final = _Unset()
-
-
-def is_true(value: Any) -> bool:
-    """Return whether Go takes a value as true: it is not zero, empty or missing."""
-    return value is not UNSET and bool(value)
 
 
 def printed(value: Any) -> str:
@@ -39,6 +39,28 @@ def printed(value: Any) -> str:
     if value is None:
         return "<nil>"
     return str(value)
+
+
+def field(value: Any, path: str) -> Any:
+    """Return the value of a chain such as ``.a.b``; what is missing in a map is UNSET."""
+    for name in filter(None, path.split(".")):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"template: {path}: {value!r} has no fields")
+        value = value.get(name, UNSET)
+    return value
+
+
+def items(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the keys and items that ``range`` goes through; a number counts from 0."""
+    if not value:
+        return ()
+    if isinstance(value, int):
+        return enumerate(range(value))
+    if isinstance(value, Mapping):
+        return sorted(value.items())
+    if isinstance(value, list):
+        return enumerate(value)
+    raise ConfigError(f"template: range cannot go through {value!r}")
 
 
 def _number(value: Any) -> Number:
@@ -53,42 +75,50 @@ def _number(value: Any) -> Number:
     raise ValueError(f"{value!r} is no number")
 
 
-def _divided(left: Number, right: Number) -> float:
-    return float(left) / float(right)
-
-
 def _modulo(left: Number, right: Number) -> int:
     # As in Go, the result has the sign of the left operand.
     return int(left) - int(right) * int(int(left) / int(right))
 
 
-Function = Callable[[Iterator[Any]], Any]
+def _as_json(arguments: Iterator[Any]) -> str:
+    (value,) = arguments
+    return json.dumps(None if value is UNSET else value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _on_numbers(function: Callable[..., Number]) -> Function:
-    return lambda arguments: function(*map(_number, arguments))
+def _not(arguments: Iterator[Any]) -> bool:
+    (value,) = arguments
+    return not value
 
 
-def _on_two(function: Callable[[Any, Any], Any]) -> Function:
-    def call(arguments: Iterator[Any]) -> Any:
-        left, right = map(_given, arguments)
-        return function(left, right)
-
-    return call
-
-
-def _on_one(function: Callable[[Any], Any]) -> Function:
-    def call(arguments: Iterator[Any]) -> Any:
-        (value,) = arguments
-        return function(value)
-
-    return call
-
-
-def _given(value: Any) -> Any:
-    if value is UNSET:
-        raise ValueError(f"{value!r}")
+def _indexed(value: Any, *keys: Any) -> Any:
+    for key in keys:
+        value = value.get(key, UNSET) if isinstance(value, Mapping) else value[key]
     return value
+
+
+def _given(function: Callable[..., Any]) -> Function:
+    """Return a function that takes no parameter without value."""
+
+    def call(arguments: Iterator[Any]) -> Any:
+        values = list(arguments)
+        if UNSET in values:
+            raise ValueError(f"{UNSET!r}")
+        return function(*values)
+
+    return call
+
+
+def _numeric(kind: type[Number], function: Callable[..., Number]) -> Function:
+    """Return a function of numbers whose result is an int, or a float."""
+    return _given(lambda *arguments: kind(function(*map(_number, arguments))))
+
+
+def _sum(*numbers: Number) -> Number:
+    return sum(numbers)
+
+
+def _product(*numbers: Number) -> Number:
+    return math.prod(numbers)
 
 
 def _first_where(wanted: bool) -> Function:
@@ -97,52 +127,36 @@ def _first_where(wanted: bool) -> Function:
     def call(arguments: Iterator[Any]) -> Any:
         value: Any = UNSET
         for value in arguments:
-            if is_true(value) is wanted:
+            if bool(value) is wanted:
                 break
         return value
 
     return call
 
 
-def _equals_any(arguments: Iterator[Any]) -> bool:
-    first, *others = map(_given, arguments)
-    return any(first == other for other in others)
-
-
-def _as_json(value: Any) -> str:
-    return json.dumps(None if value is UNSET else value, separators=(",", ":"), ensure_ascii=False)
-
-
-def _indexed(arguments: Iterator[Any]) -> Any:
-    value, *keys = map(_given, arguments)
-    for key in keys:
-        value = value.get(key, UNSET) if isinstance(value, Mapping) else value[key]
-    return value
-
-
 FUNCTIONS: Mapping[str, Function] = {
-    "AddFloat": _on_numbers(lambda *numbers: float(sum(numbers))),
-    "AddInt": _on_numbers(lambda *numbers: int(sum(numbers))),
-    "DivideFloat": _on_numbers(_divided),
-    "DivideInt": _on_numbers(lambda left, right: int(_divided(left, right))),
-    "Int": _on_one(lambda value: int(_number(value))),
-    "JSON": _on_one(_as_json),
-    "Mod": _on_numbers(_modulo),
-    "MultiplyFloat": _on_numbers(lambda *numbers: float(math.prod(numbers))),
-    "MultiplyInt": _on_numbers(lambda *numbers: int(math.prod(numbers))),
-    "SubtractFloat": _on_numbers(lambda left, right: float(left - right)),
-    "SubtractInt": _on_numbers(lambda left, right: int(left - right)),
+    "AddFloat": _numeric(float, _sum),
+    "AddInt": _numeric(int, _sum),
+    "DivideFloat": _numeric(float, operator.truediv),
+    "DivideInt": _numeric(int, operator.truediv),
+    "Int": _numeric(int, lambda value: value),
+    "JSON": _as_json,
+    "Mod": _numeric(int, _modulo),
+    "MultiplyFloat": _numeric(float, _product),
+    "MultiplyInt": _numeric(int, _product),
+    "SubtractFloat": _numeric(float, operator.sub),
+    "SubtractInt": _numeric(int, operator.sub),
     "and": _first_where(False),
     "or": _first_where(True),
-    "not": _on_one(lambda value: not is_true(value)),
-    "eq": _equals_any,
-    "ne": _on_two(operator.ne),
-    "lt": _on_two(operator.lt),
-    "le": _on_two(operator.le),
-    "gt": _on_two(operator.gt),
-    "ge": _on_two(operator.ge),
-    "len": _on_one(lambda value: len(_given(value))),
-    "index": _indexed,
-    "print": lambda arguments: functools.reduce(operator.add, map(printed, arguments), ""),
+    "not": _not,
+    "eq": _given(lambda first, *others: first in others),
+    "ne": _given(operator.ne),
+    "lt": _given(operator.lt),
+    "le": _given(operator.le),
+    "gt": _given(operator.gt),
+    "ge": _given(operator.ge),
+    "len": _given(len),
+    "index": _given(_indexed),
+    "print": lambda arguments: "".join(map(printed, arguments)),
 }
 """The functions that a template may call, by name."""

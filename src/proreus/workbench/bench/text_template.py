@@ -8,92 +8,44 @@ from __future__ import annotations
 
 import json
 import re
+from collections import ChainMap, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from proreus.base.errors import ConfigError
-from proreus.workbench.bench.template_functions import FUNCTIONS, UNSET, is_true, printed
+from proreus.workbench.bench.template_functions import FUNCTIONS, UNSET, field, items, printed
 
 _ACTION = re.compile(r"\{\{(-(?=\s))?(.*?)((?<=\s)-)?\}\}", re.DOTALL)
 _TOKEN = re.compile(
     r"""\s*("(?:[^"\\]|\\.)*"|`[^`]*`|[()|,]|:=|=|\$\w*(?:\.\w+)*|\.\w*(?:\.\w+)*|[^\s()|,]+)"""
 )
 _VARIABLE = re.compile(r"\$\w+$")
-_CONSTANTS: Final[Mapping[str, Any]] = {"true": True, "false": False, "nil": None}
 _BLOCKS = ("if", "with", "range")
 
-
-class Scope:
-    """The meaning of names at a place of a template: ``dot``, and the variables of all enclosing
-    blocks.
-    """
-
-    __slots__ = ("_outer", "_variables", "dot")
-
-    def __init__(self, dot: Any, outer: Scope | None = None) -> None:
-        self.dot = dot
-        self._outer = outer
-        self._variables: dict[str, Any] = {} if outer else {"$": dot}
-
-    def declare(self, name: str, value: Any) -> None:
-        """Set a variable that exists until the end of the block."""
-        self._variables[name] = value
-
-    def assign(self, name: str, value: Any) -> None:
-        """Change a variable where it was declared."""
-        self._owner(name)._variables[name] = value
-
-    def variable(self, name: str) -> Any:
-        """Return a variable's value; raises ``ConfigError`` for one that was not declared."""
-        return self._owner(name)._variables[name]
-
-    def _owner(self, name: str) -> Scope:
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope._variables:
-                return scope
-            scope = scope._outer
-        raise ConfigError(f"template: the variable {name} is not declared")
-
-
+Tokens = deque[str]
+Scope = ChainMap[str, Any]
+"""The value of ``.`` and of each variable, in a block and in those around it."""
 Expression = Callable[[Scope], Any]
-Node = Callable[[Scope, list[str]], None]
+Node = Callable[[Scope], str]
 
 
 class TextTemplate:
-    """One parsed template; raises ``ConfigError`` for a text that cannot be parsed."""
+    """One parsed template; raises ``ConfigError`` for what cannot be parsed."""
 
     def __init__(self, text: str) -> None:
         self.static = "{{" not in text
         """Whether it has no actions, so that it is the same for all values."""
-        pieces = _Pieces(text)
-        self._nodes = _block(pieces)
-        if pieces.keyword:
-            raise ConfigError(f"template: {{{{{pieces.keyword}}}}} ends no block")
+        self._nodes, rest = _block(_split(text))
+        if rest:
+            raise ConfigError(f"template: {{{{{rest[0]}}}}} ends no block")
 
     def render(self, values: Mapping[str, Any]) -> str:
         """Return the text for these values, which its actions call ``.Name``."""
-        out: list[str] = []
-        _run(self._nodes, Scope(values), out)
-        return "".join(out)
+        return _run(self._nodes, ChainMap({"$": values, ".": values}))
 
 
-class _Pieces:
-    """The texts and actions of a template, in turn."""
-
-    def __init__(self, text: str) -> None:
-        self._pieces = _split(text)
-        self.keyword = ""
-        """``end`` or ``else``, where that ended the block that was read last."""
-        self.rest: list[str] = []
-        """The tokens after that ``else``."""
-
-    def __iter__(self) -> Iterator[str | list[str]]:
-        return self._pieces
-
-
-def _split(text: str) -> Iterator[str | list[str]]:
-    """Yield texts as strings, and actions as lists of tokens."""
+def _split(text: str) -> Iterator[str | Tokens]:
+    """Yield texts as strings, and actions as tokens."""
     at, trim = 0, False
     for action in _ACTION.finditer(text):
         piece = text[at : action.start()]
@@ -106,215 +58,181 @@ def _split(text: str) -> Iterator[str | list[str]]:
     yield text[at:].lstrip() if trim else text[at:]
 
 
-def _tokens(body: str) -> list[str]:
-    tokens = [match[1] for match in _TOKEN.finditer(body)]
+def _tokens(body: str) -> Tokens:
+    tokens = deque(match[1] for match in _TOKEN.finditer(body))
     if not tokens:
         raise ConfigError("template: an action is empty")
     return tokens
 
 
-def _block(pieces: _Pieces) -> Sequence[Node]:
-    """Read up to the ``end`` or ``else`` of this block, or the end of the template."""
-    pieces.keyword, nodes = "", []
+def _run(nodes: Sequence[Node], scope: Scope) -> str:
+    return "".join([node(scope) for node in nodes])
+
+
+def _block(pieces: Iterator[str | Tokens]) -> tuple[Sequence[Node], Tokens]:
+    """Read a block; return also the ``end`` or ``else`` that ended it, if it was not the text."""
+    nodes = []
     for piece in pieces:
         if isinstance(piece, str):
             nodes.append(_text(piece))
         elif piece[0] in ("end", "else"):
-            pieces.keyword, pieces.rest = piece[0], piece[1:]
-            return nodes
-        elif piece[0] in _BLOCKS:
-            nodes.append(_conditional(piece[0], piece[1:], pieces))
-            pieces.keyword = ""
+            return nodes, piece
         else:
-            nodes.append(_action(piece))
-    return nodes
-
-
-def _run(nodes: Sequence[Node], scope: Scope, out: list[str]) -> None:
-    for node in nodes:
-        node(scope, out)
+            nodes.append(_control(piece, pieces) if piece[0] in _BLOCKS else _action(piece))
+    return nodes, deque()
 
 
 def _text(piece: str) -> Node:
-    return lambda scope, out: out.append(piece)
+    return lambda scope: piece
 
 
-def _action(tokens: list[str]) -> Node:
+def _action(tokens: Tokens) -> Node:
+    """Read an output, a declaration or an assignment."""
+    action = " ".join(tokens)
     names, operator, expression = _declaration(tokens)
 
-    def act(scope: Scope, out: list[str]) -> None:
-        value = expression(scope)
-        if not names:
-            if value is UNSET:
-                raise ConfigError(_unknown(" ".join(tokens), scope))
-            out.append(printed(value))
-        elif operator == "=":
-            scope.assign(names[0], value)
-        else:
-            scope.declare(names[0], value)
+    def output(scope: Scope) -> str:
+        if (value := expression(scope)) is UNSET:
+            known = ", ".join(f".{name}" for name in scope["$"])
+            raise ConfigError(f"template: {{{{{action}}}}} has no value; there are {known}")
+        return printed(value)
 
-    return act
+    def declare(scope: Scope) -> str:
+        scope[names[0]] = expression(scope)
+        return ""
+
+    def assign(scope: Scope) -> str:
+        _variable(scope, names[0])
+        owner = next(block for block in scope.maps if names[0] in block)
+        owner[names[0]] = expression(scope)
+        return ""
+
+    return {"": output, ":=": declare, "=": assign}[operator]
 
 
-def _conditional(keyword: str, tokens: list[str], pieces: _Pieces) -> Node:
+def _control(tokens: Tokens, pieces: Iterator[str | Tokens]) -> Node:
     """Read an ``if``, ``with`` or ``range`` and its branches."""
+    keyword = tokens.popleft()
     names, _, expression = _declaration(tokens)
-    body = _block(pieces)
+    body, rest = _block(pieces)
     otherwise: Sequence[Node] = ()
-    if pieces.keyword == "else":
-        if pieces.rest:
-            otherwise = [_conditional(pieces.rest[0], pieces.rest[1:], pieces)]
-        else:
-            otherwise = _block(pieces)
-    if pieces.keyword != "end":
+    if len(rest) > 1:
+        rest.popleft()
+        otherwise, rest = [_control(rest, pieces)], deque(["end"])
+    elif rest and rest[0] == "else":
+        otherwise, rest = _block(pieces)
+    if not rest or rest[0] != "end":
         raise ConfigError(f"template: {{{{{keyword}}}}} has no {{{{end}}}}")
 
-    def choose(scope: Scope, out: list[str]) -> None:
+    def choose(scope: Scope) -> str:
         value = expression(scope)
-        inner = Scope(value if keyword == "with" else scope.dot, scope)
-        if names:
-            inner.declare(names[0], value)
-        if is_true(value):
-            _run(body, inner, out)
-        else:
-            _run(otherwise, Scope(scope.dot, scope), out)
+        if not value:
+            return _run(otherwise, scope.new_child())
+        dot = {".": value} if keyword == "with" else {}
+        return _run(body, scope.new_child(dot | dict.fromkeys(names, value)))
 
-    def repeat(scope: Scope, out: list[str]) -> None:
-        items = list(_items(expression(scope)))
-        for key, item in items:
-            inner = Scope(item, scope)
-            if names:
-                inner.declare(names[-1], item)
-            if len(names) > 1:
-                inner.declare(names[0], key)
-            _run(body, inner, out)
-        if not items:
-            _run(otherwise, Scope(scope.dot, scope), out)
+    def repeat(scope: Scope) -> str:
+        # One variable gets the item, two get the key and the item.
+        blocks = [
+            {".": item, **dict(zip(names[::-1], (item, key), strict=False))}
+            for key, item in items(expression(scope))
+        ]
+        if not blocks:
+            return _run(otherwise, scope.new_child())
+        return "".join(_run(body, scope.new_child(block)) for block in blocks)
 
     return repeat if keyword == "range" else choose
 
 
-def _items(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the items of a ``range`` with their keys; a number counts from 0."""
-    if value is UNSET or value is None:
-        return iter(())
-    if isinstance(value, int):
-        return zip(range(value), range(value), strict=True)
-    if isinstance(value, Mapping):
-        return iter(sorted(value.items()))
-    if isinstance(value, list):
-        return enumerate(value)
-    raise ConfigError(f"template: range cannot go through {value!r}")
-
-
-def _declaration(tokens: list[str]) -> tuple[list[str], str, Expression]:
+def _declaration(tokens: Tokens) -> tuple[list[str], str, Expression]:
     """Return the variables that an action sets, ``:=`` or ``=``, and the value."""
     for operator in (":=", "="):
         if operator in tokens:
             at = tokens.index(operator)
-            names = [token for token in tokens[:at] if token != ","]
+            *parts, _ = [tokens.popleft() for _ in range(at + 1)]
+            names = [part for part in parts if part != ","]
             if not 1 <= len(names) <= 2 or not all(map(_VARIABLE.match, names)):
-                raise ConfigError(f"template: {' '.join(tokens[:at])} is no variable")
-            return names, operator, _complete(tokens[at + 1 :])
+                raise ConfigError(f"template: {' '.join(parts)} is no variable")
+            return names, operator, _complete(tokens)
     return [], "", _complete(tokens)
 
 
-def _complete(tokens: list[str]) -> Expression:
-    expression, rest = _pipeline(tokens)
-    if rest:
-        raise ConfigError(f"template: {{{{{' '.join(tokens)}}}}} ends too late, at {rest[0]}")
+def _complete(tokens: Tokens) -> Expression:
+    text = " ".join(tokens)
+    expression = _pipeline(tokens)
+    if tokens:
+        raise ConfigError(f"template: {{{{{text}}}}} ends too late, at {tokens[0]}")
     return expression
 
 
-def _pipeline(tokens: list[str]) -> tuple[Expression, list[str]]:
+def _pipeline(tokens: Tokens) -> Expression:
     """Read commands that are separated by ``|``: each gets the last one's result as argument."""
-    expression, rest = _command(tokens, None)
-    while rest[:1] == ["|"]:
-        expression, rest = _command(rest[1:], expression)
-    return expression, rest
+    expression = _command(tokens)
+    while tokens and tokens[0] == "|":
+        tokens.popleft()
+        expression = _command(tokens, expression)
+    return expression
 
 
-def _command(tokens: list[str], piped: Expression | None) -> tuple[Expression, list[str]]:
+def _command(tokens: Tokens, *piped: Expression) -> Expression:
     """Read a function with its arguments, or a single value."""
     name = tokens[0] if tokens else ""
     if name not in FUNCTIONS:
-        value, rest = _operand(tokens)
-        if piped is not None:
+        if piped:
             raise ConfigError(f"template: {name} is no function, but gets a value by |")
-        return value, rest
-    arguments: list[Expression] = []
-    rest = tokens[1:]
-    while rest and rest[0] not in (")", "|"):
-        argument, rest = _operand(rest)
-        arguments.append(argument)
-    if piped is not None:
-        arguments.append(piped)
+        return _operand(tokens)
+    tokens.popleft()
+    arguments = []
+    while tokens and tokens[0] not in (")", "|"):
+        arguments.append(_operand(tokens))
+    return _call(name, [*arguments, *piped])
+
+
+def _call(name: str, arguments: Sequence[Expression]) -> Expression:
     function = FUNCTIONS[name]
 
     def call(scope: Scope) -> Any:
-        # and, or do not evaluate all of their arguments
-        values = (argument(scope) for argument in arguments)
         try:
-            return function(values)
+            # and, or do not evaluate all of their arguments
+            return function(argument(scope) for argument in arguments)
         except (ValueError, ZeroDivisionError, KeyError, IndexError, TypeError) as error:
             raise ConfigError(f"template: {name}: {error}") from None
 
-    return call, rest
+    return call
 
 
-def _operand(tokens: list[str]) -> tuple[Expression, list[str]]:
+def _operand(tokens: Tokens) -> Expression:
     if not tokens:
         raise ConfigError("template: a value is missing")
-    first, rest = tokens[0], tokens[1:]
+    first = tokens.popleft()
     if first == "(":
-        value, rest = _pipeline(rest)
-        if rest[:1] != [")"]:
+        value = _pipeline(tokens)
+        if not tokens or tokens.popleft() != ")":
             raise ConfigError("template: a parenthesis is not closed")
-        return value, rest[1:]
-    if first.startswith("."):
-        return _field_of(lambda scope: scope.dot, first), rest
-    if first.startswith("$"):
-        variable, dot, fields = first.partition(".")
-        return _field_of(lambda scope: scope.variable(variable), dot + fields), rest
-    if first in FUNCTIONS:
-        return _command([first], None)[0], rest
-    constant = _constant(first)
-    return (lambda scope: constant), rest
-
-
-def _field_of(base: Expression, path: str) -> Expression:
-    """Return the expression of a chain such as ``.a.b``; missing keys of a map are UNSET."""
-    names = [name for name in path.split(".") if name]
-
-    def look_up(scope: Scope) -> Any:
-        value = base(scope)
-        for name in names:
-            if not isinstance(value, Mapping):
-                raise ConfigError(f"template: {path}: {value!r} has no fields")
-            value = value.get(name, UNSET)
         return value
+    if first in FUNCTIONS:
+        return _call(first, [])
+    if first[0] in ".$":
+        name, dot, path = first.partition(".")
+        return lambda scope: field(_variable(scope, name or "."), dot + path)
+    constant = _constant(first)
+    return lambda scope: constant
 
-    return look_up
+
+def _variable(scope: Scope, name: str) -> Any:
+    if name not in scope:
+        raise ConfigError(f"template: the variable {name} is not declared")
+    return scope[name]
 
 
 def _constant(token: str) -> Any:
-    if token in _CONSTANTS:
-        return _CONSTANTS[token]
-    if token[0] == "`":
+    if token == "nil":
+        return None
+    if token.startswith("`"):
         return token[1:-1]
-    if token[0] == '"':
+    try:
         return json.loads(token)
-    for number in (int, float):
-        try:
-            return number(token)
-        except ValueError:
-            continue
-    raise ConfigError(
-        f"template: {token} is unknown; there are numbers, strings, {', '.join(FUNCTIONS)}"
-    )
-
-
-def _unknown(action: str, scope: Scope) -> str:
-    values = scope.variable("$")
-    names = ", ".join(f".{name}" for name in values) if isinstance(values, Mapping) else "none"
-    return f"template: {{{{{action}}}}} has no value; there are {names}"
+    except ValueError:
+        raise ConfigError(
+            f"template: {token} is unknown; there are numbers, strings, {', '.join(FUNCTIONS)}"
+        ) from None

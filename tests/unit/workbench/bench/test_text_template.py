@@ -60,6 +60,10 @@ def rendered(text: str) -> str:
         ("{{range $k, $v := .map}}{{$k}}{{end}}", "xy"),
         ("{{range .missing}}a{{else}}none{{end}}", "none"),
         ("{{$n := 0}}{{range .number}}{{$n = AddInt $n .}}{{end}}{{$n}}", "3"),
+        ("{{$x := 1}}{{if .on}}{{$x := 2}}{{$x}}{{end}}{{$x}}", "21"),
+        ("{{if $x := .zero}}a{{else if $y := .number}}{{$y}}{{else}}b{{end}}", "3"),
+        ("{% if %} {# x #} {{.Index}}", "{% if %} {# x #} 7"),
+        ('{{print "a" `\\n"` "\\u00e9"}}', 'a\\n"é'),
         ("{{range .list}}{{range 2}}{{.}}{{end}}{{.}}{{end}}", "01a01b"),
     ],
 )
@@ -71,7 +75,7 @@ def test_actions(text: str, expected: str) -> None:
     ("text", "words"),
     [
         ("{{.missing}}", r"\{\{.missing\}\} has no value; there are .Index, .Count, .number"),
-        ("{{AddInt 1 .missing}}", "AddInt: a parameter without value is no number"),
+        ("{{AddInt 1 .missing}}", "AddInt: a parameter without value"),
         ("{{eq .missing 1}}", "eq: a parameter without value"),
         ("{{.Index.deep}}", ".deep: 7 has no fields"),
         ("{{Modulo 1 2}}", "Modulo is unknown; there are numbers, strings, AddFloat"),
