@@ -8,11 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from proreus.framework.status import Status
-from proreus.insight.decisions.attempt_scores import KeptScores
 from proreus.insight.decisions.node_names import NodeNames
 from proreus.insight.decisions.outcomes import ExtenderAnswer, PermitWait
+from proreus.insight.decisions.results import Results
 from proreus.insight.decisions.scores import ScoreTable
-from proreus.insight.decisions.shared_results import SharedResults
 from proreus.insight.decisions.verdicts import VerdictColumn, VerdictCounts
 
 _BYTES = 600
@@ -56,9 +55,8 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
     None while all goes well. ``count``: how many attempts in a row failed in just this way, the
     first at ``first_at``. ``extenders``: the URLs of those that were interested, and
     ``extender_answers`` what they returned. ``permit``: that Permit held it. ``bound_at``: when it
-    was bound; None: it is not, or not yet. ``shared``: the results that it shares with other
-    attempts, as of their ``end``, which have grown by ``shared_bytes`` for it; None: ``verdicts``
-    and ``scores`` are kept with this attempt alone.
+    was bound; None: it is not, or not yet. ``results``: of this attempt as of their
+    ``end``, which other attempts may share; None: they are not kept.
     """
 
     # Made for each pod and kept by the thousand: a Struct is made in a fifth of the time, and one
@@ -72,9 +70,8 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
     seconds: float
     names: NodeNames
     node: str = ""
-    shared: SharedResults | None = None
+    results: Results | None = None
     end: int = 0
-    shared_bytes: int = 0
     size_bytes: int = _BYTES
     bound_at: float | None = None
     count: int = 1
@@ -82,31 +79,23 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
     permit: PermitWait | None = None
     extenders: Sequence[str] = ()
     extender_answers: Sequence[ExtenderAnswer] = ()
-    verdicts: VerdictColumn | None = None
-    scores: KeptScores | None = None
 
     def row_of(self, node: str) -> int | None:
         """Return a node's row at that time; None: it was not there."""
         return self.names.row_of(node)
 
-    def results(self) -> tuple[VerdictColumn | None, ScoreTable | None]:
+    def found(self) -> tuple[VerdictColumn | None, ScoreTable | None]:
         """Return the results of Filter and Score; None for a point that did not run or is not
         kept.
         """
-        if self.shared is not None:
-            return self.shared.as_of(self.end)
-        scores = self.scores
-        verdicts = self.verdicts
-        return verdicts, None if scores is None else scores.table(verdicts, len(self.names))
+        if self.results is None:
+            return None, None
+        return self.results.as_of(self.end, len(self.names))
 
     def release(self) -> int:
-        """Give up the results; return how many bytes of shared ones nobody uses any more."""
-        shared, self.shared = self.shared, None
-        self.verdicts = self.scores = None
-        if shared is None:
-            return 0
-        shared.users -= 1
-        return 0 if shared.users else shared.all_bytes
+        """Give up the results; return how many bytes nobody uses any more."""
+        results, self.results = self.results, None
+        return 0 if results is None else results.release()
 
     def same_failure(self, other: DecisionRecord) -> bool:
         """Return whether another attempt for the same pod failed just as this one."""
@@ -124,7 +113,7 @@ class DecisionRecord(msgspec.Struct, gc=False, eq=False):
             return False
         if self.extender_answers != other.extender_answers:
             return False
-        column, others = self.verdicts, other.verdicts
-        if column is None or others is None:
-            return column is others and mine.counts is None
-        return column is others or column.same_as(others)
+        results, others = self.results, other.results
+        if results is None or others is None:
+            return results is others and mine.counts is None
+        return results is others or results.verdicts.same_as(others.verdicts)

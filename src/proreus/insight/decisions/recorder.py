@@ -27,21 +27,17 @@ from proreus.engine.runtime.select_host import NodeScores
 from proreus.engine.runtime.waiting_pods import WaitingPod
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import Verdicts
-from proreus.insight.decisions.attempt_scores import keep_scores
 from proreus.insight.decisions.node_names import NodeNames
 from proreus.insight.decisions.outcomes import PermitWait, extender_answers
 from proreus.insight.decisions.record import DecisionRecord, FailureRecord, Victim
+from proreus.insight.decisions.results import LiveResults, Results, own_results
 from proreus.insight.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
-from proreus.insight.decisions.shared_results import SharedResults, SharedResultsOf
 from proreus.insight.decisions.verdicts import VerdictColumn, recorded_status
 
 if TYPE_CHECKING:
     from proreus.engine.scheduler import Scheduler
 
 log = logger(__name__)
-
-_SEEN = object()
-"""The history of scores of which one attempt has been recorded."""
 
 
 class DecisionRecorder:
@@ -64,12 +60,12 @@ class DecisionRecorder:
         self._configurations: dict[str, Profile] = {}
         self._configuration = 0
         self._logged: set[type[Exception]] = set()
-        self._last_column: tuple[Verdicts, int, VerdictColumn] | None = None
+        self._last_failure: tuple[Verdicts, int, Results] | None = None
         register(self)
 
     def age(self) -> None:
         """Forget the verdicts of the last failed attempt; its pod may be gone."""
-        self._last_column = None
+        self._last_failure = None
 
     @classmethod
     def of(
@@ -139,33 +135,9 @@ class DecisionRecorder:
         totals: NodeScores | None,
         computed: ComputedScores | None,
     ) -> None:
-        table = attempt.profile.table
-        node = table.infos[row].name
-        shared = found.equivalence_class
-        if shared is not None and totals is (scores := shared.scores).totals:
-            history = scores.history
-            if history is None:
-                # A class that is seen once has no use for a copy, and of these there are most.
-                scores.history = _SEEN
-            else:
-                if history is _SEEN:
-                    history = scores.history = SharedResultsOf()
-                advanced = history.advance(shared, table)
-                if advanced is not None:
-                    results, size_bytes = advanced
-                    results.users += 1
-                    self.records.add(self._begin(attempt, node, results, results.end, size_bytes))
-                    return
-        record = self._begin(attempt, node)
-        if found.verdicts.ids is not None or found.evaluated is not None:
-            verdicts = record.verdicts = VerdictColumn.of(found.verdicts, found.evaluated)
-            record.size_bytes += verdicts.size_bytes
-        if totals is not None:
-            answers, computed = attempt.extender_answers, computed or ComputedScores()
-            kept = record.scores = keep_scores(
-                attempt.profile, found, totals, computed, row, answers
-            )
-            record.size_bytes += kept.size_bytes
+        record = self._begin(attempt, attempt.profile.table.infos[row].name)
+        results = record.results = _results(attempt, found, totals, computed)
+        record.end = results.end
         _keep_extender_answers(record, attempt)
         self.records.add(record)
 
@@ -181,36 +153,26 @@ class DecisionRecorder:
         _keep_extender_answers(record, attempt)
         fit = failure.fit_error
         if fit is not None and not fit.diagnosis.pre_filter_message:
-            record.verdicts = self._failure_column(failure, attempt, record)
+            record.results = self._failure_results(failure, attempt)
         self.records.add_failure(record)
 
-    def _failure_column(
-        self, failure: Failure, attempt: Attempt, record: DecisionRecord
-    ) -> VerdictColumn | None:
+    def _failure_results(self, failure: Failure, attempt: Attempt) -> Results | None:
         assert failure.fit_error is not None
         diagnosis, table = failure.fit_error.diagnosis, attempt.profile.table
         verdicts = diagnosis.verdicts
         # Those of a placement of a pod group are of other rows than the table's.
         if verdicts.size != table.size:
             return None
-        last = self._last_column
+        last = self._last_failure
         # Pods of a class that fail one after another have one column.
         whole = diagnosis.evaluated is None
         if whole and last is not None and last[0] is verdicts and last[1] == table.position:
             return last[2]
-        column = VerdictColumn.of_diagnosis(diagnosis)
-        record.size_bytes += column.size_bytes
-        self._last_column = (verdicts, table.position, column) if whole else None
-        return column
+        results = Results(VerdictColumn.of_diagnosis(diagnosis))
+        self._last_failure = (verdicts, table.position, results) if whole else None
+        return results
 
-    def _begin(
-        self,
-        attempt: Attempt,
-        node: str = "",
-        shared: SharedResults | None = None,
-        end: int = 0,
-        shared_bytes: int = 0,
-    ) -> DecisionRecord:
+    def _begin(self, attempt: Attempt, node: str = "") -> DecisionRecord:
         profile, pod = attempt.profile, attempt.pod
         if profile is not self._profile:
             self._note_profile(profile)
@@ -227,9 +189,6 @@ class DecisionRecorder:
             perf_counter() - attempt.started,
             self._names,
             node,
-            shared,
-            end,
-            shared_bytes,
         )
         return record
 
@@ -245,6 +204,22 @@ class DecisionRecorder:
     def _note_names(self, table: NodeTable) -> None:
         self._names_generation = table.nodes_generation
         self._names = self._names.followed_by([info.name for info in table.infos])
+
+
+def _results(
+    attempt: Attempt,
+    found: FeasibleNodes,
+    totals: NodeScores | None,
+    computed: ComputedScores | None,
+) -> Results:
+    profile, shared = attempt.profile, found.equivalence_class
+    if shared is None or totals is not shared.scores.totals:
+        scores = None if totals is None else computed or ComputedScores()
+        return own_results(profile, found, scores, attempt.extender_answers)
+    live: LiveResults | None = shared.scores.history
+    if live is None or not live.advance(shared, profile.table):
+        live = shared.scores.history = LiveResults(profile, found)
+    return live.results
 
 
 def _keep_extender_answers(record: DecisionRecord, attempt: Attempt) -> None:

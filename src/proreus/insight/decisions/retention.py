@@ -24,7 +24,7 @@ class KeptRecords:
     """
 
     # Invariants: ``_latest`` has the last record of each pod; a record is in one of ``_recent``,
-    # ``_waiting`` and ``_reduced``; ``size_bytes`` is the sum over all of them, and of the shared
+    # ``_waiting`` and ``_reduced``; ``size_bytes`` is the sum over all of them, and of the
     # results and names of nodes that they refer to.
 
     def __init__(self, waits: Callable[[str], bool], budget_bytes: int) -> None:
@@ -64,7 +64,9 @@ class KeptRecords:
         """Add the record of an attempt."""
         key = record.key
         self.attempts += 1
-        self.size_bytes += record.size_bytes + record.shared_bytes + record.names.retain()
+        self.size_bytes += record.size_bytes + record.names.retain()
+        if record.results is not None:
+            self.size_bytes += record.results.retain()
         # Before it is added: its pod is not back in the queue yet, and would not count as waiting.
         if self.size_bytes > self.budget_bytes:
             self._evict()
@@ -119,10 +121,10 @@ class KeptRecords:
 
     def _reduce(self, record: DecisionRecord) -> None:
         """Keep how many nodes each plugin rejected, and no rows."""
-        column, failure, before = record.verdicts, record.failure, record.size_bytes
-        if column is None or failure is None:
+        results, failure, before = record.results, record.failure, record.size_bytes
+        if results is None or failure is None:
             return
-        failure.counts = column.counts(len(record.names))
+        failure.counts = results.verdicts.counts(len(record.names))
         freed = record.release()
         record.size_bytes = len(failure.message) + _BYTES_REDUCED
         record.size_bytes += _BYTES_A_COUNT * len(failure.counts)
@@ -135,8 +137,8 @@ class KeptRecords:
         for key, record in self._latest.items():
             assert record.key == key, f"{record.key} is the latest of {key}"
             assert record in records, f"the latest record of {key} is not kept"
-        shared = {id(r.shared): r.shared.all_bytes for r in records if r.shared is not None}
+        results = {id(r.results): r.results.size_bytes for r in records if r.results is not None}
         names = {id(one): one.size_bytes for record in records for one in record.names.held()}
         size_bytes = sum(record.size_bytes for record in records)
-        size_bytes += sum(shared.values()) + sum(names.values())
+        size_bytes += sum(results.values()) + sum(names.values())
         assert size_bytes == self.size_bytes, f"{self.size_bytes} bytes counted, not {size_bytes}"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from proreus.base.logs import shortened
 from proreus.framework.diagnosis import Diagnosis
 from proreus.framework.status import Status
-from proreus.framework.verdicts import CodeArray, Rows, Verdicts
+from proreus.framework.verdicts import CodeArray, IntArray, Rows, Verdicts
 
 Numbers = np.ndarray[tuple[Any, ...], np.dtype[np.uint8]] | CodeArray
 """A number for each row, see ``VerdictColumn``."""
@@ -104,6 +104,14 @@ class VerdictColumn:
             absent = np.setdiff1d(np.arange(size), evaluated)
             if len(absent):
                 yield self.absent_status, absent
+
+    def changed(self, rows: Rows, numbers: IntArray, size: int) -> VerdictColumn:
+        """Return the column with other numbers in some rows, of a table of ``size`` rows."""
+        if self.numbers is None and not numbers.any():
+            return self
+        wide = np.zeros(size, np.int32) if self.numbers is None else self.numbers.astype(np.int32)
+        wide[rows] = numbers
+        return VerdictColumn(wide, self.statuses, self.evaluated, self.absent_status)
 
     def counts(self, size: int) -> VerdictCounts:
         """Return how many rows each status rejected."""

@@ -41,7 +41,7 @@ def explain_attempt(
     ``pods``: all pods as they are now, by key. ``names``: of how many nodes of each group of
     rejected ones; ``nodes``: of how many scored ones.
     """
-    verdicts, scores = record.results()
+    verdicts, scores = record.found()
     explanation = AttemptExplanation(
         at=record.at,
         seconds=record.seconds,
@@ -147,7 +147,7 @@ def _placement(
     lower = [other for other in counts if other < total]
     return NodeChoice(
         node=record.node,
-        feasible=scores.feasible,
+        feasible=len(scores.rows),
         total=total,
         margin=total - max(lower) if lower else None,
         tied=counts[total],
@@ -178,14 +178,11 @@ def _left_out(scores: ScoreTable, names: list[str], chosen: int, plugin: str) ->
     """Return which nodes had been best without a plugin's score."""
     totals: IntArray = scores.totals - scores.plugins[plugin].weighted
     best = np.flatnonzero(totals == totals.max())
-    # Any other node's total is at most the lowest of these, with or without this plugin.
-    known = scores.complete or int(totals.max()) > int(scores.totals.min())
     return LeftOut(
         plugin=plugin,
-        decided=bool(known and chosen not in best),
+        decided=chosen not in best,
         best=tuple(names[place] for place in best[:NAMES_SHOWN].tolist()),
         count=len(best),
-        known=known,
     )
 
 

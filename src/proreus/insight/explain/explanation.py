@@ -48,16 +48,12 @@ class ScoredNode(_Part):
 
 
 class LeftOut(_Part):
-    """The best nodes if a plugin had not scored: ``decided``, the chosen one was not among them.
-
-    ``known``: False where a node whose scores are not recorded might have been better than these.
-    """
+    """The best nodes if a plugin had not scored: ``decided``, the chosen one was not among them."""
 
     plugin: str
     decided: bool
     best: tuple[str, ...]
     count: int
-    known: bool = True
 
 
 class NodeChoice(_Part):

@@ -70,7 +70,7 @@ def _rejections(
         record = records.latest(queued.key)
         if record is None or record.node or record.uid != queued.uid:
             continue
-        verdicts, _ = record.results()
+        verdicts, _ = record.found()
         if verdicts is None:
             continue
         # Nodes may have come and gone since: a row of the record is not one of the table.

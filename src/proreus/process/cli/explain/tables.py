@@ -171,8 +171,6 @@ def _score(score: PluginScore) -> str:
 def _without(other: LeftOut | None) -> str:
     if other is None:
         return ""
-    if not other.known:
-        return "not recorded"
     if not other.decided:
         return "the same"
     return other.best[0] + (f" or {other.count - 1} more" if other.count > 1 else "")
