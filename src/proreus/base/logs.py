@@ -287,7 +287,7 @@ _MOST_CHARACTERS = 16_384
 
 def shortened(text: str, most_characters: int = _MOST_CHARACTERS) -> str:
     """Return an error's text, cut to a length that a person may read; most are not cut."""
-    # Who may create pods decides how long the message of a failed attempt is: a pod that asks for
+    # Users decide on the length of the message of a failed attempt: a pod that asks for
     # 5,000 resources has one of 300 KB, at each attempt.
     if len(text) <= most_characters:
         return text

@@ -41,7 +41,7 @@ class FailureBackoff(Generic[K]):
         """Record a failure; return how many in a row it is, and the seconds until the next try."""
         before = self._failures.pop(key, None)
         now = self._now()
-        # What has not been tried for so long is not the same failure any more.
+        # After so long without a try it is no longer the same failure.
         again = before is not None and now <= before.until + 2 * self._max
         count = before.count + 1 if before is not None and again else 1
         seconds = min(self._max, self._initial * 2.0 ** min(count - 1, 60))

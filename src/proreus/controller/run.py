@@ -70,7 +70,7 @@ STATUSES: dict[str, Callable[[], StatusReconciler[Any]]] = {
 async def run(options: ControllerOptions) -> int:
     """Run one controller; return 0 after SIGTERM or SIGINT, 1 after a lost Lease or an error."""
     logs.configure(options.verbosity, options.logging_format)
-    # What a scheduler says in a simulation has not happened.
+    # The log of a simulated scheduler is about events that have not happened.
     logging.getLogger("proreus.engine").setLevel(logging.ERROR)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -109,7 +109,7 @@ class _Controller:
         self._client = client
         self._kinds: list[StatusReconciler[Any]] = [STATUSES[name]() for name in options.statuses]
         self._writer = StatusWriter(client, self._kinds, metrics)
-        # All of them, finished ones too: groups count those.
+        # All pods, since groups count finished ones too.
         self._pods = Informer(client, PODS, on_error=_watch_failed)
         self._pods.add_handler(self._writer)
         record = EvictionRecord(client, options.lease.namespace)

@@ -66,7 +66,7 @@ class StatusWriter:
         """The uids of groups about which this process has recorded an Event."""
         metrics.statuses_due.set_function(lambda: {(): len(self._due)})
 
-    # ---- what is reported ----------------------------------------------------------------------
+    # ---- reports -------------------------------------------------------------------------------
 
     def on_add(self, pod: Pod) -> None:
         """Note a pod."""

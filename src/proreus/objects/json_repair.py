@@ -38,7 +38,7 @@ _ESCAPES = re.compile(
 _SAFE_DIGITS = 18
 """Integers of so many characters fit into 64 bits."""
 
-# One pattern for all marks: ``re`` keeps hundreds of those that it has compiled.
+# One pattern for all marks, since ``re`` keeps hundreds of compiled patterns.
 _MARKS = re.compile(rb'"([0-9a-f]{32}:)(\d+)"')
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

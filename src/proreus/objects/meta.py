@@ -56,7 +56,7 @@ class UnownedObjectMeta(ObjectMeta, frozen=True):
     An object may have tens of thousands of owners, which would take eight megabytes.
     """
 
-    # Under a name that no object has, so that what objects have is not decoded.
+    # Under a name that no object has, so that the owners of objects are not decoded.
     owner_references: tuple[OwnerReference, ...] = msgspec.field(default=(), name="-")
 
 

@@ -298,7 +298,7 @@ def _replace_by_pod_level(pod: Pod, total: Nano, parts: _Parts) -> None:
     if parts.use_status and parts.pod_level_resize and status.resources is not None:
         infeasible = _resize_is_infeasible(pod)
         held = _held(requested, status.resources.requests, status.allocated_resources, infeasible)
-        # Up to 1.36 only what the spec names.
+        # Up to 1.36 only resources that the spec names.
         names = filter(is_pod_level_resource, held) if parts.resized_by_sum else requested
         requested = {name: held.get(name, 0) for name in names}
     total.update(requested)

@@ -150,7 +150,7 @@ class StorageClass(ApiStruct, frozen=True):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
-# ---- what CSI drivers publish ------------------------------------------------------------------
+# ---- objects that CSI drivers publish ----------------------------------------------------------
 
 
 class VolumeNodeResources(ApiStruct, frozen=True):

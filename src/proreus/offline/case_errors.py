@@ -60,7 +60,7 @@ def reading(place: str, obj: JsonObject | None = None) -> Iterator[None]:
     """
     try:
         yield
-    # What nobody has checked may be of any type, and handlers of plugins read it too.
+    # Unchecked values may be of any type, and handlers of plugins read them too.
     except (*UNDECODABLE, LookupError, TypeError, AttributeError) as error:
         missing = isinstance(error, KeyError)
         text = f"{error.args[0]}: is not known, or missing" if missing else _described(obj, error)

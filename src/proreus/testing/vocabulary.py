@@ -302,7 +302,7 @@ def _run(
     made = make_plugin(plugin, handle, args)
     table.start()
     for pod in pods:
-        # What raises here raises in the comparison too, with a cluster to show for it.
+        # An exception here is raised in the comparison too, with a cluster that shows it.
         with suppress(Exception):
             made.sign(pod)
         state = CycleState()

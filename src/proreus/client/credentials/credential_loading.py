@@ -212,7 +212,7 @@ async def _from_kubeconfig(
     except OSError as error:
         raise ConfigError(f"kubeconfig {kubeconfig}: {error}") from error
     except Exception as error:
-        # The loader does not check the types of what it reads: malformed files may raise anything.
+        # The loader does not check types, so malformed files may raise anything.
         raise ConfigError(
             f"kubeconfig {kubeconfig}: cannot be read: {type(error).__name__}: {_first_line(error)}"
         ) from error
@@ -276,7 +276,7 @@ def _fetch_of(
             except (ConfigError, OSError):
                 raise
             except Exception as error:
-                # It raises its own errors, aiohttp's, and those of what it does not check.
+                # It raises its own errors, aiohttp's, and errors of unchecked input.
                 raise ConfigError(named_error_text(error)) from error
             return str(loader.token)
 

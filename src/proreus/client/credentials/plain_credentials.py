@@ -107,7 +107,7 @@ def _read_kubeconfig(path: str, context: str | None) -> PlainCredentials | None:
         cluster = _named(config, "clusters", chosen["cluster"])["cluster"]
         user = _named(config, "users", chosen["user"])["user"] or {}
         return _credentials(cluster, user, folder)
-    # The file is not checked yet: what is not as expected may raise anything.
+    # The file is not checked yet, so unexpected contents may raise anything.
     except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
         return None
 

@@ -150,7 +150,7 @@ class HttpConnection(asyncio.Protocol):
     def _on_timer(self) -> None:
         self._timer = None
         if self._stream is not None and self._stream.is_full:
-            self._renew_deadline()  # it is we who do not read
+            self._renew_deadline()  # we do not read, so the server is not late
             self._set_deadline(self._deadline)
         elif self._loop.time() < self._deadline:
             self._set_deadline(self._deadline)

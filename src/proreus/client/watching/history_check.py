@@ -95,7 +95,7 @@ class HistoryCheck:
         if not self._in_doubt or _now() < self._ignore_until:
             return
         try:
-            # Without a resourceVersion the list is consistent: never older than what a watch sent.
+            # Without a resourceVersion the list is consistent: never older than events of a watch.
             body = await self._list_watch.list({"limit": "1"}, self._timeout_seconds)
             version = _LIST_HEAD.decode(body).metadata.resource_version
         except UNDECODABLE:

@@ -178,13 +178,13 @@ class Informer(Generic[T]):
         started = perf_counter()
         fresh = {key_of(obj): obj for obj in objects}
         undecoded = {key_of(obj): obj for obj in unreadable}
-        # Deletions first: what a deleted pod held must be free before additions are counted.
+        # Deletions first: a deleted pod's resources must be free before additions are counted.
         for key in [key for key in self.store if key not in fresh]:
             if (obj_now := undecoded.get(key)) is not None:
                 self._keep_outdated(key, obj_now)
             else:
                 self._remove(key, None)
-        # No update leads from one history to the other: what is immutable may differ (a pod that
+        # No update leads from one history to the other: immutable fields may differ (a pod that
         # was bound after the backup is unbound), and the same version may name two states.
         if restored:
             for key in [key for key, old in self.store.items() if old != fresh.get(key, old)]:
@@ -210,8 +210,8 @@ class Informer(Generic[T]):
                 continue
             obj = event.object
             key = key_of(obj)
-            # A stream that repeats itself, or begins earlier than we asked: what is outdated must
-            # not undo what came after it. A bound pod would become unbound, which ends the process.
+            # A stream that repeats itself, or begins earlier than we asked: an outdated event must
+            # not undo later ones. A bound pod would become unbound, which ends the process.
             old = self.store.get(key) if self._versions_compare else None
             if old is not None and is_older(
                 obj.metadata.resource_version, old.metadata.resource_version

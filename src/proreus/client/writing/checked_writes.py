@@ -197,7 +197,7 @@ class CheckedWriter:
         self, write: Write, response: HttpResponse, sent_at: float, namespace: str
     ) -> None:
         # Events may have a limit of their own in the apiserver (EventRateLimit). There are few in
-        # flight at a time, and what is rejected of them must not slow down bindings.
+        # flight at a time, and their rejections must not slow down bindings.
         if self._priority is Priority.LOW:
             return
         # An eviction that a disruption budget does not allow is a 429, too; and one without

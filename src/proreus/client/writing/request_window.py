@@ -163,7 +163,7 @@ class RequestWindow:
             self._take(place)
             return
         if not self._share_is_used_up(place.namespace):
-            # The window is what holds writes up: only then is it worth a larger one.
+            # The window holds writes up: only then is a larger one of use.
             self._limited = True
         granted = place.granted = asyncio.get_running_loop().create_future()
         queue = self._waiting[place.priority].setdefault(place.namespace, deque())
@@ -196,7 +196,7 @@ class RequestWindow:
         if any(self._waiting):
             self._admit()
 
-    # ---- what the apiserver says ---------------------------------------------------------------
+    # ---- responses of the apiserver ------------------------------------------------------------
 
     def answered(self, seconds: float, namespace: str) -> None:
         """Record a response that says nothing about load, and how long it took."""

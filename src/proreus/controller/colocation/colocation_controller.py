@@ -88,7 +88,7 @@ class ColocationController:
             self._measurements = await read_measurements(self._client)
         except (ApiError, ValueError) as error:
             # ValueError: a quantity that is none, of a source of metrics that checks nothing.
-            # What was measured before holds until it is too old; then numbers are withdrawn.
+            # Earlier measurements hold until they are too old; then numbers are withdrawn.
             log.warning("Cannot read metrics of nodes and pods", err=str(error))
         nodes = {one.metadata.name: one for one in await list_all(self._client, NODES)}
         offline = {
@@ -196,7 +196,7 @@ class ColocationController:
             meta = pod.metadata
             if budget.take(key_of(pod), meta.uid):
                 node = pod.spec.node_name
-                # Those that leave are in the next measurement still.
+                # Terminating pods are still in the next measurement.
                 self._pressure.forget(node)
                 workload = str(controllers.workload_of(pod) or key_of(pod))
                 planned = RecordedEviction(key_of(pod), meta.uid, workload, node, now)

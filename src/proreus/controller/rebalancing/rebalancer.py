@@ -99,7 +99,7 @@ class Rebalancer:
         """Run one cycle; raises ``ApiError``."""
         options = self._options
         if options.evict:
-            # What is planned, by a process that was killed, changes what is better.
+            # Evictions planned by a killed process change which nodes are better.
             await self._evictor.finish()
         kept = frozenset({SAFE_TO_EVICT})
         objects, _ = await take_snapshot(self._client, kept)

@@ -82,7 +82,7 @@ class LiveSamples:
             taken = self._taken
             samples = self._samples.since(last)
             if samples or event == "history":
-                # A browser that does not read must not keep what waits for it.
+                # A browser that does not read must not keep its samples in memory.
                 async with asyncio.timeout(_WRITE_SECONDS):
                     await response.write(encode(event, samples))
                 event = "samples"

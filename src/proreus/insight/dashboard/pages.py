@@ -119,7 +119,7 @@ class Pages:
         return asked if asked in resources(self._sources.scheduler.cache.table) else "cpu"
 
     def _label(self, request: web.BaseRequest) -> str:
-        # Any key, and a column is made for each: only those that are offered.
+        # A column is made for each key, so only the offered keys are accepted.
         asked = request.query.get("label", ZONE)
         return asked if asked in label_keys(self._sources.scheduler.cache.table) else ZONE
 

@@ -37,7 +37,7 @@ def cookie_credentials(request: web.BaseRequest) -> dict[str, str]:
 
 async def sent_token(request: web.BaseRequest) -> str:
     """Return the token of the sign-in form; raises ``BadToken``."""
-    # Whoever reaches the port can send one. aiohttp limits a body to 1 MiB.
+    # Everybody who reaches the port can send one. aiohttp limits a body to 1 MiB.
     try:
         async with asyncio.timeout(_READ_SECONDS):
             body = await request.read()
@@ -49,7 +49,7 @@ async def sent_token(request: web.BaseRequest) -> str:
         raise BadToken("There is no token in it.")
     if len(token) > _MAX_TOKEN:
         raise BadToken(f"It is longer than {_MAX_TOKEN} characters.")
-    # What RFC 6750 allows; a quote or a semicolon would end the cookie.
+    # The characters of RFC 6750; a quote or a semicolon would end the cookie.
     if not all(char.isalnum() or char in "-._~+/=" for char in token) or not token.isascii():
         raise BadToken("It has characters that no token has.")
     return token

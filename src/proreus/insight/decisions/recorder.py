@@ -160,7 +160,7 @@ class DecisionRecorder:
         assert failure.fit_error is not None
         diagnosis, table = failure.fit_error.diagnosis, attempt.profile.table
         verdicts = diagnosis.verdicts
-        # Those of a placement of a pod group are of other rows than the table's.
+        # Results in a placement of a pod group have other rows than the table.
         if verdicts.size != table.size:
             return None
         last = self._last_failure

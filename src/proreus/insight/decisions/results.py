@@ -1,4 +1,4 @@
-"""What Filter and Score returned in one attempt, or in several of one equivalence class.
+"""The results of Filter and Score in one attempt, or in several of one equivalence class.
 
 Kept is a column of verdicts, and a column of scores for each plugin whose scores differ by node: a
 byte a node, mostly. Plugins that give all nodes the same score, as most do, take one int. Totals,
@@ -49,7 +49,7 @@ _MAX_NORMALIZED = 100
 
 
 class Results:
-    """The results of one attempt, and of those that followed it in its class.
+    """The results of one attempt, and of the attempts that followed it in its class.
 
     ``verdicts``: of the first one. ``plugins``: None if nothing was scored. An array has a score
     for each feasible row, or for each row of the table. ``rows``: the feasible ones; None: all that
@@ -75,7 +75,7 @@ class Results:
 
     @property
     def end(self) -> int:
-        """Where the changes of the last attempt end, to be passed to ``as_of`` later."""
+        """The end of the last attempt's changes, to be passed to ``as_of`` later."""
         return len(self._changes)
 
     @property
@@ -105,7 +105,9 @@ class Results:
         return 0 if self._users else self.size_bytes
 
     def as_of(self, end: int, nodes: int) -> tuple[VerdictColumn, ScoreTable | None]:
-        """Return the results of the attempt at whose record ``end`` was read, of so many nodes."""
+        """Return the results of so many nodes as they were when ``end`` was read, for the record of
+        an attempt.
+        """
         changed = np.frombuffer(self._changes, dtype=np.int64)[:end].reshape(-1, self._width)
         # Of a row that changed several times, the last values count.
         rows, first = np.unique(changed[::-1, 0], return_index=True)
@@ -173,7 +175,9 @@ class LiveResults:
         self.results = Results(verdicts, _copied(plugins))
 
     def advance(self, shared: EquivalenceClass, table: NodeTable) -> bool:
-        """Add what changed since the last attempt; False if the class has made its results anew."""
+        """Add the changes since the last attempt; return False if the class has made its results
+        anew.
+        """
         if shared.verdicts is not self._verdicts or shared.scores.totals is not self._totals:
             return False
         if any(one.raw_scores != raw for one, raw in self._constants):
@@ -217,7 +221,7 @@ def own_results(
 
 
 def _scores(profile: Profile, found: FeasibleNodes, computed: ComputedScores) -> list[_Plugin]:
-    """Return the scores of each plugin as they are: the class's, or computed for this pod."""
+    """Return the unchanged scores of each plugin, from the class or computed for this pod."""
     shared, fresh = found.equivalence_class, computed.weighted
     scores: dict[str, _Plugin] = {}
     for scorer in () if shared is None else shared.scores.scorers:
@@ -239,7 +243,7 @@ def _plugin(normalizes: bool, name: str, weight: int, raw: _Scores, weighted: _S
 
 
 def _copied(plugins: Iterable[_Plugin]) -> list[_Plugin]:
-    # Scores of feasible rows have been checked; what others have there does not matter.
+    # Scores of feasible rows have been checked; the values of others do not matter.
     return [
         (name, weight, _smaller(raw), _smaller(weighted, _MAX_NORMALIZED * weight))
         for name, weight, raw, weighted in plugins
@@ -247,7 +251,9 @@ def _copied(plugins: Iterable[_Plugin]) -> list[_Plugin]:
 
 
 def _smaller(scores: Any, highest: int = -1) -> Any:
-    """Return a copy in as few bytes a score as hold them: those from 0 to ``highest``, or all."""
+    """Return a copy with as few bytes a score as possible, of scores from 0 to ``highest`` or of
+    all.
+    """
     if not isinstance(scores, np.ndarray):
         return scores
     if highest < 0:

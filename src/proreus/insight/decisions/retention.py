@@ -72,7 +72,7 @@ class KeptRecords:
             self._evict()
         self._recent.append(record)
         self._latest[key] = record
-        # What was kept because the pod waited is no longer its last attempt.
+        # The record kept for a waiting pod is no longer its last attempt.
         if self._waiting and (before := self._waiting.pop(key, None)) is not None:
             self._drop(before)
         if self._reduced and (before := self._reduced.pop(key, None)) is not None:

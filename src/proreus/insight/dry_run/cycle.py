@@ -124,5 +124,5 @@ class DryRunCycle(SchedulingCycle):
                 for _ in results.refresh_filter_in_parts(state, pod, profile.table, ROWS_AT_ONCE):
                     await self.slices.pause_if_due()
             except PluginError:
-                return  # the search fails in the same way, and its caller knows what to say
+                return  # the search fails in the same way, and its caller reports it
             await self.slices.pause_if_due()

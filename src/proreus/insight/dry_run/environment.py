@@ -57,7 +57,7 @@ class DryRunHandle(ShadowHandle):
         handler: Callable[[T | None, T | None], None],
         with_provided: bool,
     ) -> None:
-        # Unlike in the shadow: what plugins share here is of the copy, and ends with it.
+        # Unlike in the shadow, data that plugins share belong to the copy, and end with it.
         ProfileHandle._connect(self, resource, handler, with_provided)
 
     @property
@@ -111,7 +111,7 @@ class DryRunEnvironment:
         self.profile_set.handles += (shared,)
         self._avoided = core.avoided_nodes
         for profile in self.profile_set.profiles.values():
-            # What Reserve of a plugin of one's own does outside of this process cannot be undone.
+            # Effects of an out-of-tree plugin's Reserve outside this process cannot be undone.
             profile.reserve = profile.reserve.without(
                 one.name for one in profile.reserve if _is_foreign(one)
             )

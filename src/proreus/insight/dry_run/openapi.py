@@ -28,7 +28,7 @@ def openapi_document() -> dict[str, Any]:
     """Return the document (OpenAPI 3.1, with schemas in JSON Schema)."""
     template = "#/components/schemas/{name}"
     (reference,), schemas = msgspec.json.schema_components((DryRunReview,), ref_template=template)
-    # What Kubernetes itself defines: pods and nodes are passed on as they are.
+    # Defined by Kubernetes: pods and nodes are passed on as they are.
     schemas["PodItem"]["properties"]["pod"] = {"type": "object", "description": "a v1 Pod"}
     node_template = schemas["NodeTemplate"]["properties"]
     node_template["node"] = {"type": "object", "description": "a v1 Node"}

@@ -57,7 +57,7 @@ class ClusterReplica:
                 self._position = position
                 self._generation = self._original.table.nodes_generation
                 return
-            # What changes from here on is found by the next round.
+            # The next round finds later changes.
             for name in names:
                 self._copy_node(name)
                 self._changed_here.discard(name)

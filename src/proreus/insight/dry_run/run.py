@@ -149,7 +149,7 @@ class DryRunAttempts:
             cycle.unreserve_and_forget(attempt, node_name)
             replica.differs_at([node_name])
             await self._slices.pause_if_due()
-        # Here, in slices: whoever freed all of the copy at once would block the loop.
+        # In slices: to free all of the copy at once would block the loop.
         for name in self._template_of:
             replica.remove_node(name)
             await self._slices.pause_if_due()

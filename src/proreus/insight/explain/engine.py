@@ -84,7 +84,7 @@ class Engine:
 
     def _put(self, info: NodeInfo, node: Node) -> None:
         info.set_node(node)
-        # The row is recorded as changed, both times: whoever reads that evaluates it again.
+        # The row is recorded as changed, both times, so that readers evaluate it again.
         self.table.update_node(info)
 
     def rejection_without(

@@ -153,7 +153,7 @@ class Explainer:
         ]
         pending = {hold.plugin for hold in holds}
         if (attempt := explanation.attempt) is not None:
-            # Those that have allowed it since the attempt.
+            # Plugins that have allowed it since the attempt.
             for hold in attempt.permit:
                 if hold.plugin not in pending:
                     hold.allowed = True

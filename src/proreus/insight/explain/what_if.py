@@ -87,7 +87,7 @@ def look_for_help(
             return [], None, len(fitting)
         rows = nearest_rows(engine, pod, found, nodes, PROPOSALS)
     else:
-        # PreFilter rejects the pod whatever the node is: any node shows what has to change.
+        # PreFilter rejects the pod on every node, so any node shows the necessary change.
         rows = np.arange(min(nodes, engine.table.size))
     helped = [one for row in rows.tolist() if (one := _help_on_node(engine, pod, row)) is not None]
     helped.sort(key=lambda one: len(one.changes))
@@ -154,7 +154,7 @@ def _least_lowered(
         return lower if status is None or status.plugin != plugin else None
 
     low, high, best = proposal.lower_to, pod.requests.amounts[proposal.resource], proposal
-    # What is free according to the columns is nearly always the answer: one question shows it.
+    # The free amount by the columns is nearly always the answer: one question shows it.
     if accepted(low + 1) is None:
         return best.as_minimal()
     while high - low > 1 and not engine.out_of_time:

@@ -135,7 +135,7 @@ class ArrivalRecorder:
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
-            # What was taken is written, and before the last lines.
+            # The entries taken so far are written, and before the last lines.
             await writing
             raise
 

@@ -1,4 +1,4 @@
-"""``proreus version``: the versions of proreus, of Kubernetes and of Python."""
+"""``proreus version`` prints the versions of proreus, of Kubernetes and of Python."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def printed(value: Any) -> str:
 
 
 def field(value: Any, path: str) -> Any:
-    """Return the value of a chain such as ``.a.b``; what is missing in a map is UNSET."""
+    """Return the value of a chain such as ``.a.b``; missing keys of a map are UNSET."""
     for name in filter(None, path.split(".")):
         if not isinstance(value, Mapping):
             raise ConfigError(f"template: {path}: {value!r} has no fields")

@@ -24,13 +24,13 @@ _BLOCKS = ("if", "with", "range")
 
 Tokens = deque[str]
 Scope = ChainMap[str, Any]
-"""The value of ``.`` and of each variable, in a block and in those around it."""
+"""The value of ``.`` and of each variable, in a block and in its enclosing blocks."""
 Expression = Callable[[Scope], Any]
 Node = Callable[[Scope], str]
 
 
 class TextTemplate:
-    """One parsed template; raises ``ConfigError`` for what cannot be parsed."""
+    """One parsed template; raises ``ConfigError`` for a text that cannot be parsed."""
 
     def __init__(self, text: str) -> None:
         self.static = "{{" not in text

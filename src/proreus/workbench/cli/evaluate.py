@@ -1,4 +1,4 @@
-"""``proreus evaluate``: the scheduler's decisions for recorded cases, without a cluster."""
+"""``proreus evaluate`` prints the scheduler's decisions for recorded cases, without a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``proreus sandbox``: the embedded cluster as a process of its own, for kubectl and schedulers."""
+"""``proreus sandbox`` runs the embedded cluster as a process, for kubectl and schedulers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``proreus bench --simulate``: the engine at various cluster sizes, without an apiserver."""
+"""``proreus bench --simulate`` runs the engine at various cluster sizes, without an apiserver."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
     for scale in _scales(nodes, pods):
         scales = [scale, replace(scale, recorded=True)] if recorded else [scale]
         with progress.status(f"{scale.nodes:,} nodes, {scale.title}"):
-            # In turns: what slows this machine down meanwhile slows both.
+            # In turns, so that other work on this machine slows both down.
             rounds_of_all = [[simulate(one) for one in scales] for _ in range(rounds)]
         for outcomes in zip(*rounds_of_all, strict=True):
             documents.append(_as_json(outcomes))

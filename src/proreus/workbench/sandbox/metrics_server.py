@@ -1,4 +1,4 @@
-"""metrics.k8s.io: the usage of nodes and pods, in the form of metrics-server.
+"""Serves metrics.k8s.io: the usage of nodes and pods, in the form of metrics-server.
 
 Nothing runs in the sandbox, so usage is made up: a running pod uses a fraction of its requests, and
 a node uses the sum of its pods. Annotations of a node or a pod override this:

@@ -17,7 +17,7 @@ JsonObject = dict[str, Any]
 def from_v1alpha2(group: JsonObject) -> JsonObject:
     """Convert ``v1alpha2`` to ``v1beta1``."""
     mode = group.get("spec", {}).get("disruptionMode")
-    # Any other value is left for v1beta1 to make of it what it can: defaults are not set here.
+    # Any other value is left for v1beta1 to interpret: defaults are not set here.
     converted = {_MODES[mode]: {}} if mode in _MODES else mode
     return _converted(group, "v1beta1", converted)
 

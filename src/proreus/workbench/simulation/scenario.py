@@ -162,7 +162,7 @@ class Scenario:
         self.added_nodes += names
         return names
 
-    # ---- what is taken away --------------------------------------------------------------------
+    # ---- removals ------------------------------------------------------------------------------
 
     def remove(self, reference: str) -> None:
         """Remove ``node/NAME``, ``pod/NAMESPACE/NAME`` or ``workload/NAMESPACE/NAME``.

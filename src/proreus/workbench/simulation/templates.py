@@ -56,7 +56,7 @@ class Admission:
             | ({"preemptionPolicy": found.preemption_policy} if found.preemption_policy else {})
             for name, found in objects.of(PRIORITY_CLASSES).items()
         }
-        # Who may not list PriorityClasses finds most of them in pods.
+        # Without the right to list PriorityClasses, most of them are found in pods.
         for pod in objects.of(PODS).values():
             if pod.spec.priority_class_name and pod.spec.priority is not None:
                 classes.setdefault(pod.spec.priority_class_name, {"value": pod.spec.priority})
@@ -192,7 +192,7 @@ def template_of_pod(pod: Pod) -> PodTemplate:
     owners = plain["metadata"].get("ownerReferences") or ()
     owner = next((one for one in owners if one.get("controller")), None)
     key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-    # Plain data lacks what has its default value, but the scheduler of this pod is known.
+    # Plain data lacks fields with their default, but the scheduler of this pod is known.
     spec = {**plain["spec"], "schedulerName": pod.spec.scheduler_name}
     return PodTemplate(f"pod/{key}", {"metadata": meta, "spec": spec}, 1, owner)
 
@@ -212,7 +212,7 @@ def _of_workload(place: str, obj: JsonObject) -> PodTemplate:
         raise ConfigError(f"{place}: spec.{field}: {replicas!r} is not a number of pods")
     name, namespace = str(meta["name"]), str(meta.get("namespace") or "default")
     inner = {**(template.get("metadata") or {}), "name": name, "namespace": namespace}
-    # A name that no ReplicaSet of the cluster has: the pods count as those of a workload of theirs.
+    # A name that no ReplicaSet of the cluster has: the pods are a workload of their own.
     owner = {
         "apiVersion": str(obj.get("apiVersion", "")),
         "kind": kind,

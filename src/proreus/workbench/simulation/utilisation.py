@@ -94,7 +94,7 @@ def _fragments(table: NodeTable, free: Mapping[str, IntArray], shapes: Shapes) -
     fragments = dict.fromkeys(free, 0.0)
     if not total:
         return fragments
-    # Cordoned nodes take no pod: what is free there is of no use to any.
+    # Cordoned nodes take no pod, so their free resources are of no use.
     open_nodes: BoolArray = ~table.unschedulable & (free[PODS] > 0)
     for shape, count in shapes.items():
         fits = open_nodes.copy()

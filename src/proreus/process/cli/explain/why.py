@@ -1,4 +1,4 @@
-"""``proreus why``: the same as ``proreus explain pod``."""
+"""``proreus why`` is the same as ``proreus explain pod``."""
 
 from proreus.process.cli.explain import pod_command as command
 

@@ -1,4 +1,4 @@
-"""``proreus simulate``: what would the scheduler do, on a file of a cluster."""
+"""``proreus simulate`` shows the scheduler's decisions for a file of a cluster."""
 
 from __future__ import annotations
 

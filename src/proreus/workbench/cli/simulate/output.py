@@ -54,7 +54,7 @@ class Output:
         )
 
     def __enter__(self) -> Self:
-        # What a configuration warns about, and pods that find no node, are part of the result.
+        # Warnings about a configuration, and pods without a node, are part of the result.
         logging.getLogger("proreus").setLevel(logging.CRITICAL)
         self._progress.start()
         return self
