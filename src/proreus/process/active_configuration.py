@@ -32,7 +32,9 @@ _FIXED_AT_START = (
 
 
 class ActiveConfiguration:
-    """Puts configurations in force. ``sent_whole``: by kind, what informers keep for extenders."""
+    """Puts configurations in force. ``sent_whole`` has, by kind, the objects whose JSON informers
+    keep for extenders.
+    """
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class ActiveConfiguration:
         return trial
 
     def end_shadow(self, trial: ShadowTrial) -> None:
-        """Have it decide no more."""
+        """End a trial: it decides nothing more."""
         self._scheduler.shadow = None
         trial.close()
 

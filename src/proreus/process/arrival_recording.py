@@ -1,4 +1,4 @@
-"""``--record-arrivals``: writes what arrives at a running scheduler to a file, for replays."""
+"""``--record-arrivals`` writes arrivals at a running scheduler to a file, for replays."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class BlockedPlugins:
             return {}
 
     def _write(self, entries: dict[str, BlockedCall]) -> None:
-        """Replace the file as a whole: the process may be killed at any moment."""
+        """Replace the file as a whole, since the process may be killed at any moment."""
         folder = self.path.parent
         folder.mkdir(mode=stat.S_IRWXU, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:

@@ -1,4 +1,4 @@
-"""Which Kubernetes version the process emulates: the flag's, else the default.
+"""Chooses the Kubernetes version that the process emulates, from the flag or the default.
 
 kube-scheduler may not be newer than the apiserver. So without the flag the version of an older
 apiserver is emulated; it serves other API versions of some kinds, and its users expect its

@@ -1,4 +1,4 @@
-"""What a process serves over HTTPS: health, metrics, its configuration and its plugins."""
+"""Serves over HTTPS the health, metrics, configuration and plugins of the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a process waits for its informers: at the start, as a new leader, for new plugins.
+"""Waits for informers: at the start, as a new leader, and for new plugins.
 
 Decisions without a part of the cluster would be wrong: the first lists are waited for, and those
 that stay refused end the process. Later, the reflector logs errors and tries again.
@@ -20,7 +20,7 @@ log = logs.logger(__name__)
 
 _NEW_KINDS_SECONDS = 30.0
 _CATCH_UP_SECONDS = 30.0
-"""How long a new leader waits for a watch that cannot be opened."""
+"""Time limit of a new leader for a watch that cannot be opened."""
 
 
 class InformerSync:
@@ -53,7 +53,7 @@ class InformerSync:
         self._first_lists_done = True
 
     async def wait_for_kinds(self, kinds: Mapping[str, Resource[Any]], needed: Set[str]) -> None:
-        """Watch ``kinds`` as well, and wait for those that new plugins need.
+        """Watch ``kinds`` as well, and wait for the kinds that new plugins need.
 
         Raises ``ConfigError`` after 30 seconds. An informer that cannot list now keeps trying: the
         next configuration may need it too. One that does not need it must not wait for it.

@@ -33,7 +33,7 @@ _SLOW_SECONDS = 10.0
 async def run_in_loading_thread(
     work: Callable[[], T], what: str, folders: Collection[str], limit_seconds: float = 0.0
 ) -> T:
-    """Return what ``work`` returns; raises ``ConfigError`` after ``limit_seconds``, 0: never.
+    """Return the result of ``work``; raise ``ConfigError`` after ``limit_seconds`` (0: no limit).
 
     ``what`` says in words what it does. ``folders``: those of plugins, to name the line that it is
     at. A thread that does not end goes on, but does not keep the process from ending.

@@ -1,4 +1,4 @@
-"""What the event loop reports when nobody awaits the error."""
+"""Handles errors that nobody awaits, which the event loop reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CLOSED = "the handler is closed"
 
 
 def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error with its traceback, unless it is that of a connection whose user knows of it.
+    """Log an error with its traceback, unless it is of a connection whose user knows of it.
 
     uvloop raises RuntimeError where data arrive on a TLS connection whose transport was closed in
     the same moment: the connection was given up. asyncio, until Python 3.12.2, raises TypeError

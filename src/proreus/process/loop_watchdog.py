@@ -72,7 +72,7 @@ class LoopWatchdog:
         self._seen: tuple[object, object] = (None, None)
         """The beat and the call that the last look found."""
         self._looks = 0
-        """How many looks in a row have found these."""
+        """The number of successive looks that have found these."""
         self._loop_thread = threading.get_ident()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="loop watchdog", daemon=True)
@@ -100,7 +100,7 @@ class LoopWatchdog:
             self.beat(metrics, due)
 
     def report(self) -> None:
-        """Report what blocks the loop from now on: at the start, the first lists do."""
+        """Report blocked loops from now on; at the start, the first lists block it."""
         self._last_beat = self._now(), time.thread_time()
         self._reports = self._report_seconds > 0
 
@@ -126,7 +126,7 @@ class LoopWatchdog:
             self.look()
 
     def look(self) -> None:
-        """Report what blocks the loop, and end the process if a plugin does for too long."""
+        """Report a blocked loop, and end the process if a plugin blocks it for too long."""
         call, beat = self.current_call.call, self._last_beat
         if self._seen != (beat, call):
             self._seen, self._looks = (beat, call), 0
@@ -205,7 +205,7 @@ class StuckCycle(Struct, frozen=True):
     limit_seconds: float
 
     def problem(self) -> str | None:
-        """Return what takes too long, None if nothing does; from any thread."""
+        """Return a text about the part that takes too long, or None; callable from any thread."""
         if not self.limit_seconds:
             return None
         if (seconds := self.scheduler.cycle_seconds) > self.limit_seconds:

@@ -1,4 +1,4 @@
-"""Outer rooms register here what the core uses of them: add-ons, commands, the dashboard.
+"""Outer rooms (add-ons, commands, the dashboard) register here the parts that the core uses.
 
 They do so as packages of others do, by entry points (pyproject.toml). The core imports none of them
 otherwise and runs without their folders.

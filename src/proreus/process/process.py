@@ -65,7 +65,7 @@ _EVENTS_SECONDS = 3.0
 _RELEASE_SECONDS = 5.0
 _RETURN_MEMORY_SECONDS = 60
 _SERVER_WAITS_SECONDS = 1.0
-"""How long the server may wait for the scheduling to begin; nobody probes a container earlier."""
+"""Time limit for the server to wait until scheduling begins; nobody probes a container earlier."""
 
 
 class Process:

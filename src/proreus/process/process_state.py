@@ -1,4 +1,4 @@
-"""How far a process is, and what it runs with."""
+"""The phase of a process, and the parts that it runs with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proreus.process.loading import PluginFile
 
 
 class ProcessState(Struct):
-    """How far a process is. ``config``: the configuration in force.
+    """The phase of a process. ``config`` is the configuration in force.
 
     ``synced``: all informers have their first list. ``leads``: scheduling has begun. ``stopping``:
     the process is about to end. ``last_reload``: result of the latest reload, for /configz.

@@ -19,7 +19,7 @@ class ProcessTasks:
 
     def __init__(self) -> None:
         self.ending = False
-        """Whether the process ends: from then on cancellations are what is meant to happen."""
+        """Whether the process is ending; from then on cancellations are intended."""
         self._group: asyncio.TaskGroup | None = None
         self._parts: dict[str, asyncio.Task[None]] = {}
         self._spawned: set[asyncio.Task[None]] = set()
@@ -45,7 +45,7 @@ class ProcessTasks:
         task.add_done_callback(lambda _: work.close())  # it may never have begun
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        """Start work that ends by itself, as a binding does; return what waits for its end."""
+        """Start work that ends by itself, as a binding does; return an awaitable of its end."""
         assert self._group is not None, "not entered"
         try:
             task = self._group.create_task(work)
@@ -60,7 +60,7 @@ class ProcessTasks:
         return task
 
     def unfinished(self, *parts: str) -> set[asyncio.Task[None]]:
-        """Return what was spawned, and the parts of these names, as far as they have not ended."""
+        """Return spawned tasks, and parts of these names, that have not ended."""
         tasks = {*self._spawned, *(self._parts[name] for name in parts)}
         return {task for task in tasks if not task.done()}
 

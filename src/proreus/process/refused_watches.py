@@ -20,7 +20,7 @@ from proreus.objects.meta import Resource
 log = logs.logger(__name__)
 
 REFUSED_LIMIT_SECONDS = 100.0
-"""How long a resource may be refused.
+"""Time for which a resource may be refused.
 
 More than three times the 30 seconds for which an apiserver caches what its authorization webhook
 denied, and less than the two minutes of the startup probe in deploy/: a process that the kubelet

@@ -96,7 +96,7 @@ async def _run_until(stopping: asyncio.Event, options: RunOptions, watchdog: Loo
 async def _follow(
     options: RunOptions, process: Process, reloader: Reloader, trials: ShadowTrials | None
 ) -> None:
-    """Reload what changes; try a candidate, and record arrivals, if asked to."""
+    """Reload changes; try a candidate and record arrivals, if asked to."""
     async with asyncio.TaskGroup() as tasks:
         if options.record_arrivals:
             from proreus.process.arrival_recording import record_arrivals
@@ -111,7 +111,7 @@ async def _follow(
 async def _start(
     options: RunOptions, stack: contextlib.AsyncExitStack, watchdog: LoopWatchdog
 ) -> tuple[Process, Callable[[], Coroutine[Any, Any, None]]] | None:
-    """Return a process that can run, and what reloads it; ``stack`` closes what it consists of.
+    """Return a process that can run, and its reloader; ``stack`` closes its parts.
 
     None where the configuration was only to be written.
     """

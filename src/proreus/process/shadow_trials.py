@@ -39,7 +39,7 @@ log = logs.logger(__name__)
 T = TypeVar("T")
 
 _LOAD_SECONDS = 5.0
-"""How long the end of a trial waits for plugins that are just being imported."""
+"""Time for which the end of a trial waits for plugins that are being imported."""
 
 
 class TrialState(Struct):
@@ -108,7 +108,7 @@ class ShadowTrials:
                 self._due.set()
 
     def describe(self) -> dict[str, Any]:
-        """Return the body of /shadowz: the running trial, or else the last one."""
+        """Return the body of /shadowz, which is the running trial, or else the last one."""
         state = self.state
         return {
             "configuration": self._options.config,

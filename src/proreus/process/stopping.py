@@ -1,4 +1,6 @@
-"""What keeps the end of the process within its time: 30 seconds from the signal, whatever hangs."""
+"""Keeps the end of the process within its time: 30 seconds from the signal, even if a part
+hangs.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def end_within_time(
 
 @contextlib.asynccontextmanager
 async def until_set(stopping: asyncio.Event) -> AsyncIterator[None]:
-    """Leave the block when ``stopping`` is set: what it awaits then is cancelled."""
+    """Leave the block when ``stopping`` is set, and cancel the awaited work."""
     task = asyncio.current_task()
     assert task is not None
 
@@ -60,7 +62,7 @@ async def until_set(stopping: asyncio.Event) -> AsyncIterator[None]:
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group: the others follow from it."""
+    """Return the first error of a group, since the others follow from it."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -30,7 +30,7 @@ _LOOK_AGAIN_MILLISECONDS = 5000
 _MISSING_FOLDER_SECONDS = 5.0
 
 _NOT_READ = "not read"
-"""Begins what stands for the content of a file that cannot be read."""
+"""Prefix of the stand-in for the content of an unreadable file."""
 
 _OWN_FAULTS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 """Errors that say nothing about the file."""

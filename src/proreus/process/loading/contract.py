@@ -27,7 +27,7 @@ _BASES = (
 
 
 class ContractViolation(NamedTuple):
-    """What is wrong with a plugin class; ``place``: ``file:line``, "" if unknown."""
+    """A fault of a plugin class. ``place`` is ``file:line``, or "" if unknown."""
 
     place: str
     text: str

@@ -46,7 +46,7 @@ class PluginFolder:
 
     @property
     def plugin_modules(self) -> list[str]:
-        """The names of the modules to search for plugins: all without a leading ``_``."""
+        """The names of the modules to search for plugins, which have no leading ``_``."""
         return sorted(name for name in self.sources if not name.startswith("_"))
 
     @property

@@ -1,4 +1,4 @@
-"""Imports modules by name as if for the first time, and records what was in their files."""
+"""Imports modules by name as if for the first time, and records the contents of their files."""
 
 from __future__ import annotations
 

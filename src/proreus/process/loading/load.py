@@ -36,7 +36,7 @@ _package_hashes: dict[str, str] = {}
 
 
 class PluginSources(Struct, frozen=True):
-    """Where to look for plugins.
+    """The places to look for plugins.
 
     ``modules``: each ``module:Class``, from ``--plugin``. ``folders``: from ``--plugin-dir``.
     ``packages``: whether to use the entry points of installed packages.
@@ -80,7 +80,7 @@ def load(
 
 
 def add_ons() -> dict[str, Callable[[], type[Plugin]]]:
-    """Return what imports each add-on, by its name.
+    """Return a function that imports each add-on, by its name.
 
     Unlike plugins of other packages they are not imported, nor checked, before somebody asks.
     """

@@ -28,7 +28,7 @@ from proreus.framework.plugin import Plugin
 
 
 class Origin(Struct, frozen=True):
-    """Where a plugin comes from; ``package`` and ``version`` are set for installed packages.
+    """The origin of a plugin; ``package`` and ``version`` are set for installed packages.
 
     ``file`` of a remote plugin is its address, and empty for an in-tree one and an add-on (see
     ``LoadedPlugin.location``).
@@ -137,7 +137,9 @@ class LoadedPlugins:
         return Registry((one.plugin for one in self.found.values()), self._add_ons)
 
     def add_ons(self) -> dict[str, LoadedPlugin]:
-        """Import all add-ons, and return them by name, but for those replaced by a found plugin."""
+        """Import all add-ons, and return them by name, except the ones that a found plugin
+        replaces.
+        """
         return {
             name: LoadedPlugin(self.registry[name], Origin("add-on", "", 0))
             for name in self._add_ons
@@ -150,7 +152,8 @@ class LoadedPlugins:
         return {name: one for name, one in self.found.items() if one.origin.way != "in-tree"}
 
     def content_of(self, name: str) -> str:
-        """Return what identifies the code of an out-of-tree plugin: a SHA-256, "" if unknown.
+        """Return the identity of an out-of-tree plugin's code, which is a SHA-256, or "" if
+        unknown.
 
         It covers all files that were loaded from the folder of the plugin's file, since they may
         import each other, and the version of its package.
