@@ -16,9 +16,9 @@ import griffe
 import pytest
 
 from proreus.framework import events
+from proreus.process.cli.new_plugin import POINTS
 from proreus.process.cli.new_plugin.files import files_of
 from proreus.process.cli.new_plugin.names import Names
-from proreus.process.cli.new_plugin.points import POINTS
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "api.md"
@@ -145,7 +145,7 @@ def test_authors_are_shown_public_names_only(file: Path) -> None:
 
 @pytest.mark.parametrize("columns", [False, True])
 def test_new_plugins_import_public_names_only(columns: bool) -> None:
-    written = files_of(Names.of("Tried"), tuple(POINTS), columns)
+    written = files_of(Names.of("Tried"), POINTS, columns)
     sources = [text for path, text in written.items() if str(path).endswith(".py")]
     assert len(sources) >= 2
     assert not_public(sources) == []

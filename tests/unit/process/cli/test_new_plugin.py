@@ -12,9 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from proreus.framework.extension_points import points_of
-from proreus.process.cli.new_plugin import command
+from proreus.process.cli.new_plugin import POINTS, command
 from proreus.process.cli.new_plugin.names import InvalidPluginName, Names
-from proreus.process.cli.new_plugin.points import POINTS
 from proreus.process.loading import PluginSources, load
 from proreus.testing import Harness, make_pod
 

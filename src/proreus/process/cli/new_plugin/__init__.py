@@ -7,17 +7,32 @@ from pathlib import Path
 import click
 
 from proreus.process.cli.new_plugin.names import InvalidPluginName, Names
-from proreus.process.cli.new_plugin.points import POINTS
+
+POINTS = {
+    "preEnqueue": "Keeps pods out of the queue whose label says gated.",
+    "queueSort": "Sorts the queue by priority, then by name.",
+    "preFilter": "Rejects pods whose label says nowhere, before any node is filtered.",
+    "filter": "Keeps pods off nodes that carry the label.",
+    "postFilter": "Finds no way to make an unschedulable pod schedulable, and says so.",
+    "preScore": "Skips its Score for pods whose label says anywhere.",
+    "score": "Prefers the nodes with the fewest pods.",
+    "reserve": "Records the node of each pod.",
+    "permit": "Holds pods whose label says held, for half a minute at most.",
+    "preBind": "Prepares what a pod needs before it is bound.",
+    "bind": "Leaves binding to the next plugin.",
+    "postBind": "Records every bound pod.",
+}
+"""The example at each extension point, in the order in which they are called for a pod."""
 
 
-def _points(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
-    """Return the named extension points in the order in which they are called for a pod."""
+def _points(context: click.Context, parameter: click.Parameter, text: str) -> dict[str, str]:
+    """Return the named entries of ``POINTS``."""
     wanted = [point.strip() for point in text.split(",") if point.strip()]
     unknown = [point for point in wanted if point not in POINTS]
     if unknown or not wanted:
         faulty = f"{', '.join(unknown)}: " if unknown else ""
         raise click.BadParameter(f"{faulty}choose from {', '.join(POINTS)}, separated by commas")
-    return tuple(point for point in POINTS if point in wanted)
+    return {point: does for point, does in POINTS.items() if point in wanted}
 
 
 @click.command("new-plugin", short_help="Create a package for your own plugin.")
@@ -41,7 +56,7 @@ def _points(context: click.Context, parameter: click.Parameter, text: str) -> tu
     is_flag=True,
     help="Write Filter and Score over columns as well, and test that both forms agree.",
 )
-def command(name: str, parent: Path, points: tuple[str, ...], columns: bool) -> None:
+def command(name: str, parent: Path, points: dict[str, str], columns: bool) -> None:
     """Create a package for a plugin: code, configuration, tests, README.
 
     NAME is the plugin's name in the configuration, in CamelCase: GpuHeadroom.
@@ -52,7 +67,7 @@ def command(name: str, parent: Path, points: tuple[str, ...], columns: bool) -> 
         names = Names.of(name)
     except InvalidPluginName as error:
         raise click.BadParameter(str(error), param_hint="NAME") from error
-    if columns and not {"filter", "score"} & set(points):
+    if columns and not {"filter", "score"} & points.keys():
         raise click.BadParameter("only filter and score have a form over columns")
     folder = parent / names.package
     if folder.exists() and any(folder.iterdir()):
