@@ -18,8 +18,8 @@ from proreus.base.clock import Clock
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.metrics import SchedulerMetrics
 from proreus.client.http.http_get import http_get
+from proreus.engine.extenders.extender import TransportFactory, new_transport
 from proreus.engine.extenders.extender_chain import Pausable
-from proreus.engine.extenders.extender_requests import TransportFactory, new_transport
 from proreus.engine.guards.avoided_nodes import NEVER_AVOID, AvoidanceRules
 from proreus.engine.runtime.plugin_health import HealthContext
 from proreus.framework.attempt_budget import CpuTime, Stopwatch

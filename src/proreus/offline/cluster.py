@@ -15,7 +15,7 @@ from proreus.client.http.http_get import http_get
 from proreus.config.types import SchedulerConfiguration
 from proreus.engine.assembly import Assembly
 from proreus.engine.environment import Environment
-from proreus.engine.extenders.extender_requests import TransportFactory, new_transport
+from proreus.engine.extenders.extender import TransportFactory, new_transport
 from proreus.engine.guards.avoided_nodes import NEVER_AVOID, AvoidanceRules
 from proreus.engine.runtime.plugin_health import (
     DEFAULT_RULES,

@@ -14,7 +14,7 @@ import msgspec
 
 from proreus.base.errors import ConfigError, ExtenderError
 from proreus.config.types import Extender as ExtenderConfiguration
-from proreus.engine.extenders.extender_requests import status_error
+from proreus.engine.extenders.extender import status_error
 from proreus.objects.kinds import PODS
 from proreus.offline.api import InMemoryApi, JsonObject
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from proreus.base.errors import ProreusError
 from proreus.base.logs import logger
 from proreus.engine.extenders.extender import HTTPExtender
-from proreus.engine.extenders.extender_answers import ExtenderAnswers
+from proreus.engine.extenders.extender_chain import ExtenderAnswers
 from proreus.engine.runtime.binding_points import Cancellation
 from proreus.engine.runtime.find_nodes import FeasibleNodes
 from proreus.engine.runtime.prioritize_nodes import ComputedScores

@@ -45,8 +45,7 @@ from proreus.engine.cycles.attempt import (
 )
 from proreus.engine.cycles.no_feasible_node import diagnose, fail_with_post_filter, no_fit
 from proreus.engine.environment import Environment
-from proreus.engine.extenders.extender_answers import ExtenderAnswers
-from proreus.engine.extenders.extender_chain import ExtenderChain
+from proreus.engine.extenders.extender_chain import ExtenderAnswers, ExtenderChain
 from proreus.engine.runtime import score_log
 from proreus.engine.runtime.feasible_filter import run_feasible_filter
 from proreus.engine.runtime.find_nodes import FeasibleNodes, NodeSearch

@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from proreus.base.clock import Clock
 from proreus.base.errors import ConfigError, ExtenderError
 from proreus.base.logs import logger
 from proreus.config.types import Extender as ExtenderConfiguration
 from proreus.engine.extenders import extender_wire as wire
-from proreus.engine.extenders.extender_requests import (
-    ExtenderUnreachable,
-    TransportFactory,
-    new_transport,
-)
 from proreus.engine.runtime import score_log
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -37,6 +33,42 @@ _REFUSED_SECONDS = (1.0, 30.0)
 _TIMEOUTS = 4
 _HUNG_SECONDS = 300.0
 """After a time-out the first pause is four time-outs, the longest five minutes."""
+
+
+class ExtenderUnreachable(ExtenderError):
+    """The extender was not reached or did not respond. ``timed_out``: by a time-out."""
+
+    def __init__(self, text: str, timed_out: bool) -> None:
+        super().__init__(text)
+        self.timed_out = timed_out
+
+
+def status_error(verb: str, url: str, status: int) -> ExtenderError:
+    """Return the error of a response that is no 200."""
+    return ExtenderError(f"failed {verb} with extender at URL {url}, code {status}")
+
+
+class ExtenderTransport(Protocol):
+    """What carries requests to one extender: ``extender_transport.Transport``, or a fake of it."""
+
+    async def post(self, verb: str, body: bytes, *, repeatable: bool = True) -> bytes:
+        """Return the body of a response; raises ``ExtenderError``."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+TransportFactory = Callable[[ExtenderConfiguration], ExtenderTransport]
+
+
+def new_transport(config: ExtenderConfiguration) -> ExtenderTransport:
+    """Return the connections to one extender; raises ``ConfigError``."""
+    # Here, since a start does without aiohttp, and most processes have no extender.
+    from proreus.engine.extenders.extender_transport import Transport
+
+    return Transport(config)
 
 
 class _VerbState:

@@ -18,13 +18,13 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
 from proreus.base.errors import ExtenderError
 from proreus.base.int64 import wrap
 from proreus.base.logs import logger
 from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.extenders.extender import HTTPExtender
-from proreus.engine.extenders.extender_answers import ExtenderAnswers, FilterAnswer
 from proreus.engine.runtime import score_log
 from proreus.engine.runtime.find_nodes import FeasibleNodes
 from proreus.engine.runtime.select_host import AttemptTotals
@@ -41,6 +41,33 @@ log = logger(__name__)
 
 EXTENDER = "Extender"
 """The name under which all extenders are recorded as a pod's rejector."""
+
+
+class FilterAnswer(Struct):
+    """One extender's answer to a filter request. ``accepted``: how many nodes it let through.
+
+    ``failed`` and ``unresolvable``: messages by node, the latter where preemption does not help.
+    ``error``: why there was no answer.
+    """
+
+    url: str
+    accepted: int = 0
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unresolvable: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+class ExtenderAnswers(Struct):
+    """All answers of one attempt, in the order of the extenders.
+
+    ``scores``: URL, and what is added to the total of each node (already weighted). ``errors``: of
+    prioritize requests, by URL. ``totals``: of plugins and extenders together, by feasible node.
+    """
+
+    filters: list[FilterAnswer] = field(default_factory=list)
+    scores: list[tuple[str, Mapping[str, int]]] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+    totals: IntArray | None = None
 
 
 class Pausable(Protocol):

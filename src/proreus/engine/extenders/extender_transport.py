@@ -22,7 +22,7 @@ from proreus.client.credentials.credentials import stamp_of
 from proreus.client.http.http_get import read_body
 from proreus.client.http.request_headers import JSON, user_agent
 from proreus.config.types import Extender, ExtenderTLSConfig
-from proreus.engine.extenders.extender_requests import ExtenderUnreachable, status_error
+from proreus.engine.extenders.extender import ExtenderUnreachable, status_error
 
 log = logger(__name__)
 

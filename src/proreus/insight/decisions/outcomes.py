@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from proreus.engine.extenders.extender_answers import ExtenderAnswers
+from proreus.engine.extenders.extender_chain import ExtenderAnswers
 
 NODES_NAMED = 10
 """Of how many nodes with the same message the names are kept."""

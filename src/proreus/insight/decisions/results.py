@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from proreus.base.int64 import wrap
-from proreus.engine.extenders.extender_answers import ExtenderAnswers
+from proreus.engine.extenders.extender_chain import ExtenderAnswers
 from proreus.engine.runtime.equivalence_cache import EquivalenceClass
 from proreus.engine.runtime.find_nodes import FeasibleNodes
 from proreus.engine.runtime.prioritize_nodes import ComputedScores

@@ -8,8 +8,7 @@ import pytest
 
 from proreus.base.errors import ExtenderError
 from proreus.base.metrics import SchedulerMetrics
-from proreus.engine.extenders.extender_answers import ExtenderAnswers
-from proreus.engine.extenders.extender_chain import ExtenderChain
+from proreus.engine.extenders.extender_chain import ExtenderAnswers, ExtenderChain
 from proreus.engine.extenders.extender_wire import ExtenderFilterResult
 from proreus.engine.runtime.find_nodes import FeasibleNodes
 from proreus.engine.runtime.plugin_results import PodSignatures
