@@ -6,7 +6,6 @@ untolerated soft taints score 100, 50 and 0.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Hashable, Iterable
 from typing import Any
 
@@ -21,7 +20,6 @@ from proreus.framework.events import (
     ClusterEvent,
 )
 from proreus.framework.handle import Handle
-from proreus.framework.interning import Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
@@ -49,8 +47,6 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         super().__init__(args, handle)
         gates = handle.feature_gates
         self._compare_numbers = gates.enabled("TaintTolerationComparisonOperators")
-        self._taint_sets: weakref.ref[Interner[tuple[Taint, ...]]] | None = None
-        self._soft: list[tuple[Taint, ...]] = []
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Sign the tolerations; the index of equal ones is one object."""
@@ -95,24 +91,12 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Count the soft taints that are not tolerated."""
-        taints = node.taints
-        return self._intolerable(pod, taints) if taints else 0
+        return self._intolerable(pod, node.taints)
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Count for all nodes: each distinct set of taints once."""
-        soft = self._soft_taints_of(nodes.taint_sets)
-        counts = [self._intolerable(pod, taints) if taints else 0 for taints in soft]
+        counts = [self._intolerable(pod, taints) for taints in nodes.taint_sets.values]
         return np.array(counts, dtype=np.int64)[nodes.taint_set] if any(counts) else 0
-
-    def _soft_taints_of(self, taint_sets: Interner[tuple[Taint, ...]]) -> list[tuple[Taint, ...]]:
-        """Return the soft taints of each set, by its code."""
-        # Most sets have none, and a node may have thousands of taints. A code means the same for as
-        # long as there is its interner.
-        if self._taint_sets is None or self._taint_sets() is not taint_sets:
-            self._taint_sets, self._soft = weakref.ref(taint_sets), []
-        new = taint_sets.values[len(self._soft) :]
-        self._soft += [tuple(t for t in s if t.effect == PREFER_NO_SCHEDULE) for s in new]
-        return self._soft
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Give the nodes with the fewest taints 100."""
@@ -124,11 +108,11 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         return untolerated is None
 
     def _intolerable(self, pod: PodInfo, taints: tuple[Taint, ...]) -> int:
+        soft = [taint for taint in taints if taint.effect == PREFER_NO_SCHEDULE]
+        if not soft:
+            return 0
         tolerations, compare_numbers = toleration_index(pod), self._compare_numbers
-        return sum(
-            taint.effect == PREFER_NO_SCHEDULE and not tolerations.tolerates(taint, compare_numbers)
-            for taint in taints
-        )
+        return sum(not tolerations.tolerates(taint, compare_numbers) for taint in soft)
 
     def _is_schedulable_after_node_change(
         self, pod: PodInfo, old: Node | None, new: Node | None
