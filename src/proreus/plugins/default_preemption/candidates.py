@@ -11,7 +11,7 @@ there is capacity for one, ``c`` stays, and the victims are ``a`` and ``b`` with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -54,6 +54,10 @@ SelectVictims = Callable[[CycleState, PodInfo, NodeInfo, DisruptionBudgets], Can
 class DryRun:
     """Finds the candidates for one pod.
 
+    ``choose`` says which pods of a node are potential victims, ``select`` finds the victims on a
+    node; None: as kube-scheduler does. ``units``: finds the units in which pods of groups are
+    evicted; None: each pod by itself.
+
     ``verdicts`` (by row of the cluster's table) and ``errors``: why other rows are no candidates.
     """
 
@@ -65,6 +69,10 @@ class DryRun:
         budgets: DisruptionBudgets,
         pods_by_priority: PodsByPriority,
         dry_run_cache: DryRunCache,
+        *,
+        choose: ChoosePotentialVictims | None = None,
+        select: SelectVictims | None = None,
+        units: DomainVictims | None = None,
     ) -> None:
         self._handle = handle
         self._state = state
@@ -74,24 +82,11 @@ class DryRun:
         self._dry_run_cache = dry_run_cache
         self.verdicts = Verdicts(len(handle.nodes))
         self.errors: list[str] = []
-        self._chosen: dict[int, list[PodInfo]] = {}
-        self._choose: ChoosePotentialVictims | None = None
-        self._select: SelectVictims | None = None
-        self._units: DomainVictims | None = None
-        self._rows_with_groups: set[int] = set()
-        self._potential_rows: Rows = np.empty(0, dtype=np.intp)
-
-    def use_choice(self, choose: ChoosePotentialVictims) -> None:
-        """Let ``choose`` say which pods of a node are potential victims."""
         self._choose = choose
-
-    def use_selection(self, select: SelectVictims) -> None:
-        """Let ``select`` find the victims on each node."""
         self._select = select
-
-    def use_units(self, units: DomainVictims, rows: set[int]) -> None:
-        """Evict pods of groups as units; ``rows``: of the nodes that run such pods."""
-        self._units, self._rows_with_groups = units, rows
+        self._units = units
+        self._rows_with_groups: Set[int] = frozenset()
+        self._potential_rows: Rows = np.empty(0, dtype=np.intp)
 
     def candidates(self, rows: Rows, wanted: int) -> list[Candidate]:
         """Return candidates among rows, those without PDB violations first.
@@ -100,6 +95,8 @@ class DryRun:
         least violates no budget, or until no row is left (DryRunPreemption).
         """
         self._pods_by_priority.refresh()
+        if self._units is not None:
+            self._rows_with_groups = self._pods_by_priority.rows_with_groups()
         potential_rows = np.ones(len(rows), dtype=np.bool_)
         if self._choose is None and self._select is None:
             potential_rows = self._rows_with_victims(rows)
@@ -161,26 +158,24 @@ class DryRun:
             for row in rows.tolist():
                 self._dry_run_selection(row, self._select)
             return
-        if self._choose is not None:
-            rows = self._chosen_rows(rows, self._choose)
-            if not len(rows):
-                return
+        tried: list[int] = []
         potential_victims: list[list[PodInfo]] = []
         violating: list[int] = []
         for row in rows.tolist():
-            lower = self._chosen.get(row)
-            if lower is None:
-                lower = self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
-            first, others = self._budgets.filter_pods_with_pdb_violation(lower)
+            potential = self._potential_victims(row)
+            if potential is None:
+                continue
+            tried.append(row)
+            first, others = self._budgets.filter_pods_with_pdb_violation(potential)
             # Reprieved in this order, so that as few budgets as possible are violated.
             potential_victims.append(first + others if first else others)
             violating.append(len(first))
         nodes = self._handle.nodes
-        for index, victim_indices in enumerate(self._victims(rows, potential_victims)):
+        for index, victim_indices in enumerate(self._victims(tried, potential_victims)):
             if victim_indices is None:
                 continue
             pods, violations = potential_victims[index], violating[index]
-            row = int(rows[index])
+            row = tried[index]
             name = nodes[row].name
             # The pod was rejected with all pods in place and fits now that all are back: a filter
             # contradicts itself. kube-scheduler reports the same error.
@@ -210,17 +205,15 @@ class DryRun:
         else:
             self._dry_run_cache.note_failures(np.array([row], dtype=np.intp), found)
 
-    def _chosen_rows(self, rows: Rows, choose: ChoosePotentialVictims) -> Rows:
-        """Return the rows that have potential victims, which are in ``_chosen`` then."""
-        left = []
-        for row in rows.tolist():
-            found = choose(self._pod, self._handle.nodes[row])
-            if isinstance(found, Status):
-                self._note(row, found)
-            else:
-                self._chosen[row] = list(found)
-                left.append(row)
-        return np.array(left, dtype=np.intp)
+    def _potential_victims(self, row: int) -> list[PodInfo] | None:
+        """Return the pods that may be evicted from a row; None if it is no candidate."""
+        if self._choose is None:
+            return self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
+        found = self._choose(self._pod, self._handle.nodes[row])
+        if isinstance(found, Status):
+            self._note(row, found)
+            return None
+        return list(found)
 
     def _dry_run_units(self, rows: Sequence[int]) -> None:
         """Dry-run rows with pods of groups."""
@@ -252,10 +245,8 @@ class DryRun:
             rows.append(row)
             potential.append(lower)
             violating.append(violations)
-        if not rows:
-            return
         pods = [[unit.placed[0].pod for unit in units] for units in potential]
-        for index, indices in enumerate(self._victims(np.array(rows, dtype=np.intp), pods)):
+        for index, indices in enumerate(self._victims(rows, pods)):
             if indices is not None:
                 name = self._handle.nodes[rows[index]].name
                 victims = [potential[index][number] for number in indices]
@@ -279,12 +270,15 @@ class DryRun:
         return [pod for pod in lower if pod.uid in chosen]
 
     def _victims(
-        self, rows: Rows, potential_victims: list[list[PodInfo]]
+        self, row_numbers: list[int], potential_victims: list[list[PodInfo]]
     ) -> list[list[int] | None]:
         """Return for each row the indices of its potential victims that have to be evicted.
 
         None: the pod does not fit even without all of them, or a plugin failed.
         """
+        if not row_numbers:
+            return []
+        rows = np.array(row_numbers, dtype=np.intp)
         preemption_dry_run = self._handle.dry_run_preemption(
             self._state, self._pod, rows, potential_victims
         )

@@ -243,14 +243,18 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             dry_run_key = None
         dry_run_cache = self._dry_run_caches.of(dry_run_key, pod, self._budgets.values())
         budgets = self._disruption_budgets(partial(state.check_budget, self.name, "PostFilter"))
-        dry_run = DryRun(self.handle, state, pod, budgets, self._pods_by_priority, dry_run_cache)
-        if self._chooses:
-            dry_run.use_choice(self.potential_victims)
-        if self._selects:
-            dry_run.use_selection(self.select_victims_on_node)
-        if self._victims is not None and not (self._selects and self._has_own_units):
-            self._pods_by_priority.refresh()
-            dry_run.use_units(self._victims, self._pods_by_priority.rows_with_groups())
+        in_units = not (self._selects and self._has_own_units)
+        dry_run = DryRun(
+            self.handle,
+            state,
+            pod,
+            budgets,
+            self._pods_by_priority,
+            dry_run_cache,
+            choose=self.potential_victims if self._chooses else None,
+            select=self.select_victims_on_node if self._selects else None,
+            units=self._victims if in_units else None,
+        )
         candidates = self._find_candidates(dry_run, verdicts)
         if not candidates:
             # With candidates left, errors on other nodes are not reported at all.

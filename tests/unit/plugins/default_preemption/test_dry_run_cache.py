@@ -187,13 +187,11 @@ def _assert_cached_results_hold(rounds: list[_Round], gates: FeatureGates) -> No
         known = caches.of(dry_run_key, pod, budgets)
 
         preemptor = (handle, state, pod, DisruptionBudgets(budgets))
-        dry_run = DryRun(*preemptor, pods_by_priority, known)
+        in_units = units if with_groups else None
+        dry_run = DryRun(*preemptor, pods_by_priority, known, units=in_units)
         expected_pods = PodsByPriority(handle.nodes, is_grouped=is_grouped)
-        expected_run = DryRun(*preemptor, expected_pods, DryRunCache(handle.nodes, priority))
-        if with_groups:
-            for one, pods in ((dry_run, pods_by_priority), (expected_run, expected_pods)):
-                pods.refresh()
-                one.use_units(units, pods.rows_with_groups())
+        unknown = DryRunCache(handle.nodes, priority)
+        expected_run = DryRun(*preemptor, expected_pods, unknown, units=in_units)
         found, verdicts = _found(dry_run)
         expected, why = _found(expected_run)
         assert (found, dry_run.errors) == (expected, expected_run.errors)
