@@ -137,13 +137,6 @@ class ResourceColumns:
     def __iter__(self) -> Iterator[str]:
         return chain(self.arrays, self._rows_with)
 
-    def missing(self, resources: Iterable[str]) -> set[str]:
-        """Return those of the resources that no node has."""
-        # Of 40,000 in a sixth of the time that it takes to ask for one after the other.
-        missing = set(resources)
-        missing.difference_update(self.arrays)
-        return missing.difference(self._rows_with) if self._rows_with else missing
-
     def row(self, row: int) -> dict[str, int]:
         """Return what a row has, without zeros."""
         amounts = {name: int(array[row]) for name, array in self.arrays.items() if array[row]}

@@ -11,7 +11,7 @@ from 0.2 to 0, the balance rises from 80 to 100: 50 + (50 + 100 - 80) // 2 = 85.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from math import sqrt
 from operator import add
 from typing import Self
@@ -78,8 +78,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             raise ConfigError(*problems)
         self._resources = args.resources
         self._scored_devices = ScoredDevices.of(handle, [r.name for r in self._resources])
-        self._scored_requests_of: PodRequests | None = None
-        self._last_scored_requests: tuple[ScoredRequest, ...] = ()
+        # Kept for the requests of the last pod: as a rule the next one has the same.
+        self._scored_requests = lru_cache(maxsize=1)(self._scored_requests_of)
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Sign the amounts; None if devices affect the score: they change without their node."""
@@ -102,12 +102,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             return 0
         before, after = [], []
         loads = loads_of(scored_requests, node, self._scored_devices)
-        for accounted_requests, wanted, capacity, _ in loads:
+        for requested, wanted, capacity, _ in loads:
             # Go divides floats: a quotient of integers beyond 2^53 would be rounded differently.
             # Pods that were bound by others may request more than there is.
             limit = float(capacity)
-            taken = accounted_requests + wanted
-            before.append(1.0 if accounted_requests > capacity else accounted_requests / limit)
+            taken = requested + wanted
+            before.append(1.0 if requested > capacity else requested / limit)
             after.append(1.0 if taken > capacity else taken / limit)
         return 50 + (50 + _balance(after) - _balance(before)) // 2
 
@@ -120,16 +120,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             else 0
         )
 
-    def _scored_requests(self, requests: PodRequests) -> tuple[ScoredRequest, ...]:
+    def _scored_requests_of(self, requests: PodRequests) -> tuple[ScoredRequest, ...]:
         """Return the scored requests; () if none is above 0."""
         # PreScore would have skipped such a pod, but it may be disabled.
-        if requests is not self._scored_requests_of:
-            scored_requests = scored_requests_of(self._resources, requests.amounts, defaults=False)
-            self._last_scored_requests = (
-                scored_requests if any(d.amount for d in scored_requests) else ()
-            )
-            self._scored_requests_of = requests
-        return self._last_scored_requests
+        scored_requests = scored_requests_of(self._resources, requests.amounts, defaults=False)
+        return scored_requests if any(one.wanted for one in scored_requests) else ()
 
 
 def _balance(fractions: list[float]) -> int:
@@ -151,13 +146,10 @@ def _changes(loads: Sequence[ColumnLoad], rows: int) -> IntArray:
     if len(loads) < 2:
         return np.full(rows, 75, dtype=np.int64)
     scores = _balances(
-        [
-            taken_of(load.accounted_requests, load.wanted, load.capacity) / load.capacity
-            for load in loads
-        ]
+        [taken_of(load.requested, load.wanted, load.capacity) / load.capacity for load in loads]
     )
     scores -= _balances(
-        [np.minimum(load.accounted_requests, load.capacity) / load.capacity for load in loads]
+        [np.minimum(load.requested, load.capacity) / load.capacity for load in loads]
     )
     scores += 50
     scores //= 2

@@ -11,6 +11,7 @@ Worked example: a node with 4 CPUs allocatable, 3 requested. A pod with 2 CPUs i
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from functools import lru_cache
 
 from proreus.base.errors import ConfigError
 from proreus.framework.cycle_state import CycleState
@@ -89,18 +90,15 @@ class NodeResourcesFit(
         self._deferred_resizes = handle.feature_gates.enabled(
             "InPlacePodVerticalScalingSchedulerPreemption"
         )
-        # Derived from the requests of the last pod: as a rule the next one has the same.
-        self._needs_of: PodRequests | None = None
-        self._last_needs: Needs = {}
-        self._many_needs: ManyNeeds | None = None
+        # Kept for the requests of the last pod: as a rule the next one has the same.
+        self._needs = lru_cache(maxsize=1)(self._needs_of)
+        self._scored_requests = lru_cache(maxsize=1)(self._scored_requests_of)
         self._device_classes = (
             ExtendedResourceClasses.watching(handle)
             if handle.feature_gates.enabled("DRAExtendedResource")
             else ExtendedResourceClasses()
         )
         self._scored_devices = ScoredDevices.of(handle, [r.name for r in self._resources])
-        self._scored_requests_of: PodRequests | None = None
-        self._last_scored_requests: tuple[ScoredRequest, ...] = ()
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Sign the requests; with pod-level ones also those of the containers, for Score.
@@ -134,7 +132,7 @@ class NodeResourcesFit(
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Filter one node."""
-        needs = self._needs(pod.requests)
+        needs, many = self._needs(pod.requests)
         allocatable, requested = node.allocatable, node.requested
         too_many_pods = len(node.pods) >= node.allowed_pod_number
         if not too_many_pods:
@@ -152,8 +150,8 @@ class NodeResourcesFit(
             }
         if self._is_deferred_resize(pod) and pod.uid in node.pods:
             return resize_rejection(needs, too_many_pods, node, node.pods[pod.uid])
-        if self._many_needs is not None and not dra_backed_resources:
-            return self._many_needs.rejection(too_many_pods, allocatable, requested)
+        if many is not None and not dra_backed_resources:
+            return many.rejection(too_many_pods, allocatable, requested)
         return rejection(needs, too_many_pods, allocatable, requested)
 
     def filter_all(
@@ -162,13 +160,10 @@ class NodeResourcesFit(
         """Filter all nodes, resource by resource."""
         # A resource that no node has is insufficient on every node, and gets no column: a pod may
         # request thousands of these.
-        needs = self._needs(pod.requests)
+        needs, _ = self._needs(pod.requests)
         dra_backed_resources = self._dra_backed_resources(pod.requests)
         allocatable = nodes.allocatable
-        if self._many_needs is None:
-            nowhere = {r for r, amount in needs.items() if r not in allocatable and amount > 0}
-        else:  # whose amounts are all above 0
-            nowhere = allocatable.missing(needs)
+        nowhere = {r for r, amount in needs.items() if r not in allocatable and amount > 0}
         too_many_pods: BoolArray = nodes.pod_count >= nodes.allowed_pods
         failing = too_many_pods.copy()
         short: dict[str, BoolArray] = {}
@@ -198,15 +193,12 @@ class NodeResourcesFit(
         """Return whether the pod is on its node, and waits for preemption to be resized there."""
         return self._deferred_resizes and is_pod_resize_deferred(pod.pod)
 
-    def _needs(self, requests: PodRequests) -> Needs:
+    def _needs_of(self, requests: PodRequests) -> tuple[Needs, ManyNeeds | None]:
         """Return the requests that are not ignored by configuration."""
-        if requests is not self._needs_of:
-            needs = needs_of(requests.amounts)
-            if self._ignored or self._ignored_groups:
-                needs = {r: amount for r, amount in needs.items() if not self._ignores(r)}
-            self._last_needs, self._needs_of = needs, requests
-            self._many_needs = many_needs(needs)
-        return self._last_needs
+        needs = needs_of(requests.amounts)
+        if self._ignored or self._ignored_groups:
+            needs = {r: amount for r, amount in needs.items() if not self._ignores(r)}
+        return needs, many_needs(needs)
 
     def _dra_backed_resources(self, requests: PodRequests) -> tuple[str, ...]:
         """Return the resources that DynamicResources allocates on nodes without their own."""
@@ -237,13 +229,8 @@ class NodeResourcesFit(
             self._scorer.score,
         )
 
-    def _scored_requests(self, requests: PodRequests) -> tuple[ScoredRequest, ...]:
-        if requests is not self._scored_requests_of:
-            self._last_scored_requests = scored_requests_of(
-                self._resources, requests.scoring, defaults=True
-            )
-            self._scored_requests_of = requests
-        return self._last_scored_requests
+    def _scored_requests_of(self, requests: PodRequests) -> tuple[ScoredRequest, ...]:
+        return scored_requests_of(self._resources, requests.scoring, defaults=True)
 
     def score_placement(
         self, state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments

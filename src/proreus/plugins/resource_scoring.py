@@ -62,7 +62,7 @@ class ScoredRequest(NamedTuple):
     """A pod's request of a resource that is scored."""
 
     resource: str
-    amount: int
+    wanted: int
     weight: int
     defaults: bool
     """Whether existing pods count with defaults for missing requests."""
@@ -75,7 +75,7 @@ Load = tuple[int, int, int, int]
 class ColumnLoad(NamedTuple):
     """``Load`` for each row of a table."""
 
-    accounted_requests: IntArray
+    requested: IntArray
     wanted: int
     capacity: IntArray
     weight: int
@@ -99,17 +99,17 @@ def loads_of(
     scored_requests: Iterable[ScoredRequest], node: NodeInfo, devices: Devices | None = None
 ) -> list[Load]:
     """Return the loads on a node, without resources that it does not have."""
-    allocatable, requested, nonzero = node.allocatable, node.requested, node.nonzero_requested
+    allocatable, exact, nonzero = node.allocatable, node.requested, node.nonzero_requested
     loads = []
-    for resource, amount, weight, defaults in scored_requests:
+    for resource, wanted, weight, defaults in scored_requests:
         capacity = allocatable.get(resource)
         if capacity:
-            accounted_requests = (nonzero if defaults else requested).get(resource, 0)
-            loads.append((accounted_requests, amount, capacity, weight))
+            requested = (nonzero if defaults else exact).get(resource, 0)
+            loads.append((requested, wanted, capacity, weight))
         elif devices is not None:
-            accounted_requests, capacity = devices.at(resource, node)
+            taken, capacity = devices.at(resource, node)
             if capacity:
-                loads.append((accounted_requests, amount, capacity, weight))
+                loads.append((taken, wanted, capacity, weight))
     return loads
 
 
@@ -147,7 +147,7 @@ def score_rows(
             (nodes.nonzero_requested if scored_request.defaults else nodes.requested)[
                 scored_request.resource
             ],
-            scored_request.amount,
+            scored_request.wanted,
             nodes.allocatable[scored_request.resource],
             scored_request.weight,
         )
@@ -172,9 +172,7 @@ def score_rows(
     for pattern in np.unique(present).tolist():
         rows = np.flatnonzero(present == pattern)
         group = [
-            load._replace(
-                accounted_requests=load.accounted_requests[rows], capacity=load.capacity[rows]
-            )
+            load._replace(requested=load.requested[rows], capacity=load.capacity[rows])
             for bit, load in enumerate(loads)
             if pattern >> bit & 1
         ]
@@ -183,7 +181,7 @@ def score_rows(
         huge = np.logical_or.reduce([load.capacity > _MOST_IN_PERCENT for load in loads])
         for row in np.flatnonzero(huge).tolist():
             scores[row] = score_row(
-                (int(load.accounted_requests[row]), load.wanted, capacity, load.weight)
+                (int(load.requested[row]), load.wanted, capacity, load.weight)
                 for load in loads
                 if (capacity := int(load.capacity[row])) > 0
             )
@@ -196,7 +194,7 @@ def _with_devices(load: ColumnLoad, devices: tuple[IntArray, IntArray] | None) -
         return load
     has_own = load.capacity > 0
     return load._replace(
-        accounted_requests=np.where(has_own, load.accounted_requests, devices[0]),
+        requested=np.where(has_own, load.requested, devices[0]),
         capacity=np.where(has_own, load.capacity, devices[1]),
     )
 
@@ -219,8 +217,8 @@ class LeastAllocated(ResourceScorer):
     def score(self, loads: Iterable[Load]) -> int:
         """Score one node."""
         total = weights = 0
-        for accounted_requests, wanted, capacity, weight in loads:
-            free = capacity - accounted_requests - wanted
+        for requested, wanted, capacity, weight in loads:
+            free = capacity - requested - wanted
             if 0 < free <= _MOST_IN_PERCENT:  # inlined ``_percent``: this runs for every pod
                 total += free * 100 // capacity * weight
             elif free > 0:
@@ -231,8 +229,8 @@ class LeastAllocated(ResourceScorer):
     def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
         """Score rows."""
         total = np.zeros(rows, dtype=np.int64)
-        for accounted_requests, wanted, capacity, weight in loads:
-            free = capacity - accounted_requests
+        for requested, wanted, capacity, weight in loads:
+            free = capacity - requested
             np.maximum(free, wanted, out=free)  # before the subtraction, which might overflow
             free -= wanted
             total += _times(_percents(free, capacity), weight)
@@ -245,8 +243,8 @@ class MostAllocated(ResourceScorer):
     def score(self, loads: Iterable[Load]) -> int:
         """Score one node."""
         total = weights = 0
-        for accounted_requests, wanted, capacity, weight in loads:
-            taken = min(accounted_requests + wanted, capacity)
+        for requested, wanted, capacity, weight in loads:
+            taken = min(requested + wanted, capacity)
             total += _percent(taken, capacity) * weight
             weights += weight
         return _average(total, weights)
@@ -254,8 +252,8 @@ class MostAllocated(ResourceScorer):
     def score_all(self, loads: Sequence[ColumnLoad], rows: int) -> IntArray:
         """Score rows."""
         total = np.zeros(rows, dtype=np.int64)
-        for accounted_requests, wanted, capacity, weight in loads:
-            taken = taken_of(accounted_requests, wanted, capacity)
+        for requested, wanted, capacity, weight in loads:
+            taken = taken_of(requested, wanted, capacity)
             total += _times(_percents(taken, capacity), weight)
         return _divided(total, sum(load.weight for load in loads))
 
@@ -271,8 +269,8 @@ class RequestedToCapacityRatio(ResourceScorer):
     def score(self, loads: Iterable[Load]) -> int:
         """Score one node."""
         total = weights = 0
-        for accounted_requests, wanted, capacity, weight in loads:
-            taken = min(accounted_requests + wanted, capacity)
+        for requested, wanted, capacity, weight in loads:
+            taken = min(requested + wanted, capacity)
             # After an overflow it is below 0, where every shape is as at 0.
             rate = self._rates[max(_percent(taken, capacity), 0)]
             if rate > 0:
@@ -284,8 +282,8 @@ class RequestedToCapacityRatio(ResourceScorer):
         """Score rows."""
         total = np.zeros(rows, dtype=np.int64)
         weights = np.zeros(rows, dtype=np.int64)
-        for accounted_requests, wanted, capacity, weight in loads:
-            taken = taken_of(accounted_requests, wanted, capacity)
+        for requested, wanted, capacity, weight in loads:
+            taken = taken_of(requested, wanted, capacity)
             rates = self._rate_column.take(_percents(taken, capacity), mode="clip")
             total += _times(rates, weight)
             weights += (rates > 0) * np.int64(weight)
@@ -309,9 +307,9 @@ def broken_linear(shape: Sequence[tuple[int, int]], at: int) -> int:
     return shape[-1][1]
 
 
-def taken_of(accounted_requests: IntArray, wanted: int, capacity: IntArray) -> IntArray:
+def taken_of(requested: IntArray, wanted: int, capacity: IntArray) -> IntArray:
     """Return, for each row, what is requested with the pod, at most the capacity."""
-    taken: IntArray = accounted_requests + wanted
+    taken: IntArray = requested + wanted
     # As unsigned numbers: pods that name their node are not checked against it, so that their
     # requests, and with them this sum, may exceed int64.
     np.minimum(taken.view(np.uint64), capacity.view(np.uint64), out=taken.view(np.uint64))

@@ -135,7 +135,6 @@ def test_any_history(changes: list[tuple[str, int, Any]]) -> None:
             expected = [of_row.get(resource, 0) for of_row in rows]
             assert columns[resource].tolist() == expected
             assert resource in columns or not any(expected)
-            assert (resource in columns.missing([resource, "z"])) == (resource not in columns)
         for number, of_row in enumerate(rows):
             assert columns.row(number) == {name: n for name, n in of_row.items() if n}
     copy = columns.gather(table, np.array([2, 0, 1, 1]))

@@ -119,7 +119,7 @@ class Table:
             for name, (_, wanted, _, weight) in zip(names, loads[0], strict=True)
         ]
         columns = columns_of(loads)
-        self.requested = dict(zip(names, (one.accounted_requests for one in columns), strict=True))
+        self.requested = dict(zip(names, (one.requested for one in columns), strict=True))
         self.allocatable = dict(zip(names, (one.capacity for one in columns), strict=True))
         self._size = len(loads)
 

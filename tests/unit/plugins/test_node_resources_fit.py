@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from proreus.base.errors import ConfigError
@@ -396,3 +397,15 @@ def test_resources_that_no_node_has_are_rejected_without_columns(
 
 def _not_called(*_: object) -> None:
     raise AssertionError("called for a single node")
+
+
+def test_some_nodes_are_asked_about_more_resources_than_there_are() -> None:
+    handle = FakeHandle([make_node(f"n{number}") for number in range(3)])
+    plugin = make_plugin(NodeResourcesFit, handle)
+    pod = make_pod("p", resources={f"example.com/r{number}": 1 for number in range(200)})
+    some = handle.nodes.take(np.array([0, 2]))
+    verdicts = Verdicts(len(some), plugin.name)
+    plugin.filter_all(CycleState(), pod, some, verdicts)
+    assert [len(status.reasons) for row in range(2) if (status := verdicts.status(row))] == [
+        200
+    ] * 2
