@@ -44,7 +44,7 @@ async def test_a_new_user_finds_out_why_ten_pods_wait(watched: Any) -> None:
     await page.get_by_role("link", name="too-large-0050").wait_for()
     await take_picture(page, "pods")
     await page.get_by_role("link", name="too-large-0050").click()
-    await page.get_by_text("no smaller change does").first.wait_for()
+    await page.get_by_text("no smaller change helps").first.wait_for()
     assert "less cpu" in await page.locator("main").inner_text()
     await take_picture(page, "waiting")
 
@@ -52,7 +52,7 @@ async def test_a_new_user_finds_out_why_ten_pods_wait(watched: Any) -> None:
 async def test_what_if_shows_a_waiting_pod_with_a_smaller_request(watched: Any) -> None:
     page = watched.page
     await watched.open("pod/demo/too-large-0050")
-    await page.get_by_role("link", name="What if it, or a weight, were different?").click()
+    await page.get_by_role("link", name="What if the pod or a weight were different?").click()
     assert "name: too-large-0050" in await page.get_by_label("Pod", exact=True).input_value()
     await page.get_by_label("Requested cpu").fill("100m")
     await page.get_by_label("NodeResourcesFit", exact=True).fill("5")
@@ -93,7 +93,7 @@ async def test_the_heat_map_by_keyboard_and_by_mouse(watched: Any) -> None:
     await page.keyboard.press("Enter")
     await page.get_by_role("heading", name=f"Node {said.split(',')[0]}").wait_for()
     await page.go_back()
-    await page.get_by_label("How full by").select_option("memory")
+    await page.get_by_label("Utilisation by").select_option("memory")
     await page.locator("#node-table th[aria-sort=descending]", has_text="memory").wait_for()
     await page.locator("#heatmap rect").first.click()
     await page.get_by_role("heading", name="Resources").wait_for()

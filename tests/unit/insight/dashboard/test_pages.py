@@ -34,7 +34,7 @@ async def test_a_standby_a_refused_reload_and_a_disabled_plugin_are_seen(world, 
     assert await browser.get("/dashboard/state") == 200
     assert "stands by" in browser.text
     await browser.get("/dashboard/pods")
-    assert "This instance does not lead" in browser.text
+    assert "This instance is a standby" in browser.text
     await browser.get("/dashboard/state")
     assert "no &lt;such&gt; field" in browser.html
     assert re.search(r"Mine p disabled 5", browser.text)
@@ -63,7 +63,7 @@ async def test_a_node_and_a_placed_pod(world, browser):
     assert f"It is bound to {placed}" in browser.text
     assert "NodeResourcesBalancedAllocation" in browser.text
     assert browser.html.count("<rect") >= 3
-    assert "Who would have won without a plugin" in browser.text
+    assert "Best node without a plugin" in browser.text
     assert await browser.get(f"/dashboard/node/{placed}") == 200
     assert "default/a" in browser.text
     assert "allowed" in browser.text
@@ -74,11 +74,11 @@ async def test_a_waiting_pod_with_its_reasons_and_what_would_help(world, browser
     assert await browser.get("/dashboard/pod/default/large") == 200
     assert "Insufficient cpu" in browser.text
     assert "Queue unschedulable" in browser.text
-    assert re.search(r"Events that have it tried again .*Node.*\(NodeResourcesFit", browser.text)
+    assert re.search(r"Events that wake it .*Node.*\(NodeResourcesFit", browser.text)
     assert 'hx-get="/dashboard/pod-help/default/large"' in browser.html
     assert await browser.get("/dashboard/pod-help/default/large") == 200
     assert "To fit" in browser.text
-    assert "no smaller change does" in browser.text
+    assert "no smaller change helps" in browser.text
 
 
 async def test_pods_are_found_by_reason_and_by_name(world, browser):
