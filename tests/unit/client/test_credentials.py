@@ -17,7 +17,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from kubernetes.aio.config import incluster_config
 
 from proreus.base.errors import ConfigError
 from proreus.client.credentials import plain_credentials
@@ -186,9 +185,18 @@ async def test_service_account(tmp_path, monkeypatch, pems):
 
 
 async def test_an_unmounted_service_account_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "none"))
+    monkeypatch.setattr(plain_credentials, "SERVICE_ACCOUNT", tmp_path)
     environ = {"KUBERNETES_SERVICE_HOST": "1.2.3.4", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(ConfigError, match="in-cluster configuration: Service token file"):
+        await load(environ=environ)
+    (tmp_path / "token").write_text("\n")
+    with pytest.raises(ConfigError, match=r"Service token file .*/token is empty"):
+        await load(environ=environ)
+    (tmp_path / "token").write_text("t")
+    with pytest.raises(ConfigError, match="in-cluster configuration: Service certification file"):
+        await load(environ=environ)
+    del environ["KUBERNETES_SERVICE_PORT"]
+    with pytest.raises(ConfigError, match="Service host/port is not set"):
         await load(environ=environ)
 
 
@@ -484,33 +492,6 @@ def test_neither_a_missing_file_nor_another_document_is_plain(tmp_path):
     (tmp_path / "text").write_text("just text")
     assert plain_credentials.from_kubeconfig(str(tmp_path / "text"), None) is None
     assert plain_credentials.from_kubeconfig(str(tmp_path / "none"), None) is None
-
-
-async def test_a_kubeconfig_is_parsed_once_until_it_changes(tmp_path, monkeypatch):
-    def written(server):
-        return {
-            "current-context": "one",
-            "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": server}}],
-            "users": [{"name": "u", "user": {"token": "secret"}}],
-        }
-
-    parsed = []
-    load_yaml = yaml.load
-
-    def counted(*args, **kwargs):
-        parsed.append(args)
-        return load_yaml(*args, **kwargs)
-
-    monkeypatch.setattr(plain_credentials.yaml, "load", counted)
-    path = tmp_path / "kubeconfig"
-    path.write_text(yaml.safe_dump(written("http://127.0.0.1:8001")))
-    for _ in range(3):
-        assert (await load(str(path))).server == "http://127.0.0.1:8001"
-    assert len(parsed) == 1
-    path.write_text(yaml.safe_dump(written("http://127.0.0.1:18001")))
-    assert (await load(str(path))).server == "http://127.0.0.1:18001"
-    assert len(parsed) == 2
 
 
 @pytest.mark.parametrize("token", ["a\n", "a\r\nX-Injected: b"])

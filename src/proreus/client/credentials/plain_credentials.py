@@ -1,8 +1,7 @@
 """Reads the two usual sources of credentials without the ``kubernetes`` package.
 
 These are a service account, and a kubeconfig that is one file with a token or a client certificate.
-Whatever is not plain (several files, exec plugins, OIDC, a fault) is left to it, and to its errors:
-the functions here then return None.
+Any other kubeconfig (several files, exec plugins, OIDC, a fault) is left to that package.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import yaml
 from msgspec import Struct
 
 from proreus.base import yaml_limits
+from proreus.base.errors import ConfigError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -62,42 +62,25 @@ class PlainCredentials(Struct, frozen=True):
     tls_server_name: str | None = None
 
 
-def from_service_account(environ: Mapping[str, str]) -> PlainCredentials | None:
-    """Return the credentials of the pod that this process runs in."""
-    host = environ.get("KUBERNETES_SERVICE_HOST")
-    port = environ.get("KUBERNETES_SERVICE_PORT")
+def from_service_account(environ: Mapping[str, str]) -> PlainCredentials:
+    """Return the credentials of the pod that this process runs in; raises ``ConfigError``."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise ConfigError("in-cluster configuration: Service host/port is not set")
     token, authority = SERVICE_ACCOUNT / "token", SERVICE_ACCOUNT / "ca.crt"
-    try:
-        complete = host and port and token.read_bytes().strip() and authority.read_bytes()
-    except OSError:
-        return None
-    if not complete:
-        return None
-    server = f"https://[{host}]:{port}" if ":" in str(host) else f"https://{host}:{port}"
+    for what, path in (("token", token), ("certification", authority)):
+        # To go on with another apiserver's address would hide that it is not mounted.
+        try:
+            if not path.read_bytes().strip():
+                raise ConfigError(f"in-cluster configuration: Service {what} file {path} is empty")
+        except OSError as error:
+            raise ConfigError(f"in-cluster configuration: Service {what} file: {error}") from error
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return PlainCredentials(server, ca_file=str(authority), token_file=str(token))
 
 
 def from_kubeconfig(path: str, context: str | None) -> PlainCredentials | None:
-    """Return the credentials of a context, None for the current one.
-
-    A file is read again only if it has changed: a start needs the same one for the first lists, the
-    scheduler, its Lease, and the requests that it authenticates.
-    """
-    try:
-        found = os.stat(os.path.expanduser(path))
-    except OSError:
-        return None
-    version = found.st_ino, found.st_mtime_ns, found.st_size
-    read = _read.get((path, context))
-    if read is None or read[0] != version:
-        read = _read[path, context] = version, _read_kubeconfig(path, context)
-    return read[1]
-
-
-_read: dict[tuple[str, str | None], tuple[tuple[int, int, int], PlainCredentials | None]] = {}
-
-
-def _read_kubeconfig(path: str, context: str | None) -> PlainCredentials | None:
+    """Return the credentials of a context, by default the current one; None if not plain."""
     try:
         with open(os.path.expanduser(path), "rb") as file:
             content = file.read()
