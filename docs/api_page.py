@@ -190,7 +190,8 @@ NOT_PUBLIC = {
     "QueuedPodInfo": "__init__ queued_pods",
     "NodeInfo": "__init__ order pvc_ref_counts set_node add_pod replace_pod remove_pod clone",
     "NodeTable": "__init__ size capacity infos images image_set image_sets changes node_changes "
-    "position changes_since pod_index count_pods count_pods_of_all count_terms add_pod remove_pod "
+    "position changes_since pod_index count_pods count_selected "
+    "count_selected_by_all count_terms add_pod remove_pod "
     "fork validate "
     "record_change",
     "CycleState": "skip_filter skip_score timer budget binding_plugins",

@@ -1,12 +1,10 @@
 """A pod's inter-pod (anti-)affinity terms, parsed.
 
 Pods of one workload have the same terms: parsed once, they are shared by all pods whose affinity is
-written the same. Terms are hashable values, so that equal terms of different pods are counted once.
+written the same. They are hashable values, so that pods with equal terms are counted together.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -17,38 +15,12 @@ from proreus.base.bounded_cache import (
     LoadingCache,
     register,
 )
-from proreus.framework.many_terms import ManyTerms, many_terms, negative, weighted
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.term_set import AffinityTerm, TermSet
 from proreus.objects.pod import Pod, PodAffinity, PodAffinityTerm
-from proreus.objects.selectors import Selector, SelectorError, parse_label_selector
+from proreus.objects.selectors import SelectorError, parse_label_selector
 
-NO_LABELS: Mapping[str, str] = {}
-
-
-class AffinityTerm(Struct, frozen=True, cache_hash=True, gc=False):
-    """Selects pods by namespace and labels; ``topology_key`` is the node label of its domains.
-
-    A pod is selected if its namespace is one of ``namespaces``, or if ``namespace_selector``
-    selects the labels of its namespace (the labels that the caller passes for it).
-    """
-
-    namespaces: frozenset[str]
-    namespace_selector: Selector
-    selector: Selector
-    topology_key: str
-
-    def matches(
-        self,
-        namespace: str,
-        labels: Mapping[str, str],
-        namespace_labels: Mapping[str, str] = NO_LABELS,
-    ) -> bool:
-        """Return whether the term selects a pod with these labels in this namespace."""
-        return self.covers(namespace, namespace_labels) and self.selector.matches(labels)
-
-    def covers(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
-        """Return whether the term is about pods of this namespace."""
-        return namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+NO_TERM_SET = TermSet()
 
 
 class AffinityTerms(Struct, frozen=True):
@@ -57,18 +29,14 @@ class AffinityTerms(Struct, frozen=True):
     A list with a selector that does not parse is empty, and ``error`` says why.
     """
 
-    required: tuple[AffinityTerm, ...] = ()
-    required_anti: tuple[AffinityTerm, ...] = ()
-    preferred: tuple[tuple[int, AffinityTerm], ...] = ()
-    preferred_anti: tuple[tuple[int, AffinityTerm], ...] = ()
+    required: TermSet = NO_TERM_SET
+    required_anti: TermSet = NO_TERM_SET
+    preferred: TermSet = NO_TERM_SET
+    preferred_anti: TermSet = NO_TERM_SET
+    """With negative weights."""
     error: str = ""
     size_bytes: int = BYTES_AN_ENTRY
     """About how much memory they take."""
-    many_required: ManyTerms | None = None
-    many_required_anti: ManyTerms | None = None
-    many_preferred: ManyTerms | None = None
-    many_preferred_anti: ManyTerms | None = None
-    """The lists that are to be matched together; the weights of the last one are negative."""
 
 
 NO_TERMS = AffinityTerms()
@@ -108,18 +76,8 @@ def _parsed(key: _Key, pod: Pod) -> tuple[AffinityTerms, int]:
     affinity = pod.spec.affinity
     assert affinity is not None
     size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * (len(key[1]) + len(key[2]))
-    terms = _parse(
-        pod.metadata.namespace,
-        affinity.pod_affinity or PodAffinity(),
-        affinity.pod_anti_affinity or PodAffinity(),
-        size_bytes,
-    )
-    # Terms keep their hash, which is computed here and not while they are counted.
-    for term in (*terms.required, *terms.required_anti):
-        hash(term)
-    for _, term in (*terms.preferred, *terms.preferred_anti):
-        hash(term)
-    return terms, size_bytes
+    parts = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAffinity()
+    return _parse(pod.metadata.namespace, *parts, size_bytes), size_bytes
 
 
 class _ParseCache:
@@ -154,7 +112,7 @@ def _parse(
     # One set for all: a pod may have 15,000 terms.
     own_namespace = frozenset((namespace,))
 
-    def required(name: str, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
+    def parsed(name: str, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
         # One term that does not parse empties the list, as in kube-scheduler's ``PodInfo.Update``,
         # which keeps the error and goes on with the other lists.
         try:
@@ -163,29 +121,20 @@ def _parse(
             errors.append(f"{name}: {error}")
             return ()
 
-    def preferred(name: str, affinity: PodAffinity) -> tuple[tuple[int, AffinityTerm], ...]:
+    def preferred(name: str, affinity: PodAffinity, sign: int) -> TermSet:
         # A list that does not parse comes back empty and is paired with no weight at all.
-        terms = tuple(weighted.pod_affinity_term for weighted in affinity.preferred)
-        parsed = required(name, terms)
-        return tuple(zip((w.weight for w in affinity.preferred), parsed, strict=False))
+        terms = parsed(name, tuple(one.pod_affinity_term for one in affinity.preferred))
+        weights = [sign * one.weight for one in affinity.preferred]
+        return TermSet(tuple(zip(weights, terms, strict=False)))
 
     lists = (
-        required("requiredAffinityTerms", affinity_spec.required),
-        required("requiredAntiAffinityTerms", anti_affinity_spec.required),
-        preferred("preferredAffinityTerms", affinity_spec),
-        preferred("preferredAntiAffinityTerms", anti_affinity_spec),
+        TermSet.required(parsed("requiredAffinityTerms", affinity_spec.required)),
+        TermSet.required(parsed("requiredAntiAffinityTerms", anti_affinity_spec.required)),
+        preferred("preferredAffinityTerms", affinity_spec, 1),
+        preferred("preferredAntiAffinityTerms", anti_affinity_spec, -1),
     )
-    all_required, all_required_anti, all_preferred, all_preferred_anti = lists
     text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
-    return AffinityTerms(
-        *lists,
-        error=text,
-        size_bytes=size_bytes,
-        many_required=many_terms(weighted(all_required)),
-        many_required_anti=many_terms(weighted(all_required_anti)),
-        many_preferred=many_terms(all_preferred),
-        many_preferred_anti=many_terms(negative(all_preferred_anti)),
-    )
+    return AffinityTerms(*lists, error=text, size_bytes=size_bytes)
 
 
 def _parse_term(own_namespace: frozenset[str], term: PodAffinityTerm) -> AffinityTerm:

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from proreus.base.bounded_cache import register
 from proreus.framework.columns import grown
-from proreus.framework.verdicts import CodeArray
+from proreus.framework.verdicts import IntArray
 
 _MEMORY_BUDGET_BYTES = 64 * 2**20
-_BYTES_A_ROW = 4
+_BYTES_A_ROW = 8
 _FEWEST, _MOST = 16, 512
 
 
@@ -32,12 +32,12 @@ class CountColumn:
     __slots__ = ("counts", "on_evicted")
 
     def __init__(self, capacity: int, on_evicted: Callable[[CountColumn], None]) -> None:
-        self.counts: CodeArray = np.zeros(capacity, dtype=np.int32)
+        self.counts: IntArray = np.zeros(capacity, dtype=np.int64)
         self.on_evicted = on_evicted
 
-    def add_all(self, by_row: Mapping[int, int]) -> None:
-        """Add sparse counts by row."""
-        add_by_row(self.counts, by_row)
+    def add_all(self, by_row: Mapping[int, int], times: int = 1) -> None:
+        """Add sparse counts by row, ``times`` over."""
+        add_by_row(self.counts, by_row, times)
 
 
 def add_by_row(counts: npt.NDArray[Any], by_row: Mapping[int, int], times: int = 1) -> None:
@@ -58,7 +58,7 @@ class CountColumns:
         self._columns: OrderedDict[Hashable, CountColumn] = OrderedDict()
         self._unused: set[Hashable] = set()
         """Keys of columns that were not used since ``age`` was called last."""
-        self._zeros: CodeArray = np.empty(0, dtype=np.int32)
+        self._zeros: IntArray = np.empty(0, dtype=np.int64)
         register(self)
 
     def __len__(self) -> int:
@@ -91,10 +91,10 @@ class CountColumns:
         column = self._columns[key] = CountColumn(self.capacity, on_evicted)
         return column
 
-    def zeros(self) -> CodeArray:
+    def zeros(self) -> IntArray:
         """Return the read-only counts of what does not exist."""
         if len(self._zeros) != self.capacity:
-            self._zeros = np.zeros(self.capacity, dtype=np.int32)
+            self._zeros = np.zeros(self.capacity, dtype=np.int64)
             self._zeros.flags.writeable = False
         return self._zeros
 

@@ -13,7 +13,7 @@ Example: a pod that requests 500m is bound to row 7. ``infos[7].requested["cpu"]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -29,15 +29,15 @@ from proreus.framework.columns import (
     compacted,
     read_only,
 )
-from proreus.framework.existing_terms import ExistingTerm
+from proreus.framework.existing_terms import WeightedCounts
 from proreus.framework.interning import Interner
 from proreus.framework.label_columns import LabelColumns, selector_mask
-from proreus.framework.many_terms import Column, TermsInNamespaces
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_index import PodIndex
 from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.read_only import ReadOnlyDict
+from proreus.framework.term_set import Column, TermsInNamespaces
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.objects.selectors import Selector
 from proreus.objects.taints import Taint
@@ -156,29 +156,25 @@ class NodeTable:
             self._pod_index = PodIndex(self.infos, self.capacity)
         return self._pod_index
 
-    def count_pods(self, query: PodQuery) -> CodeArray:
+    def count_pods(self, query: PodQuery) -> IntArray:
         """Return how many pods on each node match a query."""
         return read_only(self.pod_index.count(query)[: self.size])
 
-    def count_pods_of_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
-        """Return the sum of ``count_pods`` over at least one query."""
-        return read_only(self.pod_index.count_all(queries)[: self.size])
-
     def count_selected(
         self, terms: TermsInNamespaces, check: Callable[[], None]
-    ) -> dict[Column, IntArray]:
-        """Return by topology key and sign what the pods on each node count that terms select."""
-        counted = self.pod_index.count_selected(terms, self.has_label, check)
-        return {column: counts[: self.size] for column, counts in counted.items()}
+    ) -> Iterator[tuple[Column, IntArray]]:
+        """Yield, by topology key and sign, what the pods on each node count that terms select."""
+        for column, counts in self.pod_index.count_selected(terms, self.has_label, check):
+            yield column, read_only(counts[: self.size])
 
     def count_selected_by_all(
         self, terms: TermsInNamespaces, check: Callable[[], None]
     ) -> IntArray:
         """Return how many pods on each node all of the terms select."""
-        return self.pod_index.count_selected_by_all(terms, check)[: self.size]
+        return read_only(self.pod_index.count_selected_by_all(terms, check)[: self.size])
 
-    def count_terms(self, terms: Sequence[ExistingTerm]) -> CodeArray | IntArray:
-        """Return the sum of the counts (see ``ExistingTerm``) of at least one term on each node."""
+    def count_terms(self, terms: WeightedCounts) -> IntArray:
+        """Return the sum of the counts of existing terms, at least one, on each node."""
         return read_only(self.pod_index.count_terms(terms)[: self.size])
 
     def rows_of(self, names: Iterable[str]) -> Rows:

@@ -6,21 +6,21 @@ read; ``table.fork([3, 7])`` copies both rows, and a pod added to its row 1 is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
 
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import NodeStateColumns, ResourceColumns, TableShape
-from proreus.framework.existing_terms import ExistingTerm
+from proreus.framework.existing_terms import WeightedCounts
 from proreus.framework.interning import Interner
-from proreus.framework.many_terms import Column, TermsInNamespaces
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_index import PodIndex
 from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.read_only import ReadOnlyDict
+from proreus.framework.term_set import Column, TermsInNamespaces
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 
 
@@ -151,20 +151,16 @@ class NodeTableView(NodeTable):
         """The parent's index: its counts are by row of the parent."""
         return self._parent.pod_index
 
-    def count_pods(self, query: PodQuery) -> CodeArray:
+    def count_pods(self, query: PodQuery) -> IntArray:
         """Return how many pods on each node match a query."""
         return self._parent.count_pods(query)[self.parent_rows]
 
-    def count_pods_of_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
-        """Return how many pods on each node match the queries, added up."""
-        return self._parent.count_pods_of_all(queries)[self.parent_rows]
-
     def count_selected(
         self, terms: TermsInNamespaces, check: Callable[[], None]
-    ) -> dict[Column, IntArray]:
-        """Return by topology key and sign what the pods on each node count that terms select."""
-        counted = self._parent.count_selected(terms, check)
-        return {column: counts[self.parent_rows] for column, counts in counted.items()}
+    ) -> Iterator[tuple[Column, IntArray]]:
+        """Yield, by topology key and sign, what the pods on each node count that terms select."""
+        for column, counts in self._parent.count_selected(terms, check):
+            yield column, counts[self.parent_rows]
 
     def count_selected_by_all(
         self, terms: TermsInNamespaces, check: Callable[[], None]
@@ -172,7 +168,7 @@ class NodeTableView(NodeTable):
         """Return how many pods on each node all of the terms select."""
         return self._parent.count_selected_by_all(terms, check)[self.parent_rows]
 
-    def count_terms(self, terms: Sequence[ExistingTerm]) -> CodeArray | IntArray:
+    def count_terms(self, terms: WeightedCounts) -> IntArray:
         """Return the sum of the terms' counts on each node."""
         return self._parent.count_terms(terms)[self.parent_rows]
 

@@ -7,17 +7,17 @@ that are ``nodeCacheCapable`` are not affected. Remove this module once the bug 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
 
 from proreus.framework.columns import ResourceColumns
-from proreus.framework.many_terms import Column, TermsInNamespaces
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import NodeTableView
 from proreus.framework.pod_label_groups import PodQuery
+from proreus.framework.term_set import Column, TermsInNamespaces
 from proreus.framework.verdicts import CodeArray, IntArray, Rows
 
 
@@ -66,19 +66,15 @@ class NodesWithoutPods(NodeTableView):
         """Code of a node's images: 0, none."""
         return np.zeros(self.size, dtype=np.int32)
 
-    def count_pods(self, query: PodQuery) -> CodeArray:
+    def count_pods(self, query: PodQuery) -> IntArray:
         """Return zeros: there are no pods."""
-        return np.zeros(self.size, dtype=np.int32)
-
-    def count_pods_of_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
-        """Return zeros: there are no pods."""
-        return np.zeros(self.size, dtype=np.int32)
+        return np.zeros(self.size, dtype=np.int64)
 
     def count_selected(
         self, terms: TermsInNamespaces, check: Callable[[], None]
-    ) -> dict[Column, IntArray]:
-        """Return nothing: there are no pods."""
-        return {}
+    ) -> Iterator[tuple[Column, IntArray]]:
+        """Yield nothing: there are no pods."""
+        return iter(())
 
     def count_selected_by_all(
         self, terms: TermsInNamespaces, check: Callable[[], None]

@@ -12,31 +12,21 @@ over nodes, above 0 on the nodes of the 40, updated whenever one of them comes o
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from proreus.framework.affinity_terms import affinity_terms
-from proreus.framework.count_columns import CountColumns, add_by_row
-from proreus.framework.existing_terms import ExistingTerm, ExistingTerms
-from proreus.framework.many_terms import (
-    Column,
-    ManyTerms,
-    TermsInNamespaces,
-    Weighted,
-    negative,
-    weighted,
-)
+from proreus.framework.count_columns import CountColumn, CountColumns, add_by_row
+from proreus.framework.existing_terms import CountedTerms, ExistingTerms, WeightedCounts
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.pod_label_groups import PodLabelGroups, PodQuery
-from proreus.framework.verdicts import CodeArray, IntArray
+from proreus.framework.pod_label_groups import PodLabelGroups, PodQuery, Query
+from proreus.framework.term_set import Column, TermCount, TermSet, TermsInNamespaces
+from proreus.framework.verdicts import IntArray
 
-_MANY = 64
-"""More terms than this are counted without a column for each."""
-_FEW_ROWS = 64
-"""A term of pods on no more rows is added up row by row, among many."""
+_MOST_SPARSE_ROWS = 64
+"""Counts of more rows get a column: to add so many one by one costs more than to add a column."""
 
 
 class PodIndex:
@@ -57,53 +47,37 @@ class PodIndex:
             for pod in info.pods_with_affinity.values():
                 self._add_terms(info.row, pod)
 
-    def count(self, query: PodQuery) -> CodeArray:
+    def count(self, query: PodQuery) -> IntArray:
         """Return how many pods match a query, by row; longer than the table, read-only."""
-        # Grouping all pods by labels takes a while in a large cluster; one that uses neither
-        # spreading nor affinity must not pay for it at every pod event: it begins with a query.
-        groups = self._groups or self.group_pods()
-        return groups.column(query)
-
-    def count_all(self, queries: Sequence[PodQuery]) -> CodeArray | IntArray:
-        """Return how many pods match the queries, added up, by row; as ``count``."""
-        return _sum([self.count(query) for query in queries])
+        return self.group_pods().columns((query,))[0]
 
     def count_selected(
         self, terms: TermsInNamespaces, has_label: Callable[[str], bool], check: Callable[[], None]
-    ) -> dict[Column, IntArray]:
-        """Return by row what the pods count that terms select, where it is not 0 everywhere.
+    ) -> Iterator[tuple[Column, IntArray]]:
+        """Yield by row what the pods count that terms select, for each of the terms' columns.
 
-        Only of terms whose topology key is a label of nodes. ``check`` is called now and then.
+        Only of those whose topology key is a label of nodes. ``check`` is called now and then.
         """
-        counted: dict[Column, IntArray] = {}
-        with_domains = [
-            (number, column)
-            for number, column in enumerate(terms.many.columns)
+        queries = [
+            (column, TermCount(terms, number))
+            for number, column in enumerate(terms.terms.columns)
             if has_label(column[0])
         ]
-        if not with_domains:
-            return counted
-        for group, selecting in (self._groups or self.group_pods()).selected_by(terms, check):
-            sums = terms.many.sums(selecting)
-            for number, column in with_domains:
-                if sums[number]:
-                    if column not in counted:
-                        counted[column] = np.zeros(self._columns.capacity, dtype=np.int64)
-                    add_by_row(counted[column], group.by_row, int(sums[number]))
-        return counted
+        groups, limit = self.group_pods(), self._columns.limit
+        for first in range(0, len(queries), limit):
+            columns, some = zip(*queries[first : first + limit], strict=True)
+            yield from zip(columns, groups.columns(some, check), strict=True)
 
     def count_selected_by_all(
         self, terms: TermsInNamespaces, check: Callable[[], None]
     ) -> IntArray:
         """Return how many pods are selected by each of the terms, by row."""
-        counts = np.zeros(self._columns.capacity, dtype=np.int64)
-        for group, selecting in (self._groups or self.group_pods()).selected_by(terms, check):
-            if selecting.all():
-                add_by_row(counts, group.by_row)
-        return counts
+        return self.group_pods().columns((TermCount(terms, None),), check)[0]
 
     def group_pods(self) -> PodLabelGroups:
-        """Group all pods by their labels, from now on; ``count`` does it at its first call."""
+        """Return all pods grouped by their labels, from now on."""
+        # Grouping takes a while in a large cluster; one that uses neither spreading nor affinity
+        # must not pay for it at every pod event: it begins with a query.
         if self._groups is None:
             self._groups = PodLabelGroups(self._columns)
             for info in self._infos:
@@ -111,32 +85,31 @@ class PodIndex:
                     self._groups.add(info.row, pod.pod)
         return self._groups
 
-    def count_terms(self, terms: Sequence[ExistingTerm]) -> CodeArray | IntArray:
+    def count_terms(self, terms: WeightedCounts) -> IntArray:
         """Return the sum of the terms' counts by row; longer than the table, read-only."""
-        if len(terms) <= _MANY:
-            return _sum([self._count_term(existing) for existing in terms])
-        # One pod may have thousands of terms, more than there are columns: each would evict one
-        # that another is about to use.
+        (first, weight), *others = terms
+        if not others:
+            counts = self._column_of(first).counts
+            return counts if weight == 1 else counts * weight
         counts = np.zeros(self._columns.capacity, dtype=np.int64)
-        by_row: Counter[int] = Counter()
-        for existing in terms:
-            if existing.column is None and len(existing.by_row) <= _FEW_ROWS:
-                by_row.update(existing.by_row)
-            else:
-                counts += self._count_term(existing)
-        add_by_row(counts, by_row)
+        # One by one, terms of thousands of pods, each on its node, would need more columns than
+        # there are: each would evict one that another is about to use.
+        sparse: dict[int, int] = {}
+        for counted, weight in terms:
+            if len(counted.by_row) > _MOST_SPARSE_ROWS:
+                counts += self._column_of(counted).counts * weight
+                continue
+            for row, number in counted.by_row.items():
+                sparse[row] = sparse.get(row, 0) + number * weight
+        add_by_row(counts, sparse)
         return counts
 
-    def _count_term(self, existing: ExistingTerm) -> CodeArray:
-        if not existing.pods:  # a sum that ``ExistingTerms.matching`` has made
-            counts = np.zeros(self._columns.capacity, dtype=np.int32)
-            add_by_row(counts, existing.by_row)
-            return counts
-        column = self._columns.get(existing)
+    def _column_of(self, counted: CountedTerms) -> CountColumn:
+        column = self._columns.get(counted)
         if column is None:
-            column = existing.column = self._columns.new(existing, existing.on_evicted)
-            column.add_all(existing.by_row)
-        return column.counts
+            column = counted.column = self._columns.new(counted, counted.on_evicted)
+            column.add_all(counted.by_row)
+        return column
 
     def add(self, row: int, pod: PodInfo) -> None:
         """Add a pod to the counts."""
@@ -176,22 +149,26 @@ class PodIndex:
         self._columns.grow(capacity)
 
     def _add_terms(self, row: int, pod: PodInfo) -> None:
-        for existing, terms in self._weighted_terms(pod):
-            existing.add_all(row, terms)
+        for existing, terms in self._terms_by_kind(pod):
+            existing.add(row, terms)
 
     def _remove_terms(self, row: int, pod: PodInfo) -> None:
         # Terms are found by value: the pod may be another version than the one that was added.
-        for existing, terms in self._weighted_terms(pod):
-            existing.remove_all(row, terms)
+        for existing, terms in self._terms_by_kind(pod):
+            existing.remove(row, terms)
 
-    def _weighted_terms(self, pod: PodInfo) -> Iterator[tuple[ExistingTerms, Weighted | ManyTerms]]:
+    def _terms_by_kind(self, pod: PodInfo) -> Iterator[tuple[ExistingTerms, TermSet]]:
         terms = affinity_terms(pod)
-        yield self.required_anti, terms.many_required_anti or weighted(terms.required_anti)
-        yield self.required, terms.many_required or weighted(terms.required)
-        yield self.preferred, terms.many_preferred or terms.preferred
-        # One collection for both: InterPodAffinity sums the weights of all matching terms anyway,
-        # with those of anti-affinity negative.
-        yield self.preferred, terms.many_preferred_anti or negative(terms.preferred_anti)
+        for existing, own in (
+            (self.required_anti, terms.required_anti),
+            (self.required, terms.required),
+            # One collection for both: InterPodAffinity sums the weights of all matching terms
+            # anyway, with those of anti-affinity negative.
+            (self.preferred, terms.preferred),
+            (self.preferred, terms.preferred_anti),
+        ):
+            if own:
+                yield existing, own
 
     def row_differs(self, info: NodeInfo) -> bool:
         """Return whether a count of a row does not follow from the pods on it."""
@@ -202,7 +179,7 @@ class PodIndex:
             return True
         if self._groups is None:
             return False
-        columns = (column for key, column in self._columns.items() if isinstance(key, PodQuery))
+        columns = (column for key, column in self._columns.items() if isinstance(key, Query))
         return self._groups.row_differs(row, (pod.pod for pod in info.pods.values()), columns)
 
     def validate(self) -> None:
@@ -215,11 +192,5 @@ class PodIndex:
         ):
             assert kept.snapshot() == derived.snapshot()
         for key, column in self._columns.items():
-            if isinstance(key, PodQuery):
-                assert np.array_equal(column.counts, fresh.count(key)), key
-
-
-def _sum(columns: Sequence[CodeArray]) -> CodeArray | IntArray:
-    """Return the sum of at least one column; one alone as it is."""
-    first, *others = columns
-    return sum(others, first.astype(np.int64)) if others else first
+            if isinstance(key, Query):
+                assert np.array_equal(column.counts, fresh.group_pods().columns((key,))[0]), key

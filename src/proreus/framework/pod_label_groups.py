@@ -1,8 +1,9 @@
 """Existing pods grouped by namespace and labels, and columns that count the pods matching a query.
 
-A query is evaluated once for each group (namespace, labels, terminating) and becomes a column of
-counts by row, updated while it is in use. The groups that may match a query, and the queries that
-may match a new group, are found by an index over labels instead of a scan.
+A query, a ``PodQuery`` or a ``TermCount``, is evaluated once for each group (namespace, labels,
+terminating) and becomes a column of counts by row, updated while it is in use. The groups that may
+match a query, and the queries that may match a new group, are found by an index over labels instead
+of a scan.
 
 Example: 30,000 pods of 200 Deployments are 200 groups. A query ``app=web`` looks the label up in
 the index, evaluates the one group it finds, and its column is that group's ``by_row``. Another web
@@ -13,20 +14,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from proreus.base.bounded_cache import register, shrunk
 from proreus.framework.count_columns import CountColumn, CountColumns
-from proreus.framework.many_terms import TermsInNamespaces
-from proreus.framework.selector_index import (
-    LabelPair,
-    SelectorIndex,
-    indexable_labels,
-    required_key,
-)
-from proreus.framework.verdicts import BoolArray, CodeArray
+from proreus.framework.selector_index import LabelNeeds, LabelPair, SelectorIndex, needs_of
+from proreus.framework.term_set import TermCount
+from proreus.framework.verdicts import IntArray
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import Selector
 
@@ -63,11 +61,26 @@ class PodQuery(Struct, frozen=True, cache_hash=True, gc=False):
     matches: tuple[PodMatch, ...]
     skip_terminating: bool = False
 
+    @property
+    def namespaces(self) -> frozenset[str] | None:
+        """Namespaces that every selected pod is in one of; None if it may be any."""
+        # A pod must match all of them, so the first one alone bounds the candidates.
+        return self.matches[0].namespaces
+
+    @property
+    def needs(self) -> LabelNeeds:
+        """What every selected pod has."""
+        return needs_of(self.matches[0].selector)
+
     def selects(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
         """Return whether pods with these properties count."""
         if terminating and self.skip_terminating:
             return False
         return all(match.matches(namespace, labels) for match in self.matches)
+
+    def weigh(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> int:
+        """Return what a pod with these properties counts."""
+        return int(self.selects(namespace, labels, terminating))
 
     def selects_pod(self, pod: Pod) -> bool:
         """Return whether a pod counts."""
@@ -76,7 +89,10 @@ class PodQuery(Struct, frozen=True, cache_hash=True, gc=False):
 
 
 class PodLabelGroup:
-    """Pods that every query treats the same. ``by_row``: their number by row."""
+    """Pods that every query treats the same. ``by_row``: their number by row.
+
+    ``columns``: those that count these pods, with what one pod counts.
+    """
 
     __slots__ = ("by_row", "columns", "labels", "namespace", "terminating")
 
@@ -85,11 +101,14 @@ class PodLabelGroup:
         self.labels = labels
         self.terminating = terminating
         self.by_row: dict[int, int] = {}
-        self.columns: list[CountColumn] = []
+        self.columns: dict[CountColumn, int] = {}
 
-    def is_selected_by(self, query: PodQuery) -> bool:
-        """Return whether a query counts these pods."""
-        return query.selects(self.namespace, self.labels, self.terminating)
+    def weight_in(self, query: Query) -> int:
+        """Return what one of these pods counts for a query."""
+        return query.weigh(self.namespace, self.labels, self.terminating)
+
+
+Query = PodQuery | TermCount
 
 
 class PodLabelGroups:
@@ -108,7 +127,7 @@ class PodLabelGroups:
         self._by_key: dict[tuple[str, str], dict[PodLabelGroup, None]] | None = None
         """By namespace and label key; made when a query needs it, and kept while queries do."""
         self._by_key_is_used = False
-        self._queries: SelectorIndex[PodQuery] = SelectorIndex()
+        self._queries: SelectorIndex[Query] = SelectorIndex()
         register(self)
 
     def __iter__(self) -> Iterator[PodLabelGroup]:
@@ -127,8 +146,8 @@ class PodLabelGroups:
         by_row[row] = by_row.get(row, 0) + 1
         # The group knows the columns that count it, so no selector is evaluated when a pod comes;
         # that has happened once, when the group or the query was new.
-        for column in group.columns:
-            column.counts[row] += 1
+        for column, weight in group.columns.items():
+            column.counts[row] += weight
 
     def remove(self, row: int, pod: Pod) -> None:
         """Remove a pod from its group and the columns that count it."""
@@ -139,8 +158,8 @@ class PodLabelGroups:
             by_row[row] -= 1
         else:
             del by_row[row]
-        for column in group.columns:
-            column.counts[row] -= 1
+        for column, weight in group.columns.items():
+            column.counts[row] -= weight
         # Label sets come and go with every ReplicaSet (pod-template-hash): an empty group that
         # stayed would be evaluated by each new query for ever.
         if not by_row:
@@ -156,52 +175,45 @@ class PodLabelGroups:
             self.remove(row, old)
             self.add(row, new)
 
-    def column(self, query: PodQuery) -> CodeArray:
-        """Return how many pods a query selects, by row; longer than the table."""
-        column = self._columns.get(query)
-        if column is not None:
-            return column.counts
-        candidates = [*self._candidates(query)]
+    def columns(
+        self, queries: Sequence[Query], check: Callable[[], None] = lambda: None
+    ) -> list[IntArray]:
+        """Return how many pods each query selects, by row; longer than the table.
+
+        All queries have the same ``namespaces`` and ``needs``. ``check`` is called for each group
+        that is looked at.
+        """
+        known = {query: self._columns.get(query) for query in queries}
+        missing = [query for query, column in known.items() if column is None]
+        candidates = [*self._candidates(missing[0])] if missing else []
         # Many terms name labels that no pod has yet: finding that again costs less than a column
         # and its place in the index.
-        if not candidates and required_key(query.matches[0].selector) is not None:
-            return self._columns.zeros()
-        selected = [group for group in candidates if group.is_selected_by(query)]
-        column = self._columns.new(query, lambda gone: self._on_evicted(query, gone))
-        self._queries.add(query.matches[0].selector, query)
-        for group in selected:
-            group.columns.append(column)
-            column.add_all(group.by_row)
-        return column.counts
+        if candidates or (missing and not missing[0].needs.any):
+            known |= self._new_columns(missing, candidates, check)
+        zeros = self._columns.zeros()
+        return [zeros if column is None else column.counts for column in known.values()]
 
-    def selected_by(
-        self, terms: TermsInNamespaces, check: Callable[[], None]
-    ) -> Iterator[tuple[PodLabelGroup, BoolArray]]:
-        """Yield the groups that terms select, with which terms do; ``check`` is called for each."""
-        for namespace, groups in self._by_namespace.items():
-            check()
-            covering = terms.covering(namespace)
-            if covering is None:
-                continue
-            for group in self._with_any_label(namespace, groups, terms.many.needed_labels):
-                check()
-                selecting = terms.many.selecting(covering, group.labels)
-                if selecting is not None:
-                    yield group, selecting
-
-    def _with_any_label(
+    def _new_columns(
         self,
-        namespace: str,
-        groups: dict[PodLabelGroup, None],
-        labels: Sequence[LabelPair] | None,
-    ) -> dict[PodLabelGroup, None]:
-        """Return the groups of a namespace with any of these labels, or all of its groups."""
-        if labels is None or len(labels) > len(groups):
-            return groups
-        found = dict(self._unindexed.get(namespace, {}))
-        for label in labels:
-            found |= self._by_label.get((namespace, label), {})
-        return found
+        queries: Sequence[Query],
+        candidates: Iterable[PodLabelGroup],
+        check: Callable[[], None],
+    ) -> dict[Query, CountColumn]:
+        weights: dict[Query, dict[PodLabelGroup, int]] = {query: {} for query in queries}
+        # Group by group: the terms of a pod find all of their sums for a group at once.
+        for group in candidates:
+            check()
+            for query, by_group in weights.items():
+                if weight := group.weight_in(query):
+                    by_group[group] = weight
+        columns = {}
+        for query, by_group in weights.items():
+            column = columns[query] = self._columns.new(query, partial(self._on_evicted, query))
+            self._queries.add(query.needs, query)
+            for group, weight in by_group.items():
+                group.columns[column] = weight
+                column.add_all(group.by_row, weight)
+        return columns
 
     def row_differs(self, row: int, pods: Iterable[Pod], columns: Iterable[CountColumn]) -> bool:
         """Return whether a group or a column counts other pods on a row than these.
@@ -213,7 +225,7 @@ class PodLabelGroups:
             group = self._groups.get(key)
             if group is None or group.by_row.get(row) != number:
                 return True
-            counted.update(dict.fromkeys(group.columns, number))
+            counted.update({column: weight * number for column, weight in group.columns.items()})
         return any(column.counts[row] != counted[column] for column in columns)
 
     def age(self) -> None:
@@ -225,26 +237,20 @@ class PodLabelGroups:
         self._by_namespace = {name: shrunk(g) for name, g in self._by_namespace.items()}
         self._unindexed = {name: shrunk(g) for name, g in self._unindexed.items()}
 
-    def _candidates(self, query: PodQuery) -> Iterator[PodLabelGroup]:
+    def _candidates(self, query: Query) -> Iterator[PodLabelGroup]:
         """Yield the groups that a query may select, each once."""
-        # A pod must match all of them, so the first one alone bounds the candidates. A group has
-        # one value for the indexed label, so that no group is found under two values.
-        namespaces, selector = query.matches[0]
-        labels, required = indexable_labels(selector), required_key(selector)
+        namespaces, (labels, key) = query.namespaces, query.needs
         for namespace in self._by_namespace if namespaces is None else namespaces:
-            if labels:
-                for label in labels:
-                    yield from self._by_label.get((namespace, label), ())
-                for group in self._unindexed.get(namespace, ()):
-                    if any(group.labels.get(key) == value for key, value in labels):
-                        yield group
-            elif required is not None:
-                yield from self._with_key(namespace, required)
-                for group in self._unindexed.get(namespace, ()):
-                    if required in group.labels:
-                        yield group
+            groups = self._by_namespace.get(namespace, {})
+            if labels and len(labels) <= len(groups):
+                found = [self._by_label.get((namespace, label), {}) for label in labels]
+                yield from dict.fromkeys(chain.from_iterable(found))
+            elif key is not None:
+                yield from self._with_key(namespace, key)
             else:
-                yield from self._by_namespace.get(namespace, ())
+                yield from groups
+                continue
+            yield from self._unindexed.get(namespace, ())
 
     def _with_key(self, namespace: str, key: str) -> Iterable[PodLabelGroup]:
         self._by_key_is_used = True
@@ -266,11 +272,9 @@ class PodLabelGroups:
                 _add_by_key(self._by_key, group)
         else:
             self._unindexed.setdefault(namespace, {})[group] = None
-        group.columns = [
-            self._columns[query]
-            for query in self._queries.candidates(group.labels)
-            if group.is_selected_by(query)
-        ]
+        for query in self._queries.candidates(group.labels):
+            if weight := group.weight_in(query):
+                group.columns[self._columns[query]] = weight
 
     def _remove_group(self, group: PodLabelGroup) -> None:
         namespace = group.namespace
@@ -284,11 +288,10 @@ class PodLabelGroups:
             for key in group.labels:
                 _remove(self._by_key, (namespace, key), group)
 
-    def _on_evicted(self, query: PodQuery, column: CountColumn) -> None:
-        self._queries.discard(query.matches[0].selector, query)
+    def _on_evicted(self, query: Query, column: CountColumn) -> None:
+        self._queries.discard(query.needs, query)
         for group in self._candidates(query):
-            if group.is_selected_by(query):
-                group.columns.remove(column)
+            group.columns.pop(column, None)
 
 
 def _group_key(pod: Pod) -> _GroupKey:

@@ -11,8 +11,8 @@ Example: 500 Services select ``app in (name)``. For a pod with ``app=web`` and 5
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
-from typing import Generic, TypeVar
+from itertools import chain, repeat
+from typing import Generic, NamedTuple, TypeVar
 
 from proreus.base.bounded_cache import register, shrunk
 from proreus.objects.selectors import Selector
@@ -25,31 +25,49 @@ LabelPair = tuple[str, str]
 _MOST_VALUES = 1_000
 
 
-def indexable_labels(selector: Selector) -> tuple[LabelPair, ...]:
-    """Return labels of which every selected object has one; () if there is no such list."""
+class LabelNeeds(NamedTuple):
+    """What every object has that is selected: one of ``labels``, or else a label with the key.
+
+    With neither it may be any object.
+    """
+
+    labels: tuple[LabelPair, ...] = ()
+    key: str | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether an object needs a label to be selected."""
+        return bool(self.labels) or self.key is not None
+
+
+def needs_of(selector: Selector) -> LabelNeeds:
+    """Return what every object has that a selector selects."""
     # Requirements are ANDed, so one of them is enough to narrow the candidates. One with thousands
     # of values, which a pod may have, costs less to evaluate than to index.
     for requirement in selector.requirements:
         if requirement.operator == "In" and len(requirement.values) <= _MOST_VALUES:
-            return tuple(zip(repeat(requirement.key), requirement.values, strict=False))
-    return ()
-
-
-def required_key(selector: Selector) -> str | None:
-    """Return a label key that every selected object has; None if the selector names none."""
+            return LabelNeeds(tuple(zip(repeat(requirement.key), requirement.values, strict=False)))
     for requirement in selector.requirements:
         if requirement.operator in ("In", "Exists"):
-            return requirement.key
-    return None
+            return LabelNeeds(key=requirement.key)
+    return LabelNeeds()
 
 
-def excludes(selector: Selector) -> bool:
-    """Return whether a selector selects all objects but those with certain labels."""
-    return bool(selector.requirements) and required_key(selector) is None
+def needs_of_any(selectors: Iterable[Selector]) -> LabelNeeds:
+    """Return what every object has that one of the selectors selects."""
+    every = list(map(needs_of, selectors))
+    keys = {one.labels[0][0] if one.labels else one.key for one in every}
+    if None in keys:
+        return LabelNeeds()
+    if all(one.labels for one in every):
+        labels = tuple(dict.fromkeys(chain.from_iterable(one.labels for one in every)))
+        if len(labels) <= _MOST_VALUES:
+            return LabelNeeds(labels)
+    return LabelNeeds(key=keys.pop()) if len(keys) == 1 else LabelNeeds()
 
 
 class SelectorIndex(Generic[T]):
-    """Values with a selector each, found by the labels of an object."""
+    """Values, each with what an object needs to be selected, found by the labels of an object."""
 
     __slots__ = ("__weakref__", "_by_key", "_by_label", "_unindexed")
 
@@ -64,24 +82,22 @@ class SelectorIndex(Generic[T]):
     def __len__(self) -> int:
         return len(self._by_label) + len(self._by_key) + len(self._unindexed)
 
-    def add(self, selector: Selector, value: T) -> None:
-        """Add a value with its selector."""
-        labels = indexable_labels(selector)
-        for label in labels:
+    def add(self, needs: LabelNeeds, value: T) -> None:
+        """Add a value."""
+        for label in needs.labels:
             found = self._by_label.setdefault(label, value)
             if isinstance(found, dict):
                 found[value] = None
             elif found != value:
                 self._by_label[label] = {found: None, value: None}
-        if not labels:
-            key = required_key(selector)
+        if not needs.labels:
+            key = needs.key
             values = self._unindexed if key is None else self._by_key.setdefault(key, {})
             values[value] = None
 
-    def discard(self, selector: Selector, value: T) -> None:
-        """Remove a value that was added with this selector."""
-        labels = indexable_labels(selector)
-        for label in labels:
+    def discard(self, needs: LabelNeeds, value: T) -> None:
+        """Remove a value that was added with these needs."""
+        for label in needs.labels:
             found = self._by_label[label]
             if not isinstance(found, dict):
                 del self._by_label[label]
@@ -89,8 +105,8 @@ class SelectorIndex(Generic[T]):
             del found[value]
             if len(found) == 1:
                 self._by_label[label] = next(iter(found))
-        if not labels:
-            key = required_key(selector)
+        if not needs.labels:
+            key = needs.key
             if key is None:
                 del self._unindexed[value]
                 return
@@ -104,9 +120,11 @@ class SelectorIndex(Generic[T]):
         self._unindexed = shrunk(self._unindexed)
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
-        """Yield every value whose selector may select these labels, each once."""
-        # No value twice: a selector is indexed under values of one key, and an object has one value
-        # for it. Dicts instead of sets keep the order the same from run to run.
+        """Yield every value that may select an object with these labels, each once."""
+        # Dicts instead of sets keep the order the same from run to run.
+        return iter(dict.fromkeys(self._found(labels)))
+
+    def _found(self, labels: Mapping[str, str]) -> Iterator[T]:
         yield from self._unindexed
         # The fewer are looked up among the more: an object may have 100,000 labels.
         if len(labels) <= len(self._by_label):

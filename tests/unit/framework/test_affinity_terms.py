@@ -17,5 +17,5 @@ def test_terms_share_the_set_of_their_own_namespace() -> None:
 
     parsed = affinity_terms_of(pod.pod).required_anti
 
-    assert [term.namespaces for term in parsed] == [{"default"}] * 3 + [{"other"}]
-    assert len({id(term.namespaces) for term in parsed[:3]}) == 1
+    assert [term.namespaces for _, term in parsed.weighted] == [{"default"}] * 3 + [{"other"}]
+    assert len({id(term.namespaces) for _, term in parsed.weighted[:3]}) == 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proreus.framework import count_columns, many_terms, pod_index, pod_label_groups
+from proreus.framework import count_columns, pod_index, pod_label_groups
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -119,7 +119,7 @@ def test_nodes_take_their_pods_along() -> None:
     table.add_node(gone)
     assert table.count_pods(APP_A).tolist() == [1, 2, 2]
     (term,) = table.pod_index.required_anti
-    assert table.count_terms([term]).tolist() == [1, 2, 2]
+    assert table.count_terms([(term, 1)]).tolist() == [1, 2, 2]
     table.validate()
 
 
@@ -131,14 +131,15 @@ def test_terms_are_found_by_the_pods_that_they_mean() -> None:
     def anywhere(key: str) -> bool:
         return True
 
-    (term,) = terms.matching("default", {"app": "a"}, {}, anywhere)
-    assert (term.pods, table.count_terms([term]).tolist()) == (2, [2, 0])
-    assert terms.matching("default", {"app": "b"}, {}, anywhere) == []
-    assert terms.matching("other", {"app": "a"}, {}, anywhere) == []
-    assert terms.matching("default", {"app": "a"}, {}, lambda key: False) == []
+    ((column, ((term, weight),)),) = terms.matching("default", {"app": "a"}, {}, anywhere).items()
+    assert (column, weight) == (("zone", False), 1)
+    assert table.count_terms([(term, 1)]).tolist() == [2, 0]
+    assert terms.matching("default", {"app": "b"}, {}, anywhere) == {}
+    assert terms.matching("other", {"app": "a"}, {}, anywhere) == {}
+    assert terms.matching("default", {"app": "a"}, {}, lambda key: False) == {}
 
     table.add_pod(1, make_pod("p2", affinity=ANTI))
-    assert table.count_terms([term]).tolist() == [2, 1]
+    assert table.count_terms([(term, 1)]).tolist() == [2, 1]
     for row, name in ((0, "p0"), (0, "p1"), (1, "p2")):
         table.remove_pod(row, f"uid-of-default-{name}")
     assert len(terms) == 0
@@ -147,7 +148,7 @@ def test_terms_are_found_by_the_pods_that_they_mean() -> None:
 def test_a_term_that_no_pod_has_is_freed_without_the_garbage_collector() -> None:
     table = make_table([make_node("n0")], [make_pod("p0", node_name="n0", affinity=ANTI)])
     (term,) = table.pod_index.required_anti
-    table.count_terms([term])
+    table.count_terms([(term, 1)])
     assert term.column is not None
     counts = weakref.ref(term.column.counts)
     gc.disable()
@@ -203,10 +204,10 @@ _step = st.one_of(
 )
 
 
-@pytest.mark.parametrize(("most_terms", "most_labels"), [(0, 1), (64, 1), (0, 1_000), (64, 1_000)])
+@pytest.mark.parametrize("most_labels", [1, 1_000])
 @settings(deadline=None)
 @given(steps=st.lists(_step, max_size=30))
-def test_any_history(most_terms: int, most_labels: int, steps: list[tuple[str, object]]) -> None:
+def test_any_history(most_labels: int, steps: list[tuple[str, object]]) -> None:
     """Pods come and go, nodes come and go with their pods; columns are few and often let go."""
     table = make_table()
     away = {name: NodeInfo(name) for name in NODES}
@@ -214,7 +215,6 @@ def test_any_history(most_terms: int, most_labels: int, steps: list[tuple[str, o
         info.set_node(make_node(name))
     queries: list[PodQuery] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(many_terms, "MOST_TERMS", most_terms)
         patch.setattr(pod_label_groups, "_MOST_LABELS", most_labels)
         patch.setattr(count_columns, "_FEWEST", 3)
         patch.setattr(count_columns, "_MOST", 3)
@@ -242,22 +242,19 @@ def test_any_history(most_terms: int, most_labels: int, steps: list[tuple[str, o
                 queries.append(query_of(selector, *namespaces, skip_terminating=number % 2 == 0))
             for query in queries[-4:]:
                 assert table.count_pods(query).tolist() == counted(table, query)
-            if recent := queries[-4:]:
-                total = np.sum([counted(table, query) for query in recent], axis=0).tolist()
-                assert table.count_pods_of_all(recent).tolist() == total
         index = table.pod_index
         for terms in (index.required_anti, index.required, index.preferred):
             for term in list(terms):
-                weights = table.count_terms([term]).tolist()
+                weights = table.count_terms([(term, 1)]).tolist()
                 assert dict(enumerate(weights)) == {
                     row: term.by_row.get(row, 0) for row in range(len(table))
                 }
             if every := list(terms):
-                total = np.sum([table.count_terms([term]) for term in every], axis=0).tolist()
-                for many, few in ((0, 64), (0, 0), (64, 64)):
-                    patch.setattr(pod_index, "_MANY", many)
-                    patch.setattr(pod_index, "_FEW_ROWS", few)
-                    assert table.count_terms(every).tolist() == total
+                columns = [table.count_terms([(term, 3)]) for term in every]
+                total = np.sum(columns, axis=0).tolist()
+                for most_rows in (0, 64):
+                    patch.setattr(pod_index, "_MOST_SPARSE_ROWS", most_rows)
+                    assert table.count_terms([(term, 3) for term in every]).tolist() == total
         table.validate()
 
 
@@ -274,7 +271,7 @@ def test_a_term_that_excludes_a_label_twice_goes_with_its_pod() -> None:
     table.remove_pod(0, "uid-of-default-p0")
 
     assert len(terms) == 0
-    assert terms.matching("default", {}, {}, lambda key: True) == []
+    assert terms.matching("default", {}, {}, lambda key: True) == {}
 
 
 def test_columns_grow_with_the_table() -> None:
@@ -282,7 +279,7 @@ def test_columns_grow_with_the_table() -> None:
     table.add_pod(0, make_pod("p", labels={"app": "a"}, affinity=ANTI))
     table.count_pods(APP_A)
     (term,) = table.pod_index.required_anti
-    table.count_terms([term])
+    table.count_terms([(term, 1)])
     for i in range(1, 100):
         info = NodeInfo(f"n{i}")
         info.set_node(make_node(info.name))
@@ -291,5 +288,5 @@ def test_columns_grow_with_the_table() -> None:
     table.add_pod(99, make_pod("last", labels={"app": "a"}, affinity=ANTI))
 
     assert table.count_pods(APP_A).tolist() == [1, *[0] * 98, 1]
-    assert table.count_terms([term]).tolist() == [1, *[0] * 98, 1]
+    assert table.count_terms([(term, 1)]).tolist() == [1, *[0] * 98, 1]
     table.validate()

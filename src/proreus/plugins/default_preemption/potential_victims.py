@@ -19,10 +19,10 @@ import numpy as np
 from msgspec import Struct
 
 from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size, register
-from proreus.framework.many_selectors import ManySelectors
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_info import NOT_STARTED, PodInfo, SelectorKey
+from proreus.framework.pod_info import NOT_STARTED, PodInfo
+from proreus.framework.selector_set import SelectorSet
 from proreus.framework.verdicts import BoolArray, IntArray, Rows
 from proreus.objects.meta import key_of
 from proreus.objects.policy import PodDisruptionBudget
@@ -174,12 +174,6 @@ class HasPods(Protocol):
 
 T = TypeVar("T", bound=HasPods)
 
-_MANY_BUDGETS = 64
-"""More budgets of a namespace than this are matched together."""
-
-MatchingBudgets = tuple[tuple[str, PodDisruptionBudget], ...]
-"""Budgets, each with its ``namespace/name``."""
-
 
 class BudgetSelectors:
     """The parsed selectors of budgets, kept from one preemption to the next while they are used."""
@@ -231,18 +225,19 @@ class DisruptionBudgets:
     ) -> None:
         self._check = check
         self._pinned = pinned
-        self._together: dict[str, tuple[MatchingBudgets, ManySelectors]] = {}
+        self._selectors_of: dict[str, SelectorSet] = {}
         self._budgets = tuple(budgets)
         self._selectors = selectors or BudgetSelectors()
         self._stop_at_first_exhausted = stop_at_first_exhausted
-        self._matching_by_selector_key: dict[SelectorKey, MatchingBudgets] = {}
 
     # Most pods that fit nowhere find no victims, and so ask for no budget.
     @cached_property
-    def _by_namespace(self) -> dict[str, list[PodDisruptionBudget]]:
-        by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+    def _by_namespace(self) -> dict[str, list[tuple[str, PodDisruptionBudget]]]:
+        """Budgets, each with its ``namespace/name``."""
+        by_namespace: dict[str, list[tuple[str, PodDisruptionBudget]]] = {}
         for budget in self._budgets:
-            by_namespace.setdefault(budget.metadata.namespace, []).append(budget)
+            of_namespace = by_namespace.setdefault(budget.metadata.namespace, [])
+            of_namespace.append((key_of(budget), budget))
         return by_namespace
 
     def filter_pods_with_pdb_violation(
@@ -321,31 +316,17 @@ class DisruptionBudgets:
                 break
         return violated
 
-    def _matching(self, victim: PodInfo) -> Iterable[tuple[str, PodDisruptionBudget]]:
-        """Return the budgets that match a pod."""
-        # A namespace may have thousands, and as many pods that differ in their labels.
-        if len(self._by_namespace.get(victim.namespace, ())) > _MANY_BUDGETS:
-            return self._matching_of_many(victim)
-        known = self._matching_by_selector_key.get(victim.selector_key)
-        if known is None:
-            labels = victim.labels
-            # A pod without labels matches no budget in kube-scheduler, not even by `DoesNotExist`.
-            known = self._matching_by_selector_key[victim.selector_key] = tuple(
-                (key_of(budget), budget)
-                for budget in self._by_namespace.get(victim.namespace, ())
-                if labels and self._selectors.of(budget).matches(labels)
-            )
-        return known
-
-    def _matching_of_many(self, victim: PodInfo) -> Iterator[tuple[str, PodDisruptionBudget]]:
-        together = self._together.get(victim.namespace)
-        if together is None:
-            of_namespace = self._by_namespace[victim.namespace]
-            budgets = tuple((key_of(budget), budget) for budget in of_namespace)
-            selectors = [self._selectors.of(budget) for budget in of_namespace]
-            together = self._together[victim.namespace] = budgets, ManySelectors(selectors)
-        budgets, many = together
-        selected = many.matching(victim.labels) if victim.labels else None
+    def _matching(self, victim: PodInfo) -> Iterator[tuple[str, PodDisruptionBudget]]:
+        """Yield the budgets that match a pod."""
+        budgets = self._by_namespace.get(victim.namespace)
+        # A pod without labels matches no budget in kube-scheduler, not even by `DoesNotExist`.
+        if budgets is None or not victim.labels:
+            return
+        selectors = self._selectors_of.get(victim.namespace)
+        if selectors is None:
+            selectors = SelectorSet([self._selectors.of(one) for _, one in budgets])
+            self._selectors_of[victim.namespace] = selectors
+        selected = selectors.matching(victim.labels)
         if selected is not None:
             for number in np.flatnonzero(selected).tolist():
                 yield budgets[number]

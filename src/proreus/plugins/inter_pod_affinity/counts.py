@@ -8,26 +8,24 @@ pods. ``affinity["topology.kubernetes.io/zone"]`` is 2 and 0, so that Filter rej
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from proreus.framework.affinity_terms import affinity_terms
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.domains import DomainSums, sum_by_domain
-from proreus.framework.existing_terms import by_topology_key
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.verdicts import CodeArray, IntArray
+from proreus.framework.term_set import TermsInNamespaces
+from proreus.framework.verdicts import IntArray
 from proreus.objects.node import LABEL_HOSTNAME
-from proreus.objects.pod import Pod
-from proreus.plugins.inter_pod_affinity.incoming import IncomingTerms
 
 Sums = dict[str, DomainSums]
 """Counts by topology key and domain."""
 
 
 class AffinityCounts:
-    """The counts for one incoming pod.
+    """The counts for one incoming pod, with its ``required`` and ``required_anti`` terms.
 
     ``affinity``: existing pods that match all required affinity terms, by each of their keys.
     ``anti``: existing pods that match a required anti-affinity term of the pod. ``existing``:
@@ -47,13 +45,15 @@ class AffinityCounts:
         "hostname_terms",
         "matching_anywhere",
         "namespace_labels",
+        "required",
+        "required_anti",
         "self_affine",
-        "terms",
     )
 
     def __init__(
         self,
-        terms: IncomingTerms,
+        required: TermsInNamespaces,
+        required_anti: TermsInNamespaces,
         namespace_labels: Mapping[str, str],
         affinity: Sums,
         anti: Sums,
@@ -62,7 +62,8 @@ class AffinityCounts:
         matching_anywhere: int | None = None,
         hostname_terms: bool = False,
     ) -> None:
-        self.terms = terms
+        self.required = required
+        self.required_anti = required_anti
         self.namespace_labels = namespace_labels
         self.affinity = affinity
         self.anti = anti
@@ -74,7 +75,8 @@ class AffinityCounts:
     @classmethod
     def from_nodes(
         cls,
-        terms: IncomingTerms,
+        required: TermsInNamespaces,
+        required_anti: TermsInNamespaces,
         pod: PodInfo,
         namespace_labels: Mapping[str, str],
         nodes: NodeTable,
@@ -89,42 +91,38 @@ class AffinityCounts:
                 budget.check("InterPodAffinity", "PreFilter")
 
         affinity: Sums = {}
-        if terms.required_keys:
-            counts = _count_required(terms, nodes, check)
-            if hostname_fast_path and terms.required_keys == (LABEL_HOSTNAME,):
+        keys = [key for key, _ in required.terms.columns]
+        if keys:
+            # An existing pod counts for affinity only if it matches all the terms.
+            counts = nodes.count_selected_by_all(required, check)
+            if hostname_fast_path and keys == [LABEL_HOSTNAME]:
                 matching_anywhere = int(counts.sum())
             # A key that no node has rejects all nodes, whatever the others count.
-            missing = next((k for k in terms.required_keys if not nodes.has_label(k)), None)
-            for key in terms.required_keys if missing is None else (missing,):
-                affinity[key] = DomainSums(
-                    nodes.label_values(key), sum_by_domain(nodes, key, counts)
-                )
+            missing = next((key for key in keys if not nodes.has_label(key)), None)
+            for key in keys if missing is None else (missing,):
+                _count_in(affinity, nodes, key, counts)
         anti: Sums = {}
-        for key, queries in terms.required_anti.items():
-            # Without the key no node is in a domain, and no pod of a dry run either.
-            if nodes.has_label(key):
-                _count_in(anti, nodes, key, nodes.count_pods_of_all(queries))
-        if terms.many_required_anti is not None:
-            for (key, _), counted in nodes.count_selected(terms.many_required_anti, check).items():
-                _count_in(anti, nodes, key, counted)
+        # Without the key no node is in a domain, and no pod of a dry run either.
+        for (key, _), counts in nodes.count_selected(required_anti, check):
+            _count_in(anti, nodes, key, counts)
         existing: Sums = {}
         index = nodes.pod_index
         matching = index.required_anti.matching(
             pod.namespace, pod.pod.metadata.labels, namespace_labels, nodes.has_label
         )
-        for (key, _), theirs in by_topology_key(matching).items():
+        for (key, _), theirs in matching.items():
             _count_in(existing, nodes, key, nodes.count_terms(theirs))
-        self_affine = bool(terms.required_keys) and selects_by_all_required(terms, pod.pod)
         hostname_terms = hostname_fast_path and any(
-            key == LABEL_HOSTNAME for key in index.required_anti.topology_keys()
+            key == LABEL_HOSTNAME for one in index.required_anti for key, _ in one.terms.columns
         )
         return cls(
-            terms,
+            required,
+            required_anti,
             namespace_labels,
             affinity,
             anti,
             existing,
-            self_affine,
+            required.all_select(pod.pod),
             matching_anywhere,
             hostname_terms,
         )
@@ -141,17 +139,15 @@ class AffinityCounts:
     @property
     def nothing_to_check(self) -> bool:
         """Whether Filter would accept every node."""
-        terms = self.terms
-        if terms.required_keys or terms.required_anti or self.hostname_terms:
-            return False
-        if terms.many_required_anti is not None:
+        if self.required.terms or self.required_anti.terms or self.hostname_terms:
             return False
         return not any(sums.any for sums in self.existing.values())
 
     def clone(self) -> AffinityCounts:
         """Return a copy for a dry run."""
         return AffinityCounts(
-            self.terms,
+            self.required,
+            self.required_anti,
             self.namespace_labels,
             _forked(self.affinity),
             _forked(self.anti),
@@ -165,55 +161,26 @@ class AffinityCounts:
         self, pod: PodInfo, other: PodInfo, node: NodeInfo, step: int, nodes: NodeTable
     ) -> bool:
         """Add (``step`` 1) or remove (-1) another pod on a node; return whether it can count."""
-        labels, terms, matters = node.labels, self.terms, False
-        if terms.required_keys and selects_by_all_required(terms, other.pod):
+        labels, matters = node.labels, False
+        if self.required.all_select(other.pod):
             matters = True
             if self.matching_anywhere is not None:
                 self.matching_anywhere += step
             for key, sums in self.affinity.items():
                 if key in labels:
                     sums.add(labels[key], step)
-        for key, queries in terms.required_anti.items():
-            times = sum(query.selects_pod(other.pod) for query in queries)
-            if times:
+        ours, theirs = self.required_anti.terms, affinity_terms(other).required_anti
+        covering = theirs.covering(pod.namespace, self.namespace_labels)
+        for terms, selecting, counted in (
+            (ours, self.required_anti.selecting_pod(other.pod), self.anti),
+            (theirs, theirs.selecting(covering, pod.pod.metadata.labels), self.existing),
+        ):
+            for key, number in () if selecting is None else terms.sums_by_key(selecting):
                 matters = True
-                if key in labels:
-                    self.anti[key].add(labels[key], step * times)
-        many = terms.many_required_anti
-        selecting = None if many is None else many.selecting_pod(other.pod)
-        if many is not None and selecting is not None:
-            matters = True
-            sums = many.many.sums(selecting).tolist()
-            for (key, _), number in zip(many.many.columns, sums, strict=True):
-                if number and key in labels:
-                    _sums_in(self.anti, key, nodes).add(labels[key], step * number)
-        for theirs in affinity_terms(other).required_anti:
-            if theirs.matches(pod.namespace, pod.pod.metadata.labels, self.namespace_labels):
-                matters = True
-                key = theirs.topology_key
                 if key in labels:
                     # The term may be one that no existing pod had in PreFilter.
-                    _sums_in(self.existing, key, nodes).add(labels[key], step)
+                    _sums_in(counted, key, nodes).add(labels[key], step * number)
         return matters
-
-
-def _count_required(
-    terms: IncomingTerms, nodes: NodeTable, check: Callable[[], None]
-) -> CodeArray | IntArray:
-    """Return how many pods on each node match all required affinity terms."""
-    if terms.many_required is not None:
-        return nodes.count_selected_by_all(terms.many_required, check)
-    assert terms.all_required is not None
-    # One query: an existing pod counts for affinity only if it matches all the terms.
-    return nodes.count_pods(terms.all_required)
-
-
-def selects_by_all_required(terms: IncomingTerms, pod: Pod) -> bool:
-    """Return whether a pod matches all required affinity terms, of which there is one at least."""
-    if terms.many_required is not None:
-        selecting = terms.many_required.selecting_pod(pod)
-        return selecting is not None and bool(selecting.all())
-    return terms.all_required is not None and terms.all_required.selects_pod(pod)
 
 
 def _sums_in(sums: Sums, key: str, nodes: NodeTable) -> DomainSums:
@@ -222,13 +189,8 @@ def _sums_in(sums: Sums, key: str, nodes: NodeTable) -> DomainSums:
     return sums[key]
 
 
-def _count_in(sums: Sums, nodes: NodeTable, key: str, counts: CodeArray | IntArray) -> None:
-    known = sums.get(key)
-    if known is None:
-        by_code = sum_by_domain(nodes, key, counts)
-        sums[key] = DomainSums(nodes.label_values(key), by_code)
-    elif counts.any():
-        known.by_code += sum_by_domain(nodes, key, counts)
+def _count_in(sums: Sums, nodes: NodeTable, key: str, counts: IntArray) -> None:
+    sums[key] = DomainSums(nodes.label_values(key), sum_by_domain(nodes, key, counts))
 
 
 def _forked(sums: Sums) -> Sums:

@@ -12,12 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 import numpy as np
 
 from proreus.base.kubernetes_version import Change
-from proreus.framework.affinity_terms import (
-    AffinityTerm,
-    AffinityTerms,
-    affinity_terms,
-    affinity_terms_of,
-)
+from proreus.framework.affinity_terms import AffinityTerms, affinity_terms, affinity_terms_of
 from proreus.framework.domains import sum_by_domain
 from proreus.framework.events import (
     ADD,
@@ -31,21 +26,20 @@ from proreus.framework.events import (
     UPDATE_POD_TOLERATION,
     ClusterEvent,
 )
-from proreus.framework.existing_terms import ExistingTerm, by_topology_key
+from proreus.framework.existing_terms import WeightedCounts
 from proreus.framework.handle import Handle
 from proreus.framework.interning import ABSENT
-from proreus.framework.many_terms import ManyTerms
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
+from proreus.framework.term_set import Column, TermSet
 from proreus.framework.tolerations import toleration_index
-from proreus.framework.verdicts import BoolArray
 from proreus.objects.kinds import Namespace
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
 from proreus.objects.taints import TolerationIndex
-from proreus.plugins.inter_pod_affinity.incoming import IncomingTermsCache
+from proreus.plugins.inter_pod_affinity.namespaces import Namespaces
 from proreus.plugins.node_unschedulable import TAINT as CORDON
 
 Labels = Mapping[str, str]
@@ -56,11 +50,11 @@ def _has_any_label(key: str) -> bool:
 
 
 class AffinityHints:
-    """The queueing hints. ``incoming``: the terms of the pods that wait."""
+    """The queueing hints."""
 
-    def __init__(self, handle: Handle, incoming: IncomingTermsCache) -> None:
+    def __init__(self, handle: Handle, namespaces: Namespaces) -> None:
         self._handle = handle
-        self._incoming = incoming
+        self._namespaces = namespaces
         gates = handle.feature_gates
         self._compare_numbers = gates.enabled("TaintTolerationComparisonOperators")
         self._node_actions = ADD | UPDATE_NODE_LABEL
@@ -128,7 +122,7 @@ class AffinityHints:
                 return self._is_open_to(new, tolerations) and not self._is_kept_away(pod, new)
             # It may be near no pod that has to be kept away from, even without the topology keys.
             labels = new.metadata.labels
-            return bool(terms.required_anti) or any(_differs(t, labels, {}) for t in terms.required)
+            return bool(terms.required_anti) or _differ(terms.required, labels, {})
         before, after = old.metadata.labels, new.metadata.labels
         if before == after:
             # It was no use that the node was new, because of its taints.
@@ -138,9 +132,7 @@ class AffinityHints:
                 and not self._is_open_to(old, tolerations)
                 and not self._is_kept_away(pod, new)
             )
-        if any(_differs(term, after, before) for term in terms.required) or any(
-            _differs(term, before, after) for term in terms.required_anti
-        ):
+        if _differ(terms.required, after, before) or _differ(terms.required_anti, before, after):
             return True
         left = {key: value for key, value in before.items() if after.get(key) != value}
         return bool(left) and self._is_schedulable_after_node_left(pod, new, left)
@@ -155,11 +147,9 @@ class AffinityHints:
             return True
         nodes, terms = self._handle.nodes, affinity_terms(pod)
         # Other nodes are there still, which its pods may have stood in the way of.
-        topology_keys = {existing.term.topology_key for existing in keeping}
-        keys = [key for key in topology_keys if _has_nodes(nodes, key, left[key])]
-        may_be_first = any(t.topology_key in left for t in terms.required) and self._meets_affinity(
-            terms, pod.pod
-        )
+        keys = [key for key, _ in keeping if _has_nodes(nodes, key, left[key])]
+        own_keys = [key for key, _ in terms.required.columns]
+        may_be_first = any(key in left for key in own_keys) and self._meets_affinity(terms, pod.pod)
         if not keys and not may_be_first:
             return False
         row = nodes.rows.get(node.metadata.name)
@@ -184,29 +174,19 @@ class AffinityHints:
             return True
         terms = _without_error(affinity_terms(pod))
         return any(
-            _covers_otherwise(many, few, name, before, after)
-            for many, few in (
-                (terms.many_required, terms.required),
-                (terms.many_required_anti, terms.required_anti),
-            )
+            _covers_otherwise(required, name, before, after)
+            for required in (terms.required, terms.required_anti)
         )
 
     def _meets_affinity(self, terms: AffinityTerms, pod: Pod) -> bool:
         """Return whether all required affinity terms, of which there are some, select a pod."""
-        if terms.many_required is not None:
-            selecting = self._incoming.in_namespaces(terms.many_required).selecting_pod(pod)
-            return selecting is not None and bool(selecting.all())
-        required = terms.required
-        return bool(required) and all(self._incoming.selects(term, pod) for term in required)
+        return self._namespaces.within(terms.required).all_select(pod)
 
     def _anti_affinity_keys(self, terms: AffinityTerms, pod: Pod) -> set[str]:
         """Return the topology keys of the required anti-affinity terms that select a pod."""
-        many = terms.many_required_anti
-        if many is None:
-            anti = terms.required_anti
-            return {term.topology_key for term in anti if self._incoming.selects(term, pod)}
-        selecting = self._incoming.in_namespaces(many).selecting_pod(pod)
-        return set() if selecting is None else set(_keys_of(many, selecting))
+        anti = terms.required_anti
+        selecting = self._namespaces.within(anti).selecting_pod(pod) if anti else None
+        return set() if selecting is None else {key for key, _ in anti.sums_by_key(selecting)}
 
     def _is_open_to(self, node: Node, tolerations: TolerationIndex) -> bool:
         """Return whether a pod tolerates a node's taints, and its cordon."""
@@ -222,16 +202,16 @@ class AffinityHints:
             sum_by_domain(nodes, key, nodes.count_terms(theirs))[
                 nodes.label_values(key).find(labels[key])
             ]
-            for (key, _), theirs in by_topology_key(self._matching(pod, labels)).items()
+            for (key, _), theirs in self._matching(pod, labels).items()
             if nodes.has_label(key)
         )
 
-    def _matching(self, pod: PodInfo, keys: Container[str]) -> list[ExistingTerm]:
+    def _matching(self, pod: PodInfo, keys: Container[str]) -> dict[Column, WeightedCounts]:
         """Return the terms by which existing pods keep the pod out of domains of these keys."""
         return self._handle.nodes.pod_index.required_anti.matching(
             pod.namespace,
             pod.pod.metadata.labels,
-            self._incoming.namespace_labels(pod.pod),
+            self._namespaces.labels_of(pod),
             keys.__contains__,
         )
 
@@ -242,18 +222,12 @@ class AffinityHints:
 
         ``has_label``: whether a topology key counts.
         """
-        theirs = _without_error(affinity_terms_of(other))
-        namespace, labels = pod.namespace, pod.pod.metadata.labels
-        namespace_labels = self._incoming.namespace_labels(pod.pod)
-        many = theirs.many_required_anti
-        if many is None:
-            return any(
-                has_label(t.topology_key) and t.matches(namespace, labels, namespace_labels)
-                for t in theirs.required_anti
-            )
-        covering = many.covering(namespace, namespace_labels)
-        selecting = None if covering is None else many.selecting(covering, labels)
-        return selecting is not None and any(map(has_label, _keys_of(many, selecting)))
+        theirs = _without_error(affinity_terms_of(other)).required_anti
+        covering = theirs.covering(pod.namespace, self._namespaces.labels_of(pod))
+        selecting = theirs.selecting(covering, pod.pod.metadata.labels)
+        return selecting is not None and any(
+            has_label(key) for key, _ in theirs.sums_by_key(selecting)
+        )
 
 
 def _has_nodes(nodes: NodeTable, key: str, value: str) -> bool:
@@ -273,37 +247,22 @@ def _is_placed(pod: Pod) -> bool:
     return bool(pod.spec.node_name or pod.status.nominated_node_name)
 
 
-def _differs(term: AffinityTerm, labels: Labels, other: Labels) -> bool:
-    """Return whether a node with the first labels is in a domain, and not in that of the other."""
-    value = labels.get(term.topology_key)
-    return value is not None and value != other.get(term.topology_key)
+def _differ(terms: TermSet, labels: Labels, other: Labels) -> bool:
+    """Return whether a node with the first labels is in a domain, and not in that of the other.
 
-
-def _keys_of(many: ManyTerms, selecting: BoolArray) -> list[str]:
-    """Return the topology keys of those of many required terms that select a pod."""
-    sums = many.sums(selecting).tolist()
-    return [key for (key, _), sum_ in zip(many.columns, sums, strict=True) if sum_]
+    Of the topology keys of these terms.
+    """
+    return any(key in labels and labels[key] != other.get(key) for key, _ in terms.columns)
 
 
 def _covers_otherwise(
-    many: ManyTerms | None,
-    few: Iterable[AffinityTerm],
-    namespace: str,
-    before: Labels | None,
-    after: Labels | None,
+    terms: TermSet, namespace: str, before: Labels | None, after: Labels | None
 ) -> bool:
     """Return whether a term is about a namespace with the one labels and not with the other.
 
     None: there is no such namespace.
     """
-    if many is not None:
-        was, now = many.covering(namespace, before), many.covering(namespace, after)
-        return (was is None) != (now is None) or (
-            was is not None and now is not None and not np.array_equal(was, now)
-        )
-    return any(
-        term.namespaces.isdisjoint((namespace,))
-        and (before is not None and term.namespace_selector.matches(before))
-        != (after is not None and term.namespace_selector.matches(after))
-        for term in few
+    was, now = terms.covering(namespace, before), terms.covering(namespace, after)
+    return (was is None) != (now is None) or (
+        was is not None and now is not None and not np.array_equal(was, now)
     )

@@ -11,10 +11,10 @@ from functools import partial
 
 import numpy as np
 
+from proreus.framework.affinity_terms import NO_TERMS, AffinityTerms, affinity_terms
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.domains import sum_by_domain
 from proreus.framework.events import ClusterEvent
-from proreus.framework.existing_terms import by_topology_key
 from proreus.framework.handle import Handle
 from proreus.framework.interning import ABSENT
 from proreus.framework.node_info import NodeInfo
@@ -28,15 +28,11 @@ from proreus.framework.plugin import (
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import CodeArray, IntArray, Verdicts
+from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
 from proreus.plugins.inter_pod_affinity.hints import AffinityHints
-from proreus.plugins.inter_pod_affinity.incoming import (
-    NO_INCOMING_TERMS,
-    IncomingTerms,
-    IncomingTermsCache,
-)
+from proreus.plugins.inter_pod_affinity.namespaces import Namespaces
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -61,25 +57,30 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_preferred = args.ignore_preferred_terms_of_existing_pods
         self._hostname_fast_path = handle.feature_gates.enabled("InterPodAffinityHostnameFastPath")
-        self._incoming = IncomingTermsCache(handle)
+        self._namespaces = Namespaces(handle)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register events of pods, nodes and namespaces; see ``hints``."""
-        return AffinityHints(self.handle, self._incoming).events()
+        return AffinityHints(self.handle, self._namespaces).events()
 
     # ---- filter --------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Count the pods that match; skip if none does and the pod requires nothing."""
         # A pod without terms still has to respect the anti-affinity of existing pods.
-        terms = self._incoming.terms_of(pod)
-        if terms is NO_INCOMING_TERMS and not len(nodes.pod_index.required_anti):
+        terms = affinity_terms(pod)
+        if terms is NO_TERMS and not len(nodes.pod_index.required_anti):
             return _SKIP
         if terms.error:
             return Status.unresolvable(f"parsing pod: {terms.error}")
-        namespace_labels = self._incoming.namespace_labels(pod.pod)
         counts = AffinityCounts.from_nodes(
-            terms, pod, namespace_labels, nodes, state.budget, self._hostname_fast_path
+            self._namespaces.within(terms.required),
+            self._namespaces.within(terms.required_anti),
+            pod,
+            self._namespaces.labels_of(pod),
+            nodes,
+            state.budget,
+            self._hostname_fast_path,
         )
         if counts.nothing_to_check:
             return _SKIP
@@ -133,10 +134,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Sum up weights by topology domain, over the pods of the whole cluster."""
-        terms = self._incoming.terms_of(pod)
+        terms = affinity_terms(pod)
         if terms.error:
             return Status.error(f"failed to parse pod: {terms.error}")
-        if not terms.has_preferred and self._ignore_preferred:
+        has_preferred = bool(terms.preferred or terms.preferred_anti)
+        if not has_preferred and self._ignore_preferred:
             return _SKIP
         scores: dict[str, IntArray] = {}
         everything = self.handle.nodes
@@ -150,33 +152,25 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def _contributions(
-        self, terms: IncomingTerms, pod: PodInfo, nodes: NodeTable, state: CycleState
-    ) -> Iterator[tuple[str, CodeArray | IntArray]]:
+        self, terms: AffinityTerms, pod: PodInfo, nodes: NodeTable, state: CycleState
+    ) -> Iterator[tuple[str, IntArray]]:
         """Yield topology keys with the weight that the pods on each node add, if any does."""
-        for (key, weight), queries in terms.preferred.items():
-            if nodes.has_label(key):
-                counts = nodes.count_pods_of_all(queries)
-                if _any_in_domain(nodes, key, counts):
-                    yield key, counts * weight
         check = partial(state.check_budget, self.name, "PreScore")
-        for many in terms.many_preferred:
-            for (key, _), counted in nodes.count_selected(many, check).items():
-                if _any_in_domain(nodes, key, counted):
-                    yield key, counted
+        for ours in filter(None, (terms.preferred, terms.preferred_anti)):
+            for (key, _), weights in nodes.count_selected(self._namespaces.within(ours), check):
+                if _any_in_domain(nodes, key, weights):
+                    yield key, weights
         # Symmetry: terms of existing pods that match this one. Their required affinity counts as
         # preferred, with hardPodAffinityWeight.
         index = nodes.pod_index
-        hard = index.required if self._hard_weight > 0 else ()
-        if not len(hard) and not len(index.preferred):
-            return
-        namespace_labels = self._incoming.namespace_labels(pod.pod)
+        namespace_labels = self._namespaces.labels_of(pod)
         for existing, weight in ((index.required, self._hard_weight), (index.preferred, 1)):
-            if not weight:
+            if not weight or not len(existing):
                 continue
             matching = existing.matching(
                 pod.namespace, pod.pod.metadata.labels, namespace_labels, nodes.has_label
             )
-            for (key, _), theirs in by_topology_key(matching).items():
+            for (key, _), theirs in matching.items():
                 weights = nodes.count_terms(theirs)
                 if _any_in_domain(nodes, key, weights):
                     yield key, weights * weight
@@ -210,7 +204,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 _SKIP = Status.skip()
 
 
-def _any_in_domain(nodes: NodeTable, key: str, counts: CodeArray | IntArray) -> bool:
+def _any_in_domain(nodes: NodeTable, key: str, counts: IntArray) -> bool:
     """Return whether any counted pod is on a node with the label."""
     counted = counts != 0
     return bool(counted.any()) and bool((counted & (nodes.label(key) != ABSENT)).any())

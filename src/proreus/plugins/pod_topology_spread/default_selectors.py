@@ -15,7 +15,7 @@ from typing import Any
 
 from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.handle import Handle
-from proreus.framework.selector_index import SelectorIndex
+from proreus.framework.selector_index import LabelNeeds, SelectorIndex
 from proreus.objects.meta import OwnerReference, controller_of, key_of
 from proreus.objects.pod import Pod
 from proreus.objects.selectors import (
@@ -123,10 +123,10 @@ class DefaultSelectors:
         services = self._services.setdefault(namespace, SelectorIndex())
         known = self._service_maps.pop(key, None)
         if known is not None:
-            services.discard(_selector_of_one_label(known), key)
+            services.discard(_needs_of(known), key)
         if new is not None and new.spec.selector is not None:
             self._service_maps[key] = new.spec.selector
-            services.add(_selector_of_one_label(new.spec.selector), key)
+            services.add(_needs_of(new.spec.selector), key)
         if not services:
             del self._services[namespace]
         self._changed(namespace)
@@ -145,9 +145,9 @@ class DefaultSelectors:
         self._versions[namespace] = self._versions.get(namespace, 0) + 1
 
 
-def _selector_of_one_label(labels: dict[str, str]) -> Selector:
-    # Enough to find a service; it may have a megabyte of labels.
-    return selector_of_map(dict(islice(labels.items(), 1)))
+def _needs_of(labels: dict[str, str]) -> LabelNeeds:
+    # One label is enough to find a service, which may have a megabyte of them.
+    return LabelNeeds(tuple(islice(labels.items(), 1)))
 
 
 def _lenient(controller: ReplicaSet | StatefulSet) -> Selector:

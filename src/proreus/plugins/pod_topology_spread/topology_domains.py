@@ -43,7 +43,7 @@ class TopologyDomains(Struct, frozen=True):
     values: Interner[str]
     """What the codes mean. Held here, so that they keep their meaning (``LabelColumns``)."""
 
-    def sums(self, counts: CodeArray) -> IntArray:
+    def sums(self, counts: IntArray) -> IntArray:
         """Return the sum of a column by code; at the end a 0 for nodes without the label."""
         # A pod may have thousands of constraints that select no pod.
         if not counts.any():

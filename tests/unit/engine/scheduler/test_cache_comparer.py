@@ -53,7 +53,7 @@ def world(kit):
     world.cache.table.count_pods(QUERY)
     world.cache.table.label("zone")
     (existing,) = world.cache.table.pod_index.required_anti
-    world.cache.table.count_terms([existing])
+    world.cache.table.count_terms([(existing, 1)])
     return world
 
 

@@ -135,12 +135,8 @@ def test_a_selector_is_parsed_once_while_its_budget_keeps_it(
     assert len(parsed) == 2
 
 
-@pytest.mark.parametrize("many", [0, 64])
 @pytest.mark.parametrize("stop", [False, True])
-def test_many_budgets_of_a_namespace(
-    many: int, stop: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(potential_victims, "_MANY_BUDGETS", many)
+def test_budgets_of_a_namespace(stop: bool) -> None:
     checked: list[None] = []
     a, b, c, bare = (
         make_pod(name, labels={"app": name} if name else {}) for name in ("a", "b", "c", "")

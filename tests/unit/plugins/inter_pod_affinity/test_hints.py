@@ -26,7 +26,7 @@ from proreus.objects.pod import Pod
 from proreus.objects.selectors import SelectorError
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
 from proreus.plugins.inter_pod_affinity.hints import AffinityHints
-from proreus.plugins.inter_pod_affinity.incoming import IncomingTermsCache
+from proreus.plugins.inter_pod_affinity.namespaces import Namespaces
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -45,7 +45,7 @@ def terms(kind: str, *apps: str, key: str = "zone", **more: Any) -> dict[str, An
 
 def hints_of(handle: FakeHandle | None = None) -> AffinityHints:
     handle = handle or FakeHandle()
-    return AffinityHints(handle, IncomingTermsCache(handle))
+    return AffinityHints(handle, Namespaces(handle))
 
 
 def after_pod(pod: PodInfo, old: Pod | None, new: Pod | None) -> bool:

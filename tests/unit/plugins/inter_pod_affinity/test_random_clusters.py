@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proreus.base.kubernetes_version import SUPPORTED_VERSIONS, Change
-from proreus.framework import existing_terms, pod_index
-from proreus.framework.affinity_terms import AffinityTerm, affinity_terms_of
+from proreus.framework import pod_index
+from proreus.framework.affinity_terms import affinity_terms_of
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
+from proreus.framework.term_set import AffinityTerm, TermSet
 from proreus.plugins.inter_pod_affinity import InterPodAffinity
 from proreus.testing import FakeHandle, make_plugin
 from proreus.testing.clusters import Cluster
@@ -27,19 +28,19 @@ from proreus.testing.inter_pod_clusters import inter_pod_clusters, pods_with_int
 
 Pair = tuple[str, str]
 
-MANY = (64, 0)
-"""From how many terms on they are added up without a column for each."""
 
-
-@pytest.fixture(params=MANY, autouse=True, scope="module")
-def many(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(params=(64, 0), autouse=True, scope="module")
+def most_sparse_rows(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(existing_terms, "_MANY_EXCLUDING", request.param)
-        patch.setattr(pod_index, "_MANY", request.param)
+        patch.setattr(pod_index, "_MOST_SPARSE_ROWS", request.param)
         yield
 
 
 VERSIONS = st.sampled_from([*map(str, SUPPORTED_VERSIONS)])
+
+
+def terms_in(terms: TermSet) -> list[AffinityTerm]:
+    return [term for _, term in terms.weighted]
 
 
 class Literally:
@@ -64,37 +65,38 @@ class Literally:
     def theirs(self, term: AffinityTerm) -> bool:
         """An existing pod's term: by the labels of the incoming pod's namespace."""
         labels = self.namespaces.get(self.pod.namespace, {})
-        return term.matches(self.pod.namespace, self.pod.labels, labels)
+        inside = self.pod.namespace in term.namespaces or term.namespace_selector.matches(labels)
+        return inside and term.selector.matches(self.pod.labels)
 
     def ours_all(self, other: PodInfo) -> bool:
-        terms = self.terms.required
+        terms = terms_in(self.terms.required)
         return bool(terms) and all(self.ours(term, other) for term in terms)
 
     def counts(self) -> tuple[Counter[Pair], Counter[Pair], Counter[Pair]]:
         affinity, anti, existing = Counter[Pair](), Counter[Pair](), Counter[Pair]()
         for node in self.nodes:
             for other in node.pods.values():
-                for term in affinity_terms_of(other.pod).required_anti:
+                for term in terms_in(affinity_terms_of(other.pod).required_anti):
                     if term.topology_key in node.labels and self.theirs(term):
                         existing[term.topology_key, node.labels[term.topology_key]] += 1
-                for term in self.terms.required:
+                for term in terms_in(self.terms.required):
                     if term.topology_key in node.labels and self.ours_all(other):
                         affinity[term.topology_key, node.labels[term.topology_key]] += 1
-                for term in self.terms.required_anti:
+                for term in terms_in(self.terms.required_anti):
                     if term.topology_key in node.labels and self.ours(term, other):
                         anti[term.topology_key, node.labels[term.topology_key]] += 1
         return affinity, anti, existing
 
     def filter(self, node: NodeInfo) -> str:
         affinity, anti, existing = self.counts()
-        keys = [term.topology_key for term in self.terms.required]
+        keys = [term.topology_key for term in terms_in(self.terms.required)]
         if not all(key in node.labels for key in keys):
             return "affinity"
         if any(not affinity[key, node.labels[key]] for key in keys) and not (
             not affinity and self.ours_all(self.pod)
         ):
             return "affinity"
-        keys = [term.topology_key for term in self.terms.required_anti]
+        keys = [term.topology_key for term in terms_in(self.terms.required_anti)]
         if any(anti[key, node.labels[key]] for key in keys if key in node.labels):
             return "anti-affinity"
         return "existing" if any(existing[pair] for pair in node.labels.items()) else ""
@@ -108,12 +110,13 @@ class Literally:
         for node in self.nodes:
             for other in node.pods.values():
                 theirs = affinity_terms_of(other.pod)
+                hard = terms_in(theirs.required) if hard_weight else []
                 meant = [
-                    *((w, t) for w, t in self.terms.preferred if self.ours(t, other)),
-                    *((-w, t) for w, t in self.terms.preferred_anti if self.ours(t, other)),
-                    *((hard_weight, t) for t in theirs.required if self.theirs(t) and hard_weight),
-                    *((w, t) for w, t in theirs.preferred if self.theirs(t)),
-                    *((-w, t) for w, t in theirs.preferred_anti if self.theirs(t)),
+                    *((w, t) for w, t in self.terms.preferred.weighted if self.ours(t, other)),
+                    *((w, t) for w, t in self.terms.preferred_anti.weighted if self.ours(t, other)),
+                    *((hard_weight, t) for t in hard if self.theirs(t)),
+                    *((w, t) for w, t in theirs.preferred.weighted if self.theirs(t)),
+                    *((w, t) for w, t in theirs.preferred_anti.weighted if self.theirs(t)),
                 ]
                 for weight, term in meant:
                     if term.topology_key in node.labels:

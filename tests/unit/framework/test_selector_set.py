@@ -1,4 +1,4 @@
-"""Many selectors matched together select what each of them selects."""
+"""Selectors matched together select what each of them selects."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proreus.framework import many_selectors
-from proreus.framework.many_selectors import ManySelectors
+from proreus.framework import selector_set
+from proreus.framework.selector_index import needs_of_any
+from proreus.framework.selector_set import SelectorSet
 from proreus.objects.selectors import EVERYTHING, NOTHING, Requirement, Selector
 
 KEYS, VALUES = ["a", "b", "c"], ["x", "y", "z"]
@@ -34,18 +35,20 @@ def test_the_same_as_one_by_one(
     most_values: int, selectors: list[Selector], objects: list[dict[str, str]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(many_selectors, "_MOST_VALUES", most_values)
-        patch.setattr(many_selectors, "_MOST_REMEMBERED", 2)
-        together = ManySelectors(selectors)
+        patch.setattr(selector_set, "_MOST_VALUES", most_values)
+        patch.setattr(selector_set, "_MOST_REMEMBERED", 2)
+        together = SelectorSet(selectors)
         for labels in (*objects, *objects):
             found = together.matching(labels)
             expected = [one.matches(labels) for one in selectors]
             assert ([False] * len(selectors) if found is None else found.tolist()) == expected
-            needed = together.needed_labels
-            if needed is not None and any(expected):
-                assert not labels.items().isdisjoint(needed)
+            needs = needs_of_any(selectors)
+            if needs.labels and any(expected):
+                assert not labels.items().isdisjoint(needs.labels)
+            elif needs.key is not None and any(expected):
+                assert needs.key in labels
 
 
 def test_a_selector_with_contradictory_requirements_selects_nothing() -> None:
     both = [Requirement("a", "In", frozenset((value,))) for value in "xy"]
-    assert ManySelectors([Selector(tuple(both))]).matching({"a": "x"}) is None
+    assert SelectorSet([Selector(tuple(both))]).matching({"a": "x"}) is None

@@ -1,4 +1,4 @@
-"""Thousands of selectors, matched against the labels of one object together.
+"""Selectors matched against the labels of one object together, three as thirty thousand.
 
 Example: a pod has 8,000 affinity terms, ``app in (web, x0)``, ``app in (web, x1)`` and so on. For
 an object with ``app=web`` one look-up finds the numbers of all 8,000, and one addition over an
@@ -15,7 +15,7 @@ import numpy as np
 
 from proreus.framework.label_columns import merged
 from proreus.framework.selector_index import LabelPair
-from proreus.framework.verdicts import BoolArray
+from proreus.framework.verdicts import BoolArray, CodeArray
 from proreus.objects.selectors import Requirement, Selector
 
 _MOST_VALUES = 100
@@ -32,7 +32,7 @@ _Label = tuple[str, str | None]
 """A label, or (with None) any label of a key."""
 
 
-class ManySelectors:
+class SelectorSet:
     """Selectors by their place in a sequence."""
 
     # A selector matches once as many requirements are met as it has that need a label (In, Exists),
@@ -40,7 +40,12 @@ class ManySelectors:
     # object is enough: what is missing is counted, beginning with the former.
 
     def __init__(self, selectors: Sequence[Selector]) -> None:
-        self._missing = np.zeros(len(selectors), dtype=np.int32)
+        self.all: BoolArray = np.ones(len(selectors), dtype=np.bool_)
+        # One alone needs no index: a cluster may have thousands of such sets.
+        self._only = selectors[0] if len(selectors) == 1 else None
+        if self._only is not None:
+            return
+        self._missing: CodeArray = np.zeros(len(selectors), dtype=np.int32)
         self._found: dict[tuple[LabelPair, ...], BoolArray | None] = {}
         self._met: dict[_Label, Any] = {}
         """The numbers of the selectors by a label that meets a requirement of theirs."""
@@ -50,10 +55,7 @@ class ManySelectors:
         for number, selector in enumerate(selectors):
             self._add(number, selector)
         self._keys = {key for key, _ in chain(self._met, self._violated)}.union(self._large)
-        without_labels = self._missing == 0
-        self._without_labels = without_labels if without_labels.any() else None
-        self.needed_labels = self._labels_of_matching_objects()
-        """Labels of which every object has one that a selector selects; None: no such list."""
+        self._without_labels = self._result(self._missing)
 
     def _add(self, number: int, selector: Selector) -> None:
         requirements: Sequence[Requirement] = selector.requirements
@@ -75,14 +77,13 @@ class ManySelectors:
                 elif numbers != number:
                     by_label[label] = [numbers, number]
 
-    def _labels_of_matching_objects(self) -> list[LabelPair] | None:
-        if self._without_labels is not None or self._large:
-            return None
-        labels = [(key, value) for key, value in self._met if value is not None]
-        return labels if len(labels) == len(self._met) else None
-
     def matching(self, labels: Mapping[str, str]) -> BoolArray | None:
-        """Return which selectors select an object with these labels; None: none of them."""
+        """Return which selectors select an object with these labels.
+
+        None: none of them; ``self.all``, and no other array: all of them.
+        """
+        if self._only is not None:
+            return self.all if self._only.matches(labels) else None
         looked_at = tuple([(key, labels[key]) for key in labels.keys() & self._keys])
         if not looked_at:
             return self._without_labels
@@ -109,7 +110,11 @@ class ManySelectors:
                 if value in one.values:
                     missing = self._missing.copy() if missing is None else missing
                     missing[number] += _MET if one.operator in _NEED_LABEL else _VIOLATED
-        if missing is None:
-            return self._without_labels
+        return self._without_labels if missing is None else self._result(missing)
+
+    def _result(self, missing: CodeArray) -> BoolArray | None:
         found: BoolArray = missing == 0
-        return found if found.any() else None
+        selected = np.count_nonzero(found)
+        if selected == len(found):
+            return self.all
+        return found if selected else None
