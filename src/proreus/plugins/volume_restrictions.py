@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -26,7 +25,6 @@ from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import Verdicts
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod, RBDVolume, Volume
 from proreus.objects.storage import (
@@ -103,23 +101,12 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Filter one node: disks first, then claims."""
+        # No form over columns: few clusters still have legacy disks, and a column for them would
+        # cost all.
         pre_filter_state: _PreFilterState = state.read(self.name)
         if pre_filter_state.disks and _any_conflict(pre_filter_state.disks, node):
             return _DISK
         return _IN_USE if pre_filter_state.conflicts > 0 else None
-
-    def filter_all(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
-    ) -> None:
-        """Filter all nodes."""
-        pre_filter_state: _PreFilterState = state.read(self.name)
-        # Node by node: few clusters still have legacy disks, and a column for them would cost all.
-        if pre_filter_state.disks:
-            for row, node in enumerate(nodes):
-                if _any_conflict(pre_filter_state.disks, node):
-                    verdicts.reject_row(row, _DISK)
-        if pre_filter_state.conflicts > 0:
-            verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), _IN_USE)
 
     # ---- events --------------------------------------------------------------------------------
 

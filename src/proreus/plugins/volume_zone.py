@@ -27,7 +27,6 @@ from proreus.framework.events import (
 )
 from proreus.framework.handle import Handle
 from proreus.framework.interning import ABSENT
-from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin
 from proreus.framework.pod_info import PodInfo
@@ -137,17 +136,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             return None
         return Status.unresolvable("PersistentVolume had no name")
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Filter one node."""
-        topologies = self._pre_filter_state(state, pod)
-        if isinstance(topologies, Status):
-            return topologies
-        labels = node.labels
-        # A node without any of the labels is in a cluster of one zone: it accepts every volume.
-        if not any(label in labels for label in _LABELS):
-            return None
-        return None if all(_is_in(labels, topology) for topology in topologies) else _REJECTED
-
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
     ) -> None:
@@ -156,6 +144,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         if isinstance(topologies, Status):
             verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), topologies)
             return
+        # A node without any of the labels is in a cluster of one zone: it accepts every volume.
         labelled = np.zeros(len(nodes), dtype=np.bool_)
         for label in _LABELS:
             labelled |= nodes.label(label) != ABSENT
@@ -188,17 +177,10 @@ def topologies_of(volume: PersistentVolume) -> tuple[Topology, ...]:
     return tuple(found)
 
 
-def _is_in(labels: Mapping[str, str], topology: Topology) -> bool:
-    # The volume may be older than the GA labels, and the node may have no beta ones any more.
-    value = labels.get(topology.key)
-    if value is None:
-        value = labels.get(_GA_LABEL.get(topology.key, topology.key))
-    return value in topology.values
-
-
 def _are_in(nodes: NodeTable, topology: Topology) -> BoolArray:
     key, values = topology
     inside = nodes.matches(_one_of(key, values))
+    # The volume may be older than the GA labels, and the node may have no beta ones any more.
     if key in _GA_LABEL:
         instead = nodes.matches(_one_of(_GA_LABEL[key], values))
         inside |= (nodes.label(key) == ABSENT) & instead

@@ -167,4 +167,4 @@ def test_volumes_are_looked_up_by_filter_where_pre_filter_is_disabled() -> None:
     assert verdicts_of() == [None] * 5
     assert verdicts_of("c") == [elsewhere, None, elsewhere, elsewhere, None]
     missing = Status.unresolvable('persistentvolumeclaim "gone" not found')
-    assert verdicts_of("gone") == [missing] * 5
+    assert verdicts_of("gone") == [missing.with_plugin("VolumeZone")] * 5
