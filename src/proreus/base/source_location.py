@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import traceback
 from collections.abc import Callable
 from types import FrameType
@@ -73,3 +74,20 @@ def plugin_names_in(source: bytes) -> frozenset[str]:
     """Return the plugin names that a file seems to define; it may be one that does not parse."""
     text = source.decode(errors="replace")
     return frozenset(_CLASS.findall(text)) | frozenset(_NAME.findall(text))
+
+
+def thread_location(thread: int, owned: Callable[[FrameType], bool]) -> str:
+    """Return the innermost ``file:line`` of a running thread that is ``owned``, else of all.
+
+    ``thread``: its identifier; "" if it has ended.
+    """
+    innermost, frame = "", sys._current_frames().get(thread)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        line = f"{file}:{frame.f_lineno}"
+        if owned(frame):
+            return line
+        if not innermost and _has_source(frame):
+            innermost = line
+        frame = frame.f_back
+    return innermost

@@ -7,12 +7,9 @@ from typing import Any
 
 from proreus import __version__
 from proreus.base.clock import RealClock
-from proreus.client.watching.informer_factory import InformerFactory
 from proreus.config.durations import format_duration
 from proreus.config.write import to_data
-from proreus.engine.assembly import Assembly
 from proreus.engine.scheduler import Scheduler
-from proreus.insight.decisions import DecisionRecorder
 from proreus.insight.dry_run import DryRunService
 from proreus.insight.dry_run.pages import add_dry_run_pages
 from proreus.insight.explain import Explainer
@@ -20,13 +17,9 @@ from proreus.insight.explain.pages import add_explain_pages
 from proreus.insight.page_sources import PageSources
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
-from proreus.process.blocked_plugins import BlockedPlugins
-from proreus.process.clients import Clients
-from proreus.process.loop_watchdog import StuckCycle
 from proreus.process.options import RunOptions
 from proreus.process.outer_rooms import registered_section
-from proreus.process.process_state import ProcessState
-from proreus.process.remote_plugins import RemotePlugins
+from proreus.process.process_state import ProcessState, ServedParts
 from proreus.server.health import HealthCheck
 from proreus.server.plugin_registration import PATH, registration_page
 from proreus.server.responses import json_body
@@ -35,19 +28,10 @@ from proreus.server.server import EndpointSources, Server
 _BINDINGS_SHOWN = 100
 
 
-def make_server(
-    options: RunOptions,
-    state: ProcessState,
-    scheduler: Scheduler,
-    stores: InformerFactory,
-    clients: Clients,
-    remote_plugins: RemotePlugins,
-    stuck_cycle: StuckCycle,
-    blocked_plugins: BlockedPlugins,
-    recorder: DecisionRecorder | None,
-    assembly: Assembly,
-) -> Server:
+def make_server(parts: ServedParts) -> Server:
     """Return the server of a process; it reads ``state`` anew for each request."""
+    options, state, clients = parts.options, parts.state, parts.clients
+    stores, scheduler = parts.stores, parts.assembly.scheduler
 
     def why_not_synced() -> str | None:
         return None if state.synced else "handlers are not fully synchronized"
@@ -72,7 +56,7 @@ def make_server(
             emulation_version=str(options.feature_gates.emulation_version),
             metrics=scheduler.metrics,
             healthz=election,
-            livez=(HealthCheck("scheduling-cycle", stuck_cycle.problem), authenticated),
+            livez=(HealthCheck("scheduling-cycle", parts.stuck_cycle.problem), authenticated),
             readyz=(
                 *election,
                 authenticated,
@@ -90,21 +74,21 @@ def make_server(
         authorization_api=clients.authorization,
     )
     if options.plugin_slots:
-        server.add_page(PATH, lambda request: registration_page(remote_plugins, request))
+        server.add_page(PATH, lambda request: registration_page(parts.remote_plugins, request))
     if options.shadow is not None:
         server.add_page("/shadowz", lambda _: json_body(state.shadow()))
-    explainer = Explainer(scheduler, recorder, stores.store(PODS), RealClock())
+    explainer = Explainer(scheduler, parts.recorder, stores.store(PODS), RealClock())
     add_explain_pages(server, explainer, lambda: state.leads)
     if options.dry_runs or options.dashboard:
         # One for all: its limits are those of the process.
-        dry_runs = DryRunService(assembly)
+        dry_runs = DryRunService(parts.assembly)
         if options.dry_runs:
             add_dry_run_pages(server, dry_runs, lambda: state.leads)
 
     def plugin_health() -> dict[str, Any]:
         return {
             **_plugin_health(options, scheduler, state),
-            "blockedPlugins": blocked_plugins.describe(),
+            "blockedPlugins": parts.blocked_plugins.describe(),
         }
 
     server.add_page("/pluginz", lambda _: json_body(plugin_health()))

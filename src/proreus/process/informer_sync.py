@@ -7,7 +7,7 @@ that stay refused end the process. Later, the reflector logs errors and tries ag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from proreus.base import logs
@@ -23,13 +23,17 @@ _CATCH_UP_SECONDS = 30.0
 """Time limit of a new leader for a watch that cannot be opened."""
 
 
-class InformerSync:
-    """Waits for the informers of ``stores``. ``on_error`` is to be called when one fails."""
+MakeStores = Callable[[Callable[[Resource[Any], ApiError], None]], InformerFactory]
+"""Makes informers that call a function when a list or watch fails."""
 
-    def __init__(self, stores: InformerFactory) -> None:
-        self._stores = stores
-        self._refused_watches = RefusedWatches(lambda: stores.group.unsynced)
+
+class InformerSync:
+    """Makes informers, ``stores``, and waits for them."""
+
+    def __init__(self, make_stores: MakeStores) -> None:
         self._first_lists_done = False
+        self.stores = stores = make_stores(self.on_error)
+        self._refused_watches = RefusedWatches(lambda: stores.group.unsynced)
 
     def on_error(self, resource: Resource[Any], error: ApiError) -> None:
         """Record that a list or watch failed."""
@@ -41,7 +45,7 @@ class InformerSync:
 
         Raises the ``ApiError`` of a resource that stays refused.
         """
-        synced = asyncio.ensure_future(self._stores.group.wait_for_sync())
+        synced = asyncio.ensure_future(self.stores.group.wait_for_sync())
         refused = asyncio.ensure_future(self._refused_watches.raise_when_final())
         try:
             await asyncio.wait((synced, refused), return_when=asyncio.FIRST_COMPLETED)
@@ -59,8 +63,8 @@ class InformerSync:
         next configuration may need it too. One that does not need it must not wait for it.
         """
         for resource in kinds.values():
-            self._stores.store(resource)
-        group = self._stores.group
+            self.stores.store(resource)
+        group = self.stores.group
         # At the start everything is waited for anyway.
         if not (self._first_lists_done and needed & set(group.unsynced)):
             return
@@ -76,7 +80,7 @@ class InformerSync:
 
         What a predecessor gave away while we did not see it would be given away again.
         """
-        group = self._stores.group
+        group = self.stores.group
         try:
             async with asyncio.timeout(_CATCH_UP_SECONDS):
                 await group.wait_until_connected()

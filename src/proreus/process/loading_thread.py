@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 import contextvars
 import os
-import sys
 import threading
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from proreus.base import logs
 from proreus.base.errors import ConfigError
+from proreus.base.source_location import thread_location
 
 log = logs.logger(__name__)
 
@@ -77,14 +77,8 @@ def _report(thread: threading.Thread, what: str, folders: Collection[str]) -> No
 
 
 def _place(thread: threading.Thread, folders: Collection[str]) -> str:
-    """Return the innermost line that is in a folder of plugins, else the innermost of all."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    lines = []
-    while frame is not None:
-        lines.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
     owned = {os.path.abspath(folder) for folder in folders}
-    for file, line in lines:
-        if os.path.abspath(os.path.dirname(file)) in owned:
-            return f"{file}:{line}"
-    return next((f"{file}:{line}" for file, line in lines if not file.startswith("<")), "")
+    return thread_location(
+        thread.ident or 0,
+        lambda frame: os.path.abspath(os.path.dirname(frame.f_code.co_filename)) in owned,
+    )

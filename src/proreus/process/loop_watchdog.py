@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import TracebackType
 
 from msgspec import Struct
 
 from proreus.base import logs
 from proreus.base.metrics import SchedulerMetrics
+from proreus.base.source_location import thread_location
 from proreus.engine.runtime.plugin_health import CurrentCall, PluginCall
 from proreus.engine.scheduler import Scheduler
 from proreus.process.blocked_plugins import BlockedPlugins
@@ -179,18 +179,11 @@ class LoopWatchdog:
         self._exit_process(1)
 
     def _place(self, call: PluginCall | None) -> str:
-        """Return the innermost line in a plugin's own package, else the innermost of all."""
-        innermost = frame = sys._current_frames().get(self._loop_thread)
         package = call.owner.__module__.partition(".")[0] if call and call.owner else ""
-        while frame is not None:
-            if str(frame.f_globals.get("__name__", "")).partition(".")[0] == package:
-                return _line(frame)
-            frame = frame.f_back
-        return "" if innermost is None else _line(innermost)
-
-
-def _line(frame: FrameType) -> str:
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return thread_location(
+            self._loop_thread,
+            lambda frame: str(frame.f_globals.get("__name__", "")).partition(".")[0] == package,
+        )
 
 
 class StuckCycle(Struct, frozen=True):

@@ -18,12 +18,13 @@ import contextlib
 import itertools
 import random
 from collections.abc import Callable, Coroutine
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from proreus.base import logs
-from proreus.base.clock import RealClock
+from proreus.base.clock import Clock, RealClock
 from proreus.base.metrics import SchedulerMetrics
 from proreus.client.watching.informer_factory import InformerFactory
 from proreus.client.watching.store_comparer import StoreComparer
@@ -50,7 +51,7 @@ from proreus.process.election_thread import ElectionThread, make_election
 from proreus.process.informer_sync import InformerSync
 from proreus.process.loop_watchdog import LoopWatchdog, StuckCycle
 from proreus.process.options import RunOptions
-from proreus.process.process_state import ProcessState
+from proreus.process.process_state import ProcessState, ServedParts
 from proreus.process.process_tasks import ProcessTasks
 from proreus.process.remote_plugins import RemotePlugins
 from proreus.process.stopping import until_set
@@ -68,113 +69,95 @@ _SERVER_WAITS_SECONDS = 1.0
 """Time limit for the server to wait until scheduling begins; nobody probes a container earlier."""
 
 
+@dataclass(frozen=True)
+class Foundation:
+    """What there is before a process: options, configuration, plugins, and the way to others."""
+
+    options: RunOptions
+    config: SchedulerConfiguration
+    registry: Registry
+    metrics: SchedulerMetrics
+    clients: Clients
+    remote_plugins: RemotePlugins
+    watchdog: LoopWatchdog
+
+
 class Process:
     """One scheduler with everything around it."""
 
-    def __init__(
-        self,
-        options: RunOptions,
-        config: SchedulerConfiguration,
-        registry: Registry,
-        metrics: SchedulerMetrics,
-        clients: Clients,
-        remote_plugins: RemotePlugins,
-        watchdog: LoopWatchdog,
-    ) -> None:
-        self._options = options
-        self._remote_plugins = remote_plugins
-        self.blocked_plugins = watchdog.blocked_plugins
-        self._watchdog = watchdog
-        watchdog.release = self._give_up
-        self.state = ProcessState(config)
+    def __init__(self, on: Foundation) -> None:
+        self._foundation = on
+        self._options, self._metrics, self._clients = on.options, on.metrics, on.clients
+        self._watchdog = on.watchdog
+        on.watchdog.release = self._give_up
+        self.blocked_plugins = on.watchdog.blocked_plugins
+        self.state = ProcessState(on.config)
         self.synced = asyncio.Event()
         self._scheduling_began = asyncio.Event()
-        self._metrics = metrics
-        self._clients = clients
         self._clock = RealClock()
-        connection = config.client_connection
-        # Shared, since both clients write to the same apiserver.
-        window = RequestWindow()
-        show_request_window(window, metrics)
-        self._dispatcher = Dispatcher(
-            clients.main,
-            rate_limiter=_rate(connection),
-            window=window,
-            options=DispatcherOptions.of(options.feature_gates),
-        )
-        self._events = EventRecorder(
-            clients.events,
-            clock=self._clock,
-            wait_until_idle=window.wait_until_idle,
-            rate_limiter=_rate(connection),
-            window=window,
-            kubernetes_version=options.feature_gates.emulation_version,
-        )
-        sent_whole = whole_types(config.extenders)
-        self._stores = InformerFactory(
-            clients.main,
-            lambda resource, error: self._informer_sync.on_error(resource, error),
-            sent_whole,
-            metrics,
-            options.feature_gates.emulation_version,
-        )
-        self._informer_sync = InformerSync(self._stores)
         self._tasks = ProcessTasks()
         self._election: ElectionThread | None = None
-        self._assembly = Assembly(
-            config,
-            registry,
-            Environment(
-                api=self._dispatcher,
-                event_recorder=self._events,
-                stores=self._stores,
-                clock=self._clock,
-                rng=random.Random(),
-                metrics=metrics,
-                feature_gates=options.feature_gates,
-                spawn=self._tasks.spawn,
-                informers=self._stores.group,
-                health_context=HealthContext(
-                    self._clock,
-                    metrics,
-                    options.plugin_rules,
-                    self.record_process_event,
-                    current_call=watchdog.current_call,
-                ),
-                avoidance_rules=options.avoidance_rules,
-                shares_nodes=True,
-                delete_overcommitting_pods=options.delete_overcommitting_pods,
-                leads=lambda: self.state.leads,
-                cpu_time=CpuTime(),
-            ),
-            unschedulable_timeout_seconds=options.max_unschedulable_seconds,
-            assumed_ttl_seconds=options.assumed_pod_expiration_seconds,
-        )
-        self._scheduler = self._assembly.scheduler
-        self._recorder: DecisionRecorder | None = None
-        if options.decision_record_bytes:
-            self._recorder = DecisionRecorder.of(
-                self._scheduler, self._clock, options.decision_record_bytes
+        dispatcher, self._events = make_writers(on, self._clock)
+        sent_whole = whole_types(on.config.extenders)
+        self._informer_sync = InformerSync(
+            partial(
+                InformerFactory,
+                on.clients.main,
+                types=sent_whole,
+                metrics=on.metrics,
+                kubernetes_version=on.options.feature_gates.emulation_version,
             )
+        )
+        self.stores = self._informer_sync.stores
+        """The informers, each with its objects."""
+        self._assembly = Assembly(
+            on.config,
+            on.registry,
+            self._environment(dispatcher),
+            unschedulable_timeout_seconds=on.options.max_unschedulable_seconds,
+            assumed_ttl_seconds=on.options.assumed_pod_expiration_seconds,
+        )
+        self._scheduler = scheduler = self._assembly.scheduler
         self.configuration = ActiveConfiguration(
             self.state, self._assembly, self._informer_sync, sent_whole
         )
         self._stuck_cycle = StuckCycle(
-            self._scheduler, self._watchdog, options.cycle_stuck_threshold_seconds
+            scheduler, on.watchdog, on.options.cycle_stuck_threshold_seconds
         )
-        # Kept: a comparison learns from the one before how large its pages may be.
-        comparer_of = cache(StoreComparer)
-        self.debugger = CacheDebugger(
-            comparer=self._assembly.comparer,
-            stores=lambda: map(comparer_of, self._stores.group.by_kind.values()),
-            dumper=CacheDumper(self._scheduler.cache, self._scheduler.queue),
-            cycles=self._scheduler,
-            metrics=metrics,
-            stopwatch=perf_counter,
+        self.debugger = make_debugger(self._assembly, self.stores, on.metrics)
+        self._recorder: DecisionRecorder | None = None
+        if on.options.decision_record_bytes:
+            self._recorder = DecisionRecorder.of(
+                scheduler, self._clock, on.options.decision_record_bytes
+            )
+        on.metrics.scheduling_cycle_age.set_function(lambda: {(): scheduler.cycle_seconds})
+        on.metrics.event_loop_tasks.set_function(lambda: {(): len(asyncio.all_tasks())})
+
+    def _environment(self, dispatcher: Dispatcher) -> Environment:
+        options, metrics, state = self._options, self._metrics, self.state
+        return Environment(
+            api=dispatcher,
+            event_recorder=self._events,
+            stores=self.stores,
+            clock=self._clock,
             rng=random.Random(),
+            metrics=metrics,
+            feature_gates=options.feature_gates,
+            spawn=self._tasks.spawn,
+            informers=self.stores.group,
+            health_context=HealthContext(
+                self._clock,
+                metrics,
+                options.plugin_rules,
+                self.record_process_event,
+                current_call=self._watchdog.current_call,
+            ),
+            avoidance_rules=options.avoidance_rules,
+            shares_nodes=True,
+            delete_overcommitting_pods=options.delete_overcommitting_pods,
+            leads=lambda: state.leads,
+            cpu_time=CpuTime(),
         )
-        metrics.scheduling_cycle_age.set_function(lambda: {(): self._scheduler.cycle_seconds})
-        metrics.event_loop_tasks.set_function(lambda: {(): len(asyncio.all_tasks())})
 
     # ---- start and end -------------------------------------------------------------------------
 
@@ -211,22 +194,18 @@ class Process:
         # In a thread, so that pods are scheduled meanwhile.
         make_server = await asyncio.to_thread(_import_server)
         return make_server(
-            self._options,
-            self.state,
-            self._scheduler,
-            self._stores,
-            self._clients,
-            self._remote_plugins,
-            self._stuck_cycle,
-            self.blocked_plugins,
-            self._recorder,
-            self._assembly,
+            ServedParts(
+                options=self._options,
+                state=self.state,
+                stores=self.stores,
+                clients=self._clients,
+                remote_plugins=self._foundation.remote_plugins,
+                stuck_cycle=self._stuck_cycle,
+                blocked_plugins=self.blocked_plugins,
+                recorder=self._recorder,
+                assembly=self._assembly,
+            )
         )
-
-    @property
-    def stores(self) -> InformerFactory:
-        """The informers, each with its objects."""
-        return self._stores
 
     async def close(self) -> None:
         """Close connections that outlive ``run``; to be called also where ``run`` failed."""
@@ -262,7 +241,7 @@ class Process:
 
     async def _fill_stores(self) -> None:
         """Start the informers and wait until each has synced."""
-        self._tasks.start("informers", self._stores.group.run())
+        self._tasks.start("informers", self.stores.group.run())
         await self._informer_sync.wait_for_first_lists()
         self.state.synced = True
         interval = self._options.cache_compare_interval_seconds
@@ -336,13 +315,54 @@ class Process:
         )
 
 
+def make_writers(on: Foundation, clock: Clock) -> tuple[Dispatcher, EventRecorder]:
+    """Return what writes to the apiserver: pods' bindings and statuses, and Events."""
+    # Shared, since both clients write to the same apiserver.
+    window, connection = RequestWindow(), on.config.client_connection
+    show_request_window(window, on.metrics)
+    gates = on.options.feature_gates
+    dispatcher = Dispatcher(
+        on.clients.main,
+        rate_limiter=_rate(connection),
+        window=window,
+        options=DispatcherOptions.of(gates),
+    )
+    events = EventRecorder(
+        on.clients.events,
+        clock=clock,
+        wait_until_idle=window.wait_until_idle,
+        rate_limiter=_rate(connection),
+        window=window,
+        kubernetes_version=gates.emulation_version,
+    )
+    return dispatcher, events
+
+
+def make_debugger(
+    assembly: Assembly, stores: InformerFactory, metrics: SchedulerMetrics
+) -> CacheDebugger:
+    """Return what compares cache and informers with the apiserver."""
+    # Kept: a comparison learns from the one before how large its pages may be.
+    comparer_of = cache(StoreComparer)
+    scheduler = assembly.scheduler
+    return CacheDebugger(
+        comparer=assembly.comparer,
+        stores=lambda: map(comparer_of, stores.group.by_kind.values()),
+        dumper=CacheDumper(scheduler.cache, scheduler.queue),
+        cycles=scheduler,
+        metrics=metrics,
+        stopwatch=perf_counter,
+        rng=random.Random(),
+    )
+
+
 def _rate(connection: ClientConnection) -> RateLimiter:
     """Return the client-side rate that the configuration states; by default there is none."""
     assert connection.qps is not None  # filled in
     return RateLimiter(connection.qps, max(connection.burst, 1))
 
 
-def _import_server() -> Callable[..., Server]:
+def _import_server() -> Callable[[ServedParts], Server]:
     from proreus.process.endpoints import make_server
 
     return make_server

@@ -35,7 +35,7 @@ from proreus.process.loading_thread import LOADING, READING, run_in_loading_thre
 from proreus.process.loop_errors import handle_loop_error
 from proreus.process.loop_watchdog import LoopWatchdog
 from proreus.process.options import RunOptions
-from proreus.process.process import Process
+from proreus.process.process import Foundation, Process
 from proreus.process.reload import Reloader
 from proreus.process.remote_plugins import connect_plugins
 from proreus.process.shadow_trials import ShadowTrials
@@ -149,13 +149,15 @@ async def _start(
     _set_versions(metrics, options)
     with naming_file(options.config):
         process = Process(
-            options,
-            config,
-            loaded_plugins.registry,
-            metrics,
-            clients,
-            remote_plugins,
-            watchdog,
+            Foundation(
+                options=options,
+                config=config,
+                registry=loaded_plugins.registry,
+                metrics=metrics,
+                clients=clients,
+                remote_plugins=remote_plugins,
+                watchdog=watchdog,
+            )
         )
     # After the clients on the stack, and so closed before them.
     stack.push_async_callback(process.close)

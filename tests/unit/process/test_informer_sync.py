@@ -31,7 +31,7 @@ class Stores:
 
 
 def informer_sync(stores: Any) -> InformerSync:
-    return InformerSync(stores)
+    return InformerSync(lambda _: stores)
 
 
 def refusal(kind: str) -> tuple[Any, Forbidden]:

@@ -103,7 +103,7 @@ def test_lag_is_counted_and_a_block_once(watched, caplog):
     assert (lag.count, lag.sum) == (2, pytest.approx(0.44))
     (record,) = caplog.records
     assert (record.levelno, record.pairs["blocked"]) == (logging.WARNING, "0.440s")
-    assert "loop_watchdog.py:" in record.pairs["place"]
+    assert "source_location.py:" in record.pairs["place"]
 
 
 def test_the_same_is_logged_once_a_minute_and_counted_always(watched, caplog):

@@ -176,7 +176,7 @@ async def test_a_standby_gives_memory_back_as_well(monkeypatch: pytest.MonkeyPat
             age_caches=lambda: called.append("age"),
             cache=SimpleNamespace(node_count=0),
         ),
-        _stores=SimpleNamespace(group=SimpleNamespace(run=ended.wait)),
+        stores=SimpleNamespace(group=SimpleNamespace(run=ended.wait)),
         _informer_sync=SimpleNamespace(wait_for_first_lists=first_lists),
         _options=SimpleNamespace(cache_compare_interval_seconds=0),
         _watchdog=SimpleNamespace(report=lambda: None),
