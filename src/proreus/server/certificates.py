@@ -63,7 +63,7 @@ class ServingCertificate:
 
     def _load(self) -> None:
         if self._files is None:
-            _load_pem(self.context, self_signed())
+            load_pem(self.context, self_signed())
         else:
             _load_files(self.context, *self._files)
         self._sni = dict(self._load_sni())
@@ -118,6 +118,7 @@ def self_signed(hosts: Iterable[str] = ("localhost", "127.0.0.1")) -> bytes:
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     return certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
@@ -169,7 +170,8 @@ def _load_files(context: ssl.SSLContext, certificate: str, key: str) -> None:
         ) from error
 
 
-def _load_pem(context: ssl.SSLContext, pem: bytes) -> None:
+def load_pem(context: ssl.SSLContext, pem: bytes) -> None:
+    """Load a certificate and its key, which stay in memory."""
     # Python's ssl loads certificates from files only; an anonymous one keeps the key off the disk.
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("serving-certificate")

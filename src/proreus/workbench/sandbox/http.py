@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from proreus.base.http_server_log import HTTP_SERVER_LOGGER
+from proreus.server.certificates import load_pem, self_signed
 from proreus.workbench.sandbox.api_errors import StatusError
 from proreus.workbench.sandbox.collection import Collection
 from proreus.workbench.sandbox.requests import ApiRequest
@@ -19,6 +20,14 @@ from proreus.workbench.sandbox.server import ApiServer, ApiServerResponse, Watch
 from proreus.workbench.sandbox.watch import error_line
 
 _MAX_BODY_BYTES = 3 * 1024 * 1024
+
+
+def make_server_context(host: str) -> tuple[ssl.SSLContext, bytes]:
+    """Return a TLS context for loopback and a host, and its certificate (PEM) for clients."""
+    pem = self_signed(dict.fromkeys(("localhost", "127.0.0.1", "::1", host)))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_pem(context, pem)
+    return context, pem[: pem.index(b"-----BEGIN PRIVATE KEY")]
 
 
 class HttpServer:

@@ -13,9 +13,8 @@ from typing import Any, Self
 import yaml
 
 from proreus.base.clock import Clock
-from proreus.workbench.sandbox.certificates import make_server_context
 from proreus.workbench.sandbox.cluster import make_nodes
-from proreus.workbench.sandbox.http import HttpServer
+from proreus.workbench.sandbox.http import HttpServer, make_server_context
 from proreus.workbench.sandbox.kubelet import KubeletOptions, Kubelets
 from proreus.workbench.sandbox.metrics_server import DEFAULT_SHARE, FakeMetricsServer
 from proreus.workbench.sandbox.reviews import Users

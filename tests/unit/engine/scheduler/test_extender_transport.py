@@ -19,7 +19,7 @@ from proreus.engine.extenders import extender_transport
 from proreus.engine.extenders.extender import build_extenders, whole_types
 from proreus.engine.extenders.extender_transport import Transport, tls_context
 from proreus.testing.builders import make_pod
-from proreus.workbench.sandbox.certificates import make_server_context
+from proreus.workbench.sandbox.http import make_server_context
 
 
 def key_pair():
