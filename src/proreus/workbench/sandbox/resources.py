@@ -84,140 +84,97 @@ POD_FIELDS = (
     "status.podIP",
     "spec.hostNetwork",
 )
-_EVENT_STORAGE = (event_conversion.GROUP, "events")
+_KINDS = """
+v1 pods Pod po all
+v1 nodes Node no cluster
+v1 namespaces Namespace ns cluster
+v1 services Service svc
+v1 replicationcontrollers ReplicationController rc
+v1 persistentvolumes PersistentVolume pv cluster
+v1 persistentvolumeclaims PersistentVolumeClaim pvc
+v1 configmaps ConfigMap cm no-status
+v1 secrets Secret - no-status
+v1 serviceaccounts ServiceAccount sa no-status
+v1 endpoints Endpoints ep no-status
+v1 limitranges LimitRange limits no-status
+v1 resourcequotas ResourceQuota quota
+v1 bindings Binding - no-status create
+v1 events Event ev no-status
+events.k8s.io/v1 events Event ev no-status
+apps/v1 deployments Deployment deploy all
+apps/v1 replicasets ReplicaSet rs all
+apps/v1 statefulsets StatefulSet sts all
+apps/v1 daemonsets DaemonSet ds all
+batch/v1 jobs Job - all
+policy/v1 poddisruptionbudgets PodDisruptionBudget pdb
+storage.k8s.io/v1 storageclasses StorageClass sc cluster no-status
+storage.k8s.io/v1 csinodes CSINode - cluster no-status
+storage.k8s.io/v1 csidrivers CSIDriver - cluster no-status
+storage.k8s.io/v1 csistoragecapacities CSIStorageCapacity - no-status
+storage.k8s.io/v1 volumeattachments VolumeAttachment - cluster
+storage.k8s.io/v1 volumeattributesclasses VolumeAttributesClass vac cluster no-status
+resource.k8s.io/v1 resourceclaims ResourceClaim -
+resource.k8s.io/v1 resourceclaimtemplates ResourceClaimTemplate - no-status
+resource.k8s.io/v1 resourceslices ResourceSlice - cluster no-status
+resource.k8s.io/v1 deviceclasses DeviceClass - cluster no-status
+coordination.k8s.io/v1 leases Lease - no-status
+scheduling.k8s.io/v1 priorityclasses PriorityClass pc cluster no-status
+scheduling.k8s.io/v1beta1 podgroups PodGroup -
+scheduling.k8s.io/v1alpha2 podgroups PodGroup -
+scheduling.k8s.io/v1alpha3 compositepodgroups CompositePodGroup -
+scheduling.k8s.io/v1alpha2 workloads Workload -
+apiextensions.k8s.io/v1 customresourcedefinitions CustomResourceDefinition crd,crds cluster
+authentication.k8s.io/v1 tokenreviews TokenReview - cluster no-status create
+authorization.k8s.io/v1 subjectaccessreviews SubjectAccessReview - cluster no-status create
+authorization.k8s.io/v1 selfsubjectaccessreviews SelfSubjectAccessReview - cluster no-status create
+metrics.k8s.io/v1beta1 nodes NodeMetrics - cluster no-status read
+metrics.k8s.io/v1beta1 pods PodMetrics - no-status read
+"""
+"""API version, plural, kind, short names and properties. PodGroups are served in both versions for
+schedulers that emulate either Kubernetes version."""
+_MORE: dict[tuple[str, str], dict[str, Any]] = {
+    ("v1", "pods"): {
+        "subresources": ("binding", "eviction", "ephemeralcontainers", "resize"),
+        "fields": POD_FIELDS,
+    },
+    ("v1", "nodes"): {"fields": ("spec.unschedulable",)},
+    ("v1", "namespaces"): {"fields": ("status.phase",)},
+    ("v1", "services"): {"fields": ("spec.clusterIP", "spec.type")},
+    ("v1", "replicationcontrollers"): {"fields": ("status.replicas",)},
+    ("v1", "secrets"): {"fields": ("type",)},
+    ("v1", "events"): {
+        "fields": event_conversion.FIELDS,
+        "storage": (event_conversion.GROUP, "events"),
+        "to_storage": event_conversion.from_core,
+        "from_storage": event_conversion.to_core,
+    },
+    ("events.k8s.io/v1", "events"): {"fields": event_conversion.FIELDS},
+    ("resource.k8s.io/v1", "resourceclaims"): {"subresources": ("binding",)},
+    ("resource.k8s.io/v1", "resourceslices"): {"fields": ("spec.nodeName", "spec.driver")},
+    ("scheduling.k8s.io/v1alpha2", "podgroups"): {
+        "to_storage": pod_group_conversion.from_v1alpha2,
+        "from_storage": pod_group_conversion.to_v1alpha2,
+    },
+}
 
 
-def _core() -> Iterator[ServedResource]:
-    def core(plural: str, kind: str, *short: str, **more: Any) -> ServedResource:
-        return ServedResource("", "v1", plural, kind, short_names=short, **more)
-
-    yield core(
-        "pods",
-        "Pod",
-        "po",
-        subresources=("binding", "eviction", "ephemeralcontainers", "resize"),
-        fields=POD_FIELDS,
-        categories=("all",),
+def _built_in(line: str) -> ServedResource:
+    """Return the resource of a line of ``_KINDS``."""
+    api_version, plural, kind, short_names, *properties = line.split()
+    group, _, version = api_version.rpartition("/")
+    return ServedResource(
+        group,
+        version,
+        plural,
+        kind,
+        namespaced="cluster" not in properties,
+        short_names=() if short_names == "-" else tuple(short_names.split(",")),
+        status="no-status" not in properties,
+        categories=("all",) if "all" in properties else (),
+        create_only="create" in properties,
+        read_only="read" in properties,
+        **_MORE.get((api_version, plural), {}),
     )
-    yield core("nodes", "Node", "no", namespaced=False, fields=("spec.unschedulable",))
-    yield core("namespaces", "Namespace", "ns", namespaced=False, fields=("status.phase",))
-    yield core("services", "Service", "svc", fields=("spec.clusterIP", "spec.type"))
-    yield core("replicationcontrollers", "ReplicationController", "rc", fields=("status.replicas",))
-    yield core("persistentvolumes", "PersistentVolume", "pv", namespaced=False)
-    yield core("persistentvolumeclaims", "PersistentVolumeClaim", "pvc")
-    yield core("configmaps", "ConfigMap", "cm", status=False)
-    yield core("secrets", "Secret", status=False, fields=("type",))
-    yield core("serviceaccounts", "ServiceAccount", "sa", status=False)
-    yield core("endpoints", "Endpoints", "ep", status=False)
-    yield core("limitranges", "LimitRange", "limits", status=False)
-    yield core("resourcequotas", "ResourceQuota", "quota")
-    yield core("bindings", "Binding", status=False, create_only=True)
-    yield core(
-        "events",
-        "Event",
-        "ev",
-        status=False,
-        fields=event_conversion.FIELDS,
-        storage=_EVENT_STORAGE,
-        to_storage=event_conversion.from_core,
-        from_storage=event_conversion.to_core,
-    )
-
-
-def _groups() -> Iterator[ServedResource]:
-    yield ServedResource(
-        event_conversion.GROUP,
-        "v1",
-        "events",
-        "Event",
-        True,
-        ("ev",),
-        False,
-        fields=event_conversion.FIELDS,
-    )
-    workloads = ("all",)
-    for plural, kind, short in (
-        ("deployments", "Deployment", "deploy"),
-        ("replicasets", "ReplicaSet", "rs"),
-        ("statefulsets", "StatefulSet", "sts"),
-        ("daemonsets", "DaemonSet", "ds"),
-    ):
-        yield ServedResource("apps", "v1", plural, kind, True, (short,), categories=workloads)
-    yield ServedResource("batch", "v1", "jobs", "Job", categories=workloads)
-    yield ServedResource(
-        "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, ("pdb",)
-    )
-    storage = "storage.k8s.io"
-    yield ServedResource(storage, "v1", "storageclasses", "StorageClass", False, ("sc",), False)
-    yield ServedResource(storage, "v1", "csinodes", "CSINode", False, (), False)
-    yield ServedResource(storage, "v1", "csidrivers", "CSIDriver", False, (), False)
-    yield ServedResource(
-        storage, "v1", "csistoragecapacities", "CSIStorageCapacity", True, (), False
-    )
-    yield ServedResource(storage, "v1", "volumeattachments", "VolumeAttachment", False)
-    yield ServedResource(
-        storage, "v1", "volumeattributesclasses", "VolumeAttributesClass", False, ("vac",), False
-    )
-    dra = "resource.k8s.io"
-    yield ServedResource(dra, "v1", "resourceclaims", "ResourceClaim", subresources=("binding",))
-    yield ServedResource(dra, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", status=False)
-    yield ServedResource(
-        dra,
-        "v1",
-        "resourceslices",
-        "ResourceSlice",
-        False,
-        (),
-        False,
-        fields=("spec.nodeName", "spec.driver"),
-    )
-    yield ServedResource(dra, "v1", "deviceclasses", "DeviceClass", False, (), False)
-    yield ServedResource("coordination.k8s.io", "v1", "leases", "Lease", status=False)
-    scheduling = pod_group_conversion.GROUP
-    yield ServedResource(
-        scheduling, "v1", "priorityclasses", "PriorityClass", False, ("pc",), False
-    )
-    # Both versions, for schedulers that emulate either Kubernetes version.
-    yield ServedResource(scheduling, "v1beta1", "podgroups", "PodGroup")
-    yield ServedResource(
-        scheduling,
-        "v1alpha2",
-        "podgroups",
-        "PodGroup",
-        to_storage=pod_group_conversion.from_v1alpha2,
-        from_storage=pod_group_conversion.to_v1alpha2,
-    )
-    yield ServedResource(scheduling, "v1alpha3", "compositepodgroups", "CompositePodGroup")
-    yield ServedResource(scheduling, "v1alpha2", "workloads", "Workload")
-    yield ServedResource(
-        "apiextensions.k8s.io",
-        "v1",
-        "customresourcedefinitions",
-        "CustomResourceDefinition",
-        False,
-        ("crd", "crds"),
-    )
-    yield ServedResource(
-        "authentication.k8s.io",
-        "v1",
-        "tokenreviews",
-        "TokenReview",
-        False,
-        (),
-        False,
-        create_only=True,
-    )
-    authorization = "authorization.k8s.io"
-    for plural, kind in (
-        ("subjectaccessreviews", "SubjectAccessReview"),
-        ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-    ):
-        yield ServedResource(authorization, "v1", plural, kind, False, (), False, create_only=True)
-    metrics = "metrics.k8s.io"
-    yield ServedResource(
-        metrics, "v1beta1", "nodes", "NodeMetrics", False, (), False, read_only=True
-    )
-    yield ServedResource(metrics, "v1beta1", "pods", "PodMetrics", True, (), False, read_only=True)
 
 
 class Resources:
@@ -225,7 +182,7 @@ class Resources:
 
     def __init__(self) -> None:
         self._served: dict[tuple[str, str, str], ServedResource] = {}
-        for resource in (*_core(), *_groups()):
+        for resource in map(_built_in, _KINDS.strip().splitlines()):
             self._served[resource.group, resource.version, resource.plural] = resource
         self._by_name: dict[str, ServedResource] = {}
         self._name_all()
