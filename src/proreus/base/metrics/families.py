@@ -51,6 +51,22 @@ def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     return tuple(bounds)
 
 
+def quantile(share: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
+    """Return a quantile of a histogram, interpolated as by Prometheus; None without observations.
+
+    ``counts``: of each bucket, that of +Inf last; a quantile in it is the highest bound.
+    """
+    total = sum(counts)
+    if not total:
+        return None
+    rank, below, lower = share * total, 0.0, 0.0
+    for bound, count in zip(bounds, counts, strict=False):
+        if count and below + count >= rank:
+            return lower + (bound - lower) * (rank - below) / count
+        below, lower = below + count, bound
+    return bounds[-1]
+
+
 class Counter:
     """A number that only grows. The hot path may add to ``value`` directly and save a call."""
 

@@ -7,14 +7,14 @@ Rates and quantiles are of what was added between two samples; a reset of the me
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from proreus.base.clock import Clock
 from proreus.base.metrics import SchedulerMetrics
-from proreus.base.metrics.families import Histogram
+from proreus.base.metrics.families import Histogram, quantile
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
 
 INTERVAL_SECONDS = 1.0
@@ -127,22 +127,6 @@ def failed(code: str) -> bool:
     A conflict or an object that is gone is an answer.
     """
     return not code.isdecimal() or code == "429" or code.startswith("5")
-
-
-def quantile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
-    """Return a quantile of a histogram, interpolated as by Prometheus; None without observations.
-
-    ``counts``: of each bucket, that of +Inf last; a quantile in it is the highest bound.
-    """
-    total = sum(counts)
-    if not total:
-        return None
-    rank, below, lower = share * total, 0, 0.0
-    for bound, count in zip(bounds, counts, strict=False):
-        if count and below + count >= rank:
-            return lower + (bound - lower) * (rank - below) / count
-        below, lower = below + count, bound
-    return bounds[-1]
 
 
 def _counts(children: Iterable[Histogram]) -> list[int]:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from proreus.base.metrics.families import quantile
 from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import is_terminal
@@ -190,40 +191,26 @@ def percentile(values: Iterable[float], part: float) -> float:
 def histogram_between(name: str, before: str, after: str) -> tuple[float | None, float | None]:
     """Return the mean and the 99th percentile of a histogram's observations between two scrapes.
 
-    The percentile is interpolated within its bucket, as by Prometheus' ``histogram_quantile``; both
-    are None if nothing was observed.
+    Both are None if nothing was observed.
     """
-    early, late = _buckets(name, before), _buckets(name, after)
-    count = late.get("count", 0.0) - early.get("count", 0.0)
-    if count <= 0:
+    added = _added(name, before, after)
+    if not (count := added[f"{name}_count"]):
         return None, None
-    mean = (late["sum"] - early.get("sum", 0.0)) / count
-    lower, below = 0.0, 0.0
-    limits = sorted((float(le), le) for le in late if le not in ("count", "sum"))
-    for upper, le in limits:
-        upto = late[le] - early.get(le, 0.0)
-        if upto >= 0.99 * count:
-            if math.isinf(upper):
-                return mean, lower
-            return mean, lower + (upper - lower) * (0.99 * count - below) / (upto - below)
-        lower, below = upper, upto
-    return mean, None
+    limits = {float(key): value for key, value in added.items() if not key.startswith(name)}
+    bounds = sorted(limits)
+    cumulative = [limits[bound] for bound in bounds]
+    counts = [upto - below for upto, below in zip(cumulative, [0.0, *cumulative], strict=False)]
+    return added[f"{name}_sum"] / count, quantile(0.99, bounds[:-1], counts)
 
 
-def _buckets(name: str, text: str) -> dict[str, float]:
-    """Return a histogram's cumulative buckets by upper bound, and its count and sum."""
-    found: dict[str, float] = {}
-    if not text:
-        return found
-    for family in text_string_to_metric_families(text):
-        if family.name != name:
-            continue
-        for sample in family.samples:
-            suffix = sample.name.removeprefix(name)
-            key = sample.labels["le"] if suffix == "_bucket" else suffix.removeprefix("_")
-            if suffix in ("_bucket", "_count", "_sum"):
-                found[key] = found.get(key, 0.0) + sample.value
-    return found
+def _added(name: str, before: str, after: str) -> Mapping[str, float]:
+    """Return the growth of a histogram's sum, count, and cumulative buckets by upper bound."""
+    added: defaultdict[str, float] = defaultdict(float)
+    for sign, text in ((1, after), (-1, before)):
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples if family.name == name else ():
+                added[sample.labels.get("le", sample.name)] += sign * sample.value
+    return added
 
 
 async def utilisation_spread(api: Api) -> float:

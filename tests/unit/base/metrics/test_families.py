@@ -1,7 +1,7 @@
 import pytest
 
 from proreus.base.metrics import MetricsRegistry
-from proreus.base.metrics.families import exponential
+from proreus.base.metrics.families import exponential, quantile
 
 
 def test_an_observation_equal_to_a_bound_belongs_to_that_bucket():
@@ -99,3 +99,18 @@ def test_bounds_are_multiplied_one_by_one():
     # a power would give 1e-05 here, and dashboards would see two series
     assert exponential(1e-8, 10, 4)[3] == 9.999999999999999e-06
     assert exponential(0.001, 2, 3) == (0.001, 0.002, 0.004)
+
+
+@pytest.mark.parametrize(
+    ("share", "counts", "value"),
+    [
+        (0.5, (0, 0, 0), None),
+        (0.5, (10, 0, 0), 0.5),
+        (0.5, (0, 10, 0), 1.5),
+        (0.99, (50, 50, 0), 1.98),
+        (0.99, (0, 0, 7), 2.0),
+        (1.0, (1, 0, 0), 1.0),
+    ],
+)
+def test_quantiles_are_interpolated(share, counts, value):
+    assert quantile(share, (1.0, 2.0), counts) == pytest.approx(value)

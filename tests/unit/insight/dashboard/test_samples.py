@@ -8,27 +8,12 @@ from aiohttp.test_utils import make_mocked_request
 
 from proreus.insight.dashboard import live
 from proreus.insight.dashboard.live import LiveSamples, encode
-from proreus.insight.dashboard.samples import KEPT, Samples, failed, quantile
+from proreus.insight.dashboard.samples import KEPT, Samples, failed
 
 
 @pytest.fixture
 def samples(world):
     return Samples(world.scheduler.metrics, world.scheduler.queue, world.cluster.clock)
-
-
-@pytest.mark.parametrize(
-    ("share", "counts", "value"),
-    [
-        (0.5, (0, 0, 0), None),
-        (0.5, (10, 0, 0), 0.5),
-        (0.5, (0, 10, 0), 1.5),
-        (0.99, (50, 50, 0), 1.98),
-        (0.99, (0, 0, 7), 2.0),
-        (1.0, (1, 0, 0), 1.0),
-    ],
-)
-def test_quantiles_are_interpolated(share, counts, value):
-    assert quantile(share, (1.0, 2.0), counts) == pytest.approx(value)
 
 
 def test_which_answers_are_failures():
