@@ -2,16 +2,15 @@
 
 Each child leads its own process group, so that killing it kills its descendants. Children that
 still run when the run exits are killed; if the run itself is killed by SIGKILL, the kernel kills
-them (``PR_SET_PDEATHSIG``).
+them (``setpriv --pdeathsig``).
 
-Linux only: CPU and memory are read from /proc.
+Linux only: CPU and memory are read from /proc, and setpriv is of util-linux.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -27,8 +26,6 @@ T = TypeVar("T")
 
 CLOCK_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 _alive: set[Child] = set()
 
 
@@ -59,13 +56,12 @@ class Child:
         """Start the process; its output is appended to the log."""
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
-                self.command,
+                ["setpriv", "--pdeathsig", "KILL", *self.command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=os.environ | self._environment,
                 start_new_session=True,
-                preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
             )
         _alive.add(self)
 
