@@ -7,11 +7,13 @@ those of real pods out of the cache.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter
 
 import numpy as np
 
+from proreus.base.errors import PluginError
 from proreus.engine.runtime.dry_run import PreemptionDryRun
 from proreus.engine.runtime.find_nodes import NodeSearch
 from proreus.engine.runtime.node_points import run_filter_plugin
@@ -29,7 +31,9 @@ LIMIT_SECONDS = 0.1
 
 
 class Engine:
-    """The plugins of a profile, and the nodes as they are now. Methods raise ``PluginError``."""
+    """The plugins of a profile, and the nodes as they are now. Most methods may raise
+    ``PluginError``.
+    """
 
     def __init__(
         self, profile: Profile, search: NodeSearch, limit_seconds: float = LIMIT_SECONDS
@@ -109,6 +113,32 @@ class Engine:
         )
         verdicts = dry_run.remove_all_victims()
         return dry_run.error(0) or verdicts.status(0)
+
+    def rejections_beside(
+        self, pod: PodInfo, node: str, victims: Sequence[str]
+    ) -> Mapping[str, str]:
+        """Return, by victim, why the pod would not fit if only the other victims were gone.
+
+        ``victims``: ``namespace/name``. Left out are victims that are gone, and victims beside
+        which the pod would fit by now.
+        """
+        row = self.table.rows.get(node)
+        if row is None:
+            return {}
+        present = {other.key: other for other in self.table[row].pods.values()}
+        left = [present[key] for key in victims if key in present]
+        found: dict[str, str] = {}
+        for victim in left:
+            if self.out_of_time:
+                break
+            others = [other for other in left if other is not victim]
+            with suppress(PluginError):
+                status = (
+                    self.rejection_without(pod, row, others) if others else self.rejection(pod, row)
+                )
+                if status is not None:
+                    found[victim.key] = f"{', '.join(status.reasons)} ({status.plugin})"
+        return found
 
     def rejections(self, pod: PodInfo) -> tuple[Status | None, list[tuple[str, Verdicts]]]:
         """Return PreFilter's rejection, or each Filter plugin's verdicts of all nodes.

@@ -21,7 +21,6 @@ from proreus.insight.explain.explanation import (
 )
 from proreus.insight.explain.nodes import explain_node
 from proreus.insight.explain.queues import explain_queue, explain_queue_in_parts, explain_waiting
-from proreus.insight.explain.victims import rejections_beside
 from proreus.insight.explain.what_if import help_for
 from proreus.objects.pod import Pod
 
@@ -183,7 +182,7 @@ class Explainer:
         if engine is None:
             return
         names = [victim.pod for victim in attempt.victims if victim.state != "gone"]
-        found = rejections_beside(engine, queued.info, attempt.nominated_node, names)
+        found = engine.rejections_beside(queued.info, attempt.nominated_node, names)
         for victim in attempt.victims:
             if victim.pod in found:
                 victim.reason += f"; beside it the preemptor would not fit: {found[victim.pod]}"
