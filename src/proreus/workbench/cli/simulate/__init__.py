@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -182,39 +183,23 @@ def command(
     _check(cluster, config, compare, picture, references, recording, any(changes))
     if opened and (compare or references or recording):
         raise click.UsageError("--open does not go with --compare, --capacity or --replay")
+    configurations = Configurations(emulated_version, gates, corrections, plugin, plugin_dir, seed)
     with Output(form, timings) as output:
         if recording:
-            from proreus.workbench.cli.simulate.replays import run_replay
-
-            return run_replay(
-                recording,
-                lambda version: Configurations(
-                    version, emulated_version, gates, corrections, plugin, plugin_dir, seed
-                ),
-                compare or (config,),
-                output,
-                require_all_placed,
-            )
+            paths = compare or (config,)
+            return _replay(recording, configurations, paths, output, require_all_placed)
         scenario = _scenario(
             output.reading(cluster), added, replicas, removed, add_nodes, drained, evict_all
         )
-        configurations = Configurations(
-            scenario.before.version,
-            emulated_version,
-            gates,
-            corrections,
-            plugin,
-            plugin_dir,
-            seed,
-        )
+        version = scenario.before.version
         if references:
-            settings = configurations.settings(config, output, "placing")
+            settings = configurations.settings(version, config, output, "placing")
             return _capacity(scenario, settings, references, capacity_limit, output)
         if compare:
             return _compare(scenario, configurations, compare, picture, output, require_all_placed)
         from proreus.workbench.simulation.scenario_run import run_scenario
 
-        settings = configurations.settings(config, output, "scheduling")
+        settings = configurations.settings(version, config, output, "scheduling")
         if opened:
             from proreus.workbench.cli.simulate.result_page import ResultPage
 
@@ -321,7 +306,8 @@ def _compare(
         )
     names = _names(paths)
     settings = [
-        configurations.settings(path, output, name) for path, name in zip(paths, names, strict=True)
+        configurations.settings(scenario.before.version, path, output, name)
+        for path, name in zip(paths, names, strict=True)
     ]
     runs = [run_scenario(scenario, one) for one in settings]
     (first, first_timings), (second, second_timings) = runs
@@ -330,6 +316,29 @@ def _compare(
     if picture:
         draw_comparison(picture, comparison)
     return NOT_ALL_PLACED if require_all_placed and (first.unplaced or second.unplaced) else 0
+
+
+def _replay(
+    path: Path,
+    configurations: Configurations,
+    paths: Sequence[Path | None],
+    output: Output,
+    require_all_placed: bool,
+) -> int:
+    """Replay a recording under each configuration, show the results, and return the exit code."""
+    from proreus.workbench.simulation.replay import Recording, replay
+
+    with output.busy("reading"):
+        recording = Recording(path)
+    names = ["replayed" if one is None else one.stem for one in paths]
+    settings = [
+        configurations.settings(recording.version, one, output, name)
+        for one, name in zip(paths, names, strict=True)
+    ]
+    found = [replay(recording, one) for one in settings]
+    output.show_replays(names, [result for result, _ in found], [timings for _, timings in found])
+    incomplete = any(result.result.unplaced for result, _ in found)
+    return NOT_ALL_PLACED if require_all_placed and incomplete else 0
 
 
 def _names(paths: tuple[Path, Path]) -> tuple[str, str]:

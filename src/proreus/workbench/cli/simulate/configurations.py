@@ -2,65 +2,75 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proreus.base.errors import ConfigError
+from proreus.base.feature_gates import FeatureGates
+from proreus.base.known_faults import parse_corrections
+from proreus.base.kubernetes_version import (
+    DEFAULT_VERSION,
+    KubernetesVersion,
+    parse_emulated_version,
+)
 from proreus.process.cli.plugin_options import load_plugins
 
 if TYPE_CHECKING:
-    from proreus.base.kubernetes_version import KubernetesVersion
+    from proreus.process.loading import LoadedPlugins
     from proreus.workbench.cli.simulate.output import Output
     from proreus.workbench.simulation.simulated_cluster import Settings
 
 
+@dataclass(frozen=True)
 class Configurations:
-    """Loads configurations for one version of Kubernetes, with the plugins of the options."""
+    """Loads configurations, with the plugins and gates of the options."""
 
-    def __init__(
-        self,
-        version: KubernetesVersion | None,
-        emulated_version: str | None,
-        gates: tuple[str, ...],
-        corrections: str,
-        plugin: tuple[str, ...],
-        plugin_dir: tuple[str, ...],
-        seed: int,
-    ) -> None:
-        from proreus.base.feature_gates import FeatureGates
-        from proreus.base.known_faults import parse_corrections
-        from proreus.base.kubernetes_version import DEFAULT_VERSION, parse_emulated_version
+    emulated_version: str | None
+    gates: tuple[str, ...]
+    corrections: str
+    plugin: tuple[str, ...]
+    plugin_dir: tuple[str, ...]
+    seed: int
 
-        version = version or DEFAULT_VERSION
-        if emulated_version:
-            text = emulated_version.removeprefix("kube=")
-            version = parse_emulated_version(text, "--emulated-version")
-        settings = [one for text in gates for one in text.split(",") if one]
-        corrected = parse_corrections(corrections.split(","))
-        self._gates = FeatureGates.from_list(settings, version, corrections=corrected)
-        self._loaded = load_plugins(plugin, plugin_dir)
-        self._seed = seed
+    def settings(
+        self, version: KubernetesVersion | None, path: Path | None, output: Output, task: str
+    ) -> Settings:
+        """Return the settings of a configuration; raises ``ConfigError`` if it is invalid.
 
-    def settings(self, path: Path | None, output: Output, task: str) -> Settings:
-        """Return the settings of a configuration; raises ``ConfigError`` if it is invalid."""
+        ``version``: that of the cluster, which applies if no option names another one.
+        """
         from proreus.config.load import default_configuration, load_file
         from proreus.workbench.simulation.simulated_cluster import Settings
 
-        loaded, registry = self._loaded, self._loaded.registry
+        gates, loaded = self._gates(version), self._loaded
         if path is None:
-            problems = loaded.problems_with(loaded.requested_names)
-            if problems:
+            if problems := loaded.problems_with(loaded.requested_names):
                 raise ConfigError(*problems)
             plugins = loaded.default_plugins()
-            configuration = default_configuration(registry, self._gates, plugins)
+            configuration = default_configuration(loaded.registry, gates, plugins)
         else:
             with loaded.attributing_errors_to_plugins():
                 try:
-                    configuration = load_file(str(path), registry, self._gates)
+                    configuration = load_file(str(path), loaded.registry, gates)
                 except ConfigError as error:
                     raise ConfigError(*(f"{path}: {one}" for one in error.problems)) from None
             if problems := loaded.problems(configuration):
                 raise ConfigError(*problems)
         if configuration.extenders:
             output.note("extenders are not called: a simulation asks nobody")
-        return Settings(configuration, registry, self._gates, self._seed, output.progress(task))
+        return Settings(configuration, loaded.registry, gates, self.seed, output.progress(task))
+
+    @cached_property
+    def _loaded(self) -> LoadedPlugins:
+        return load_plugins(self.plugin, self.plugin_dir)
+
+    def _gates(self, version: KubernetesVersion | None) -> FeatureGates:
+        version = version or DEFAULT_VERSION
+        if self.emulated_version:
+            text = self.emulated_version.removeprefix("kube=")
+            version = parse_emulated_version(text, "--emulated-version")
+        settings = [one for text in self.gates for one in text.split(",") if one]
+        corrected = parse_corrections(self.corrections.split(","))
+        return FeatureGates.from_list(settings, version, corrections=corrected)
