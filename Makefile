@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock vendored sbom image-steps clean
+.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock vendored sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -32,6 +32,9 @@ test: $(INSTALLED) ## all tests that need no cluster
 	$(BIN)/pytest --numprocesses 2 --dist worksteal tests/unit tests/conformance || failed="tests/unit tests/conformance"; \
 	$(BIN)/pytest tests/integration tests/browser examples || failed="$$failed tests/integration tests/browser examples"; \
 	if [ -n "$$failed" ]; then echo "FAILED, see above: $$failed"; exit 1; fi
+
+test-core: $(INSTALLED) ## the core's tests, in a copy without add-ons, controller, workbench and dashboard
+	$(BIN)/python tests/core_alone.py --numprocesses 2 --dist worksteal tests/unit tests/conformance
 
 PAIR_SCRIPTS ?= 2000
 

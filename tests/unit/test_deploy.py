@@ -19,14 +19,8 @@ from kubernetes import client as models
 
 from proreus.base.metrics.scheduler_metrics import SchedulerMetrics
 from proreus.config import load
-from proreus.controller.cli import command as controller_command
-from proreus.controller.cli import options_of
-from proreus.controller.evictions.eviction_record import NAME
-from proreus.controller.options import DEFAULT_STATUS_KINDS
-from proreus.controller.run import STATUSES
 from proreus.engine.runtime.registry import Registry
 from proreus.insight.dry_run.openapi import DOCUMENT_PATH, PATH
-from proreus.insight.snapshots.cluster_objects import READ_KINDS
 from proreus.objects.kinds import BY_KIND
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process import loading
@@ -40,7 +34,6 @@ ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
 SECOND = DEPLOY / "second-scheduler"
 CONTROLLER = DEPLOY / "controller"
-REBALANCING = DEPLOY / "controller-rebalancing"
 WITH_PLUGINS = DEPLOY / "plugins-from-configmap"
 MANIFESTS = sorted(
     path
@@ -346,66 +339,6 @@ def test_the_second_scheduler_is_nobody(pod_spec: Json) -> None:
     assert pod_spec["securityContext"]["runAsNonRoot"] is True
     user = pod_spec["securityContext"]["runAsUser"]
     assert f"USER {user}:{user}\n" in (ROOT / "Dockerfile").read_text()
-
-
-# --- the controller -----------------------------------------------------------------------------
-
-
-def test_the_controller_is_started_with_the_lease_that_its_role_names() -> None:
-    deployment = one(CONTROLLER / "deployment.yaml", "Deployment")
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
-    subcommand, *arguments = container["args"]
-    assert subcommand == controller_command.name
-    with controller_command.make_context("controller", arguments) as context:
-        options = options_of(context.params)
-    role = one(CONTROLLER / "rbac.yaml", "Role")
-    assert role["metadata"]["namespace"] == options.lease.namespace
-    named = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
-    assert named == [[options.lease.name]]
-    [port] = container["ports"]
-    assert port["containerPort"] == options.serving.secure_port
-
-
-def test_the_controllers_role_allows_what_it_follows() -> None:
-    rules = one(CONTROLLER / "rbac.yaml", "ClusterRole")["rules"]
-    allowed = {
-        (group, resource): set(rule["verbs"])
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }
-    for name in DEFAULT_STATUS_KINDS:
-        resource = STATUSES[name]().resource
-        assert allowed[resource.group, resource.plural] == {"get", "list", "watch"}
-        assert allowed[resource.group, f"{resource.plural}/status"] == {"patch"}
-    assert ("", "pods/eviction") not in allowed
-
-
-def test_the_rebalancers_role_allows_to_read_what_simulations_read() -> None:
-    allowed = {
-        (group, resource)
-        for path in (CONTROLLER / "rbac.yaml", REBALANCING / "rbac.yaml")
-        for rule in one(path, "ClusterRole")["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        if {"get", "list"} <= set(rule["verbs"])
-    }
-    for kind in READ_KINDS.values():
-        assert (kind.group, kind.plural) in allowed
-    verbs = {
-        verb
-        for rule in one(REBALANCING / "rbac.yaml", "ClusterRole")["rules"]
-        for verb in rule["verbs"]
-    }
-    assert verbs == {"get", "list"}
-
-
-def test_evictions_are_recorded_where_their_role_allows_it() -> None:
-    path = REBALANCING / "evictions.yaml"
-    [rule] = one(path, "ClusterRole")["rules"]
-    assert (rule["resources"], rule["verbs"]) == (["pods/eviction"], ["create"])
-    named = [rule.get("resourceNames") for rule in one(path, "Role")["rules"]]
-    assert named == [None, [NAME]]
 
 
 # --- plugins of one's own -----------------------------------------------------------------------

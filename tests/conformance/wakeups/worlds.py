@@ -29,7 +29,7 @@ _TREES = {"1.37": [*_PLACED["1.37"], "CompositePodGroup=true"]}
 _RESIZES = {"1.37": ["InPlacePodVerticalScalingSchedulerPreemption=true"]}
 _DEVICES = {"1.37": [], "1.36": ["DRADeviceTaintRules=true"]}
 
-WORLDS: Mapping[str, World] = {
+CORE_WORLDS: Mapping[str, World] = {
     "core": World(core.CORE, may=_QUEUE),
     "storage": World(storage.STORAGE, may=_QUEUE),
     "devices": World(devices.DEVICES, _DEVICES, _QUEUE),
@@ -38,6 +38,10 @@ WORLDS: Mapping[str, World] = {
     "groups": World(groups.GROUPS, _GROUPS, _QUEUE),
     "placed-groups": World(groups.GROUPS, _PLACED, _QUEUE),
     "trees": World(groups.TREES, _TREES, _QUEUE),
+    "extenders": extenders.EXTENDERS,
+}
+
+ADD_ON_WORLDS: Mapping[str, World] = {
     "quotas": addons.QUOTAS,
     "queues": addons.QUEUES,
     "device-share": addons.DEVICES,
@@ -56,5 +60,6 @@ WORLDS: Mapping[str, World] = {
     "hyper-nodes": gangs.HYPER_NODES,
     "jobs": addons.JOBS,
     "delays": addons.DELAYS,
-    "extenders": extenders.EXTENDERS,
 }
+
+WORLDS: Mapping[str, World] = {**CORE_WORLDS, **ADD_ON_WORLDS}

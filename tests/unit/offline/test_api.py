@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.addons.node_metrics.providers import NODE_USAGES
 from proreus.base.errors import Conflict, NotFound
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.objects.meta import Resource, Untyped
@@ -182,10 +181,11 @@ async def test_objects_of_a_kind_that_is_only_listed_are_known_by_then() -> None
     api = InMemoryApi()
     metrics = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics"}
     api.add({**metrics, "metadata": {"name": "n"}})
-    found = await api.list_all(NODE_USAGES)
+    usages = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, Untyped)
+    found = await api.list_all(usages)
     assert [one.metadata.name for one in found] == ["n"]
     api.remove("NodeMetrics", "n")
-    assert await api.list_all(NODE_USAGES) == []
+    assert await api.list_all(usages) == []
 
 
 async def test_responses_about_custom_objects_have_their_kind(api) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import gzip
+import ipaddress
 import ssl
 
 import pytest
@@ -19,11 +20,12 @@ from proreus.engine.extenders import extender_transport
 from proreus.engine.extenders.extender import build_extenders, whole_types
 from proreus.engine.extenders.extender_transport import Transport, tls_context
 from proreus.testing.builders import make_pod
-from proreus.workbench.sandbox.http import make_server_context
+
+LOOPBACK = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
 
 
 def key_pair():
-    """Return a self-signed certificate and its key, both PEM."""
+    """Return a self-signed certificate of this machine, a CA's too, and its key, both PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "scheduler")])
     now = datetime.datetime.now(datetime.UTC)
@@ -35,6 +37,9 @@ def key_pair():
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(LOOPBACK), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     private = key.private_bytes(
@@ -43,6 +48,21 @@ def key_pair():
         serialization.NoEncryption(),
     )
     return certificate.public_bytes(serialization.Encoding.PEM), private
+
+
+@pytest.fixture
+def make_server(tmp_path):
+    """Return a function that returns a server's TLS context and its certificate."""
+
+    def make():
+        certificate, key = key_pair()
+        file = tmp_path / "server.pem"
+        file.write_bytes(key + certificate)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(file)
+        return context, certificate
+
+    return make
 
 
 def extender(url="https://x", timeout=5.0, **more):
@@ -71,7 +91,7 @@ def test_https_without_a_ca_verifies_nothing():
 
 
 def test_https_with_a_ca_verifies():
-    _, ca = make_server_context("127.0.0.1")
+    ca, _ = key_pair()
     context = tls_context(extender(enable_https=True, tls_config=tls(ca_data=ca)))
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert len(context.get_ca_certs()) == 1
@@ -161,8 +181,8 @@ async def post(config):
         await transport.close()
 
 
-async def test_a_ca_that_signed(serve, tmp_path):
-    context, ca = make_server_context("127.0.0.1")
+async def test_a_ca_that_signed(serve, make_server, tmp_path):
+    context, ca = make_server()
     url = await serve(context)
     (tmp_path / "ca.crt").write_bytes(ca)
     by_file = tls(ca_file=str(tmp_path / "ca.crt"))
@@ -171,9 +191,9 @@ async def test_a_ca_that_signed(serve, tmp_path):
     assert await post(extender(url, enable_https=True)) == b"body"
 
 
-async def test_an_answer_is_not_expanded_without_end(serve, monkeypatch):
+async def test_an_answer_is_not_expanded_without_end(serve, monkeypatch, make_server):
     monkeypatch.setattr(extender_transport, "_MORE_BYTES", 100_000)
-    context, ca = make_server_context("127.0.0.1")
+    context, ca = make_server()
     url = await serve(context)
     transport = Transport(extender(url, enable_https=True, tls_config=tls(ca_data=ca)))
     try:
@@ -186,9 +206,9 @@ async def test_an_answer_is_not_expanded_without_end(serve, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{}, {"server_name": "localhost"}])
-async def test_a_ca_that_did_not_sign(options, serve):
-    context, _ = make_server_context("127.0.0.1")
-    _, stranger = make_server_context("127.0.0.1")
+async def test_a_ca_that_did_not_sign(options, serve, make_server):
+    context, _ = make_server()
+    _, stranger = make_server()
     url = await serve(context)
     with pytest.raises(ExtenderError) as caught:
         await post(extender(url, tls_config=tls(ca_data=stranger, **options)))
@@ -196,8 +216,8 @@ async def test_a_ca_that_did_not_sign(options, serve):
     assert str(caught.value).startswith(expected)
 
 
-async def test_the_servers_name(serve):
-    context, ca = make_server_context("127.0.0.1")
+async def test_the_servers_name(serve, make_server):
+    context, ca = make_server()
     url = await serve(context)
     known = tls(ca_data=ca, server_name="localhost")
     assert await post(extender(url, tls_config=known)) == b"body"
@@ -207,8 +227,8 @@ async def test_the_servers_name(serve):
 
 
 @pytest.mark.parametrize("as_files", [False, True])
-async def test_a_client_certificate(as_files, serve, tmp_path):
-    context, ca = make_server_context("127.0.0.1")
+async def test_a_client_certificate(as_files, serve, tmp_path, make_server):
+    context, ca = make_server()
     certificate, key = key_pair()
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=certificate.decode())
@@ -223,9 +243,9 @@ async def test_a_client_certificate(as_files, serve, tmp_path):
         await post(extender(url, tls_config=tls(ca_data=ca)))
 
 
-async def test_files_that_change_are_read_again(serve, tmp_path, caplog, monkeypatch):
+async def test_files_that_change_are_read_again(serve, tmp_path, caplog, monkeypatch, make_server):
     """After a minute, and as soon as the extender could not be reached."""
-    (first, ca), (second, other_ca) = make_server_context("127.0.0.1"), make_server_context("::1")
+    (first, ca), (second, other_ca) = make_server(), make_server()
     urls = [await serve(first), await serve(second)]
     file = tmp_path / "ca.crt"
     file.write_bytes(ca)
@@ -252,10 +272,12 @@ async def test_files_that_change_are_read_again(serve, tmp_path, caplog, monkeyp
         await transport.close()
 
 
-async def test_files_that_change_twice_leave_a_request_its_connection(serve, tmp_path, monkeypatch):
+async def test_files_that_change_twice_leave_a_request_its_connection(
+    serve, tmp_path, monkeypatch, make_server
+):
     """They are written in two steps; a session is closed once its requests must have ended."""
     monkeypatch.setattr(extender_transport, "_LOOK_AT_FILES_SECONDS", 0.0)
-    context, ca = make_server_context("127.0.0.1")
+    context, ca = make_server()
     url = await serve(context)
     file = tmp_path / "ca.crt"
     file.write_bytes(ca)

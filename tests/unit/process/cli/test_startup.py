@@ -75,28 +75,6 @@ for line in open("/proc/self/smaps"):
     assert done.stdout.splitlines()[1:] == [f"{chosen or 1} {threads}", "False"]
 
 
-def test_add_ons_are_imported_only_when_a_configuration_names_them():
-    code = """
-import sys, proreus.process.cli.run, proreus.process
-from proreus.config.load import default_configuration, load
-from proreus.process.loading import PluginSources, load as load_plugins
-registry = load_plugins(PluginSources(packages=False)).registry
-default_configuration(registry)
-print(*[name for name in sys.modules if name.startswith("proreus.addons.")])
-load({
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [{"pluginConfig": [{"name": "PodState"}]}],
-}, registry)
-print(*sorted(name for name in sys.modules if name.startswith("proreus.addons.pod")))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [
-        "",
-        "proreus.addons.pod_state proreus.addons.pod_state.plugin",
-    ]
-
-
 def test_in_tree_plugins_are_located_only_when_somebody_asks(monkeypatch):
     def fail(_):
         raise AssertionError("the source of a plugin was parsed")
@@ -162,7 +140,7 @@ with open({str(seen)!r}, "w") as file:
     assert null == [str(one) for one in expected]
 
 
-@pytest.mark.parametrize("command", ["version", "run --config /does/not/exist", "simulate -"])
+@pytest.mark.parametrize("command", ["version", "run --config /not/there", "plugins --config -"])
 def test_commands_end_as_usual_without_standard_descriptors(command: str) -> None:
     shell = f'exec "$0" -m proreus {command} <&- >&- 2>&-'
     done = subprocess.run(["/bin/sh", "-c", shell, sys.executable], check=False)

@@ -27,7 +27,7 @@ from proreus.objects import ApiStruct, Resource
 
 Json = dict[str, Any]
 
-CRDS = Path(__file__).parents[2] / "deploy" / "crds"
+CRDS = Path(__file__).parents[3] / "deploy" / "crds"
 FILES = {
     "appgroup": APP_GROUPS,
     "device": DEVICES,
