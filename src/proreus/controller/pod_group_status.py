@@ -1,22 +1,27 @@
-"""The status of scheduler-plugins' PodGroups (its PodGroupController).
+"""The statuses of PodGroups: those of scheduler-plugins (its PodGroupController), and of Volcano.
 
-As there, but for its faults: only pods of the group's own namespace count, ``scheduleStartTime`` is
-filled in, and a group is followed beyond 48 hours without a start, about which there is an Event.
+The former as there, but for its faults: only pods of the group's own namespace count,
+``scheduleStartTime`` is filled in, and a group is followed beyond 48 hours without a start, about
+which there is an Event.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from proreus.addons.coscheduling.groups import (
     GANGS,
     SCHEDULER_PLUGINS,
+    VOLCANO,
+    VOLCANO_GANGS,
     Gang,
     membership_of,
 )
 from proreus.base.clock import rfc3339
+from proreus.controller.amounts import is_assigned
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.objects import Pod
 
@@ -74,7 +79,7 @@ class PodGroupStatuses(StatusReconciler[Gang]):
     """Phases of PodGroups, and their members by phase."""
 
     def __init__(self) -> None:
-        super().__init__(GANGS, _group_of)
+        super().__init__(GANGS, partial(_group_of, SCHEDULER_PLUGINS))
 
     def status(self, key: str, now: float) -> dict[str, Any]:
         """Return phase, counts by pod phase, owners, and when the group began to be scheduled."""
@@ -100,8 +105,37 @@ class PodGroupStatuses(StatusReconciler[Gang]):
         return status
 
 
-def _group_of(pod: Pod) -> str:
+class VolcanoPodGroupStatuses(StatusReconciler[Gang]):
+    """Phases of Volcano's PodGroups, as its scheduler writes them at the end of a session.
+
+    Operators such as Kubeflow's training operator create no pods of a group in phase Pending. A
+    group is Inqueue at once here: whether there is room for it, in its queue or on nodes, is
+    decided when its pods are scheduled. Only for clusters in which Volcano's own scheduler does not
+    run.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(VOLCANO_GANGS, partial(_group_of, VOLCANO))
+
+    def status(self, key: str, now: float) -> dict[str, Any]:
+        """Return phase and counts, by the rules of ``jobStatus`` in Volcano's session."""
+        pods = self.pods.of(key)
+        counts = Counter(pod.status.phase for pod in pods)
+        succeeded = counts["Succeeded"]
+        allocated = succeeded + sum(is_assigned(pod) for pod in pods)
+        phase = "Inqueue"
+        if pods and allocated >= self.objects[key].obj.spec.min_member:
+            phase = "Completed" if allocated == succeeded else "Running"
+        return {
+            "phase": phase,
+            "running": counts["Running"],
+            "succeeded": succeeded,
+            "failed": counts["Failed"],
+        }
+
+
+def _group_of(source: str, pod: Pod) -> str:
     membership = membership_of(pod)
-    if membership is None or membership.source != SCHEDULER_PLUGINS:
+    if membership is None or membership.source != source:
         return ""
     return membership.object_key

@@ -36,14 +36,13 @@ from proreus.controller.evictions.eviction_record import EvictionRecord
 from proreus.controller.evictions.pod_evictor import PodEvictor
 from proreus.controller.operator import OperatorThread
 from proreus.controller.options import ControllerOptions
-from proreus.controller.pod_group_status import PodGroupStatuses
+from proreus.controller.pod_group_status import PodGroupStatuses, VolcanoPodGroupStatuses
 from proreus.controller.queue_status import kai_queues, volcano_queues
 from proreus.controller.quota_status import ElasticQuotaStatuses
 from proreus.controller.rebalancing.rebalancer import Rebalancer, settings_of
 from proreus.controller.reservation_status import ReservationStatuses
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.controller.status_writer import StatusWriter
-from proreus.controller.volcano_group_status import VolcanoPodGroupStatuses
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import Resource
 from proreus.process.clients import Delegation, request_hooks

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from conformance.oracle.grammar.draw import Draw, JsonObject
 from conformance.oracle.grammar.objects import HOSTNAME, ZONE, thing
 from conformance.wakeups import core
@@ -112,30 +110,12 @@ def _important_in_gang(draw: Draw, pod: JsonObject) -> None:
     important(draw, pod)
 
 
-def _with_gangs_of_one_size(kind: Kind) -> Kind:
-    """Return pods of which those of gangs request 1 CPU.
-
-    A gang waits for what helps the pod that did not fit; where pods differ, the others may move.
-    """
-
-    def make(draw: Draw, name: str) -> JsonObject:
-        made = kind.make(draw, name)
-        if "scheduling.x-k8s.io/pod-group" in made["metadata"].get("labels", {}):
-            made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
-        return made
-
-    return replace(kind, make=make)
-
-
-_PREEMPTING = world_of(
+GANG_PREEMPTION = world_of(
     "GangPreemption",
     [_GROUPS, BUDGET],
     (_in_gang, _in_gang, _important_in_gang, important),
     wishes_on_nodes=(cpu, important),
     beside=_PLANNED,
-)
-GANG_PREEMPTION = replace(
-    _PREEMPTING, kinds=[_with_gangs_of_one_size(kind) for kind in _PREEMPTING.kinds]
 )
 
 # ---- GroupTopology -------------------------------------------------------------------------------

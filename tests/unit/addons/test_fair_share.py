@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proreus.addons.capacity_scheduling.decayed_usage import DecayedUsage
 from proreus.addons.capacity_scheduling.fair_share import ShareClaim, fair_shares, scaled
+from proreus.addons.capacity_scheduling.queue_accounts import DecayedUsage
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueTree
 
 

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from proreus.addons.preemption_toleration import PreemptionToleration
-from proreus.addons.preemption_toleration.toleration import (
+from proreus.addons.preemption_toleration.plugin import (
     MINIMUM_PREEMPTABLE_PRIORITY,
     TOLERATION_SECONDS,
     VictimToleration,

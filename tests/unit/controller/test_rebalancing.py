@@ -20,8 +20,7 @@ from proreus.controller.evictions.eviction_record import (
 from proreus.controller.evictions.pod_evictor import Choose, PodEvictor
 from proreus.controller.options import RebalancingOptions
 from proreus.controller.rebalancing.better_nodes import Move, find_better_nodes, is_movable
-from proreus.controller.rebalancing.plan import choose
-from proreus.controller.rebalancing.rebalancer import settings_of
+from proreus.controller.rebalancing.rebalancer import choose, settings_of
 from proreus.insight.snapshots.cluster_objects import ClusterObjects
 from proreus.objects.kinds import PODS
 from proreus.workbench.simulation.controllers import Controllers

@@ -3,8 +3,8 @@
 import pytest
 
 from proreus.addons.coscheduling.groups import Gang, GangSpec
+from proreus.controller.pod_group_status import VolcanoPodGroupStatuses
 from proreus.controller.status_reconciler import WithStatus
-from proreus.controller.volcano_group_status import VolcanoPodGroupStatuses
 from proreus.objects import ObjectMeta, Pod
 from proreus.objects.codec import decoder_for
 

@@ -8,6 +8,7 @@ are filled one after another; then all nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -21,7 +22,6 @@ from proreus.addons.coscheduling.groups import (
 )
 from proreus.addons.group_topology.domains import GroupRoom, best_fit, least_free, pods_by_node
 from proreus.addons.group_topology.hyper_nodes import HYPER_NODES, HyperNodes, TierRequest
-from proreus.addons.group_topology.requests import TopologyRequest, topology_request
 from proreus.addons.group_topology.slices import slices_of
 from proreus.framework import (
     MAX_SCORE,
@@ -52,6 +52,48 @@ from proreus.framework import (
 from proreus.framework.pod_group import reasons_of_placements
 from proreus.objects import Pod
 from proreus.objects.scheduling import pod_group_key
+
+_REQUIRED = (
+    "kueue.x-k8s.io/podset-required-topology",
+    "kai.scheduler/topology-required-placement",
+)
+_PREFERRED = (
+    "kueue.x-k8s.io/podset-preferred-topology",
+    "kai.scheduler/topology-preferred-placement",
+)
+_UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
+
+
+@dataclass(frozen=True)
+class TopologyRequest:
+    """What a group asks of the topology, for which the first of its pods speaks.
+
+    ``key``: the label of the domain, "" for none. ``required``: whether one has to hold all.
+
+    =====================================================  =========================================
+    annotation of the pods                                 meaning
+    =====================================================  =========================================
+    ``kueue.x-k8s.io/podset-required-topology``            all pods in one domain of this label
+    ``kueue.x-k8s.io/podset-preferred-topology``           in one domain of it if there is one
+    ``kueue.x-k8s.io/podset-unconstrained-topology``       anywhere, in as few domains as possible
+    ``kai.scheduler/topology-required-placement``          as Kueue's
+    ``kai.scheduler/topology-preferred-placement``         as Kueue's
+    =====================================================  =========================================
+    """
+
+    key: str = ""
+    required: bool = False
+
+
+def topology_request(pod: Pod) -> TopologyRequest | None:
+    """Return what a pod's group asks for; None if it asks for nothing."""
+    annotations = pod.metadata.annotations
+    for names, required in ((_REQUIRED, True), (_PREFERRED, False)):
+        for name in names:
+            if key := annotations.get(name):
+                return TopologyRequest(key, required)
+    return TopologyRequest() if annotations.get(_UNCONSTRAINED) == "true" else None
+
 
 _POSITIONS = "GroupTopology/positions"
 _ABSENT = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from proreus.base.kubernetes_version import DEFAULT_VERSION, KubernetesVersion
 from proreus.client.http.session import ApiClient
 from proreus.config.load import default_configuration, load_file
 from proreus.controller.controller_metrics import ControllerMetrics
+from proreus.controller.evictions.budgets import EvictionBudget
 from proreus.controller.evictions.eviction_record import RecordedEviction, UnreadableRecord
 from proreus.controller.evictions.pod_evictor import PodEvictor
 from proreus.controller.evictions.safe_to_evict import SAFE_TO_EVICT
@@ -26,7 +27,6 @@ from proreus.controller.rebalancing.better_nodes import (
     find_better_nodes,
     is_movable,
 )
-from proreus.controller.rebalancing.plan import choose
 from proreus.insight.snapshots.cluster_objects import ClusterObjects
 from proreus.insight.snapshots.snapshot import take_snapshot
 from proreus.objects.kinds import PODS
@@ -132,3 +132,27 @@ class Rebalancer:
             RecordedEviction(move.pod, move.uid, move.workload, move.node, now)
             for move in choose(self.advice, recorded, self._options, now)
         ]
+
+
+def choose(
+    moves: Iterable[Move],
+    recorded: Sequence[RecordedEviction],
+    options: RebalancingOptions,
+    now: float,
+) -> list[Move]:
+    """Return the moves to make, the best first; ``now``: Unix seconds.
+
+    A workload is left alone for the cooldown, whichever of its pods was evicted, or could not be:
+    its successor may be the next that would be better elsewhere.
+    """
+    since = now - options.period_seconds
+    budget = EvictionBudget(
+        recorded, since, options.max_evictions, options.max_evictions_per_namespace
+    )
+    resting = {one.workload for one in recorded if one.at > now - options.cooldown_seconds}
+    chosen: list[Move] = []
+    for move in sorted(moves, key=lambda move: (-move.gain, move.pod)):
+        if move.workload not in resting and budget.take(move.pod, move.uid):
+            chosen.append(move)
+            resting.add(move.workload)
+    return chosen
