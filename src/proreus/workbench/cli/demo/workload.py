@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 
 from proreus.config.types import Plugins
@@ -28,7 +27,7 @@ _APPS = (
 
 def configuration(kubeconfig: str, plugins: Plugins | None = None) -> dict[str, Any]:
     """Return a KubeSchedulerConfiguration with two profiles; ``plugins`` are enabled in both."""
-    added = msgspec.to_builtins(plugins or Plugins())
+    added = (plugins or Plugins()).model_dump(mode="json", by_alias=True)
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
