@@ -22,7 +22,6 @@ _INSUFFICIENT = "Insufficient "
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _MOST_BITS = 62
 _MOST_SHARED_REASONS = 16
-_MANY_NEEDS = 100
 
 Needs = Mapping[str, int]
 """What a pod requests, by resource, in the order of messages."""
@@ -41,77 +40,29 @@ def needs_of(amounts: Mapping[str, int]) -> Needs:
     return needs
 
 
-def many_needs(needs: Needs) -> ManyNeeds | None:
-    """Return what rejects a pod with so many requests; None for few, or amounts below 0."""
-    return ManyNeeds(needs) if len(needs) > _MANY_NEEDS and min(needs.values()) > 0 else None
-
-
 def rejection(
-    needs: Needs,
-    too_many_pods: bool,
-    allocatable: Mapping[str, int],
-    requested: Mapping[str, int],
+    needs: Needs, too_many_pods: bool, node: NodeInfo, counted: PodInfo | None = None
 ) -> Status | None:
-    """Return the rejection of a pod that is not on the node; None if it fits."""
+    """Return the rejection of a pod; None if it fits.
+
+    ``counted``: the pod as it counts on the node already. This much is not needed again; where it
+    is more than the pod requests, the difference makes no room: the kubelet has yet to free it.
+    """
+    allocatable, requested = node.allocatable, node.requested
+    held = None if counted is None else counted.accounted_requests.amounts
     reasons = [TOO_MANY_PODS] if too_many_pods else []
     unresolvable = False
     for resource, amount in needs.items():
         capacity = allocatable.get(resource, 0)
-        if amount > capacity - requested.get(resource, 0):
-            reasons.append(_INSUFFICIENT + resource)
-            unresolvable = unresolvable or amount > capacity
-    return _status_of(tuple(reasons), unresolvable) if reasons else None
-
-
-class ManyNeeds:
-    """The rejections of a pod that requests many resources, of which nodes have few or none.
-
-    Nodes that have enough of the same ones share a status: to write thousands of reasons for each
-    node would take milliseconds. All amounts are above 0.
-    """
-
-    def __init__(self, needs: Needs) -> None:
-        self._needs = needs
-        self._statuses: dict[tuple[frozenset[str], bool, bool], Status] = {}
-
-    def rejection(
-        self, too_many_pods: bool, allocatable: Mapping[str, int], requested: Mapping[str, int]
-    ) -> Status | None:
-        """Return the rejection of a pod that is not on the node; None if it fits."""
-        needs = self._needs
-        known = needs.keys() & allocatable.keys()
-        enough = frozenset(r for r in known if needs[r] <= allocatable[r] - requested.get(r, 0))
-        if len(enough) == len(needs) and not too_many_pods:
-            return None
-        unresolvable = len(known) < len(needs) or any(needs[r] > allocatable[r] for r in known)
-        key = enough, too_many_pods, unresolvable
-        status = self._statuses.get(key)
-        if status is None:
-            reasons = [TOO_MANY_PODS] if too_many_pods else []
-            reasons += [_INSUFFICIENT + resource for resource in needs if resource not in enough]
-            status = self._statuses[key] = _status_of(tuple(reasons), unresolvable)
-        return status
-
-
-def resize_rejection(
-    needs: Needs, too_many_pods: bool, node: NodeInfo, counted: PodInfo
-) -> Status | None:
-    """Return the rejection of a pod that is on the node and counts there as ``counted``.
-
-    What counts already is not needed again. Where it is more than the pod requests, the difference
-    makes no room: the kubelet has yet to free it.
-    """
-    held, allocatable = counted.accounted_requests.amounts, node.allocatable
-    reasons = [TOO_MANY_PODS] if too_many_pods else []
-    unresolvable = False
-    for resource, amount in needs.items():
-        missing, capacity = max(0, amount - held.get(resource, 0)), allocatable.get(resource, 0)
-        # kube-scheduler checks a base resource also where nothing is missing: the node may have
+        needed = amount if held is None else max(0, amount - held.get(resource, 0))
+        if needed <= capacity - requested.get(resource, 0):
+            continue
+        # kube-scheduler checks a base resource also where nothing is needed: the node may have
         # less than its pods request.
         base = resource in _BASE_RESOURCES
-        if (missing or base) and missing > capacity - node.requested.get(resource, 0):
+        if needed or base:
             reasons.append(_INSUFFICIENT + resource)
-            unresolvable = unresolvable or (amount if base else missing) > capacity
+            unresolvable = unresolvable or (amount if base else needed) > capacity
     return _status_of(tuple(reasons), unresolvable) if reasons else None
 
 

@@ -43,15 +43,7 @@ from proreus.objects.requests import is_pod_resize_deferred
 from proreus.objects.resource_names import is_extended_resource
 from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
 from proreus.plugins.extended_resources import ExtendedResourceClasses, may_be_dra_backed
-from proreus.plugins.insufficient_resources import (
-    ManyNeeds,
-    Needs,
-    many_needs,
-    needs_of,
-    reject_rows,
-    rejection,
-    resize_rejection,
-)
+from proreus.plugins.insufficient_resources import Needs, needs_of, reject_rows, rejection
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs, ScoringStrategy
 from proreus.plugins.resource_scoring import (
     LeastAllocated,
@@ -132,27 +124,17 @@ class NodeResourcesFit(
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Filter one node."""
-        needs, many = self._needs(pod.requests)
-        allocatable, requested = node.allocatable, node.requested
-        too_many_pods = len(node.pods) >= node.allowed_pod_number
-        if not too_many_pods:
-            for resource, amount in needs.items():
-                if amount > allocatable.get(resource, 0) - requested.get(resource, 0):
-                    break
-            else:
-                return None
+        needs = self._needs(pod.requests)
         dra_backed_resources = self._dra_backed_resources(pod.requests)
         if dra_backed_resources:
             needs = {
                 r: a
                 for r, a in needs.items()
-                if allocatable.get(r, 0) > 0 or r not in dra_backed_resources
+                if node.allocatable.get(r, 0) > 0 or r not in dra_backed_resources
             }
-        if self._is_deferred_resize(pod) and pod.uid in node.pods:
-            return resize_rejection(needs, too_many_pods, node, node.pods[pod.uid])
-        if many is not None and not dra_backed_resources:
-            return many.rejection(too_many_pods, allocatable, requested)
-        return rejection(needs, too_many_pods, allocatable, requested)
+        counted = node.pods.get(pod.uid) if self._is_deferred_resize(pod) else None
+        too_many_pods = len(node.pods) >= node.allowed_pod_number
+        return rejection(needs, too_many_pods, node, counted)
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -160,7 +142,7 @@ class NodeResourcesFit(
         """Filter all nodes, resource by resource."""
         # A resource that no node has is insufficient on every node, and gets no column: a pod may
         # request thousands of these.
-        needs, _ = self._needs(pod.requests)
+        needs = self._needs(pod.requests)
         dra_backed_resources = self._dra_backed_resources(pod.requests)
         allocatable = nodes.allocatable
         nowhere = {r for r, amount in needs.items() if r not in allocatable and amount > 0}
@@ -193,12 +175,12 @@ class NodeResourcesFit(
         """Return whether the pod is on its node, and waits for preemption to be resized there."""
         return self._deferred_resizes and is_pod_resize_deferred(pod.pod)
 
-    def _needs_of(self, requests: PodRequests) -> tuple[Needs, ManyNeeds | None]:
+    def _needs_of(self, requests: PodRequests) -> Needs:
         """Return the requests that are not ignored by configuration."""
         needs = needs_of(requests.amounts)
         if self._ignored or self._ignored_groups:
             needs = {r: amount for r, amount in needs.items() if not self._ignores(r)}
-        return needs, many_needs(needs)
+        return needs
 
     def _dra_backed_resources(self, requests: PodRequests) -> tuple[str, ...]:
         """Return the resources that DynamicResources allocates on nodes without their own."""

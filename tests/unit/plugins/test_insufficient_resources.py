@@ -1,4 +1,4 @@
-"""Rejections of NodeResourcesFit: of deferred resizes, and of pods that request many resources.
+"""Rejections of deferred resizes by NodeResourcesFit.
 
 What a pod that waits to be resized counts with on its node is not needed again.
 """
@@ -9,15 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ASSIGNED_POD, NODE, TARGET_POD, UPDATE_POD_SCALE_UP
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Verdicts
-from proreus.plugins.insufficient_resources import ManyNeeds, many_needs, rejection
 from proreus.plugins.node_resources_fit import NodeResourcesFit
 from proreus.testing import FakeHandle, make_node, make_plugin, make_pod
 from proreus.testing.agreement import assert_agreement
@@ -161,29 +158,3 @@ def test_only_its_node_matters_to_a_deferred_resize(name: str, queued: bool) -> 
         elif event.resource == ASSIGNED_POD:
             assert event.hint(pod, after, before) is queued
             assert not event.hint(plain, after, before)
-
-
-_resources = st.sampled_from([f"example.com/r{number}" for number in range(6)])
-_amounts = st.dictionaries(_resources, st.integers(1, 3))
-
-
-@given(_amounts, _amounts, _amounts, st.booleans())
-def test_many_needs_are_rejected_as_few_are(
-    wanted: dict[str, int], allocatable: dict[str, int], requested: dict[str, int], full: bool
-) -> None:
-    many = ManyNeeds(wanted)
-    for _ in range(2):
-        assert many.rejection(full, allocatable, requested) == rejection(
-            wanted, full, allocatable, requested
-        )
-    few = rejection(wanted, not full, allocatable, {})
-    assert many.rejection(not full, allocatable, {}) == few
-
-
-def test_nodes_that_have_enough_of_the_same_share_a_status() -> None:
-    needs = {f"example.com/r{number}": 1 for number in range(200)}
-    many = many_needs(needs)
-    assert many is not None
-    assert many.rejection(False, {"cpu": 1}, {}) is many.rejection(False, {"memory": 5}, {"cpu": 1})
-    assert many_needs(dict(list(needs.items())[:100])) is None
-    assert many_needs({**needs, "example.com/less": -1}) is None
