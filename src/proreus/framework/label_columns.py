@@ -23,9 +23,6 @@ from proreus.framework.node_info import NodeInfo
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray
 from proreus.objects.selectors import Requirement, Selector, parse_int64
 
-_FEW_REQUIREMENTS = 8
-"""With more requirements than that, those on one key are merged before any mask is computed."""
-
 _BUDGET_BYTES = 64 * 2**20
 _BYTES_A_COLUMN = 32 * 2**10
 """At least, in a small cluster: each column makes an update of a node slower."""
@@ -220,7 +217,7 @@ def mask_of(nodes: Labelled, selector: Selector) -> BoolArray | bool:
             return False
     mask: BoolArray | bool = True
     # Requirements are ANDed: the first one that no node matches ends it.
-    for requirement in columns if len(columns) <= _FEW_REQUIREMENTS else merged(columns):
+    for requirement in merged(columns):
         matching = _requirement_mask(nodes, requirement)
         if matching is False:
             return False
@@ -314,7 +311,7 @@ def weigh_requirements(
     All are about one label. Thousands cost one pass over the nodes.
     """
     values = nodes.label_values(key)
-    by_code, everywhere, present = [0] * (len(values) + 1), 0, 0
+    weights, everywhere, present = np.zeros(len(values) + 1, dtype=np.int64), 0, 0
     bounds: dict[str, list[tuple[int, int]]] = {}
     for weight, one in requirements:
         match one.operator:
@@ -326,15 +323,15 @@ def weigh_requirements(
                 for value in one.values:
                     # That of an unknown value would be the one for nodes without the label.
                     if (code := values.find(value)) != ABSENT:
-                        by_code[code] += step
+                        weights[code] += step
             case "Exists":
                 present += weight
             case "DoesNotExist":
-                by_code[ABSENT] += weight
+                weights[ABSENT] += weight
             case _:
                 (bound,) = one.values
                 bounds.setdefault(one.operator, []).append((int(bound), weight))
-    weights = np.array(by_code, dtype=np.int64) + everywhere
+    weights += everywhere
     weights[:ABSENT] += present
     for operator, weighted in bounds.items():
         weights += _weigh_bounds(values, operator, weighted)

@@ -38,9 +38,6 @@ _encode = msgspec.msgpack.Encoder().encode
 
 WeightedTerm = tuple[int, ParsedNodeTerm]
 
-_FEW_TERMS = 8
-"""Of more terms than that, those on one label are merged before they are matched."""
-
 
 class PodNodeAffinity(Struct, frozen=True, eq=False):
     """A pod's requirements and preferences about nodes.
@@ -165,9 +162,7 @@ def parse_preferred(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[Weighte
 
 def matches_selector(nodes: NodeTable, selector: ParsedNodeSelector) -> BoolArray:
     """Return the mask of nodes that match any term."""
-    terms = selector.terms
-    if len(terms) > _FEW_TERMS:
-        terms = _merged_terms(nodes, terms)
+    terms = _merged_terms(nodes, selector.terms)
     rows = _rows_for(nodes, terms)
     mask: BoolArray | None = None
     for term in terms:
@@ -178,7 +173,7 @@ def matches_selector(nodes: NodeTable, selector: ParsedNodeSelector) -> BoolArra
             return np.ones(len(nodes), dtype=np.bool_)
         if matching is not False:
             mask = matching if mask is None else mask | matching
-            if len(terms) > _FEW_TERMS and mask.all():
+            if mask.all():
                 return mask
     return np.zeros(len(nodes), dtype=np.bool_) if mask is None else mask
 
@@ -205,13 +200,12 @@ def weigh_terms(nodes: NodeTable, terms: Sequence[WeightedTerm]) -> IntArray:
     """Return for each node the sum of the weights of the terms that it matches."""
     scores = np.zeros(len(nodes), dtype=np.int64)
     weight_of_all = 0
-    if len(terms) > _FEW_TERMS:
-        single, terms = _with_single_requirement(terms)
-        for key, requirements in single.items():
-            if nodes.has_label(key):
-                scores += weigh_requirements(nodes, key, requirements)
-            else:
-                weight_of_all += sum(w for w, one in requirements if one.matches_value(None))
+    single, terms = _with_single_requirement(terms)
+    for key, requirements in single.items():
+        if nodes.has_label(key):
+            scores += weigh_requirements(nodes, key, requirements)
+        else:
+            weight_of_all += sum(w for w, one in requirements if one.matches_value(None))
     rows = _rows_for(nodes, [term for _, term in terms])
     times: dict[int, IntArray] = {}
     for weight, term in terms:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proreus.framework import node_affinity
 from proreus.framework.node_affinity import (
     UNRESTRICTED,
     WeightedTerm,
@@ -45,18 +43,11 @@ _terms = st.builds(
 )
 
 
-@pytest.mark.parametrize("few", [0, 8])
 @given(st.lists(st.tuples(st.integers(-2, 100), _terms), max_size=8))
-def test_many_preferred_terms_weigh_what_each_of_them_does(
-    few: int, terms: list[WeightedTerm]
-) -> None:
+def test_preferred_terms_weigh_what_each_of_them_does(terms: list[WeightedTerm]) -> None:
     labels = [{"x": value, "y": "5"} for value in ("-7", "0", "5", "+5", "a", "6")]
     table = make_table([make_node(f"n{n}", labels=one) for n, one in enumerate([*labels, {}])])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_affinity, "_FEW_TERMS", few)
-        weights = weigh_terms(table, terms).tolist()
-
-    assert weights == [
+    assert weigh_terms(table, terms).tolist() == [
         sum(weight for weight, term in terms if term.matches(node.labels, node.name))
         for node in table
     ]
