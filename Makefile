@@ -67,16 +67,19 @@ export KUBERNETES
 # The real control plane is a set of Go programs; tests/controlplane builds them once into a cache.
 ENVTEST := PYTHONPATH=tests/controlplane $(BIN)/python -m envtest
 
+# Each process has a control plane of its own, for one module at a time.
+CONTROLPLANE_TESTS := $(BIN)/pytest --numprocesses 2 --dist loadfile
+
 test-controlplane: $(INSTALLED) ## tests on etcd, kube-apiserver and kwok (needs Go once, or KUBEBUILDER_ASSETS): make test-controlplane KUBERNETES=1.36
 	@$(ENVTEST).binaries
-	$(BIN)/pytest tests/controlplane
+	$(CONTROLPLANE_TESTS) tests/controlplane
 
 OLDER_KUBERNETES := 1.36
 
 # Without KUBEBUILDER_ASSETS, which has one version only.
 test-older-controlplane: $(INSTALLED) ## decisions and scheduling on the older Kubernetes, if its programs are built
 	@export KUBERNETES=$(OLDER_KUBERNETES); if $(ENVTEST).binaries --built; then \
-		unset KUBEBUILDER_ASSETS; $(BIN)/pytest tests/controlplane/test_same_decisions.py tests/controlplane/test_scheduling.py; \
+		unset KUBEBUILDER_ASSETS; $(CONTROLPLANE_TESTS) tests/controlplane/test_same_decisions.py tests/controlplane/test_scheduling.py; \
 	fi
 
 test-operators: $(INSTALLED) ## operators of batch workloads make gangs on a kwok cluster (needs Go; builds them once, half an hour)

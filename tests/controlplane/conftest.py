@@ -27,8 +27,6 @@ from envtest.schedulers import Kind, RunScheduler
 
 from proreus.workbench.bench.processes import end_all
 
-MISSING = pytest.StashKey[str]()
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -55,27 +53,17 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    if reason := config.stash.get(MISSING, ""):
-        terminalreporter.write_line(
-            f"NO REAL CONTROL PLANE HERE, ITS TESTS WERE SKIPPED: {reason}", red=True, bold=True
-        )
-
-
 def pytest_unconfigure() -> None:
     end_all()
 
 
 @pytest.fixture(scope="session")
-def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
+def binaries() -> dict[str, Path]:
     """All programs, built if necessary."""
     try:
         return find_or_build(PROGRAMS)
     except MissingBinaries as missing:
-        pytestconfig.stash[MISSING] = str(missing).splitlines()[0]
-        pytest.skip(str(missing))
+        pytest.skip(f"NO REAL CONTROL PLANE HERE: {missing}")
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,8 @@ from envtest.waiting import eventually
 Json = dict[str, Any]
 
 NODES = 200
-PODS = 1000
-SLOWLY = {"qps": 50, "burst": 20}
+PODS = 500
+SLOWLY = {"qps": 20, "burst": 20}
 """Lower than the rate at which a busy machine creates pods, or the fault would come too late."""
 
 LEASE = {

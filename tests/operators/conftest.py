@@ -20,7 +20,6 @@ from envtest.kwok import KwokCluster
 from envtest.schedulers import Kind, RunScheduler
 
 from controlplane.conftest import (
-    MISSING,
     binaries,
     folder,
     pytest_configure,
@@ -37,15 +36,6 @@ __all__ = [
     "pytest_unconfigure",
     "run_scheduler",
 ]
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    if reason := config.stash.get(MISSING, ""):
-        terminalreporter.write_line(
-            f"OPERATORS ARE MISSING HERE, THEIR TESTS WERE SKIPPED: {reason}", red=True, bold=True
-        )
 
 
 @pytest.fixture(scope="session")
@@ -78,8 +68,7 @@ def gangs(
         try:
             return OperatorPrograms.find_or_build(name)
         except MissingBinaries as missing:
-            request.config.stash[MISSING] = str(missing).splitlines()[0]
-            pytest.skip(str(missing))
+            pytest.skip(f"OPERATORS ARE MISSING HERE: {missing}")
 
     name = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_")).strip("-")
     cluster = GangCluster(kwok_cluster, run_scheduler, find_or_build, folder / name, name)
