@@ -28,13 +28,9 @@ class LiveSamples:
         self._samples = samples
         self._taken = asyncio.Event()
         self._ended = False
-        self._streams = 0
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def streams(self) -> int:
+        self.streams = 0
         """The number of browsers that listen."""
-        return self._streams
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to take samples."""
@@ -62,18 +58,18 @@ class LiveSamples:
 
     async def stream(self, request: web.BaseRequest, headers: dict[str, str]) -> web.StreamResponse:
         """Send samples until the browser disconnects or the stream's time is over."""
-        if self._streams >= MAX_STREAMS:
+        if self.streams >= MAX_STREAMS:
             return status_body(429, "TooManyRequests", "too many pages are open")
         response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
         await response.prepare(request)
-        self._streams += 1
+        self.streams += 1
         try:
             async with asyncio.timeout(STREAM_SECONDS):
                 await self._send_all(response)
         except (TimeoutError, ConnectionError):
             pass  # a browser that goes to another page is not an error
         finally:
-            self._streams -= 1
+            self.streams -= 1
         return response
 
     async def _send_all(self, response: web.StreamResponse) -> None:

@@ -121,10 +121,10 @@ async def test_a_browser_that_leaves_ends_its_stream_and_no_more(samples, monkey
     stream = LiveSamples(samples)
 
     async def leave(response):
-        assert stream._streams == 1
+        assert stream.streams == 1
         raise ConnectionResetError("Cannot write to closing transport")
 
     monkeypatch.setattr(stream, "_send_all", leave)
     request = make_mocked_request("GET", "/dashboard/events")
     assert (await stream.stream(request, {})).status == 200
-    assert stream._streams == 0
+    assert stream.streams == 0
