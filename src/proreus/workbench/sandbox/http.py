@@ -7,6 +7,7 @@ a watcher, and a slow watcher needs no memory beyond the history that all watche
 
 import asyncio
 import ssl
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
@@ -14,7 +15,6 @@ from aiohttp import web
 from proreus.base.http_server_log import HTTP_SERVER_LOGGER
 from proreus.server.certificates import load_pem, self_signed
 from proreus.workbench.sandbox.api_errors import StatusError
-from proreus.workbench.sandbox.collection import Collection
 from proreus.workbench.sandbox.requests import ApiRequest
 from proreus.workbench.sandbox.server import ApiServer, ApiServerResponse, WatchResponse
 from proreus.workbench.sandbox.watch import error_line
@@ -38,7 +38,8 @@ class HttpServer:
         self._bookmark_seconds = bookmark_seconds
         self._server: web.Server | None = None
         self._listeners: list[asyncio.Server] = []
-        self._watches: set[_Waker] = set()
+        self._watches: set[asyncio.Event] = set()
+        """For each watch that goes on: set when its collection has changed."""
 
     async def listen(
         self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
@@ -65,8 +66,9 @@ class HttpServer:
         """Stop listening, and end all watches with the last chunk of their streams."""
         for listener in self._listeners:
             listener.close()
-        for waker in tuple(self._watches):
-            waker.stop()
+        for changed in self._watches:
+            changed.set()
+        self._watches.clear()
         if self._server is not None:
             await self._server.shutdown(timeout=1.0)
         self._listeners.clear()
@@ -96,27 +98,28 @@ class HttpServer:
         stream = web.StreamResponse(headers={"Content-Type": "application/json"})
         stream.enable_chunked_encoding()
         await stream.prepare(request)
-        collection = self._api.store.collection(watching.served)
-        waker = _Waker(collection)
-        self._watches.add(waker)
+        listeners, changed = self._api.store.collection(watching.served).listeners, asyncio.Event()
+        listeners.append(changed.set)
+        self._watches.add(changed)
         try:
-            await self._stream_events(stream, watching, waker)
+            await self._stream_events(stream, watching, changed)
         except ConnectionError:
             pass  # watchers end by closing the connection: the usual end, not an error
         finally:
-            waker.close()
-            self._watches.discard(waker)
+            listeners.remove(changed.set)
+            self._watches.discard(changed)
         return stream
 
     async def _stream_events(
-        self, stream: web.StreamResponse, watching: WatchResponse, waker: "_Waker"
+        self, stream: web.StreamResponse, watching: WatchResponse, changed: asyncio.Event
     ) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + watching.timeout_seconds
         next_bookmark = min(loop.time() + self._bookmark_seconds, deadline)
         watch, write = watching.watch, stream.write
         try:
-            while not waker.stopped:
+            while changed in self._watches:
+                changed.clear()
                 if data := watch.next_events():
                     await write(data)
                     continue
@@ -131,7 +134,9 @@ class HttpServer:
                         break
                     next_bookmark = min(loop.time() + self._bookmark_seconds, deadline)
                     continue
-                await waker.wait(next_bookmark)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(next_bookmark):
+                        await changed.wait()
         except StatusError as status_error:
             await write(error_line(status_error))
         await stream.write_eof()
@@ -143,39 +148,3 @@ def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: 
     return web.BaseRequest(
         message, payload, protocol, writer, task, loop, client_max_size=_MAX_BODY_BYTES
     )
-
-
-class _Waker:
-    """Wakes the task of a watch when its collection changes, or when a time is reached."""
-
-    def __init__(self, collection: Collection) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._listeners: list[Any] = collection.listeners
-        self._waiting: asyncio.Future[None] | None = None
-        self.stopped = False
-        self._listeners.append(self._wake)
-
-    def _wake(self) -> None:
-        waiting = self._waiting
-        if waiting is not None:
-            self._waiting = None
-            if not waiting.done():
-                waiting.set_result(None)
-
-    async def wait(self, until: float) -> None:
-        """Sleep until the collection changes, or until ``until`` on the loop's clock."""
-        self._waiting = waiting = self._loop.create_future()
-        timer = self._loop.call_at(until, self._wake)
-        try:
-            await waiting
-        finally:
-            timer.cancel()
-
-    def stop(self) -> None:
-        """Wake the task and make it end its stream."""
-        self.stopped = True
-        self._wake()
-
-    def close(self) -> None:
-        """Stop listening to the collection."""
-        self._listeners.remove(self._wake)
