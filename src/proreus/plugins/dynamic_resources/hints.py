@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from proreus.base.feature_gates import FeatureGates
 from proreus.framework.events import (
     ADD,
     DELETE,
@@ -21,8 +20,6 @@ from proreus.framework.events import (
     UPDATE_POD_GENERATED_RESOURCE_CLAIM,
     UPDATE_POD_SCALE_DOWN,
     ClusterEvent,
-    PreQueueingHintFn,
-    UngatedPodsFn,
     plugin_event,
 )
 from proreus.framework.handle import Handle
@@ -44,19 +41,10 @@ ClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...]]
 """Return the pod's claims; raises ``ClaimError``."""
 
 
-def events(
-    claims_of: ClaimsOf,
-    uses_node_allocatable: bool,
-    gates: FeatureGates,
-    ungated_by: UngatedPodsFn,
-    concerned_pods: PreQueueingHintFn | None = None,
-) -> tuple[ClusterEvent, ...]:
-    """Return the events that the plugin registers, with queueing hints.
-
-    ``uses_node_allocatable``: whether devices may take cpu or memory of the node, so that a pod may
-    be rejected because other pods have taken it. ``ungated_by``: the pods that use a claim.
-    ``concerned_pods``: the pre-queueing hint.
-    """
+def events(handle: Handle, manager: DRAManager, claims_of: ClaimsOf) -> Iterable[ClusterEvent]:
+    """Return the events that the plugin registers, with queueing hints."""
+    gates, features, index = handle.feature_gates, manager.features, manager.pods_of_claims
+    slices = handle.store(RESOURCE_SLICES)
 
     def is_schedulable_after_claim_change(
         pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim | None
@@ -85,20 +73,16 @@ def events(
             return False
         return True
 
-    # kube-scheduler 1.36 registers no pod events here, so such a pod waits for the flush of the
-    # unschedulable pods (docs/plugins/dynamic-resources.md).
-    pod_events = (
-        ClusterEvent(POD, DELETE | UPDATE_POD_SCALE_DOWN, _is_schedulable_after_pod_event),
-    )
-    return (
-        *(pod_events if uses_node_allocatable else ()),
+    found = [
         ClusterEvent(NODE, ADD | UPDATE_NODE_LABEL | UPDATE_NODE_ALLOCATABLE),
         ClusterEvent(
             RESOURCE_CLAIM,
             ADD | UPDATE | DELETE,
             is_schedulable_after_claim_change,
-            ungated_pods=ungated_by,
-            pre_queueing_hint=concerned_pods,
+            ungated_pods=index.ungated_by,
+            pre_queueing_hint=(
+                index.concerned_by if gates.enabled("SchedulerPreQueueingHints") else None
+            ),
         ),
         *pod_registrations(
             gates,
@@ -108,19 +92,15 @@ def events(
         ClusterEvent(DEVICE_CLASS, ADD | UPDATE),
         ClusterEvent(DEVICE_CLASS, DELETE, _is_schedulable_after_class_deleted),
         ClusterEvent(RESOURCE_SLICE, ADD | UPDATE),
-    )
-
-
-def all_events(handle: Handle, manager: DRAManager, claims_of: ClaimsOf) -> Iterable[ClusterEvent]:
-    """Return all events that the plugin registers."""
-    features, gates, index = manager.features, handle.feature_gates, manager.pods_of_claims
-    concerned_pods = index.concerned_by if gates.enabled("SchedulerPreQueueingHints") else None
-    slices = handle.store(RESOURCE_SLICES)
-    found = [
-        *events(claims_of, features.node_allocatable, gates, index.ungated_by, concerned_pods),
         claim_restored(claims_of),
         slice_deleted_event(slices),
     ]
+    # Other pods may have taken the cpu or memory that devices need. kube-scheduler 1.36 registers
+    # no pod events here, so such a pod waits for the flush of the unschedulable pods
+    # (docs/plugins/dynamic-resources.md).
+    if features.node_allocatable:
+        gone = DELETE | UPDATE_POD_SCALE_DOWN
+        found.insert(0, ClusterEvent(POD, gone, _is_schedulable_after_pod_event))
     if features.device_taint_rules:
         found.append(taint_rule_event(slices))
     return map(for_claims_alone, found)

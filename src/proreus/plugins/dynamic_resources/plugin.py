@@ -44,7 +44,7 @@ from proreus.plugins.dynamic_resources.devices.node_matching import PoolError
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.filtering.claim_filter import ClaimFilter
-from proreus.plugins.dynamic_resources.hints import all_events
+from proreus.plugins.dynamic_resources.hints import events
 from proreus.plugins.dynamic_resources.pre_filtering import PreFilter
 from proreus.plugins.dynamic_resources.search.search_time import SearchTime, timer
 from proreus.plugins.dynamic_resources.state_data import PLUGIN, StateData
@@ -91,7 +91,7 @@ class DynamicResources(
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Return the events of ``hints``."""
-        return all_events(self.handle, self.manager, self._pre_filter.claims_of)
+        return events(self.handle, self.manager, self._pre_filter.claims_of)
 
     def sign(self, pod: PodInfo) -> Hashable | None:
         """Return None for a pod with claims: its results do not go to the equivalence cache."""
