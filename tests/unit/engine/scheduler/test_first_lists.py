@@ -10,8 +10,7 @@ import pytest
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import Resource, key_of
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, ResourceClaim
-from proreus.plugins.dynamic_resources import DynamicResources
-from proreus.plugins.dynamic_resources import plugin as dynamic_resources
+from proreus.plugins.dynamic_resources import DynamicResources, pre_filtering
 from proreus.testing import Harness, make_node, make_pod
 
 
@@ -50,13 +49,13 @@ def user(name: str) -> Any:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Keys of the pods that PreEnqueue and the hints of DynamicResources look at."""
     looked_at: list[str] = []
-    claims_of = dynamic_resources.claims_of
+    claims_of = pre_filtering.claims_of
 
     def counting(pod: Any, *more: Any) -> Any:
         looked_at.append(key_of(pod))
         return claims_of(pod, *more)
 
-    monkeypatch.setattr(dynamic_resources, "claims_of", counting)
+    monkeypatch.setattr(pre_filtering, "claims_of", counting)
     return looked_at
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import V1_36
@@ -270,8 +269,8 @@ async def test_all_pods_of_a_group_belong_to_one_scheduler() -> None:
     gates = FeatureGates.from_list(list(GANGS), V1_36)
     config = default_configuration(registry, gates)
     [profile] = config.profiles
-    other = replace(profile, scheduler_name="other")
-    cluster = Cluster(*GANGS, config=replace(config, profiles=(profile, other)))
+    other = profile.model_copy(update={"scheduler_name": "other"})
+    cluster = Cluster(*GANGS, config=config.model_copy(update={"profiles": (profile, other)}))
     cluster.nodes(a="4")
     cluster.group(min_count=2)
     cluster.pods("p")
@@ -321,10 +320,10 @@ def with_plugins(*plugins: Any) -> Cluster:
     [profile] = config.profiles
     enabled = profile.plugins.multi_point.enabled
     refs = tuple(type(enabled[0])(name=plugin.name) for plugin in plugins)
-    multi_point = replace(profile.plugins.multi_point, enabled=(*enabled, *refs))
-    plugged = replace(profile.plugins, multi_point=multi_point)
-    profiles = (replace(profile, plugins=plugged),)
-    return Cluster(*GANGS, config=replace(config, profiles=profiles), plugins=plugins)
+    multi_point = profile.plugins.multi_point.model_copy(update={"enabled": (*enabled, *refs)})
+    plugged = profile.plugins.model_copy(update={"multi_point": multi_point})
+    profiles = (profile.model_copy(update={"plugins": plugged}),)
+    return Cluster(*GANGS, config=config.model_copy(update={"profiles": profiles}), plugins=plugins)
 
 
 async def test_an_error_stops_the_whole_group_and_undoes_it() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import V1_37
@@ -38,10 +37,10 @@ class Cluster(OfflineCluster):
         [profile] = config.profiles
         enabled = [ref for ref in profile.plugins.multi_point.enabled if ref.name not in without]
         enabled += [type(enabled[0])(name=plugin.name) for plugin in plugins]
-        multi_point = replace(profile.plugins.multi_point, enabled=tuple(enabled))
-        plugged = replace(profile.plugins, multi_point=multi_point)
-        profiles = (replace(profile, plugins=plugged),)
-        super().__init__(replace(config, profiles=profiles), registry, parsed)
+        multi_point = profile.plugins.multi_point.model_copy(update={"enabled": tuple(enabled)})
+        plugged = profile.plugins.model_copy(update={"multi_point": multi_point})
+        profiles = (profile.model_copy(update={"plugins": plugged}),)
+        super().__init__(config.model_copy(update={"profiles": profiles}), registry, parsed)
 
     # ---- objects ---------------------------------------------------------------------------------
 
