@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 from proreus.base.clock import Clock
 from proreus.base.feature_gates import FeatureGates
 from proreus.client.http.http_get import http_get
-from proreus.engine.runtime.out_of_tree import is_out_of_tree
 from proreus.engine.scheduler import Scheduler
 from proreus.framework.handle import HttpGet, WaitingPod
 from proreus.framework.node_info import NodeInfo
@@ -37,7 +36,6 @@ from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.testing.builders import AnyPod, as_node, key_of_pod
 from proreus.testing.harness_driver import HarnessDriver
 from proreus.testing.inspector import QueueName
-from proreus.testing.mutation_check import fail_on_mutation
 from proreus.testing.outcome import Event, Outcome
 from proreus.testing.profiles import Configuration, load_with, profile_with, registry_with
 
@@ -114,10 +112,6 @@ class Harness:
         ``store(resource)`` has the objects of a kind by key; methods may be replaced by failing
         ones, with pytest's ``monkeypatch`` for instance.
         """
-        for profile in self.scheduler.profiles.values():
-            for plugin in profile.plugins:
-                if is_out_of_tree(type(plugin)):
-                    fail_on_mutation(plugin)
         self._driver = HarnessDriver(self._cluster, loop, options.raise_errors)
         if isinstance(nodes, int):
             nodes = [f"node-{number}" for number in range(nodes)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
@@ -44,6 +45,19 @@ def fail_on_mutation(plugin: Plugin) -> None:
         waits = inspect.iscoroutinefunction(method)
         wrapped = _checked_async(plugin, method) if waits else _checked(plugin, method)
         setattr(plugin, name, functools.wraps(method)(wrapped))
+
+
+def checked_class(plugin: type[Plugin]) -> type[Plugin]:
+    """Return a class whose instances ``fail_on_mutation`` before anything binds their methods."""
+
+    def __init__(self: Plugin, args: Any, handle: Any) -> None:
+        plugin.__init__(self, args, handle)
+        fail_on_mutation(self)
+
+    same = {name: getattr(plugin, name) for name in ("__module__", "__qualname__", "__doc__")}
+    return types.new_class(
+        plugin.__name__, (plugin,), {}, lambda body: body.update(same, __init__=__init__)
+    )
 
 
 def _overridden_methods(plugin: Plugin) -> Iterator[str]:

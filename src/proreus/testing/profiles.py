@@ -11,11 +11,13 @@ from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load, load_file
 from proreus.config.types import SchedulerConfiguration
 from proreus.engine.runtime.expansion import expand_all
+from proreus.engine.runtime.out_of_tree import is_out_of_tree
 from proreus.engine.runtime.registry import Registry
 from proreus.framework.extension_points import points_of
 from proreus.framework.plugin import Plugin
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process.loading.contract import contract_violations
+from proreus.testing.mutation_check import checked_class
 
 Configuration = Mapping[str, Any] | str | Path
 
@@ -24,13 +26,14 @@ _SINGLE_PLUGIN_POINTS = ("queueSort", "placementGenerate")
 
 
 def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
-    """Return a registry of the in-tree plugins and these.
+    """Return a registry of the in-tree plugins and these, which fail where they change arguments.
 
     Raises ``TypeError`` for a class that is not a valid plugin.
     """
     for plugin in plugins:
         _check(plugin)
-    return Registry((*IN_TREE_PLUGINS, *plugins))
+    checked = (checked_class(one) if is_out_of_tree(one) else one for one in plugins)
+    return Registry((*IN_TREE_PLUGINS, *checked))
 
 
 def load_with(
