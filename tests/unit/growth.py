@@ -22,9 +22,7 @@ def steps(work: Callable[[], object]) -> int:
         return count
 
     before = sys.gettrace()
-    # Finalizers of other tests' objects do not count.
-    gc.collect()
-    gc.disable()
+    gc.disable()  # finalizers of other tests' objects do not count
     sys.settrace(count)
     try:
         work()
