@@ -25,12 +25,12 @@ venv: $(INSTALLED) ## the virtual environment, with proreus in it
 demo: $(INSTALLED) ## watch proreus schedule 1,000 pods on an embedded cluster, in the browser too
 	@if [ -t 1 ]; then $(BIN)/proreus demo --serve; else $(BIN)/proreus demo; fi
 
-# Tests of the first part share nothing, so that two processes halve their time; those of the second
-# measure time, or start processes of their own. A failure of one part does not hide the other.
+# Tests of the first part share nothing; those of the second share what a module starts. A failure of
+# one part does not hide the other.
 test: $(INSTALLED) ## all tests that need no cluster
 	@failed=; \
 	$(BIN)/pytest --numprocesses 2 --dist worksteal tests/unit tests/conformance || failed="tests/unit tests/conformance"; \
-	$(BIN)/pytest tests/integration tests/browser examples || failed="$$failed tests/integration tests/browser examples"; \
+	$(BIN)/pytest --numprocesses 2 --dist loadfile tests/integration tests/browser examples || failed="$$failed tests/integration tests/browser examples"; \
 	if [ -n "$$failed" ]; then echo "FAILED, see above: $$failed"; exit 1; fi
 
 test-core: $(INSTALLED) ## the core's tests, in a copy without add-ons, controller, workbench and dashboard

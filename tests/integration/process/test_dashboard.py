@@ -165,7 +165,7 @@ async def test_a_simulation_shows_its_result(tmp_path, session, live):
             ("", "NodeResourcesFit"),
             ("pod/default/small", "It is bound to n"),
             ("pod/default/large", "Insufficient cpu"),
-            ("pod-help/default/large", "no smaller change does"),
+            ("pod-help/default/large", "no smaller change helps"),
         ):
             async with session.get(base + path) as answer:
                 page = await answer.text()
