@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--chaos-logs", type=Path, help="a folder that gets the schedulers' logs")
     parser.addoption(
-        "--hostile-objects", default=10, type=int, help="of each kind, in test_hostile_run.py"
+        "--hostile-objects", default=5, type=int, help="of each kind, in test_hostile_run.py"
     )
     parser.addoption("--hostile-nodes", default=50, type=int, help="in test_hostile_run.py")
     parser.addoption("--hostile-seed", default=1, type=int, help="of the objects")
