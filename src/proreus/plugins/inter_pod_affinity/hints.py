@@ -103,35 +103,29 @@ class AffinityHints:
         terms = _without_error(affinity_terms(pod))
         if terms.required or terms.required_anti:
             return False
-        before, after = TolerationIndex(old.spec.tolerations), toleration_index(pod)
         # A new node was of no use to the pod, because of its taints.
+        before = TolerationIndex(old.spec.tolerations)
         return any(
-            self._is_open_to(node, after)
-            and not self._is_open_to(node, before)
-            and not self._is_kept_away(pod, node)
+            not self._is_open_to(node, before) and self._may_take(node, pod)
             for info in self._handle.nodes
             if (node := info.node) is not None
         )
 
     def is_schedulable_after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
         """Return whether a node that was added or given other labels may help."""
-        terms, tolerations = _without_error(affinity_terms(pod)), toleration_index(pod)
+        terms = _without_error(affinity_terms(pod))
         without_terms = not terms.required and not terms.required_anti
         if old is None:
             if without_terms:
-                return self._is_open_to(new, tolerations) and not self._is_kept_away(pod, new)
+                return self._may_take(new, pod)
             # It may be near no pod that has to be kept away from, even without the topology keys.
             labels = new.metadata.labels
             return bool(terms.required_anti) or _differ(terms.required, labels, {})
         before, after = old.metadata.labels, new.metadata.labels
         if before == after:
             # It was no use that the node was new, because of its taints.
-            return (
-                without_terms
-                and self._is_open_to(new, tolerations)
-                and not self._is_open_to(old, tolerations)
-                and not self._is_kept_away(pod, new)
-            )
+            closed_before = without_terms and not self._is_open_to(old, toleration_index(pod))
+            return closed_before and self._may_take(new, pod)
         if _differ(terms.required, after, before) or _differ(terms.required_anti, before, after):
             return True
         left = {key: value for key, value in before.items() if after.get(key) != value}
@@ -188,8 +182,13 @@ class AffinityHints:
         selecting = self._namespaces.within(anti).selecting_pod(pod) if anti else None
         return set() if selecting is None else {key for key, _ in anti.sums_by_key(selecting)}
 
+    def _may_take(self, node: Node, pod: PodInfo) -> bool:
+        """Return whether neither taints nor existing pods keep a pod without terms off a node."""
+        is_open = self._is_open_to(node, toleration_index(pod))
+        return is_open and not self._is_kept_away(pod, node)
+
     def _is_open_to(self, node: Node, tolerations: TolerationIndex) -> bool:
-        """Return whether a pod tolerates a node's taints, and its cordon."""
+        """Return whether these tolerate a node's taints, and its cordon."""
         spec = node.spec
         taints = (CORDON, *spec.taints) if spec.unschedulable else spec.taints
         compare = self._compare_numbers
