@@ -59,7 +59,7 @@ class GroupSupport(Struct, frozen=True):
 
     @classmethod
     def of(cls, gates: FeatureGates, provided: bool) -> GroupSupport:
-        """Return what the gates, and plugins that name groups, ask for; raises ``ConfigError``."""
+        """Return the support that gates and plugins ask for; raises ``ConfigError``."""
         in_api = gates.enabled("GenericWorkload")
         entities = gates.includes(Change.POD_GROUP_ENTITIES)
         if provided and in_api and not entities:

@@ -1,4 +1,4 @@
-"""What both modes of Coscheduling share: groups and their members, and the order of the queue."""
+"""The base class of both modes of Coscheduling: groups with their members, order of the queue."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class BaseCoscheduling(
         self._objects.forget(key)
 
     def _forget_if_empty(self, key: str) -> None:
-        """Forget what is remembered of a group that has neither members nor a PodGroup."""
+        """Drop the record of a group that has neither members nor a PodGroup."""
         if not self._objects.has_pod_group(key):
             self._records.forget_if_empty(key)
 
@@ -114,7 +114,7 @@ class BaseCoscheduling(
     # ---- queue ---------------------------------------------------------------------------------
 
     def sort_key(self, queued: QueuedPodInfo) -> Place:
-        """Return what compares by priority, then by the time of the group, then by name."""
+        """Return a key that sorts by priority, then by the time of the group, then by name."""
         return Place(queued, self)
 
     def is_surplus(self, pod: Pod) -> bool:
@@ -195,8 +195,10 @@ class Place:
 def resource_gap(
     group: Group, pod: PodInfo, record: Record, nodes: NodeTable, handle: Handle
 ) -> dict[str, int]:
-    """Return what of a group's resources the cluster lacks, those of its members aside, and those
-    that are held for ``pod``, a member. Raises ``ValueError`` for what is no quantity.
+    """Return the amounts that the cluster lacks of a group's resources, by name.
+
+    The use of its members counts as free, and so does what is held for ``pod``, a member. Raises
+    ``ValueError`` for an amount that is no quantity.
     """
     needed = {**_amounts(group), "pods": group.min_member}
     own: dict[int, list[PodInfo]] = {

@@ -66,7 +66,7 @@ _UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
 
 @dataclass(frozen=True)
 class TopologyRequest:
-    """What a group asks of the topology, for which the first of its pods speaks.
+    """The topology that a group asks for, by the annotations of its first pod.
 
     ``key``: the label of the domain, "" for none. ``required``: whether one has to hold all.
 
@@ -86,7 +86,7 @@ class TopologyRequest:
 
 
 def topology_request(pod: Pod) -> TopologyRequest | None:
-    """Return what a pod's group asks for; None if it asks for nothing."""
+    """Return the topology that a pod's group asks for, None if it asks for none."""
     annotations = pod.metadata.annotations
     for names, required in ((_REQUIRED, True), (_PREFERRED, False)):
         for name in names:

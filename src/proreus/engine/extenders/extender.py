@@ -49,7 +49,7 @@ def status_error(verb: str, url: str, status: int) -> ExtenderError:
 
 
 class ExtenderTransport(Protocol):
-    """What carries requests to one extender: ``extender_transport.Transport``, or a fake of it."""
+    """Carries requests to one extender, as ``extender_transport.Transport`` and fakes of it do."""
 
     async def post(self, verb: str, body: bytes, *, repeatable: bool = True) -> bytes:
         """Return the body of a response; raises ``ExtenderError``."""

@@ -114,6 +114,7 @@ class ExtensionPoint(tuple[P, ...], Generic[P, A]):
         point, timer = self._name, state.timer
         budget = state.budget if self._counted else None
         for plugin, method, evaluations in self._calls:
+            # Not ``call_plugin``: that would be a call more for each plugin of every pod.
             try:
                 if timer is None or plugin.fetches:
                     result = method(state, pod, argument)
