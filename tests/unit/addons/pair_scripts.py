@@ -376,9 +376,15 @@ class _Run:
 
 
 def _default_queue(units: Iterable[Unit]) -> dict:
-    """Return the queue of pods that name none: it deserves all that they may request."""
+    """Return the queue of pods that name none: it deserves all that they may request.
+
+    All queues together deserve what the nodes have. So each keeps what it deserves, whatever the
+    others ask for: also for a reservation that waits, and for the pods that will run in it.
+    """
     deserved = Counter[str]()
     for unit in units:
+        if "CapacityScheduling" in unit.features:
+            continue
         for name, amount in unit.requested(unit.size).items():
             deserved[name] += int(amount.removesuffix("Gi")) * (2**30 if "Gi" in amount else 1)
     return {
