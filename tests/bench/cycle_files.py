@@ -71,7 +71,7 @@ async def trace_one_pod(nodes: int) -> FileTrace:
     await place(cluster, family, (f"warm-{number}" for number in range(WARM)))
     put(cluster, [family.pending("traced")])
     # One attempt in ten is timed, which runs additional code: trace one that is not.
-    cluster.scheduler._rng.seed(1)
+    cluster.assembly.environment.rng.seed(1)
     trace = FileTrace()
     sys.setprofile(trace)
     try:

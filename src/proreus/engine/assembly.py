@@ -19,6 +19,7 @@ from proreus.engine.groups.sources import GroupedPodHandlers, PodGroupSources
 from proreus.engine.guards.avoided_nodes import AvoidedNodes
 from proreus.engine.guards.overcommit_watch import OvercommitWatch
 from proreus.engine.guards.rejection_watch import RejectionWatch
+from proreus.engine.housekeeping import Housekeeping
 from proreus.engine.parts import (
     GroupSupport,
     build_cache,
@@ -79,6 +80,7 @@ class Assembly:
         self.scheduler = build_scheduler(
             environment, groups, self._core, failures, profile_set, select_host
         )
+        self.housekeeping = Housekeeping(self.scheduler, environment.metrics)
         self._pod_handlers = build_pod_handlers(environment, groups, self._core, profile_set)
         self._grouped_pods: GroupedPodHandlers | None = None
         if self._sources is not None:
@@ -137,7 +139,7 @@ class Assembly:
         )
         environment.stores.add_handler(PODS, rejection_watch)
         environment.stores.on_change(NODES, rejection_watch.node_changed)
-        scheduler.on_tick.append(rejection_watch.tick)
+        self.housekeeping.calls.append(rejection_watch.tick)
 
     def _watch_overcommits(self) -> None:
         watch = OvercommitWatch(
@@ -148,7 +150,7 @@ class Assembly:
             environment=self._environment,
         )
         self._pod_handlers.overcommit_watch = watch
-        self.scheduler.on_tick.append(watch.tick)
+        self.housekeeping.calls.append(watch.tick)
 
     # ---- another configuration -----------------------------------------------------------------
 

@@ -6,8 +6,17 @@ the switch the old set lives on until the last binding of a pod that it assumed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -25,6 +34,7 @@ from proreus.engine.profile_warnings import (
     warn_of_binders_never_called,
     warn_of_idle_registration,
 )
+from proreus.engine.runtime.background import BackgroundWork
 from proreus.engine.runtime.expansion import ExpandedProfile, expand_all
 from proreus.engine.runtime.instrumentation import instrument_hint
 from proreus.engine.runtime.out_of_tree import config_errors_from, constructor
@@ -183,6 +193,49 @@ class ProfileSet(Struct, eq=False):
             handle.close()
         for profile in self.profiles.values():
             profile.equivalence_cache.clear()
+
+
+class ProfileSets:
+    """The set in force, retired ones whose bindings have not ended, and their background work."""
+
+    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]) -> None:
+        self._sets: list[ProfileSet] = []
+        """The one in force is the last."""
+        self._background: BackgroundWork | None = None
+        """None until it is started."""
+        self._spawn = spawn
+
+    def use(self, profile_set: ProfileSet) -> None:
+        """Put another set in force; the one before ends with its last binding."""
+        retired = self._sets[-1:]
+        self._sets.append(profile_set)
+        for one in retired:
+            one.retire(partial(self._forget, one))
+        self._sync_background_work()
+
+    def _forget(self, retired: ProfileSet) -> None:
+        self._sets.remove(retired)
+        if retired.extenders is not None:
+            self._spawn(retired.extenders.close())
+        self._sync_background_work()
+
+    def start_background_work(self) -> None:
+        """Start the background work of plugins (``BackgroundPlugin``), unless it runs."""
+        self._background = self._background or BackgroundWork()
+        self._sync_background_work()
+
+    def _sync_background_work(self) -> None:
+        if self._background is not None:
+            self._background.sync(plugin for one in self._sets for plugin in one.plugins)
+
+    async def close(self) -> None:
+        """End background work of plugins and connections to extenders."""
+        background, self._background = self._background, None
+        if background is not None:
+            await background.close()
+        for one in self._sets:
+            if one.extenders is not None:
+                await one.extenders.close()
 
 
 def build_profiles(

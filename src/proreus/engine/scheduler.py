@@ -3,7 +3,6 @@
     run ─► queue.pop ─► schedule_one ─┬► scheduling_cycle.run ─► start_binding ─► binding_cycle
                                       │     (sync, unless extenders)   (a task a pod)
                                       └► Failure ─► failure.handle ─► queue
-    tick  every second: back-offs, time limits of Permit and of assumed pods
 
 All of it is one thread, and the loop waits for a pod only between cycles. It yields to the event
 loop every few milliseconds rather than after every pod: watch events and bindings proceed while
@@ -14,14 +13,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from time import perf_counter
 from typing import Any
 
-from proreus.base.bounded_cache import AGE_INTERVAL_SECONDS, age_share
-from proreus.base.logs import logger
 from proreus.engine.cache.cache import Cache
-from proreus.engine.cluster_events import as_assigned
 from proreus.engine.cycles.attempt import (
     Attempt,
     AttemptObserver,
@@ -37,9 +32,8 @@ from proreus.engine.environment import Environment
 from proreus.engine.groups.cycle import PodGroupCycle
 from proreus.engine.groups.v1_36.cycle import PodGroupCycleV136
 from proreus.engine.guards.avoided_nodes import AvoidedNodes
-from proreus.engine.profile_set import ProfileSet
+from proreus.engine.profile_set import ProfileSet, ProfileSets
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
-from proreus.engine.runtime.background import BackgroundWork
 from proreus.engine.runtime.plugin_health import DEFAULT_RULES
 from proreus.engine.runtime.points import PluginTimer
 from proreus.engine.runtime.profile import Profile
@@ -47,11 +41,8 @@ from proreus.engine.runtime.waiting_pods import WaitingPods
 from proreus.engine.shadow.shadow import ShadowTrial
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
-
-log = logger(__name__)
 
 _YIELD_SECONDS = 0.003
 _PORTION = 500
@@ -90,40 +81,30 @@ class Scheduler:
         """For pods of PodGroups as in Kubernetes 1.36."""
         self.avoided_nodes: AvoidedNodes | None = None
         """None where nodes are never avoided."""
-        self.on_tick: list[Callable[[], None]] = []
-        """Calls to make every second."""
         self.shadow: ShadowTrial | None = None
         """A candidate configuration that decides in parallel with the one in force."""
         self._binding_cycle = binding_cycle
         self._failures = failures
-        self._events = environment.event_recorder
-        self._rng = environment.rng
-        self._spawn = environment.spawn
+        self._environment = environment
         self._timer = PluginTimer(environment.metrics)
-        self._background = BackgroundWork()
         health_context = environment.health_context
         rules = DEFAULT_RULES if health_context is None else health_context.rules
         self._attempt_seconds = rules.attempt_seconds
-        """How long one attempt may compute; 0: no limit."""
-        self._stopwatch = environment.stopwatch
-        self._cpu_time = environment.cpu_time
+        """How long one attempt may compute; 0 means no limit."""
         self._costs = 0.0
         """Seconds that attempts have computed since the event loop last had a turn."""
-        self._background_started = False
         self._ready = asyncio.Event()
         self._binding_finished = asyncio.Event()
         self._stopping = False
         self.bindings_in_flight = 0
-        self._retired: list[ProfileSet] = []
-        """Sets that schedule no further pods, but have pods whose bindings have not ended."""
+        self._sets = ProfileSets(environment.spawn)
         self.cycle_started_at: float | None = None
         """``perf_counter`` at the start of the current scheduling cycle; None between cycles. Read
         by other threads."""
         self._changes: list[Callable[[], None]] = []
         """Calls to make between this cycle and the next."""
-        self._ticks = 0
         queue.on_ready = self._ready.set
-        self._take(profile_set)
+        self.use(profile_set)
 
     async def run(self) -> None:
         """Schedule until ``stop``."""
@@ -175,8 +156,7 @@ class Scheduler:
 
     def start_background_work(self) -> None:
         """Start the background work of plugins (``BackgroundPlugin``); ``run`` calls this."""
-        self._background_started = True
-        self._background.sync(p for one in (*self._retired, self.profile_set) for p in one.plugins)
+        self._sets.start_background_work()
 
     # ---- another configuration -----------------------------------------------------------------
 
@@ -192,19 +172,12 @@ class Scheduler:
 
         Pods that were assumed by the previous set are bound by it.
         """
-        before = self.profile_set
-        self._take(profile_set)
-        self._retired.append(before)
-        before.retire(partial(self._forget, before))
-        if self._background_started:
-            self.start_background_work()
-
-    def _take(self, profile_set: ProfileSet) -> None:
         self.profile_set = profile_set
         self.profiles = profile_set.profiles
         self.scheduling_cycle.extenders = profile_set.extenders
         self._binding_cycle.extenders = profile_set.extenders
         self._use_optional_filters()
+        self._sets.use(profile_set)
 
     def use_optional_filters(self) -> None:
         """Run the profiles' optional filters from now on if a node is avoided."""
@@ -215,14 +188,6 @@ class Scheduler:
         if self.avoided_nodes is not None:
             for profile in self.profiles.values():
                 profile.use_optional_filter(self.avoided_nodes.active)
-
-    def _forget(self, retired: ProfileSet) -> None:
-        """Drop a set whose last binding has ended."""
-        self._retired.remove(retired)
-        if retired.extenders is not None:
-            self._spawn(retired.extenders.close())
-        if self._background_started:
-            self.start_background_work()
 
     def observe(self, observer: AttemptObserver) -> None:
         """Report the intermediate results of every attempt to an observer."""
@@ -260,11 +225,7 @@ class Scheduler:
 
     async def close(self) -> None:
         """End what outlives ``run``: background work of plugins, connections to extenders."""
-        self._background_started = False
-        await self._background.close()
-        for one in (*self._retired, self.profile_set):
-            if one.extenders is not None:
-                await one.extenders.close()
+        await self._sets.close()
 
     async def schedule_one(self, queued: QueuedEntityInfo) -> str:
         """Make one attempt for a popped pod; return the name of its node, "" if there is none.
@@ -310,10 +271,13 @@ class Scheduler:
         state = CycleState()
         # kube-scheduler samples plugin_execution_duration_seconds too: two clock readings a plugin
         # would cost more than most plugins.
-        if self._rng.random() < _METRICS_SAMPLE_RATE:
+        environment = self._environment
+        if environment.rng.random() < _METRICS_SAMPLE_RATE:
             state.timer = self._timer
         if self._attempt_seconds:
-            state.budget = AttemptBudget(self._attempt_seconds, self._stopwatch, self._cpu_time)
+            state.budget = AttemptBudget(
+                self._attempt_seconds, environment.stopwatch, environment.cpu_time
+            )
         return Attempt(queued, queued.info, profile, state, perf_counter())
 
     def start_binding(self, schedule_result: ScheduleResult) -> None:
@@ -323,7 +287,7 @@ class Scheduler:
             # Plugins of the binding cycle may add pods again; those are activated at its end.
             self.queue.activate(state.take_pods_to_activate())
         self.profile_set.bindings += 1
-        self._spawn(self._bind(schedule_result, self.profile_set))
+        self._environment.spawn(self._bind(schedule_result, self.profile_set))
 
     async def _bind(self, schedule_result: ScheduleResult, profile_set: ProfileSet) -> None:
         # Pods that Permit holds do not count: a gang larger than the limit would wait for members
@@ -342,49 +306,9 @@ class Scheduler:
         pod = queued.pod
         if pod.metadata.deletion_timestamp is not None:
             note = f"skip schedule deleting pod: {queued.key}"
-            self._events.event(pod, "Warning", "FailedScheduling", "Scheduling", note, profile.name)
+            self._environment.event_recorder.event(
+                pod, "Warning", "FailedScheduling", "Scheduling", note, profile.name
+            )
             return True
         # An update that arrived before the pod was assumed may have queued it a second time.
         return self.cache.is_assumed(queued.uid)
-
-    # ---- time ----------------------------------------------------------------------------------
-
-    def tick(self) -> None:
-        """Handle ended back-offs, pods left in the queue too long, and expired time limits.
-
-        To be called at every whole second of the clock.
-        """
-        self.queue.flush()
-        self.waiting_pods.expire()
-        for pod, node_name in self.cache.expire_assumed():
-            log.warning("Assumed pod was never confirmed; scheduling it anew", pod=pod.key)
-            # Its resources are free again: for the queue, that is the deletion of an assigned pod.
-            assigned_pod = as_assigned(pod.pod, node_name)
-            self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, assigned_pod, None)
-            # It may be bound all the same, and the watch has lost that: then its binding fails.
-            self.queue.add_again(pod)
-        self._watch_gates()
-        for call in self.on_tick:
-            call()
-        self._measure_cache()
-        self.age_caches()
-
-    def age_caches(self) -> None:
-        """Forget what nobody has asked for; once a second, also while this is a standby."""
-        self._ticks += 1
-        age_share(self._ticks % AGE_INTERVAL_SECONDS)
-
-    def _watch_gates(self) -> None:
-        """Activate the pods of a gating plugin once that is disabled for its failures."""
-        # No event would come: what opens the gate is our own policy.
-        for profile in self.profiles.values():
-            for health in profile.health_monitors:
-                if health.tick():
-                    gated = self.queue.gated_pods()
-                    self.queue.activate([q.key for q in gated if q.gating_plugin == health.plugin])
-
-    def _measure_cache(self) -> None:
-        sizes, cache = self.metrics.cache_size, self.cache
-        sizes.labels("assumed_pods").set(cache.assumed_count)
-        sizes.labels("pods").set(cache.pod_count)
-        sizes.labels("nodes").set(cache.node_count)

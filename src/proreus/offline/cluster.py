@@ -135,7 +135,7 @@ class OfflineCluster:
         end = self._start + self._milliseconds / 1000
         while floor(self.clock.monotonic()) + 1 <= end:
             self.clock.advance_to(floor(self.clock.monotonic()) + 1)
-            self.scheduler.tick()
+            self.assembly.housekeeping.tick()
         self.clock.advance_to(end)
 
     async def pass_time(self, seconds: float) -> None:
@@ -157,7 +157,7 @@ class OfflineCluster:
             self.clock.advance_to(max(stop, self.clock.now()) + _EPSILON)
             await self.settle()
             if stop == second:
-                self.scheduler.tick()
+                self.assembly.housekeeping.tick()
                 await self.settle()
         self.clock.advance_to(max(end, self.clock.now()))
 

@@ -286,17 +286,17 @@ class Process:
         return self._tasks.unfinished(*parts)
 
     async def _tick(self) -> None:
-        """Call the scheduler's ``tick`` at every whole second of the clock of its back-offs.
+        """Call ``Housekeeping`` at every whole second of the clock of its back-offs.
 
         Once a minute, memory that is free goes back to the operating system.
         """
         for seconds in itertools.count(1):
             await asyncio.sleep(1.0 - self._clock.monotonic() % 1.0)
             if self.state.leads:
-                self._scheduler.tick()
+                self._assembly.housekeeping.tick()
             else:
                 # A standby parses and caches what tenants create for as long as it lives.
-                self._scheduler.age_caches()
+                self._assembly.housekeeping.age_caches()
             if seconds % _RETURN_MEMORY_SECONDS == 0:
                 gc_tuning.return_free_memory()
 

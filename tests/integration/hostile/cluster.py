@@ -143,7 +143,8 @@ class HostileCluster:
             health_context=HealthContext(self.clock, self.metrics, rules, lambda *_, **__: None),
         )
         configuration = load(document, registry, gates)
-        self.scheduler = Assembly(configuration, registry, environment).scheduler
+        self.assembly = Assembly(configuration, registry, environment)
+        self.scheduler = self.assembly.scheduler
         for number in range(nodes):
             self.api.add(_node(number))
         for number in range(min(nodes // 5, 1_000)):
@@ -156,7 +157,7 @@ class HostileCluster:
     def tick(self) -> None:
         """Let a second pass."""
         self.clock.advance_to(self.clock.now() + 1)
-        self.scheduler.tick()
+        self.assembly.housekeeping.tick()
 
     async def schedule_all(self, most: int = 10_000) -> None:
         """Make attempts until no pod is active, and let bindings end."""

@@ -107,7 +107,7 @@ async def test_pods_that_it_would_have_put_elsewhere_have_moved(kit) -> None:
 @pytest.mark.parametrize("seed", range(4))
 async def test_another_choice_among_equals_is_no_difference(kit, seed) -> None:
     world = kit.World(preferring("a", "b", "c"))
-    world.scheduler._rng.seed(seed)
+    world.assembly.environment.rng.seed(seed)
     nodes(world, "a", "b", "c", "d")
     trial = candidate(world, preferring("c", "b", "a"))
     assert len(set(await scheduled(world, 12))) > 1
