@@ -36,7 +36,7 @@ class ShadowOptions(Struct, frozen=True):
 
 
 class RunOptions(Struct, frozen=True):
-    """The checked flags of ``proreus run``; ``process/cli/run_flags.py`` explains each.
+    """The checked flags of ``proreus run``; ``process/cli/run_flags.txt`` explains each.
 
     ``loop_blocked_threshold_seconds``: 0 = do not report blocking calls.
     ``cycle_stuck_threshold_seconds``: 0 = wait for a scheduling cycle for ever.

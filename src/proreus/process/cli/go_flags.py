@@ -8,33 +8,39 @@ through the same parser as a value from the command line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from proreus.base.errors import ConfigError, ProreusError
 from proreus.config.durations import parse_duration
 
-Kind = Literal["bool", "int", "float", "duration", "string", "list", "map"]
+if TYPE_CHECKING:
+    from msgspec import Struct
+
+T = TypeVar("T", bound="Struct")
 
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 class Flag(NamedTuple):
-    """A flag. ``has_effect`` False: accepted because kube-scheduler has it, with a warning.
+    """A flag. One without ``has_effect`` is accepted because kube-scheduler has it.
 
-    ``no_opt_default``: the value of the flag if it is given without one (pflag's NoOptDefVal);
-    None: it needs a value.
+    ``no_opt_default`` is the value of the flag if it is given without one (pflag's NoOptDefVal);
+    with None it needs a value. ``choices`` are the values that it may have, any if there are none;
+    ``sign`` restricts a number.
     """
 
     name: str
-    kind: Kind
+    kind: str  # one of _PARSERS, or "list", "map"
     default: str
     group: str
     help: str
     short: str = ""
     has_effect: bool = True
     no_opt_default: str | None = None
+    choices: tuple[str, ...] = ()
+    sign: Literal["", "positive", "not negative"] = ""
 
     @property
     def value_when_omitted(self) -> str | None:
@@ -61,6 +67,27 @@ class ParsedFlags:
     def texts(self) -> dict[str, str]:
         """Return every flag with its value as text, for /flagz."""
         return {name: self._text(flag) for name, flag in self.flags.items()}
+
+    def options(self, type_: type[T], prefix: str = "", **given: Any) -> T:
+        """Make a struct of options; fields that are not given are those of flags.
+
+        The flag of ``retry_seconds`` is ``--PREFIXretry``.
+        """
+        for name in set(type_.__struct_fields__).difference(given):
+            given[name] = self[prefix + name.removesuffix("_seconds").replace("_", "-")]
+        return type_(**given)
+
+    def problems(self) -> Iterator[str]:
+        """Yield the values that are no choice of their flag, or have the wrong sign."""
+        for name, flag in self.flags.items():
+            value = self[name]
+            if flag.choices and value not in flag.choices:
+                allowed = " and ".join(flag.choices)
+                yield f'--{name}: "{value}" is not supported, allowed are {allowed}'
+            elif flag.sign == "positive" and value <= 0:
+                yield f"--{name}: must be greater than zero"
+            elif flag.sign == "not negative" and value < 0:
+                yield f"--{name}: must be zero or greater"
 
     def without_effect(self) -> list[str]:
         """Return the given flags that have no effect."""

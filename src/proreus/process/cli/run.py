@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import uvloop
 import yaml
@@ -22,16 +22,15 @@ from proreus.base.kubernetes_version import (
     KubernetesVersion,
     parse_emulated_version,
 )
-from proreus.base.logs import Format, parse_vmodule
+from proreus.base.logs import parse_vmodule
 from proreus.engine.guards.avoided_nodes import AvoidanceRules
 from proreus.engine.runtime.plugin_health import FailureRules
 from proreus.process import gc_tuning
 from proreus.process import run as process
 from proreus.process.cli.go_flags import FlagError, ParsedFlags, parse_flags
-from proreus.process.cli.run_flags import FLAGS, LEADER_ELECTION
-from proreus.process.cli.shadow_flags import shadow_options
+from proreus.process.cli.run_flags import FLAGS
 from proreus.process.loading import PluginSources
-from proreus.process.options import RunOptions
+from proreus.process.options import RunOptions, ShadowOptions
 from proreus.process.stopping import end_within_time
 from proreus.server.options import (
     AuthenticationOptions,
@@ -88,21 +87,17 @@ def run_options(values: ParsedFlags) -> RunOptions:
     serving = _serving(values)
     problems = [
         *serving.problems(),
-        *_log_problems(values),
-        *_plugin_problems(values),
+        *values.problems(),
+        *_vmodule_problems(values),
+        *_shadow_problems(values),
         *_hidden_metrics_problems(values, gates.emulation_version),
-        *_record_problems(values),
     ]
     if problems:
         raise FlagError("; ".join(problems))
     explicit = values.explicit
-    # qps and burst also have a place in the configuration file: None lets that decide.
-    return RunOptions(
-        config=values["config"],
-        write_config_to=values["write-config-to"],
-        master=values["master"],
-        kubeconfig=values["kubeconfig"],
-        profiling=values["profiling"],
+    return values.options(
+        RunOptions,
+        # qps and burst also have a place in the configuration file: None lets that decide.
         kube_api_qps=values["kube-api-qps"] if "kube-api-qps" in explicit else None,
         kube_api_burst=values["kube-api-burst"] if "kube-api-burst" in explicit else None,
         max_unschedulable_seconds=values["pod-max-in-unschedulable-pods-duration"],
@@ -112,12 +107,9 @@ def run_options(values: ParsedFlags) -> RunOptions:
         feature_gates=gates,
         gate_settings=values["feature-gates"],
         emulates_given_version="emulated-version" in explicit,
-        disabled_metrics=values["disabled-metrics"],
         show_hidden_metrics=bool(values["show-hidden-metrics-for-version"]),
         allow_metric_labels=_allowed_labels(values),
         verbosity=values["v"],
-        vmodule=values["vmodule"],
-        logging_format=cast("Format", values["logging-format"]),
         flags=values.texts(),
         flags_without_effect=tuple(values.without_effect()),
         version=git_version(gates.emulation_version).removeprefix("v"),
@@ -130,24 +122,16 @@ def run_options(values: ParsedFlags) -> RunOptions:
             await_seconds=values["plugin-await-timeout"],
             bind_seconds=values["plugin-bind-timeout"],
         ),
-        loop_blocked_threshold_seconds=values["loop-blocked-threshold"],
-        cycle_stuck_threshold_seconds=values["cycle-stuck-threshold"],
-        cache_compare_interval_seconds=values["cache-compare-interval"],
         avoidance_rules=AvoidanceRules(
             values["kubelet-rejection-threshold"], values["kubelet-rejection-max-duration"]
         ),
-        delete_overcommitting_pods=values["delete-overcommitting-pods"],
         plugin_blocked_exit_seconds=values["plugin-blocked-exit-timeout"],
-        blocked_plugins_file=values["blocked-plugins-file"],
-        decision_record_bytes=values["decision-record-bytes"],
         dry_runs=values["enable-dry-run"],
         dashboard=values["dashboard"] or bool(values["dashboard-insecure-local"]),
         dashboard_address=_dashboard_address(values["dashboard-insecure-local"]),
-        follow_files=values["follow-files"],
         plugin_endpoints=values["plugin-endpoint"],
         plugin_slots=values["plugin-slot"],
-        shadow=shadow_options(values),
-        record_arrivals=values["record-arrivals"],
+        shadow=_shadow(values),
     )
 
 
@@ -193,9 +177,32 @@ def _hidden_metrics_problems(values: ParsedFlags, version: KubernetesVersion) ->
         )
 
 
-def _record_problems(values: ParsedFlags) -> Iterator[str]:
-    if values["decision-record-bytes"] < 0:
-        yield "--decision-record-bytes: must be zero or greater"
+def _has_candidate(values: ParsedFlags) -> bool:
+    return bool(values["shadow-config"] or values["shadow-plugin-dir"])
+
+
+def _shadow_problems(values: ParsedFlags) -> Iterator[str]:
+    given = [name for name in values.explicit if name.startswith("shadow-")]
+    if given and not _has_candidate(values):
+        yield f"--{min(given)}: needs --shadow-config or --shadow-plugin-dir"
+    if not (values["shadow-pods"] or values["shadow-duration"]):
+        yield "--shadow-pods, --shadow-duration: one of them must be greater than zero"
+    if not 0 < values["shadow-sample"] <= 1:
+        yield "--shadow-sample: must be greater than zero and at most 1"
+    if not 0 <= values["shadow-max-differences"] <= 1:
+        yield "--shadow-max-differences: must be between zero and 1"
+
+
+def _shadow(values: ParsedFlags) -> ShadowOptions | None:
+    """Return the candidate to try in the shadow, or None without one."""
+    if not _has_candidate(values):
+        return None
+    return values.options(
+        ShadowOptions,
+        "shadow-",
+        plugin_folders=values["shadow-plugin-dir"],
+        adopt=values["shadow-on-success"] == "adopt",
+    )
 
 
 def _dashboard_address(text: str) -> tuple[str, int] | None:
@@ -231,53 +238,41 @@ def _version(values: ParsedFlags, flag: str) -> KubernetesVersion:
 
 
 def _serving(values: ParsedFlags) -> ServingOptions:
-    return ServingOptions(
-        bind_address=values["bind-address"],
-        secure_port=values["secure-port"],
-        cert_dir=values["cert-dir"],
-        tls_cert_file=values["tls-cert-file"],
-        tls_private_key_file=values["tls-private-key-file"],
+    ttl = "authorization-webhook-cache-{}-ttl"
+    return values.options(
+        ServingOptions,
         tls_sni_cert_keys=tuple(map(_sni, values.given.get("tls-sni-cert-key", ()))),
-        tls_cipher_suites=values["tls-cipher-suites"],
-        tls_min_version=values["tls-min-version"],
-        permit_port_sharing=values["permit-port-sharing"],
-        permit_address_sharing=values["permit-address-sharing"],
-        authentication=_authentication(values),
-        authorization=AuthorizationOptions(
-            kubeconfig=values["authorization-kubeconfig"],
-            always_allow_paths=values["authorization-always-allow-paths"],
-            authorized_ttl_seconds=values["authorization-webhook-cache-authorized-ttl"],
-            unauthorized_ttl_seconds=values["authorization-webhook-cache-unauthorized-ttl"],
+        authentication=values.options(
+            AuthenticationOptions,
+            "authentication-",
+            token_cache_ttl_seconds=values["authentication-token-webhook-cache-ttl"],
+            client_ca_file=values["client-ca-file"],
+            request_header=values.options(
+                RequestHeaderOptions,
+                "requestheader-",
+                ca_file=values["requestheader-client-ca-file"],
+            ),
         ),
-    )
-
-
-def _authentication(values: ParsedFlags) -> AuthenticationOptions:
-    return AuthenticationOptions(
-        kubeconfig=values["authentication-kubeconfig"],
-        skip_lookup=values["authentication-skip-lookup"],
-        tolerate_lookup_failure=values["authentication-tolerate-lookup-failure"],
-        token_cache_ttl_seconds=values["authentication-token-webhook-cache-ttl"],
-        client_ca_file=values["client-ca-file"],
-        request_header=RequestHeaderOptions(
-            ca_file=values["requestheader-client-ca-file"],
-            allowed_names=values["requestheader-allowed-names"],
-            username_headers=values["requestheader-username-headers"],
-            uid_headers=values["requestheader-uid-headers"],
-            group_headers=values["requestheader-group-headers"],
-            extra_headers_prefix=values["requestheader-extra-headers-prefix"],
+        authorization=values.options(
+            AuthorizationOptions,
+            "authorization-",
+            authorized_ttl_seconds=values[ttl.format("authorized")],
+            unauthorized_ttl_seconds=values[ttl.format("unauthorized")],
         ),
     )
 
 
 def _leader_election(values: ParsedFlags) -> dict[str, Any]:
-    """Return the given flags by the field names of ``config.types.LeaderElection``."""
-    suffix = {"lease_duration", "renew_deadline", "retry_period"}
+    """Return the given flags by the field names of ``config.types.LeaderElection``.
+
+    They override the configuration file.
+    """
     found = {}
-    for flag in LEADER_ELECTION:
-        if flag in values.explicit:
+    for flag in values.explicit:
+        if flag.startswith("leader-elect"):
             name = flag.removeprefix("leader-elect-").replace("-", "_")
-            found[f"{name}_seconds" if name in suffix else name] = values[flag]
+            suffix = "_seconds" if values.flags[flag].kind == "duration" else ""
+            found[name + suffix] = values[flag]
     return found
 
 
@@ -292,43 +287,12 @@ def _sni(text: str) -> SniCertificate:
     return SniCertificate(certificate, key, tuple(filter(None, names.split(","))))
 
 
-def _log_problems(values: ParsedFlags) -> list[str]:
-    found = []
-    if values["logging-format"] not in ("text", "json"):
-        found.append(
-            f'--logging-format: "{values["logging-format"]}" is not supported, '
-            "allowed are text and json"
-        )
+def _vmodule_problems(values: ParsedFlags) -> Iterator[str]:
     try:
         if parse_vmodule(values["vmodule"]) and values["logging-format"] == "json":
-            found.append("--vmodule: only allowed for the text logging format")
+            yield "--vmodule: only allowed for the text logging format"
     except ValueError as error:
-        found.append(str(error))
-    return found
-
-
-def _plugin_problems(values: ParsedFlags) -> list[str]:
-    found = []
-    if (policy := values["plugin-failure-policy"]) not in ("fail", "skip"):
-        found.append(
-            f'--plugin-failure-policy: "{policy}" is not supported, allowed are fail and skip'
-        )
-    for flag in ("plugin-time-budget", "kubelet-rejection-max-duration"):
-        if values[flag] <= 0:
-            found.append(f"--{flag}: must be greater than zero")
-    for flag in (
-        "attempt-time-budget",
-        "plugin-await-timeout",
-        "plugin-bind-timeout",
-        "plugin-blocked-exit-timeout",
-        "loop-blocked-threshold",
-        "cycle-stuck-threshold",
-        "cache-compare-interval",
-        "kubelet-rejection-threshold",
-    ):
-        if values[flag] < 0:
-            found.append(f"--{flag}: must be zero or greater")
-    return found
+        yield str(error)
 
 
 def _allowed_labels(values: ParsedFlags) -> dict[str, tuple[str, ...]]:
