@@ -6,7 +6,6 @@ It gives access to the parts of a scheduler that outlive a profile (``Core``) an
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,11 +14,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
-from proreus.base.clock import Clock
-from proreus.base.feature_gates import FeatureGates
-from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.cache.cache import Cache
-from proreus.engine.cache.pod_group_states import PodGroupStates
 from proreus.engine.cycles.binding_cycle import BindingCycle
 from proreus.engine.environment import Environment
 from proreus.engine.extenders.extender_chain import ExtenderChain
@@ -35,7 +30,7 @@ from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.waiting_pods import WaitingPod, WaitingPods
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
-from proreus.framework.handle import ApiWriter, DryRunKey, EventRecorder
+from proreus.framework.handle import DryRunKey
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import Nominator
@@ -44,7 +39,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.pod_source import PodSourcePlugin
 from proreus.framework.post_filter_result import Victims
 from proreus.framework.verdicts import Rows, Verdicts
-from proreus.framework.workload_forest import Group, WorkloadForest
+from proreus.framework.workload_forest import Group
 from proreus.objects.meta import ApiObject, Resource
 from proreus.objects.pod import Pod
 
@@ -90,7 +85,16 @@ class ProfileHandle:
         self._extenders = extenders
         self.shared: ProfileHandle = shared or self
         self.nodes: NodeTable = core.cache.table
-        """All nodes."""
+        self.nominator: Nominator = core.queue.nominator
+        self.pod_group_states = core.cache.pod_group_states
+        self.workload_forest = core.cache.workload_forest
+        self.api = environment.api
+        self.event_recorder = environment.event_recorder
+        self.clock = environment.clock
+        self.polls_only = environment.polls_only
+        self.rng = environment.rng
+        self.feature_gates = environment.feature_gates
+        self.metrics = environment.metrics
         self.watched_kinds: set[str] = set()
         """The ``Resource.id`` of what plugins have asked for."""
         self._subscriptions: list[Callable[[], None]] = []
@@ -111,36 +115,6 @@ class ProfileHandle:
     def node_order(self) -> Rows:
         """Return all rows in the order in which kube-scheduler visits nodes."""
         return self._core.cache.node_order()
-
-    @property
-    def clock(self) -> Clock:
-        """The scheduler's clock."""
-        return self._environment.clock
-
-    @property
-    def polls_only(self) -> bool:
-        """Whether waits in PreBind look at their intervals only."""
-        return self._environment.polls_only
-
-    @property
-    def rng(self) -> random.Random:
-        """The source of random numbers."""
-        return self._environment.rng
-
-    @property
-    def feature_gates(self) -> FeatureGates:
-        """Feature gates of this process."""
-        return self._environment.feature_gates
-
-    @property
-    def pod_group_states(self) -> PodGroupStates:
-        """The pods of PodGroups."""
-        return self._core.cache.pod_group_states
-
-    @property
-    def workload_forest(self) -> WorkloadForest:
-        """The PodGroups and CompositePodGroups."""
-        return self._core.cache.workload_forest
 
     def put_pod_group(self, *groups: Group) -> None:
         """Provide groups of a plugin, or their new versions."""
@@ -177,26 +151,6 @@ class ProfileHandle:
             return {}
         sources = (one for one in self._profile.plugins if isinstance(one, PodSourcePlugin))
         return {name: found for one in sources for name, found in one.provided_for(pod).items()}
-
-    @property
-    def metrics(self) -> SchedulerMetrics:
-        """The process's metrics."""
-        return self._environment.metrics
-
-    @property
-    def nominator(self) -> Nominator:
-        """The nominated pods."""
-        return self._core.queue.nominator
-
-    @property
-    def api(self) -> ApiWriter:
-        """Writes to the apiserver."""
-        return self._environment.api
-
-    @property
-    def event_recorder(self) -> EventRecorder:
-        """Records Events."""
-        return self._environment.event_recorder
 
     def store(self, resource: Resource[T], *, with_provided: bool = False) -> Mapping[str, T]:
         """Return the watched objects of a resource by key."""

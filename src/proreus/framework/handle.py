@@ -211,143 +211,8 @@ class PodGroupReprieve(Protocol):
         ...
 
 
-class Handle(Protocol):
-    """Access to the cluster and the scheduler, for the plugins of one profile."""
-
-    @property
-    def profile_name(self) -> str:
-        """The schedulerName that this profile serves."""
-        ...
-
-    @property
-    def nodes(self) -> NodeTable:
-        """All nodes as the cache has them now, assumed pods included."""
-        ...
-
-    def node_order(self) -> Rows:
-        """Return all rows of ``nodes`` in the order of kube-scheduler: round robin over zones."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The time; plugins must not read the machine's clock, which tests do not control."""
-        ...
-
-    @property
-    def polls_only(self) -> bool:
-        """Whether waits in PreBind look at their intervals only, as kube-scheduler's do.
-
-        False in a running scheduler, where a change that is waited for ends the wait at once.
-        """
-        ...
-
-    @property
-    def rng(self) -> random.Random:
-        """The seedable random number generator."""
-        ...
-
-    @property
-    def feature_gates(self) -> FeatureGates:
-        """Feature gates of this process."""
-        ...
-
-    @property
-    def metrics(self) -> SchedulerMetrics:
-        """The scheduler's metrics."""
-        ...
-
-    @property
-    def nominator(self) -> Nominator:
-        """The pods that are nominated to nodes, waiting or being tried."""
-        ...
-
-    @property
-    def pod_group_states(self) -> PodGroupStates:
-        """The pods of PodGroups; none are known unless gate GenericWorkload is on."""
-        ...
-
-    @property
-    def workload_forest(self) -> WorkloadForest:
-        """The PodGroups and CompositePodGroups; none are known unless gate GenericWorkload is on,
-        and none with the plugins of Kubernetes 1.36."""
-        ...
-
-    def put_pod_group(self, *groups: PodGroup | CompositePodGroup) -> None:
-        """Provide groups of a ``PodGroupSourcePlugin``, or their new versions, parents first.
-
-        All groups of one call are one change: their pods are tried anew once. Raises ``ValueError``
-        if a name has no slash: it might be that of an object of the API.
-        """
-        ...
-
-    def remove_pod_group(self, group: PodGroup | CompositePodGroup) -> None:
-        """Take back a group that ``put_pod_group`` provided; its pods wait until it is there again.
-
-        A group that is not there is ignored.
-        """
-        ...
-
-    def put_pod(self, pod: Pod, source: PodSourcePlugin) -> None:
-        """Provide a pod that the apiserver does not have, or its new version.
-
-        ``source``: the plugin that calls. Raises ``ValueError`` if the pod's name has no slash: it
-        might be that of a pod of the API. The pod's UID must be unique too.
-        """
-        ...
-
-    def remove_pod(self, pod_key: str) -> None:
-        """Take back a pod that ``put_pod`` provided; one that is not there is ignored."""
-        ...
-
-    def provided_for(self, pod: PodInfo) -> Mapping[str, PodInfo]:
-        """Return the provided pods whose room a pod may take, by node.
-
-        It takes from the one on the node that it gets, and uses that much less of what is free.
-        """
-        ...
-
-    @property
-    def api(self) -> ApiWriter:
-        """Writes to the apiserver."""
-        ...
-
-    @property
-    def event_recorder(self) -> EventRecorder:
-        """Records Events about pods and other objects."""
-        ...
-
-    def store(self, resource: Resource[T], *, with_provided: bool = False) -> Mapping[str, T]:
-        """Return the watched objects of a resource by ``namespace/name`` (or ``name``).
-
-        The first call for a resource makes proreus watch it: call it in ``__init__``.
-        ``with_provided``: of pods, also those that a ``PodSourcePlugin`` provides.
-        """
-        ...
-
-    def on_change(
-        self,
-        resource: Resource[T],
-        handler: Callable[[T | None, T | None], None],
-        *,
-        with_provided: bool = False,
-    ) -> None:
-        """Call ``handler(old, new)`` on each change of a resource, before the queue handles it.
-
-        ``old`` is None on add, ``new`` on delete. For objects that exist already it is called as
-        if they were added, at once; if the call is made in ``__init__``, as it should be, then as
-        soon as that has returned: no handler sees a plugin that is not complete.
-        ``with_provided``: of pods, also those that a ``PodSourcePlugin`` provides.
-        """
-        ...
-
-    @property
-    def shared(self) -> Handle:
-        """The handle for state that plugins of all profiles share, across configurations.
-
-        Handlers of its ``on_change`` last as long as the scheduler; those of this handle, as long
-        as the profile.
-        """
-        ...
+class PluginsRunner(Protocol):
+    """Runs the profile's plugins, and extenders, for a plugin that tries what would happen."""
 
     def run_filters_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
@@ -405,6 +270,48 @@ class Handle(Protocol):
         """
         ...
 
+
+class PodProvider(Protocol):
+    """Takes pods and groups of pods that plugins make: the apiserver has no objects for them."""
+
+    def put_pod_group(self, *groups: PodGroup | CompositePodGroup) -> None:
+        """Provide groups of a ``PodGroupSourcePlugin``, or their new versions, parents first.
+
+        All groups of one call are one change: their pods are tried anew once. Raises ``ValueError``
+        if a name has no slash: it might be that of an object of the API.
+        """
+        ...
+
+    def remove_pod_group(self, group: PodGroup | CompositePodGroup) -> None:
+        """Take back a group that ``put_pod_group`` provided; its pods wait until it is there again.
+
+        A group that is not there is ignored.
+        """
+        ...
+
+    def put_pod(self, pod: Pod, source: PodSourcePlugin) -> None:
+        """Provide a pod that the apiserver does not have, or its new version.
+
+        ``source``: the plugin that calls. Raises ``ValueError`` if the pod's name has no slash: it
+        might be that of a pod of the API. The pod's UID must be unique too.
+        """
+        ...
+
+    def remove_pod(self, pod_key: str) -> None:
+        """Take back a pod that ``put_pod`` provided; one that is not there is ignored."""
+        ...
+
+    def provided_for(self, pod: PodInfo) -> Mapping[str, PodInfo]:
+        """Return the provided pods whose room a pod may take, by node.
+
+        It takes from the one on the node that it gets, and uses that much less of what is free.
+        """
+        ...
+
+
+class PodActivator(Protocol):
+    """Brings pods back to the active queue."""
+
     def activate(self, pod_keys: Iterable[str]) -> None:
         """Move pods (``namespace/name``) to the active queue."""
         ...
@@ -412,6 +319,10 @@ class Handle(Protocol):
     def announce(self, event: ClusterEvent, old: Any = None, new: Any = None) -> None:
         """Report a ``plugin_event`` to the queue: pods registered for it move, hints permitting."""
         ...
+
+
+class PodsInBinding(Protocol):
+    """Reaches pods between Permit and the end of their binding."""
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return a waiting pod; None if Permit does not hold it."""
@@ -433,12 +344,81 @@ class Handle(Protocol):
         """Return whether a pod counts on a node, once its binding has ended if one is under way."""
         ...
 
-    def invalidate_results(self, node_name: str) -> None:
-        """Discard the cached results of ``row_local`` plugins for one node.
 
-        For what a plugin knows of a node that the node itself does not show; what concerns all
-        nodes goes into ``invalidation_key``. An unknown name is ignored.
+class Handle(PluginsRunner, PodProvider, PodActivator, PodsInBinding, Protocol):
+    """Access to the cluster and the scheduler, for the plugins of one profile."""
+
+    @property
+    def profile_name(self) -> str:
+        """The schedulerName that this profile serves."""
+        ...
+
+    @property
+    def shared(self) -> Handle:
+        """The handle for state that plugins of all profiles share, across configurations.
+
+        Handlers of its ``on_change`` last as long as the scheduler; those of this handle, as long
+        as the profile.
         """
+        ...
+
+    @property
+    def nodes(self) -> NodeTable:
+        """All nodes as the cache has them now, assumed pods included."""
+        ...
+
+    def node_order(self) -> Rows:
+        """Return all rows of ``nodes`` in the order of kube-scheduler: round robin over zones."""
+        ...
+
+    def store(self, resource: Resource[T], *, with_provided: bool = False) -> Mapping[str, T]:
+        """Return the watched objects of a resource by ``namespace/name`` (or ``name``).
+
+        The first call for a resource makes proreus watch it: call it in ``__init__``.
+        ``with_provided``: of pods, also those that a ``PodSourcePlugin`` provides.
+        """
+        ...
+
+    def on_change(
+        self,
+        resource: Resource[T],
+        handler: Callable[[T | None, T | None], None],
+        *,
+        with_provided: bool = False,
+    ) -> None:
+        """Call ``handler(old, new)`` on each change of a resource, before the queue handles it.
+
+        ``old`` is None on add, ``new`` on delete. For objects that exist already it is called as
+        if they were added, at once; if the call is made in ``__init__``, as it should be, then as
+        soon as that has returned: no handler sees a plugin that is not complete.
+        ``with_provided``: of pods, also those that a ``PodSourcePlugin`` provides.
+        """
+        ...
+
+    @property
+    def nominator(self) -> Nominator:
+        """The pods that are nominated to nodes, waiting or being tried."""
+        ...
+
+    @property
+    def pod_group_states(self) -> PodGroupStates:
+        """The pods of PodGroups; none are known unless gate GenericWorkload is on."""
+        ...
+
+    @property
+    def workload_forest(self) -> WorkloadForest:
+        """The PodGroups and CompositePodGroups; none are known unless gate GenericWorkload is on,
+        and none with the plugins of Kubernetes 1.36."""
+        ...
+
+    @property
+    def api(self) -> ApiWriter:
+        """Writes to the apiserver."""
+        ...
+
+    @property
+    def event_recorder(self) -> EventRecorder:
+        """Records Events about pods and other objects."""
         ...
 
     async def http_get(
@@ -461,4 +441,40 @@ class Handle(Protocol):
 
         Not in ``__init__``. Work for the whole life of a plugin belongs in a ``BackgroundPlugin``.
         """
+        ...
+
+    def invalidate_results(self, node_name: str) -> None:
+        """Discard the cached results of ``row_local`` plugins for one node.
+
+        For what a plugin knows of a node that the node itself does not show; what concerns all
+        nodes goes into ``invalidation_key``. An unknown name is ignored.
+        """
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The time; plugins must not read the machine's clock, which tests do not control."""
+        ...
+
+    @property
+    def polls_only(self) -> bool:
+        """Whether waits in PreBind look at their intervals only, as kube-scheduler's do.
+
+        False in a running scheduler, where a change that is waited for ends the wait at once.
+        """
+        ...
+
+    @property
+    def rng(self) -> random.Random:
+        """The seedable random number generator."""
+        ...
+
+    @property
+    def feature_gates(self) -> FeatureGates:
+        """Feature gates of this process."""
+        ...
+
+    @property
+    def metrics(self) -> SchedulerMetrics:
+        """The scheduler's metrics."""
         ...

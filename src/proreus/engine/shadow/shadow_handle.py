@@ -88,6 +88,10 @@ class ReadOnlyNominator:
 class ShadowHandle(ProfileHandle):
     """The handle of a profile that runs in the shadow."""
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.nominator = ReadOnlyNominator(self.nominator)
+
     def _connect(
         self,
         resource: Resource[T],
@@ -100,11 +104,6 @@ class ShadowHandle(ProfileHandle):
             tuple(self._subscribe(resource, handler, with_provided))
         else:
             super()._connect(resource, handler, with_provided)
-
-    @property
-    def nominator(self) -> Nominator:
-        """The nominated pods, read-only."""
-        return ReadOnlyNominator(super().nominator)
 
     def put_pod_group(self, *groups: PodGroup | CompositePodGroup) -> None:
         """Do nothing: groups are those of the configuration in force."""

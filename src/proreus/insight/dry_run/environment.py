@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 
 from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.assembly import Assembly
-from proreus.engine.cache.pod_group_states import PodGroupStates
+from proreus.engine.environment import Environment
 from proreus.engine.profile_handle import Core, ProfileHandle
 from proreus.engine.profile_set import ProfileSet, build_profiles
 from proreus.engine.runtime.expansion import expand_all
@@ -23,9 +23,7 @@ from proreus.engine.runtime.out_of_tree import is_out_of_tree
 from proreus.engine.runtime.select_host import at_random
 from proreus.engine.runtime.waiting_pods import WaitingPods
 from proreus.engine.shadow.shadow_handle import ShadowHandle, ShadowTasks, shadow_environment
-from proreus.framework.nominated_pods import Nominator
 from proreus.framework.plugin import FetchingPlugin, Plugin, ReservePlugin
-from proreus.framework.workload_forest import WorkloadForest
 from proreus.insight.dry_run.cycle import DryRunCycle
 from proreus.insight.dry_run.nominations import NominationsCopy
 from proreus.insight.dry_run.replica import ClusterReplica
@@ -46,10 +44,13 @@ class _ReplicaCore(Core, frozen=True, kw_only=True):
 class DryRunHandle(ShadowHandle):
     """The handle of a profile for dry runs."""
 
-    @property
-    def _replica_core(self) -> _ReplicaCore:
-        assert isinstance(self._core, _ReplicaCore)
-        return self._core
+    def __init__(self, profile_name: str, environment: Environment, core: Core, *args: Any) -> None:
+        super().__init__(profile_name, environment, core, *args)
+        assert isinstance(core, _ReplicaCore)
+        # Nominations at the beginning of the dry run, but groups as they are now.
+        self.nominator = core.nominations
+        self.pod_group_states = core.original.cache.pod_group_states
+        self.workload_forest = core.original.cache.workload_forest
 
     def _connect(
         self,
@@ -59,21 +60,6 @@ class DryRunHandle(ShadowHandle):
     ) -> None:
         # Unlike in the shadow, data that plugins share belong to the copy, and end with it.
         ProfileHandle._connect(self, resource, handler, with_provided)
-
-    @property
-    def nominator(self) -> Nominator:
-        """The nominated pods at the beginning of the dry run."""
-        return self._replica_core.nominations
-
-    @property
-    def pod_group_states(self) -> PodGroupStates:
-        """The pods of PodGroups, as they are now."""
-        return self._replica_core.original.cache.pod_group_states
-
-    @property
-    def workload_forest(self) -> WorkloadForest:
-        """The PodGroups and CompositePodGroups, as they are now."""
-        return self._replica_core.original.cache.workload_forest
 
 
 class DryRunEnvironment:
