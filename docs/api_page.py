@@ -86,7 +86,10 @@ PAGE = (
         "CycleState Status Code Verdicts PostFilterResult Victims NominatingInfo",
     ),
     Section(
-        "Handle", "proreus.framework", "Handle ApiWriter EventRecorder WaitingPod Nominator Clock"
+        "Handle",
+        "proreus.framework",
+        "Handle PluginsRunner PodProvider PodActivator PodsInBinding ApiWriter EventRecorder "
+        "WaitingPod Nominator Clock",
     ),
     Section(
         "Events that wake pods",
@@ -199,7 +202,7 @@ NOT_PUBLIC = {
     "Selector": "__init__",
     "Requirement": "__init__",
     "DomainVictim": "__init__",
-    "Handle": "dry_run_preemption dry_run_key preempt_through_extenders",
+    "PluginsRunner": "dry_run_preemption dry_run_key preempt_through_extenders",
     "Nominator": "changes_since",
     "DefaultPreemption": "__init__ events_to_register pre_enqueue num_candidates "
     "pod_group_post_filter",

@@ -17,7 +17,16 @@ from proreus.config.fields import ConfigModel, PluginArgs, Seconds
 from proreus.framework import events
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent, plugin_event
-from proreus.framework.handle import ApiWriter, EventRecorder, Handle, WaitingPod
+from proreus.framework.handle import (
+    ApiWriter,
+    EventRecorder,
+    Handle,
+    PluginsRunner,
+    PodActivator,
+    PodProvider,
+    PodsInBinding,
+    WaitingPod,
+)
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import Nominator
@@ -119,6 +128,8 @@ __all__ = [
     "PlacementScorePlugin",
     "Plugin",
     "PluginArgs",
+    "PluginsRunner",
+    "PodActivator",
     "PodGroupAssignments",
     "PodGroupInfo",
     "PodGroupPostFilterPlugin",
@@ -128,8 +139,10 @@ __all__ = [
     "PodGroupState",
     "PodGroupStates",
     "PodInfo",
+    "PodProvider",
     "PodRequests",
     "PodSourcePlugin",
+    "PodsInBinding",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",
