@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from proreus.addons.node_resource_topology_match.fingerprint import fingerprint
+from proreus.addons.node_resource_topology_match.cache import fingerprint
 from proreus.addons.reservation.objects import RESERVATIONS
 from proreus.framework import Plugin, QueueSortPlugin
 from proreus.objects import PODS

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import random
-
-import numpy as np
 import pytest
 
 from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
+from proreus.addons.node_resource_topology_match.cache import ATTRIBUTE, fingerprint, xxh64
 from proreus.addons.node_resource_topology_match.demand import Demand
-from proreus.addons.node_resource_topology_match.fingerprint import ATTRIBUTE, fingerprint, xxh64
-from proreus.addons.node_resource_topology_match.least_numa_nodes import least_numa_nodes_score
 from proreus.addons.node_resource_topology_match.scoring import (
     balanced_allocation,
     least_allocated,
+    least_numa_nodes_score,
     most_allocated,
 )
 from proreus.addons.node_resource_topology_match.zones import (
@@ -21,7 +18,6 @@ from proreus.addons.node_resource_topology_match.zones import (
     Zone,
 )
 from proreus.addons.qos import qos_class
-from proreus.framework import CycleState, Verdicts
 from proreus.testing import Harness, make_node, make_pod
 
 NAME = "NodeResourceTopologyMatch"
@@ -293,62 +289,3 @@ def test_preemption_helps_where_it_is_enabled(mode: str, preempts: bool) -> None
 
 
 # ---- over columns --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("strategy", ["LeastAllocated", "MostAllocated"])
-def test_columns_and_single_nodes_agree_while_topologies_change(strategy: str) -> None:
-    rng = random.Random(11)
-    names = [f"n{number}" for number in range(12)]
-    nodes = [
-        make_node(one, "16", "64Gi", resources={"x.io/gpu": 4} if number % 3 else {})
-        for number, one in enumerate(names)
-    ]
-    args = {"cacheResyncPeriodSeconds": 5, "scoringStrategy": {"type": strategy}}
-    cluster = Harness([NodeResourceTopologyMatch], nodes, args={NAME: args})
-    plugin = cluster.plugin(NodeResourceTopologyMatch)
-    table = plugin.handle.nodes
-
-    def random_topology(name: str) -> dict:
-        def amounts() -> dict:
-            found = {"cpu": rng.randint(0, 8), "memory": f"{rng.randint(0, 8)}Gi"}
-            more = {"x.io/gpu": rng.randint(0, 3), "hugepages-2Mi": "4Mi"}
-            return {key: one for key, one in (found | more).items() if rng.random() < 0.8}
-
-        policy = rng.choice(["single-numa-node"] * 3 + ["restricted"])
-        zones = [amounts() for _ in range(rng.choice((0, 1, 2, 2, 4)))]
-        scope = rng.choice(("pod", "container"))
-        return topology(name, *zones, scope=scope, topologyManagerPolicy=policy)
-
-    def random_pod(name: str) -> object:
-        def container(number: int) -> dict:
-            amounts = {"cpu": rng.randint(0, 4), "memory": f"{rng.randint(0, 4)}Gi"}
-            more = {"x.io/gpu": rng.randint(0, 2), "ephemeral-storage": "1Gi"}
-            amounts |= {key: one for key, one in more.items() if rng.random() < 0.3}
-            limits = amounts if rng.random() < 0.8 else {}
-            return {"name": f"c{number}", "resources": {"requests": amounts, "limits": limits}}
-
-        spec: dict = {"containers": [container(n) for n in range(rng.choice((1, 1, 2, 3)))]}
-        if rng.random() < 0.3:
-            spec["initContainers"] = [container(9)]
-        return make_pod(name, spec=spec)
-
-    rejected, scored = set(), set()
-    for step in range(60):
-        name = rng.choice(names)
-        if rng.random() < 0.6:
-            cluster.add(random_topology(name))
-        elif rng.random() < 0.5:
-            plugin.reserve(CycleState(), guaranteed(f"r{step}", "1"), name)
-        elif rng.random() < 0.3:
-            plugin._cache.note_foreign_pod(name)
-        pod, state, verdicts = random_pod(f"p{step}"), CycleState(), Verdicts(len(table))
-        plugin.filter_all(state, pod, table, verdicts)
-        for node in table:
-            status, expected = verdicts.status(node.row), plugin.filter(state, pod, node)
-            assert (status and status.reasons) == (expected and expected.reasons)
-            rejected.update(expected.reasons if expected else ())
-        all_scores = np.broadcast_to(plugin.score_all(state, pod, table), len(table)).tolist()
-        assert all_scores == [plugin.score(state, pod, node) for node in table]
-        scored.update(all_scores)
-    assert len(rejected) >= 4
-    assert len(scored) > 20

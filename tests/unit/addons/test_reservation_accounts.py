@@ -14,7 +14,7 @@ from proreus.addons.group_topology import GroupTopology
 from proreus.addons.job_barrier import JobBarrier
 from proreus.addons.load_aware_scheduling import LoadAwareScheduling
 from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
-from proreus.addons.node_resource_topology_match.fingerprint import fingerprint
+from proreus.addons.node_resource_topology_match.cache import fingerprint
 from proreus.addons.reservation import Reservation
 from proreus.engine.shadow.shadow import ShadowLimits
 from proreus.framework import QueueSortPlugin

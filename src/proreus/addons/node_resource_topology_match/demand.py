@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 
+from proreus.addons.pod_amounts import Amounts, amounts_of, requests_of
 from proreus.addons.qos import QOS_RESOURCES, qos_class
-from proreus.objects import Container, Pod, parse_amount
-
-Amounts = Mapping[str, int]
+from proreus.objects import Container, Pod
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
 _HUGEPAGES = "hugepages-"
@@ -41,17 +40,10 @@ class Demand:
         spec = pod.spec
         inits = [_demand(one, init=True) for one in spec.init_containers]
         apps = [_demand(one, init=False) for one in spec.containers]
-        total: dict[str, int] = {}
-        for one in apps:
-            for name, amount in one.amounts.items():
-                total[name] = total.get(name, 0) + amount
-        for one in inits:
-            for name, amount in one.amounts.items():
-                total[name] = max(total.get(name, 0), amount)
-        for name, quantity in spec.overhead.items():
-            total[name] = total.get(name, 0) + parse_amount(name, quantity)
         qos = qos_class(pod)
-        return cls((*inits, *apps), len(inits), total, qos == "Guaranteed", qos == "BestEffort")
+        return cls(
+            (*inits, *apps), len(inits), requests_of(pod), qos == "Guaranteed", qos == "BestEffort"
+        )
 
     @property
     def needs_alignment(self) -> bool:
@@ -84,7 +76,4 @@ def _demand(container: Container, *, init: bool) -> ContainerDemand:
     kind = "container"
     if init:
         kind = "sidecar container" if container.restart_policy == "Always" else "init container"
-    requests = container.resources.requests
-    return ContainerDemand(
-        kind, {name: parse_amount(name, quantity) for name, quantity in requests.items()}
-    )
+    return ContainerDemand(kind, amounts_of(container.resources.requests))

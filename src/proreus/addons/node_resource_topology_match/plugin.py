@@ -1,55 +1,58 @@
-"""The plugin: extension points, and what wakes the pods that it rejected."""
+"""The plugin: Filter by alignment in zones, Score by zones, and the events that wake pods.
+
+Worked example, scope container: zones 0 and 1 have 4 and 8 CPUs left. A pod's first container asks
+for 3 CPUs and gets zone 0, the lowest with room; the second one asks for 8 and gets zone 1.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Literal
 
-import numpy as np
-
-from proreus.addons.node_resource_topology_match.alignment import misaligned
-from proreus.addons.node_resource_topology_match.args import (
-    NodeResourceTopologyMatchArgs,
-    TopologyCacheArgs,
-)
 from proreus.addons.node_resource_topology_match.cache import (
     TopologyCache,
     has_exclusive_resources,
 )
-from proreus.addons.node_resource_topology_match.demand import Demand
-from proreus.addons.node_resource_topology_match.least_numa_nodes import least_numa_nodes_score
-from proreus.addons.node_resource_topology_match.over_columns import (
-    SCORES,
-    can_score,
-    misaligned_nodes,
-    scores_by_zones,
+from proreus.addons.node_resource_topology_match.demand import (
+    Demand,
+    is_aligned_for_guaranteed_pods_only,
+    is_host_level,
 )
-from proreus.addons.node_resource_topology_match.scoring import STRATEGIES, score_by_zones
-from proreus.addons.node_resource_topology_match.zone_columns import ZoneColumns
+from proreus.addons.node_resource_topology_match.scoring import (
+    STRATEGIES,
+    least_numa_nodes_score,
+    score_by_zones,
+)
 from proreus.addons.node_resource_topology_match.zones import (
     NODE_RESOURCE_TOPOLOGIES,
     SINGLE_NUMA_NODE,
     NodeTopology,
+    Zone,
 )
+from proreus.addons.pod_amounts import Amounts
 from proreus.framework import (
     MAX_SCORE,
     BackgroundPlugin,
     ClusterEvent,
+    ConfigModel,
     CycleState,
+    FeatureGates,
     FilterPlugin,
     Handle,
-    IntArray,
     NodeInfo,
     NodeTable,
+    PluginArgs,
     PodInfo,
     PostBindPlugin,
     PreFilterPlugin,
     ReservePlugin,
     ScorePlugin,
     Status,
-    Verdicts,
     events,
+    field_errors,
     is_provided,
     plugin_event,
 )
@@ -57,7 +60,58 @@ from proreus.objects import PODS, Pod
 
 INVALID_DATA = Status.unschedulable("invalid node topology data")
 _RESYNCED = "NodeTopologyResynced"
-_ROWS_BETWEEN_CHECKS = 64
+_ALWAYS_ALLOCATABLE = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+class ScoredZoneResource(ConfigModel):
+    """A resource and its weight; below 1 counts as 1."""
+
+    name: str
+    weight: int = 1
+
+
+class ZoneScoringStrategy(ConfigModel):
+    """How nodes are scored."""
+
+    type: Literal["LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"] = (
+        "LeastAllocated"
+    )
+    resources: tuple[ScoredZoneResource, ...] = (
+        ScoredZoneResource(name="cpu"),
+        ScoredZoneResource(name="memory"),
+    )
+
+    def weights(self) -> dict[str, int]:
+        """Return the weights by resource; others count once."""
+        return {one.name: max(one.weight, 1) for one in self.resources}
+
+
+class TopologyCacheArgs(ConfigModel):
+    """How the cache learns that agents have caught up."""
+
+    foreign_pods_detect: Literal["None", "All", "OnlyExclusiveResources"] = "All"
+    resync_method: Literal["Autodetect", "All", "OnlyExclusiveResources"] = "Autodetect"
+    informer_mode: Literal["Dedicated", "Shared"] = "Dedicated"
+    resync_scope: Literal["All", "OnlyResources"] = "All"
+
+
+class NodeResourceTopologyMatchArgs(PluginArgs):
+    """Scoring, and what bridges the time until agents publish (see ``cache``)."""
+
+    # That of Koordinator's NodeNUMAResource, whose place this plugin takes.
+    points_without_effect = frozenset({"preBind"})
+
+    scoring_strategy: ZoneScoringStrategy = ZoneScoringStrategy()
+    cache_resync_period_seconds: int = 0
+    discard_reserved_nodes: bool = False
+    cache: TopologyCacheArgs | None = None
+    preemption_mode: Literal["Disabled", "Enabled"] = "Disabled"
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check the period."""
+        if self.cache_resync_period_seconds < 0:
+            where = field_errors.child(path, "cacheResyncPeriodSeconds")
+            yield field_errors.invalid(where, self.cache_resync_period_seconds, "must be >= 0")
 
 
 class _RemovedPods:
@@ -91,11 +145,11 @@ class NodeResourceTopologyMatch(
         self._cache = TopologyCache(
             handle.nodes, self._period > 0, handle.invalidate_results, options.resync_method
         )
-        self._columns = ZoneColumns(self._cache)
         self._weights = args.scoring_strategy.weights()
         self._unbound: dict[str, set[str]] = {}
         """With ``discardReservedNodes``: by node, UIDs of reserved pods until they are bound."""
-        self._last_demand: tuple[Pod, Demand] | None = None
+        # Asked for several times a cycle.
+        self._demand_of = lru_cache(maxsize=1)(lambda pod: Demand.of(pod.pod))
         self._foreign = options.foreign_pods_detect if self._period else "None"
         self._own: set[str] = set()
         """UIDs of pods that this plugin has seen at Reserve, until they have a node or are gone;
@@ -170,12 +224,6 @@ class NodeResourceTopologyMatch(
         """Return what the pod requests."""
         return self._demand_of(pod).key()
 
-    def _demand_of(self, pod: PodInfo) -> Demand:
-        # Asked for several times a cycle, by one point after the other.
-        if self._last_demand is None or self._last_demand[0] is not pod.pod:
-            self._last_demand = pod.pod, Demand.of(pod.pod)
-        return self._last_demand[1]
-
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Status | frozenset[str] | None:
@@ -211,41 +259,7 @@ class NodeResourceTopologyMatch(
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Reject a node whose kubelet could not align the pod."""
-        return self._filter(state, self._demand_of(pod), node)
-
-    def filter_all(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
-    ) -> None:
-        """Filter all nodes, over columns where they are those of the cluster as it is."""
         demand = self._demand_of(pod)
-        if not demand.needs_alignment:
-            return
-        as_it_is = nodes is self.handle.nodes and not _removed(state.get(self.name))
-        if as_it_is and self._columns.refresh(nodes):
-            self._filter_columns(demand, nodes, verdicts)
-            return
-        for row, node in enumerate(nodes):
-            if row % _ROWS_BETWEEN_CHECKS == 0:
-                state.check_budget(self.name, "Filter")
-            status = self._filter(state, demand, node)
-            if status is not None:
-                verdicts.reject_row(row, status)
-
-    def _filter_columns(self, demand: Demand, nodes: NodeTable, verdicts: Verdicts) -> None:
-        columns = self._columns
-        usable = columns.trusted.copy()
-        for name in self._unbound:
-            if name in nodes:
-                usable[nodes.rows[name]] = False
-        verdicts.reject_with(~usable, INVALID_DATA)
-        rows = np.flatnonzero(usable & columns.aligned)
-        for rejected, what in misaligned_nodes(demand, columns, nodes, rows):
-            status = Status.unschedulable(f"cannot align {what}")
-            for row in rejected.tolist():
-                self._cache.note_rejection(nodes[row].name)
-                verdicts.reject_row(row, status)
-
-    def _filter(self, state: CycleState, demand: Demand, node: NodeInfo) -> Status | None:
         if not demand.needs_alignment:
             return None
         if node.name in self._unbound or not self._cache.is_trusted(node.name):
@@ -261,26 +275,10 @@ class NodeResourceTopologyMatch(
         return Status.unschedulable(f"cannot align {what}")
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node by its zones; pods that kubelets do not align like all nodes."""
-        demand = self._demand_of(pod)
-        return self._score(demand, node) if demand.guaranteed else MAX_SCORE
-
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Score all nodes, over columns where they are the cluster's and the strategy allows it."""
+        """Score a node by its zones; pods that kubelets do not align score all nodes alike."""
         demand = self._demand_of(pod)
         if not demand.guaranteed:
             return MAX_SCORE
-        score, columns = SCORES.get(self.args.scoring_strategy.type), self._columns
-        as_it_is = nodes is self.handle.nodes and columns.refresh(nodes)
-        if score is not None and as_it_is and can_score(demand, columns):
-            scores = np.zeros(len(nodes), dtype=np.int64)
-            rows = np.flatnonzero(columns.aligned & columns.trusted)
-            scores[rows] = scores_by_zones(score, demand, columns, rows, self._weights)
-            return scores
-        return np.fromiter((self._score(demand, node) for node in nodes), np.int64, len(nodes))
-
-    def _score(self, demand: Demand, node: NodeInfo) -> int:
-        """Score one node for a Guaranteed pod."""
         topology = self._cache.topology(node.name)
         if topology is None or not self._cache.is_trusted(node.name):
             return 0
@@ -292,8 +290,47 @@ class NodeResourceTopologyMatch(
         return score_by_zones(STRATEGIES[strategy], demand, topology, self._weights)
 
 
-def _removed(data: object) -> bool:
-    return isinstance(data, _RemovedPods) and bool(data.given_back)
+def misaligned(demand: Demand, topology: NodeTopology, node: NodeInfo) -> str:
+    """Return what cannot be aligned in one zone; "" if everything can."""
+    if topology.pod_scope:
+        found = _suitable_zone(demand.total, demand.guaranteed, topology.zones, node)
+        return "pod" if found is None else ""
+    zones = list(topology.zones)
+    for index, container in enumerate(demand.containers):
+        place = _suitable_zone(container.amounts, demand.guaranteed, zones, node)
+        if place is None:
+            return container.kind
+        # Init containers end before the next one starts.
+        if index >= demand.inits and place < len(zones):
+            zones[place] = zones[place].less(container.amounts)
+    return ""
+
+
+def _suitable_zone(
+    amounts: Amounts, guaranteed: bool, zones: Sequence[Zone], node: NodeInfo
+) -> int | None:
+    """Return the index of the lowest zone that can have all amounts, ``len(zones)`` for none
+    needed; None if no zone can."""
+    suitable = set(range(len(zones)))
+    constrained = False
+    for resource, amount in amounts.items():
+        if not amount:
+            continue
+        if resource not in node.allocatable and resource not in _ALWAYS_ALLOCATABLE:
+            return None
+        listed = [index for index, zone in enumerate(zones) if resource in zone.available]
+        if not listed and is_host_level(resource):
+            continue
+        constrained = True
+        free = not guaranteed and is_aligned_for_guaranteed_pods_only(resource)
+        suitable &= {
+            index for index in listed if free or zones[index].available[resource] >= amount
+        }
+        if not suitable:
+            return None
+    if not suitable:
+        return None if constrained else len(zones)
+    return min(suitable)
 
 
 def _with_removed(topology: NodeTopology, data: object, node_name: str) -> NodeTopology:
