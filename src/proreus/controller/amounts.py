@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from proreus.addons.capacity_scheduling.quotas import added, requests_of
+from proreus.addons.pod_amounts import added, requests_of
 from proreus.objects import Pod
 from proreus.objects.pod import is_terminal
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from proreus.addons.pod_amounts import amounts_of
 from proreus.addons.reservation.book import reservation_of
 from proreus.addons.reservation.held import HeldReservation, Owner
 from proreus.addons.reservation.objects import (
@@ -25,7 +26,7 @@ from proreus.base.clock import rfc3339
 from proreus.controller.amounts import is_assigned, quantities, requested
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
 from proreus.framework import PodInfo
-from proreus.objects import ObjectMeta, Pod, parse_amount
+from proreus.objects import ObjectMeta, Pod
 
 
 class ReservationStatuses(StatusReconciler[ReservationObject]):
@@ -107,15 +108,11 @@ def _of_owners(owners: list[Pod], present: Mapping[str, Any]) -> dict[str, Any]:
     if {one["uid"] for one in found} != {one.get("uid") for one in written}:
         status["currentOwners"] = found
     taken = requested(owners)
-    reserved = _amounts(present.get("allocatable"))
+    reserved = amounts_of(present.get("allocatable") or {})
     allocated = {name: min(taken.get(name, 0), amount) for name, amount in reserved.items()}
-    if allocated != dict.fromkeys(reserved, 0) | _amounts(present.get("allocated")):
+    if allocated != dict.fromkeys(reserved, 0) | amounts_of(present.get("allocated") or {}):
         status["allocated"] = quantities(allocated)
     return status
-
-
-def _amounts(listed: Any) -> dict[str, int]:
-    return {name: parse_amount(name, amount) for name, amount in (listed or {}).items()}
 
 
 def _expired(present: Mapping[str, Any], now: float) -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from proreus.addons.capacity_scheduling import CapacityScheduling
-from proreus.addons.capacity_scheduling.quotas import NamespaceUsage, requests_of
+from proreus.addons.capacity_scheduling.quotas import NamespaceUsage
+from proreus.addons.pod_amounts import requests_of
 from proreus.framework import CycleState
 from proreus.testing import Harness, make_node, make_pod
 

@@ -87,7 +87,7 @@ def test_odd_factors_estimate_between_nothing_and_more_than_any_node_has(factors
     assert 0 <= estimate.amounts[0] <= MOST_USED
 
 
-@pytest.mark.parametrize("nodes", [2, 150], ids=["one by one", "over columns"])
+@pytest.mark.parametrize("nodes", [2, 150])
 @pytest.mark.parametrize("limit", ["9E", "60P", "40P"])
 def test_limits_beyond_all_capacity_keep_nobody_from_other_nodes(limit: str, nodes: int) -> None:
     names = [f"n{number}" for number in range(nodes)]
@@ -287,7 +287,7 @@ def test_a_node_may_have_thresholds_of_its_own_and_its_raw_allocatable() -> None
     assert rejected == [False, True, True]
 
 
-@pytest.mark.parametrize("nodes", [2, 150], ids=["one by one", "over columns"])
+@pytest.mark.parametrize("nodes", [2, 150])
 @pytest.mark.parametrize(
     ("key", "text"),
     [

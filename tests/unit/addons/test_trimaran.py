@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from math import sqrt
+from math import floor, inf, sqrt
 
 import msgspec
 import numpy as np
@@ -19,13 +19,16 @@ from proreus.addons.node_metrics.metrics import (
     usage_of,
 )
 from proreus.addons.node_metrics.providers import NODE_USAGES, NodeUsage
-from proreus.addons.trimaran.beta_distribution import Beta, cdf_of_all
+from proreus.addons.trimaran.beta_distribution import Beta
 from proreus.addons.trimaran.commitments import Committed
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
-from proreus.addons.trimaran.low_risk_over_commitment import LowRiskOverCommitment
+from proreus.addons.trimaran.low_risk_over_commitment import (
+    LowRiskOverCommitment,
+    limit_risk,
+    load_risk,
+)
 from proreus.addons.trimaran.peaks import MODEL_FILE, Peaks, PowerModel
-from proreus.addons.trimaran.risks import limit_risk, load_risk
-from proreus.addons.trimaran.target_load_packing import TargetLoadPacking, target_score
+from proreus.addons.trimaran.target_load_packing import TargetLoadPacking
 from proreus.framework import ConfigError, CycleState
 from proreus.objects import ObjectMeta
 from proreus.testing import FakeHandle, Harness, HarnessOptions, make_node, make_plugin, make_pod
@@ -116,7 +119,8 @@ def test_stale_metrics_score_0_for_all_and_are_reported(caplog) -> None:
     [(0, 40), (10, 55), (20, 70), (40, 100), (50, 33), (70, 20), (100, 0), (101, 0)],
 )
 def test_the_score_is_highest_at_the_target(percent: float, score: int) -> None:
-    assert target_score(percent, 40) == score
+    cluster = harness(TargetLoadPacking, LoadWatcher(a=percent, b=0), "ab")
+    assert scores(cluster, TargetLoadPacking, make_pod("p", spec=limited("0")), "a") == [score]
 
 
 @pytest.mark.parametrize(
@@ -163,16 +167,15 @@ def test_plugins_count_pods_that_the_metrics_do_not_show_yet_where_told_to(plugi
         cluster.schedule(make_pod("p", "3", node_selector={"kubernetes.io/hostname": "a"}))
         made, pod, state = cluster.plugin(plugin), make_pod("q", "1"), CycleState()
 
-        def both_forms() -> list[int]:
-            each = [made.score(state, pod, node) for node in made.handle.nodes]
-            assert made.score_all(state, pod, made.handle.nodes).tolist() == each
-            return made.normalize(state, pod, np.array(each)).tolist()
+        def scores() -> list[int]:
+            found = made.score_all(state, pod, made.handle.nodes)
+            return made.normalize(state, pod, found).tolist()
 
-        before = both_forms()
+        before = scores()
         # A minute later the metrics show the pod: it is not counted twice.
         server.end = cluster.clock.now() + 61
         cluster.advance(61)
-        return [before, both_forms()]
+        return [before, scores()]
 
     (before, shown), (told_before, told_shown) = where(False), where(True)
     assert before[0] > before[1]
@@ -203,7 +206,7 @@ def of_any_size(name: str, node_name: str, kind: str) -> object:
     return make_pod(name, spec={"containers": [container], "nodeName": node_name})
 
 
-@pytest.mark.parametrize("nodes", [2, 150], ids=["one by one", "over columns"])
+@pytest.mark.parametrize("nodes", [2, 150])
 @pytest.mark.parametrize(
     ("plugin", "kind", "args"),
     [
@@ -324,19 +327,57 @@ def test_an_answer_of_load_watcher_is_read() -> None:
     assert (metrics.window.end, metrics.of("a"), metrics.of("b")) == (5, (), ())
 
 
-# ---- over columns --------------------------------------------------------------------------------
+# ---- all nodes -----------------------------------------------------------------------------------
+
+
+def target_load_packing(made: TargetLoadPacking, pod, node, missing: int) -> int:
+    """Return the score of a node by the formula of the original."""
+    values = cpu_values(made.measured.of(node.name))
+    capacity, target = node.allocatable["cpu"], float(made.args.target_utilization)
+    if not values:
+        return 0
+    used = values[-1] / 100 * capacity + made.predict(pod.pod) + missing
+    percent = 100 * used / capacity if capacity else 0.0
+    if percent > 100:
+        return 0
+    if percent > target:
+        return floor(target * (100 - percent) / (100 - target) + 0.5)
+    return floor((100 - target) * percent / target + target + 0.5)
+
+
+def load_variation(made: LoadVariationRiskBalancing, pod, node, missing: int) -> int:
+    """Return the score of a node by the formula of the original."""
+    args, found = made.args, []
+    for resource, type_ in (("cpu", "CPU"), ("memory", "Memory")):
+        usage, capacity = usage_of(made.measured.of(node.name), type_), node.allocatable[resource]
+        if usage is None:
+            continue
+        if not capacity:
+            found.append(0.0)
+            continue
+        used, deviation = (min(max(one * capacity / 100, 0.0), capacity) for one in usage)
+        mean = min((used + pod.requests.amounts[resource]) / capacity, 1.0)
+        sensitivity = args.safe_variance_sensitivity
+        deviation = pow(deviation / capacity, 1 / sensitivity if sensitivity else inf)
+        deviation = min(deviation * args.safe_variance_margin, 1.0)
+        found.append((1 - (mean + deviation) / 2) * 100)
+    return floor(min(found) + 0.5) if found else 0
 
 
 @pytest.mark.parametrize(
-    ("plugin", "args"),
+    ("plugin", "formula", "args"),
     [
-        (TargetLoadPacking, {"targetUtilization": 55}),
-        (LoadVariationRiskBalancing, {}),
-        (LoadVariationRiskBalancing, {"safeVarianceSensitivity": 0.7, "safeVarianceMargin": 1.3}),
-        (LoadVariationRiskBalancing, {"safeVarianceSensitivity": 0}),
+        (TargetLoadPacking, target_load_packing, {"targetUtilization": 55}),
+        (LoadVariationRiskBalancing, load_variation, {}),
+        (
+            LoadVariationRiskBalancing,
+            load_variation,
+            {"safeVarianceSensitivity": 0.7, "safeVarianceMargin": 1.3},
+        ),
+        (LoadVariationRiskBalancing, load_variation, {"safeVarianceSensitivity": 0}),
     ],
 )
-def test_columns_and_single_nodes_have_the_same_scores(plugin, args: dict) -> None:
+def test_the_scores_of_all_nodes_are_those_of_the_formula(plugin, formula, args: dict) -> None:
     rng = np.random.default_rng(1)
     names = [f"n{number}" for number in range(400)]
     nodes = [
@@ -351,22 +392,15 @@ def test_columns_and_single_nodes_have_the_same_scores(plugin, args: dict) -> No
     handle = FakeHandle(nodes)
     made = make_plugin(plugin, handle, {**WATCHER, **args})
     made.use(WatcherMetrics(Window("15m", START - 900, START), MetricsData(metrics)))
-    state = CycleState()
+    state, missing = CycleState(), dict.fromkeys(names, 0)
     for number in range(5):
         pod = make_pod("p", f"{int(rng.integers(0, 20_000))}m", int(rng.integers(0, 2**36)))
-        expected = [made.score(state, pod, node) for node in handle.nodes]
+        expected = [formula(made, pod, node, missing[node.name]) for node in handle.nodes]
         assert made.score_all(state, pod, handle.nodes).tolist() == expected
         if isinstance(made, TargetLoadPacking):
             made.reserve(state, pod, names[number])
+            missing[names[number]] += made.predict(pod.pod)
     assert len(set(expected)) > 20
-
-
-def test_the_probabilities_of_all_nodes_are_those_of_each() -> None:
-    rng = np.random.default_rng(7)
-    alpha, beta = rng.gamma(2, 3, 500), rng.gamma(1, 20, 500)
-    x = np.concatenate((rng.random(496), [0, 1, -1, 2]))
-    each = [Beta(*one).cdf(at) for one, at in zip(zip(alpha, beta, strict=True), x, strict=True)]
-    assert cdf_of_all(alpha, beta, x).tolist() == each
 
 
 def test_the_risks_of_nodes_follow_their_pods() -> None:
@@ -377,20 +411,17 @@ def test_the_risks_of_nodes_follow_their_pods() -> None:
     spec = {"containers": [{"name": "c", "resources": resources}]}
     pod, state = make_pod("p", spec=spec), CycleState()
 
-    def both_forms() -> list[int]:
-        nodes = plugin.handle.nodes
-        each = [plugin.score(state, pod, node) for node in nodes]
-        assert plugin.score_all(state, pod, nodes).tolist() == each
-        return each
+    def scores() -> list[int]:
+        return [plugin.score(state, pod, node) for node in plugin.handle.nodes]
 
-    empty = both_forms()
+    empty = scores()
     assert empty[0] == empty[1]
     cluster.add(make_pod("there", node_name="a", spec=spec))
-    with_pod = both_forms()
+    with_pod = scores()
     assert with_pod[0] != empty[0]
     assert with_pod[1] == empty[1]
     cluster.remove("Pod", "there")
-    assert both_forms() == empty
+    assert scores() == empty
 
 
 def test_a_power_that_no_number_holds_is_the_worst() -> None:

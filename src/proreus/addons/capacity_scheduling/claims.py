@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proreus.addons.capacity_scheduling.quotas import Amounts, Quotas, added, requests_of
+from proreus.addons.capacity_scheduling.quotas import Quotas
+from proreus.addons.pod_amounts import Amounts, added, requests_of
 from proreus.framework import Nominator, PodInfo, Status
 from proreus.plugins.default_preemption import DomainVictim
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import log
 
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueShares, QueueTree
-from proreus.addons.capacity_scheduling.quotas import Amounts
+from proreus.addons.pod_amounts import Amounts
 
 _HALF_LIVES_TO_KEEP = 30
 """After these a billionth is left."""

@@ -15,7 +15,7 @@ from proreus.addons.capacity_scheduling.claims import most_important_first
 from proreus.addons.capacity_scheduling.pod_queues import PodQueues
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
 from proreus.addons.capacity_scheduling.queue_tree import QueueShares
-from proreus.addons.capacity_scheduling.quotas import Amounts, added, requests_of
+from proreus.addons.pod_amounts import Amounts, added, requests_of
 from proreus.framework import Nominator, PodInfo, Status
 from proreus.plugins.default_preemption import DomainVictim
 

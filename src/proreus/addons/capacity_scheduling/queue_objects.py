@@ -14,9 +14,10 @@ from typing import NamedTuple, Protocol
 from proreus.addons.capacity_scheduling.oldest_by_name import OldestByName
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue
 from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, ElasticQuota
+from proreus.addons.pod_amounts import amounts_of
 from proreus.config.durations import DurationError, parse_duration
 from proreus.framework import logger
-from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource, parse_amount
+from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource
 from proreus.objects.codec import UNDECODABLE
 
 log = logger(__name__)
@@ -114,9 +115,9 @@ class VolcanoSource:
         return CapacityQueue(
             obj.metadata.name,
             spec.parent,
-            deserved=_amounts(spec.deserved),
-            guarantee=_amounts(spec.guarantee.resource),
-            limit=_amounts(spec.capability),
+            deserved=amounts_of(spec.deserved),
+            guarantee=amounts_of(spec.guarantee.resource),
+            limit=amounts_of(spec.capability),
             weight=float(max(spec.weight, 0)),
             priority=spec.priority,
             reclaimable=spec.reclaimable is not False,
@@ -243,7 +244,7 @@ class ElasticQuotaSource:
     def queue_of(self, obj: ElasticQuota) -> CapacityQueue | None:
         """Return a quota as a queue; weights are ``max`` unless an annotation says others."""
         meta = obj.metadata
-        least, most = _amounts(obj.spec.min), _amounts(obj.spec.max)
+        least, most = amounts_of(obj.spec.min), amounts_of(obj.spec.max)
         lends = meta.labels.get(f"{_KOORDINATOR}allow-lent-resource") != "false"
         weights = _shared_weight(meta) or most
         return CapacityQueue(
@@ -283,15 +284,10 @@ def _shared_weight(meta: ObjectMeta) -> Mapping[str, int]:
     if not text:
         return {}
     try:
-        found = json.loads(text)
-        return {str(name): parse_amount(str(name), quantity) for name, quantity in found.items()}
+        return amounts_of(json.loads(text))
     except (*UNDECODABLE, AttributeError, TypeError) as error:
         log.error("A shared weight cannot be read", quota=meta.name, err=str(error))
         return {}
-
-
-def _amounts(quantities: Quantities) -> dict[str, int]:
-    return {name: parse_amount(name, quantity) for name, quantity in quantities.items()}
 
 
 def _seconds(text: str) -> float:

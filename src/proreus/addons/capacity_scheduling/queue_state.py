@@ -16,7 +16,7 @@ from proreus.addons.capacity_scheduling.queue_objects import (
     VolcanoSource,
 )
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueShares
-from proreus.addons.capacity_scheduling.quotas import requests_of
+from proreus.addons.pod_amounts import requests_of
 from proreus.framework import ClusterEvent, Handle, PodInfo, events, plugin_event
 from proreus.objects import Pod, Resource
 

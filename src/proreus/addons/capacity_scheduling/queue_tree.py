@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from proreus.addons.capacity_scheduling.fair_share import ShareClaim, fair_shares, scaled
-from proreus.addons.capacity_scheduling.quotas import Amounts
+from proreus.addons.pod_amounts import Amounts
 
 _NOTHING: Amounts = MappingProxyType({})
 _MAX_DEPTH = 64

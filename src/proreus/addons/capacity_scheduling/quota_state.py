@@ -12,8 +12,8 @@ from proreus.addons.capacity_scheduling.quotas import (
     ElasticQuota,
     NamespaceUsage,
     Quotas,
-    requests_of,
 )
+from proreus.addons.pod_amounts import requests_of
 from proreus.framework import ClusterEvent, Handle, PodInfo, events
 from proreus.objects import Pod
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource, parse_amount
-
-Amounts = Mapping[str, int]
+from proreus.addons.pod_amounts import Amounts, amounts_of
+from proreus.objects import ApiStruct, ObjectMeta, Resource
 
 
 class ElasticQuotaSpec(ApiStruct, frozen=True):
@@ -36,30 +35,6 @@ ELASTIC_QUOTAS = Resource(
     ElasticQuota,
     custom=True,
 )
-
-
-def requests_of(pod: Pod) -> dict[str, int]:
-    """Return what counts of a pod: its containers or, where that is more, an init container alone;
-    plus overhead."""
-    found: dict[str, int] = {}
-    for container in pod.spec.containers:
-        for name, quantity in container.resources.requests.items():
-            found[name] = found.get(name, 0) + parse_amount(name, quantity)
-    for container in pod.spec.init_containers:
-        for name, quantity in container.resources.requests.items():
-            found[name] = max(found.get(name, 0), parse_amount(name, quantity))
-    for name, quantity in pod.spec.overhead.items():
-        found[name] = found.get(name, 0) + parse_amount(name, quantity)
-    return found
-
-
-def added(amounts: Iterable[Amounts]) -> dict[str, int]:
-    """Return the sum of amounts."""
-    total: dict[str, int] = {}
-    for one in amounts:
-        for name, amount in one.items():
-            total[name] = total.get(name, 0) + amount
-    return total
 
 
 @dataclass
@@ -102,12 +77,7 @@ class Bounds:
     @classmethod
     def of(cls, quota: ElasticQuota) -> Bounds:
         """Return the bounds of a quota."""
-        return cls(
-            *(
-                {name: parse_amount(name, quantity) for name, quantity in amounts.items()}
-                for amounts in (quota.spec.min, quota.spec.max)
-            )
-        )
+        return cls(amounts_of(quota.spec.min), amounts_of(quota.spec.max))
 
 
 class Quotas:

@@ -15,23 +15,18 @@ from collections.abc import Hashable, Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-import numpy as np
-
-from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY
 from proreus.addons.node_metrics.recent_pods import RecentPods, RecentPodsPlugin
+from proreus.addons.pod_amounts import CPU_AND_MEMORY
 from proreus.framework import (
     ClusterEvent,
     CycleState,
     FeatureGates,
     FilterPlugin,
     Handle,
-    IntArray,
     NodeInfo,
-    NodeTable,
     PluginArgs,
     PodInfo,
     Status,
-    Verdicts,
     events,
     field_errors,
 )
@@ -157,25 +152,6 @@ class Colocation(FilterPlugin, RecentPodsPlugin[Pair]):
             if asked > free and asked:
                 return status
         return None
-
-    def filter_all(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
-    ) -> None:
-        """Reject the nodes that have too little for the pod beside online and offline pods."""
-        unmeasured: IntArray = np.zeros((2, len(nodes)), dtype=np.int64)
-        if self.recent.by_node:
-            for row, node in enumerate(nodes):
-                if node.name in self.recent.by_node:
-                    unmeasured[:, row] = self._unmeasured(node)
-        for own, batch, other, status in zip(
-            CPU_AND_MEMORY, BATCH, unmeasured, _REJECTIONS, strict=True
-        ):
-            offline = nodes.requested[batch]
-            free = np.maximum(nodes.allocatable[batch] - offline, -_MOST) - other
-            asked = pod.requests.amounts.get(batch, 0) + np.where(
-                offline > 0, pod.requests.amounts.get(own, 0), 0
-            )
-            verdicts.reject_with((asked > free) & (asked > 0), status)
 
 
 def _requests_of(pod: Pod) -> Pair:

@@ -14,8 +14,9 @@ from typing import Literal
 
 from proreus.addons.device_share.devices import MIB, MIG_PREFIX, WHOLE, NodeDevice
 from proreus.addons.device_share.hints import NO_HINTS, Hints, InvalidRequest, hints_of
+from proreus.addons.pod_amounts import amounts_of
 from proreus.framework import PodInfo
-from proreus.objects import Container, parse_amount
+from proreus.objects import Container
 
 _KOORDINATOR = "koordinator.sh/"
 _NICS = {"koordinator.sh/rdma": "rdma", "koordinator.sh/fpga": "fpga"}
@@ -266,7 +267,7 @@ def _hami_shares(pod: PodInfo) -> tuple[Share, ...]:
 def _amounts(container: Container) -> dict[str, int]:
     resources = container.resources
     given = {**resources.limits, **resources.requests}
-    return {name: parse_amount(name, quantity) for name, quantity in given.items() if "/" in name}
+    return amounts_of({name: quantity for name, quantity in given.items() if "/" in name})
 
 
 def _vgpu_share(count: int, memory: int, cores: int, percentage: int) -> Share | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from proreus.addons.node_metrics.args import NodeMetricsArgs
 from proreus.addons.node_metrics.metrics import Aggregation
-from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY
+from proreus.addons.node_metrics.providers import NodeMetricsArgs
+from proreus.addons.pod_amounts import CPU_AND_MEMORY
 from proreus.framework import ConfigModel, FeatureGates, Seconds, field_errors
 
 AggregationType = Literal["avg", "p50", "p90", "p95", "p99"]

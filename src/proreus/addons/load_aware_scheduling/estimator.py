@@ -12,7 +12,7 @@ from math import floor
 from typing import Any, NamedTuple
 
 from proreus.addons.load_aware_scheduling.args import LoadAwareSchedulingArgs
-from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY, effective_amounts
+from proreus.addons.pod_amounts import CPU_AND_MEMORY, effective_amounts
 from proreus.framework import logger
 from proreus.objects import Pod, key_of
 from proreus.objects.codec import UNDECODABLE

@@ -24,7 +24,7 @@ from proreus.addons.node_metrics.metrics import (
     WatcherMetrics,
     usage_of,
 )
-from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY
+from proreus.addons.pod_amounts import CPU_AND_MEMORY
 from proreus.framework import IntArray, NodeInfo, NodeTable, logger
 from proreus.objects import Node, parse_amount
 from proreus.objects.codec import UNDECODABLE

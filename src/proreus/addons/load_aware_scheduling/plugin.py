@@ -1,4 +1,4 @@
-"""The plugin: what is measured, what is estimated, and thresholds and scores by the sum of both.
+"""The plugin: thresholds and scores by the sum of measured use and estimates.
 
 Worked example: of 8 CPUs 5100m are used, and a pod is estimated at 170m. That is 66 %, beyond a
 threshold of 65: the node is rejected. Without thresholds its CPU scores (8000 - 5270) * 100 / 8000,
@@ -8,6 +8,7 @@ which is 34.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from functools import lru_cache
 from math import inf
 
 import numpy as np
@@ -18,11 +19,9 @@ from proreus.addons.load_aware_scheduling.node_loads import (
     NO_THRESHOLD,
     UNKNOWN,
     NodeLoads,
-    Pair,
 )
-from proreus.addons.node_metrics.args import NodeMetricsArgs
 from proreus.addons.node_metrics.metrics import Aggregation, WatcherMetrics
-from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY
+from proreus.addons.node_metrics.providers import NodeMetricsArgs
 from proreus.addons.node_metrics.reader import NodeMetricsReader
 from proreus.addons.node_metrics.recent_pods import (
     RecentPod,
@@ -30,13 +29,13 @@ from proreus.addons.node_metrics.recent_pods import (
     RecentPodsPlugin,
     transition_time,
 )
+from proreus.addons.pod_amounts import CPU_AND_MEMORY
 from proreus.framework import (
     ClusterEvent,
     CycleState,
     FilterPlugin,
     Handle,
     IntArray,
-    NodeInfo,
     NodeTable,
     PodInfo,
     ScorePlugin,
@@ -54,16 +53,16 @@ _EXCEEDED = tuple(
 _EXPIRED = Status.unschedulable("node(s) nodeMetric expired")
 
 _MORE_ROOM = "NodeLoadDecreased"
-"""The event of metrics that show more room somewhere; its object: that room, a list of ``Room``."""
+"""The event of metrics that show more room on a node; its object is a list of ``Room``."""
 
 Room = tuple[float, float]
-"""Of cpu and memory: what a pod must be estimated below; infinite without a limit."""
+"""The estimate of cpu and memory that a pod must be below; infinite without a limit."""
 
 
 class LoadAwareScheduling(
     FilterPlugin, ScorePlugin, NodeMetricsReader, RecentPodsPlugin[PodEstimate]
 ):
-    """Reject nodes whose use is beyond a threshold; prefer those that use least."""
+    """Reject nodes whose use is beyond a threshold; prefer the least used."""
 
     Args = LoadAwareSchedulingArgs
     args: LoadAwareSchedulingArgs
@@ -71,8 +70,8 @@ class LoadAwareScheduling(
     def __init__(self, args: LoadAwareSchedulingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._estimator = Estimator(args)
-        self._estimated: tuple[Pod | None, Pair] = (None, (0, 0))
-        """The pod that was estimated last."""
+        # Asked for several times a cycle.
+        self._estimate = lru_cache(maxsize=1)(lambda pod: self._estimator.estimate(pod.pod).amounts)
         self._loads = NodeLoads(args)
         self._pods = handle.store(PODS)
         self.recent = RecentPods(handle, self._estimator.estimate)
@@ -100,8 +99,8 @@ class LoadAwareScheduling(
         )
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Return what the pod is estimated at, and whether it is of a DaemonSet."""
-        return self._amounts_of(pod.pod), _is_of_daemon_set(pod.pod)
+        """Return the estimate of the pod, and whether it is of a DaemonSet."""
+        return self._estimate(pod), _is_of_daemon_set(pod.pod)
 
     # ---- metrics -------------------------------------------------------------------------------
 
@@ -111,9 +110,9 @@ class LoadAwareScheduling(
         return age > self.args.node_metric_expiration_seconds
 
     def use(self, metrics: WatcherMetrics | None) -> None:
-        """Use these metrics; forget pods that they show, and wake pods that fit now."""
+        """Use these metrics, forget pods that they show, and wake pods that fit now."""
         nodes = self.handle.nodes
-        # Not that of the metrics before: pods that came since have taken some of it.
+        # Computed now, not kept: pods that came since the last metrics have taken some of it.
         before = self._room_of(nodes) if self._filters else []
         super().use(metrics)
         # Recent pods and hot nodes may differ though the metrics are the same.
@@ -161,26 +160,10 @@ class LoadAwareScheduling(
             self.handle.announce(plugin_event(_MORE_ROOM), None, more)
 
     def _fits_somewhere(self, pod: PodInfo, old: object, new: list[Room]) -> bool:
-        cpu, memory = self._amounts_of(pod.pod)
+        cpu, memory = self._estimate(pod)
         return any(cpu < room[0] and memory < room[1] for room in new)
 
     # ---- Filter --------------------------------------------------------------------------------
-
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """Reject a node that would be used beyond a limit with the pod."""
-        if not self._filters or _is_of_daemon_set(pod.pod):
-            return None
-        if self.measured is None:
-            return _EXPIRED if self._rejects_expired else None
-        load = self._loads.of(node)
-        used = self._with_pods(load.filtered_used, node, pod)
-        for one, most, limit, status in zip(
-            used, load.allocatable, load.limits, _EXCEEDED, strict=True
-        ):
-            measured = one != UNKNOWN and most > 0
-            if limit != NO_THRESHOLD and measured and (200 * one + most) // (2 * most) > limit:
-                return status
-        return None
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
@@ -201,26 +184,8 @@ class LoadAwareScheduling(
 
     # ---- Score ---------------------------------------------------------------------------------
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node by what is not used of it; 0 without fresh metrics."""
-        if self.measured is None:
-            return 0
-        load = self._loads.of(node)
-        used = self._with_pods(load.scored_used, node, pod)
-        free = []
-        total = 0
-        for weight, one, most in zip(self._weights, used, load.allocatable, strict=True):
-            if weight:
-                if one == UNKNOWN:
-                    return 0
-                free.append((most - one) * 100 // most if 0 < most >= one else 0)
-                total += weight * free[-1]
-        dominant = self.args.dominant_resource_weight
-        total += dominant * min(free, default=0)
-        return total // (sum(self._weights) + dominant)
-
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
-        """Score all nodes by what is not used of them; 0 without fresh metrics."""
+        """Score nodes by their unused share; 0 without fresh metrics."""
         total: IntArray = np.zeros(len(nodes), dtype=np.int64)
         weighted = np.flatnonzero(self._weights)
         if self.measured is None or not weighted.size:
@@ -236,32 +201,15 @@ class LoadAwareScheduling(
         total[(used == UNKNOWN).any(axis=0)] = 0
         return total
 
-    # ---- what is used --------------------------------------------------------------------------
-
-    def _amounts_of(self, pod: Pod) -> Pair:
-        # A pod is asked about several times in a row.
-        if self._estimated[0] is not pod:
-            self._estimated = (pod, self._estimator.estimate(pod).amounts)
-        return self._estimated[1]
-
-    def _with_pods(self, used: Pair, node: NodeInfo, pod: PodInfo) -> Pair:
-        """Return what a node uses with its recent pods and another one."""
-        cpu, memory = self._amounts_of(pod.pod)
-        for recent in self.recent.on(node.name):
-            cpu += recent.predicted.amounts[0]
-            memory += recent.predicted.amounts[1]
-        return (
-            UNKNOWN if used[0] == UNKNOWN else used[0] + cpu,
-            UNKNOWN if used[1] == UNKNOWN else used[1] + memory,
-        )
+    # ---- use -----------------------------------------------------------------------------------
 
     def _with_recent_pods(
         self, used: IntArray, nodes: NodeTable, pod: PodInfo | None = None
     ) -> IntArray:
-        """Return what nodes use with recent pods and perhaps another one, shape (2, nodes)."""
+        """Return ``used`` with the estimates of recent pods and of a pod, shape (2, nodes)."""
         more = np.zeros_like(used)
         if pod is not None:
-            more += np.array(self._amounts_of(pod.pod))[:, None]
+            more += np.array(self._estimate(pod))[:, None]
         by_node = self.recent.by_node
         for row, node in enumerate(nodes) if by_node else ():
             for recent in by_node.get(node.name, {}).values():
@@ -271,7 +219,7 @@ class LoadAwareScheduling(
 
 
 def _percentages(used: IntArray, allocatable: IntArray) -> IntArray:
-    """Return what is used in percent, rounded half up."""
+    """Return the use in percent, rounded half up."""
     percentages: IntArray = (200 * used + allocatable) // (2 * np.maximum(allocatable, 1))
     return percentages
 

@@ -1,6 +1,6 @@
-"""What nodes really use: what the plugins that look at it share.
+"""The real use of nodes, for the plugins that score or filter by it.
 
-``metrics`` is what is read, ``providers`` where from, ``reader`` reads it in the background and
-knows its age; ``recent_pods`` are those that it does not show yet, ``pod_amounts`` what pods ask
-for.
+``metrics`` has the values, ``providers`` their sources; ``reader`` reads them in the background and
+knows their age. ``recent_pods`` has the pods that metrics do not show yet, ``node_columns`` the
+numbers of all nodes.
 """

@@ -1,15 +1,14 @@
-"""Where metrics of nodes are read: a load-watcher, Prometheus, or metrics.k8s.io."""
+"""Reads metrics of nodes from a load-watcher, Prometheus, or metrics.k8s.io."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import urlencode
 
 import msgspec
 
-from proreus.addons.node_metrics.args import NodeMetricsArgs
 from proreus.addons.node_metrics.metrics import (
     AVERAGE,
     CPU,
@@ -23,7 +22,7 @@ from proreus.addons.node_metrics.metrics import (
     WatcherMetrics,
     Window,
 )
-from proreus.framework import ApiError, Handle
+from proreus.framework import ApiError, ConfigModel, Handle, PluginArgs
 from proreus.objects import ApiStruct, ObjectMeta, Resource, parse_amount
 
 WINDOWS_MINUTES = (15, 10, 5)
@@ -35,6 +34,22 @@ PROMETHEUS_SERIES = {
     MEMORY: "instance:node_memory_utilisation:ratio",
 }
 _PROMETHEUS_FUNCTIONS = {AVERAGE: "avg_over_time", DEVIATION: "stddev_over_time"}
+
+
+class MetricProvider(ConfigModel):
+    """The source of metrics. ``insecure_skip_verify``: by default true for Prometheus only."""
+
+    type: Literal["KubernetesMetricsServer", "Prometheus"] = "KubernetesMetricsServer"
+    address: str = ""
+    token: str = ""
+    insecure_skip_verify: bool | None = None
+
+
+class NodeMetricsArgs(PluginArgs):
+    """``watcher_address``: of a load-watcher; it takes precedence over ``metric_provider``."""
+
+    metric_provider: MetricProvider = MetricProvider()
+    watcher_address: str = ""
 
 
 class NodeUsage(ApiStruct, frozen=True):

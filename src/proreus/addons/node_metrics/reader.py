@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable
 
-from proreus.addons.node_metrics.args import NodeMetricsArgs
 from proreus.addons.node_metrics.metrics import Aggregation, WatcherMetrics
-from proreus.addons.node_metrics.providers import provider_of
+from proreus.addons.node_metrics.providers import NodeMetricsArgs, provider_of
 from proreus.framework import ApiError, BackgroundPlugin, Handle, NodeTable, logger
 
 log = logger(__name__)

@@ -9,11 +9,6 @@ from __future__ import annotations
 from math import exp, lgamma, log, log1p
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-FloatArray = npt.NDArray[np.float64]
-
 _MOST_STEPS = 1000
 _PRECISION = 1e-15
 _TINY = 1e-300
@@ -46,21 +41,6 @@ class Beta(NamedTuple):
         return _front(x, a, b) * _continued_fraction(x, a, b) / a
 
 
-def cdf_of_all(alpha: FloatArray, beta: FloatArray, x: FloatArray) -> FloatArray:
-    """Return ``Beta(alpha, beta).cdf(x)`` of each element, to the last digit."""
-    result: FloatArray = (x >= 1).astype(np.float64)
-    inside = np.flatnonzero((x > 0) & (x < 1))
-    a, b, x = alpha[inside], beta[inside], x[inside]
-    mirrored = x > (a + 1) / (a + b + 2)
-    a, b = np.where(mirrored, b, a), np.where(mirrored, a, b)
-    x = np.where(mirrored, 1 - x, x)
-    # NumPy's exp and log may differ from these in the last digit, and lgamma it has none.
-    front = np.array([_front(*one) for one in zip(x.tolist(), a.tolist(), b.tolist(), strict=True)])
-    found = front * _continued_fractions(x, a, b) / a
-    result[inside] = np.where(mirrored, 1 - found, found)
-    return result
-
-
 def _front(x: float, a: float, b: float) -> float:
     return exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
 
@@ -81,38 +61,6 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
         if abs(factor - 1) < _PRECISION:
             break
     return result
-
-
-def _continued_fractions(x: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return ``_continued_fraction`` of each element, by the same operations."""
-    found = np.empty_like(x)
-    places = np.arange(len(x))
-    c, d = np.ones_like(x), 1 / _all_nonzero(1 - (a + b) * x / (a + 1))
-    result = d
-    for step in range(1, _MOST_STEPS):
-        even = step * (b - step) * x / ((a + 2 * step - 1) * (a + 2 * step))
-        odd = -(a + step) * (a + b + step) * x / ((a + 2 * step) * (a + 2 * step + 1))
-        factor = c
-        for coefficient in (even, odd):
-            d = 1 / _all_nonzero(1 + coefficient * d)
-            c = _all_nonzero(1 + coefficient / c)
-            factor = c * d
-            result = result * factor
-        more = np.abs(factor - 1) >= _PRECISION
-        if more.all():
-            continue
-        found[places[~more]] = result[~more]
-        places = places[more]
-        if not len(places):
-            break
-        x, a, b, c, d, result = (one[more] for one in (x, a, b, c, d, result))
-    else:
-        found[places] = result
-    return found
-
-
-def _all_nonzero(values: FloatArray) -> FloatArray:
-    return np.where(np.abs(values) > _TINY, values, _TINY)
 
 
 def _nonzero(value: float) -> float:

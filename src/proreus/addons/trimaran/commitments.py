@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
-
-from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY, effective_amounts
-from proreus.framework import Handle, IntArray, NodeInfo, NodeTable, PodInfo
+from proreus.addons.pod_amounts import CPU_AND_MEMORY, effective_amounts
+from proreus.framework import Handle, NodeInfo, PodInfo
 from proreus.objects import NODES, Node
 
 
@@ -88,13 +86,3 @@ class NodeCommitments:
         bounded = cpu.bounded(), memory.bounded()
         self._known[node.name] = _Known(dict(node.pods), (cpu, memory), bounded)
         return bounded
-
-    def of_all(self, nodes: NodeTable) -> IntArray:
-        """Return the sums of all nodes, shape (2, 2, nodes): resource, then requests and limits."""
-        numbers = (
-            number
-            for cpu, memory in map(self.of, nodes)
-            for number in (cpu[0], cpu[1], memory[0], memory[1])
-        )
-        flat = np.fromiter(numbers, np.int64, 4 * len(nodes))
-        return np.ascontiguousarray(flat.reshape(-1, 4).T).reshape(2, 2, -1)

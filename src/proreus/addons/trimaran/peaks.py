@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator
-from math import exp, inf, isfinite, isnan, nan
+from math import exp, inf, isfinite, nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from proreus.addons.node_metrics.metrics import Metric, WatcherMetrics, cpu_values
+from proreus.addons.node_metrics.metrics import Metric, cpu_values
 from proreus.addons.node_metrics.node_columns import NodeColumns
-from proreus.addons.node_metrics.pod_amounts import effective_amounts
+from proreus.addons.pod_amounts import effective_amounts
 from proreus.addons.trimaran.recent_requests import RecentRequestsArgs, RecentRequestsPlugin
 from proreus.base import yaml_limits
 from proreus.framework import (
@@ -29,9 +29,9 @@ from proreus.framework import (
     FeatureGates,
     Handle,
     IntArray,
-    NodeInfo,
     NodeTable,
     PodInfo,
+    ScorePlugin,
     field_errors,
 )
 from proreus.objects import Node, parse_amount
@@ -55,7 +55,7 @@ class PowerModel(ConfigModel):
     max: float | None = None
 
     def jump(self, before: float, after: float) -> float:
-        """Return by how much the power rises between two uses of the CPU in percent."""
+        """Return the rise of the power between two uses of the CPU in percent."""
         if self.idle is not None and self.max is not None:
             return (self.max - self.idle) * (after - before) / 100
         return self.k1 * (_exp(self.k2 * after) - _exp(self.k2 * before))
@@ -69,7 +69,7 @@ def _exp(value: float) -> float:
 
 
 class PeaksArgs(RecentRequestsArgs):
-    """``node_power_model``: by node, or ``*`` for all others. Without it: from a file."""
+    """``node_power_model``: by node, or ``*`` for all others; read from a file by default."""
 
     node_power_model: dict[str, PowerModel] = {}
 
@@ -82,7 +82,7 @@ class PeaksArgs(RecentRequestsArgs):
                 yield field_errors.required(where, "idle and max belong together")
 
 
-class Peaks(RecentRequestsPlugin):
+class Peaks(ScorePlugin, RecentRequestsPlugin):
     """Prefer the node whose power rises least."""
 
     Args = PeaksArgs
@@ -97,27 +97,16 @@ class Peaks(RecentRequestsPlugin):
         """Return the CPU that the pod requests."""
         return _requested_cpu(pod)
 
-    def score_measured(self, measured: WatcherMetrics, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node by the rise of its power, in units of 1e-15 W."""
-        model = self._models.get(node.name) or self._models.get(ANY_NODE)
-        before, capacity = _use_and_capacity(measured.of(node.name), node.node or Node())
-        if model is None or isnan(before) or not capacity:
-            return WORST
-        before += 100 * self.recent_requests(measured, node)[0] / capacity
-        after = 100 * (before / 100 * capacity + _requested_cpu(pod)) / capacity
-        jump = model.jump(before, after) if after <= 100 else WORST
-        raw = jump * _SCALE
-        return int(raw) if isfinite(raw) and abs(raw) < WORST else WORST
-
-    def score_all_measured(
-        self, measured: WatcherMetrics, pod: PodInfo, nodes: NodeTable
-    ) -> IntArray:
-        """Score all nodes by the rises of their power, in units of 1e-15 W."""
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Score nodes by the rise of their power, in units of 1e-15 W."""
+        measured = self.measured
+        if measured is None:
+            return 0
         before, capacity = self._columns.of_all(measured, nodes)
         scores = np.full(len(nodes), WORST, dtype=np.int64)
         known = np.flatnonzero(~np.isnan(before) & (capacity > 0))
         before, capacity = before[known], capacity[known]
-        before = before + 100 * self.recent_requests_of_all(measured, nodes)[0][known] / capacity
+        before = before + 100 * self.recent_requests(measured, nodes)[0][known] / capacity
         after = 100 * (before / 100 * capacity + _requested_cpu(pod)) / capacity
         fits = after <= 100
         any_model = self._models.get(ANY_NODE)
@@ -132,7 +121,7 @@ class Peaks(RecentRequestsPlugin):
         return scores
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """Give 100 to the least rise and 0 to the highest; 0 to what cannot be predicted."""
+        """Give 100 to the least rise and 0 to the highest; 0 to nodes without prediction."""
         known = scores != WORST
         result = np.zeros_like(scores)
         found = scores[known]

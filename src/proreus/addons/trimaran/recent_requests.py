@@ -5,31 +5,30 @@ from __future__ import annotations
 import numpy as np
 
 from proreus.addons.node_metrics.metrics import WatcherMetrics
-from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY, effective_amounts
 from proreus.addons.node_metrics.recent_pods import RecentPod, RecentPods, RecentPodsPlugin
-from proreus.addons.trimaran.args import TrimaranArgs
-from proreus.addons.trimaran.measured import MeasuredScorePlugin
-from proreus.framework import CycleState, Handle, IntArray, NodeInfo, NodeTable, PodInfo, Status
+from proreus.addons.pod_amounts import CPU_AND_MEMORY, effective_amounts
+from proreus.addons.trimaran.measured import MeasuredPlugin, TrimaranArgs
+from proreus.framework import CycleState, Handle, IntArray, NodeTable, PodInfo, Status
 from proreus.objects import Pod
 
 OVERLAP_SECONDS = 60
-"""Pods that came so long before the end of the metrics' window may not be in them yet."""
+"""Metrics may lack pods that came less than this before the end of their window."""
 
 _MOST = 2**55
-"""No node has as much, and a percentage of it fits an int64. Pods that somebody else put on a node
-may request more together."""
+"""More than any node has, and a percentage of it fits an int64. Pods that somebody else put on a
+node may request more together."""
 
 Pair = tuple[int, int]
 
 
 class RecentRequestsArgs(TrimaranArgs):
-    """``count_recent_pods``: whether pods that metrics do not show yet count by their requests."""
+    """``count_recent_pods``: count pods that metrics do not show yet by their requests."""
 
     count_recent_pods: bool = False
 
 
-class RecentRequestsPlugin(MeasuredScorePlugin, RecentPodsPlugin[Pair]):
-    """A plugin that knows what the pods request that metrics do not show yet."""
+class RecentRequestsPlugin(MeasuredPlugin, RecentPodsPlugin[Pair]):
+    """A plugin that sums the requests of pods that metrics do not show yet."""
 
     args: RecentRequestsArgs
 
@@ -40,7 +39,7 @@ class RecentRequestsPlugin(MeasuredScorePlugin, RecentPodsPlugin[Pair]):
             self.recent = RecentPods(handle, _requests_of)
 
     def use(self, metrics: WatcherMetrics | None) -> None:
-        """Score by these metrics; pods that they show are forgotten."""
+        """Score by these metrics, and forget the pods that they show."""
         super().use(metrics)
         if metrics is not None and self._counts:
             end = metrics.window.end
@@ -55,12 +54,8 @@ class RecentRequestsPlugin(MeasuredScorePlugin, RecentPodsPlugin[Pair]):
         if self._counts:
             super().unreserve(state, pod, node_name)
 
-    def recent_requests(self, measured: WatcherMetrics, node: NodeInfo) -> Pair:
-        """Return what the pods request that are not in metrics yet: milli-CPU and bytes."""
-        return self._sum(node.name, measured.window.end) if self._counts else (0, 0)
-
-    def recent_requests_of_all(self, measured: WatcherMetrics, nodes: NodeTable) -> IntArray:
-        """Return the same of each node, shape (2, nodes)."""
+    def recent_requests(self, measured: WatcherMetrics, nodes: NodeTable) -> IntArray:
+        """Return the requests of such pods by node: milli-CPU and bytes, shape (2, nodes)."""
         found = np.zeros((2, len(nodes)), dtype=np.int64)
         for name in self.recent.by_node if self._counts else ():
             row = nodes.rows.get(name)

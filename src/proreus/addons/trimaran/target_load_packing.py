@@ -14,16 +14,16 @@ import numpy as np
 from proreus.addons.node_metrics.metrics import Metric, WatcherMetrics, cpu_values
 from proreus.addons.node_metrics.node_columns import NodeColumns
 from proreus.addons.node_metrics.recent_pods import RecentPods, RecentPodsPlugin
-from proreus.addons.trimaran.args import TrimaranArgs
-from proreus.addons.trimaran.measured import MeasuredScorePlugin
+from proreus.addons.trimaran.measured import MeasuredPlugin, TrimaranArgs
 from proreus.addons.trimaran.recent_requests import OVERLAP_SECONDS
 from proreus.framework import (
+    CycleState,
     FeatureGates,
     Handle,
     IntArray,
-    NodeInfo,
     NodeTable,
     PodInfo,
+    ScorePlugin,
     field_errors,
 )
 from proreus.objects import Container, Node, Pod, parse_amount
@@ -32,7 +32,7 @@ DEFAULT_TARGET = 40
 
 
 class TargetLoadPackingArgs(TrimaranArgs):
-    """The target, and what is predicted of containers without a limit, or without requests."""
+    """The target, and the prediction for containers without a limit, or without requests."""
 
     target_utilization: int = DEFAULT_TARGET
     default_requests: dict[str, str | int | float] = {"cpu": "1000m"}
@@ -48,7 +48,7 @@ class TargetLoadPackingArgs(TrimaranArgs):
             yield field_errors.invalid(where, self.default_requests_multiplier, "must be a number")
 
 
-class TargetLoadPacking(MeasuredScorePlugin, RecentPodsPlugin[int]):
+class TargetLoadPacking(ScorePlugin, MeasuredPlugin, RecentPodsPlugin[int]):
     """Prefer nodes whose predicted use of the CPU is next to the target."""
 
     Args = TargetLoadPackingArgs
@@ -63,7 +63,7 @@ class TargetLoadPacking(MeasuredScorePlugin, RecentPodsPlugin[int]):
         self.recent = RecentPods(handle, self.predict)
 
     def use(self, metrics: WatcherMetrics | None) -> None:
-        """Score by these metrics; pods that they show are forgotten."""
+        """Score by these metrics, and forget the pods that they show."""
         super().use(metrics)
         if metrics is None:
             return
@@ -81,7 +81,7 @@ class TargetLoadPacking(MeasuredScorePlugin, RecentPodsPlugin[int]):
     # ---- prediction and score ------------------------------------------------------------------
 
     def predict(self, pod: Pod) -> int:
-        """Return how much CPU a pod will use, in milli-CPU."""
+        """Return the predicted CPU of a pod, in milli-CPU."""
         containers = sum(self._predict_container(one) for one in pod.spec.containers)
         return containers + parse_amount("cpu", pod.spec.overhead.get("cpu", 0))
 
@@ -95,25 +95,14 @@ class TargetLoadPacking(MeasuredScorePlugin, RecentPodsPlugin[int]):
         return self._default_milli
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Return what is predicted of the pod."""
+        """Return the predicted CPU of the pod."""
         return self.predict(pod.pod)
 
-    def score_measured(self, measured: WatcherMetrics, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node; 0 without a metric of its CPU."""
-        if node.node is None:
+    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
+        """Score nodes: 100 at the target, 0 beyond 100 % or without a metric of the CPU."""
+        measured = self.measured
+        if measured is None:
             return 0
-        values = cpu_values(measured.of(node.name))
-        if not values:
-            return 0
-        capacity = parse_amount("cpu", node.node.status.capacity.get("cpu", 0))
-        missing = self._missing(node.name, measured.window.end)
-        used = values[-1] / 100 * capacity + self.predict(pod.pod) + missing
-        return target_score(100 * used / capacity if capacity else 0.0, self._target)
-
-    def score_all_measured(
-        self, measured: WatcherMetrics, pod: PodInfo, nodes: NodeTable
-    ) -> IntArray:
-        """Score all nodes; 0 without a metric of the CPU."""
         percent, capacity = self._columns.of_all(measured, nodes)
         missing = np.zeros(len(nodes))
         by_node = self.recent.by_node
@@ -121,7 +110,7 @@ class TargetLoadPacking(MeasuredScorePlugin, RecentPodsPlugin[int]):
             if node.name in by_node:
                 missing[row] = self._missing(node.name, measured.window.end)
         used = percent / 100 * capacity + self.predict(pod.pod) + missing
-        # The same arithmetic as ``target_score``, where rows that it does not concern divide by 0.
+        # Rows of the other branch may divide by 0.
         with np.errstate(divide="ignore", invalid="ignore"):
             predicted = np.where(capacity == 0, 0.0, 100 * used / capacity)
             target = self._target
@@ -136,12 +125,3 @@ def _cpu_of(metrics: tuple[Metric, ...], node: Node) -> tuple[float, ...]:
     """Return the use of the CPU in percent and its capacity in milli-CPU."""
     values = cpu_values(metrics)
     return values[-1] if values else nan, parse_amount("cpu", node.status.capacity.get("cpu", 0))
-
-
-def target_score(percent: float, target: float) -> int:
-    """Return the score of a predicted use of the CPU: 100 at the target, 0 from 100 % on."""
-    if percent > 100:
-        return 0
-    if percent > target:
-        return floor(target * (100 - percent) / (100 - target) + 0.5)
-    return floor((100 - target) * percent / target + target + 0.5)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from proreus.addons.node_metrics.pod_amounts import CPU_AND_MEMORY
 from proreus.addons.node_metrics.providers import NODE_USAGES
+from proreus.addons.pod_amounts import CPU_AND_MEMORY
 from proreus.client.http.session import ApiClient
 from proreus.client.watching.list_watch import ListWatch
 from proreus.client.watching.pager import list_all_pages

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from proreus.addons.capacity_scheduling.quotas import requests_of
 from proreus.addons.colocation.plugin import BATCH
+from proreus.addons.pod_amounts import requests_of
 from proreus.controller.amounts import is_assigned
 from proreus.controller.colocation.measurements import CpuAndMemory, Measured
 from proreus.controller.evictions.safe_to_evict import is_safe_to_evict
