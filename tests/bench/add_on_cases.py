@@ -334,7 +334,7 @@ CASES = {
 }
 
 
-FORMS = {
+ALL_NODES = {
     "LowRiskOverCommitment": Case(measured(LowRiskOverCommitment), prepare=with_running_pods),
     "Peaks": Case(measured(Peaks), args=POWER),
     "PodState": Case(PodState, prepare=with_terminating_pods),
@@ -343,4 +343,4 @@ FORMS = {
         NodeResourceTopologyMatch, guaranteed, prepare=with_topologies
     ),
 }
-"""Add-ons whose two forms are compared."""
+"""Add-ons whose first pod of a kind is measured over all nodes."""

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Callable
 from time import thread_time
 
-from bench.add_on_cases import CASES, FORMS, Case
+from bench.add_on_cases import ALL_NODES, CASES, Case
 from bench.own_plugin import TURN, time_cycles
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
@@ -29,36 +29,28 @@ from proreus.testing import make_node
 from proreus.testing.profiles import profile_with
 
 
-def forms(case: Case, nodes: int, rounds: int = 11) -> dict[str, tuple[float, float]]:
-    """Return the medians of each point in milliseconds, node by node and over all nodes."""
+def over_all_nodes(case: Case, nodes: int, rounds: int = 11) -> dict[str, float]:
+    """Return the medians of Filter and Score over all nodes, in milliseconds."""
     plugin = case.plugin
     run = Run(case, True, nodes, 0)
     (profile,) = run.cluster.scheduler.profiles.values()
     (made,) = (one for one in profile.plugins if isinstance(one, plugin))
     table, pod, state = run.cluster.scheduler.cache.table, case.pod(nodes, {}), CycleState()
-    calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {}
+    calls: dict[str, Callable[[], object]] = {}
     if isinstance(made, FilterPlugin):
         filter_plugin = made
-        calls["Filter"] = (
-            lambda: [filter_plugin.filter(state, pod, node) for node in table],
-            lambda: filter_plugin.filter_all(state, pod, table, Verdicts(len(table))),
-        )
+        calls["Filter"] = lambda: filter_plugin.filter_all(state, pod, table, Verdicts(len(table)))
     if isinstance(made, ScorePlugin):
         score_plugin = made
-        calls["Score"] = (
-            lambda: [score_plugin.score(state, pod, node) for node in table],
-            lambda: score_plugin.score_all(state, pod, table),
-        )
+        calls["Score"] = lambda: score_plugin.score_all(state, pod, table)
     found = {}
-    for point, both in calls.items():
-        seconds: tuple[list[float], list[float]] = ([], [])
+    for point, call in calls.items():
+        seconds = []
         for _ in range(rounds):
-            for form, times in zip(both, seconds, strict=True):
-                started = thread_time()
-                form()
-                times.append(thread_time() - started)
-        per_node, over_all = (1e3 * statistics.median(times) for times in seconds)
-        found[point] = per_node, over_all
+            started = thread_time()
+            call()
+            seconds.append(thread_time() - started)
+        found[point] = 1e3 * statistics.median(seconds)
     return found
 
 
@@ -101,14 +93,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=400)
-    parser.add_argument("--forms", action="store_true", help="compare both forms of add-ons")
+    parser.add_argument(
+        "--all-nodes", action="store_true", help="the first pod of a kind: Filter and Score alone"
+    )
     parser.add_argument("names", nargs="*", help="beginnings of names of cases; all by default")
     options = parser.parse_args()
-    if options.forms:
+    if options.all_nodes:
         print(f"{options.nodes} nodes, medians of 11, milliseconds for all nodes")
-        for name, case in FORMS.items():
-            for point, (per_node, over_all) in forms(case, options.nodes).items():
-                print(f"{name:<40}{point:<8}{per_node:>10.2f}{over_all:>10.2f}", flush=True)
+        for name, case in ALL_NODES.items():
+            for point, milliseconds in over_all_nodes(case, options.nodes).items():
+                print(f"{name:<40}{point:<8}{milliseconds:>10.2f}", flush=True)
         return
     print(f"{options.nodes} nodes, medians of {options.pods} pods, microseconds a pod")
     print(f"{'case':<40}{'without':>10}{'with':>10}{'difference':>12}")

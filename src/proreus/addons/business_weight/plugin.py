@@ -6,18 +6,15 @@ Worked example: payments weigh gold 100 and silver 40. A pod of payments gets 10
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 
-import numpy as np
 from pydantic import Field
 
 from proreus.framework import (
     MAX_SCORE,
-    ClusterEvent,
     CycleState,
     FeatureGates,
     Handle,
-    IntArray,
     NodeInfo,
     NodeTable,
     PluginArgs,
@@ -35,8 +32,8 @@ _NO_WEIGHTS: Mapping[str, int] = {}
 class BusinessWeightArgs(PluginArgs):
     """The labels, and the table between their values.
 
-    ``namespace_label``: of the namespace of a pod that has no label itself; empty: none counts.
-    ``default_business``: of all other pods; empty: they have no preference.
+    ``namespace_label``: label of the namespace, for pods without the label; empty to ignore
+    namespaces. ``default_business``: for all other pods; empty if they have no preference.
     """
 
     pod_label: str = Field("proreus.dev/business", min_length=1)
@@ -69,12 +66,8 @@ class BusinessWeight(PreScorePlugin, ScorePlugin):
         super().__init__(args, handle)
         self._namespaces = handle.store(NAMESPACES)
 
-    def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register nothing: the plugin rejects no pod."""
-        return ()
-
     def sign(self, pod: PodInfo) -> Hashable:
-        """Return the business of the pod; that of all pods without weights is the same."""
+        """Return the business of the pod, or "" for one without weights."""
         business = self._business_of(pod)
         return business if business in self.args.weights else ""
 
@@ -85,15 +78,6 @@ class BusinessWeight(PreScorePlugin, ScorePlugin):
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by the weight of its pool."""
         return self._weights_of(pod).get(node.labels.get(self.args.node_label, ""), 0)
-
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
-        """Score all nodes by the weights of their pools."""
-        weights = self._weights_of(pod)
-        pools = nodes.label_values(self.args.node_label).values
-        # One look-up a distinct pool, then one gather; the last entry stands for "no label" (-1).
-        weight_of = [*(weights.get(pool, 0) for pool in pools), weights.get("", 0)]
-        scores: IntArray = np.array(weight_of, dtype=np.int64)[nodes.label(self.args.node_label)]
-        return scores
 
     def _weights_of(self, pod: PodInfo) -> Mapping[str, int]:
         return self.args.weights.get(self._business_of(pod), _NO_WEIGHTS)

@@ -28,7 +28,6 @@ from proreus.framework import (
     FeasibleFilterPlugin,
     Handle,
     IntArray,
-    NodeInfo,
     NodeTable,
     PodInfo,
     PostBindPlugin,
@@ -172,20 +171,13 @@ class DelayScheduling(
         """Skip pods without preference, and all where other nodes were filtered out."""
         return None if self.args.soft and state.get(self.name) is not None else Status.skip()
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score a node by whether it is preferred."""
-        preferred: BoolArray = state.read(self.name)
-        row = self.handle.nodes.rows.get(node.name, -1)
-        return MAX_SCORE * int(preferred[row]) if row >= 0 else 0
-
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
-        """Score all nodes of a table."""
+        """Score nodes by whether they are preferred."""
         preferred: BoolArray = state.read(self.name)
-        rows = self.handle.nodes.rows
-        if nodes is self.handle.nodes:
-            return np.multiply(preferred, MAX_SCORE, dtype=np.int64)
-        of_table = np.fromiter((rows[node.name] for node in nodes), np.intp, len(nodes))
-        return np.multiply(preferred[of_table], MAX_SCORE, dtype=np.int64)
+        if nodes is not self.handle.nodes:
+            rows = self.handle.nodes.rows
+            preferred = preferred[[rows[node.name] for node in nodes]]
+        return np.multiply(preferred, MAX_SCORE, dtype=np.int64)
 
     # ---- the end of a wait ---------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ from proreus.addons.device_share.devices import MOST_DEVICES, WHOLE
 from proreus.addons.device_share.placement import most_used_first
 from proreus.addons.device_share.requests import Share
 from proreus.addons.device_share.usage import DeviceUsage, Grant, NodeDeviceUsage
-from proreus.framework import MAX_SCORE, IntArray
 
 _MOST_KINDS = 24
 """How many different requests count; rarer ones do not."""
@@ -121,11 +120,3 @@ def _demand(share: Share) -> int:
     Of at most as many as a node may have: one pod that asks for more would outweigh all others.
     """
     return min(share.count, MOST_DEVICES) * (max(share.milli, share.memory_milli) or WHOLE // 2)
-
-
-def normalize(scores: IntArray) -> IntArray:
-    """Scale scores to 0..100 between the worst and the best node."""
-    if not len(scores) or scores.min() == scores.max():
-        return scores * 0
-    least, most = int(scores.min()), int(scores.max())
-    return (scores - least) * MAX_SCORE // (most - least)

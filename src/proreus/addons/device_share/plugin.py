@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-import numpy as np
-
 from proreus.addons.device_share.accounts import DeviceAccounts, valid_request
 from proreus.addons.device_share.annotations import HAMI_NODE, result_annotations
 from proreus.addons.device_share.args import DeviceShareArgs
 from proreus.addons.device_share.devices import DEVICES, NOTHING, WHOLE
-from proreus.addons.device_share.fragmentation import RecentRequests, normalize
+from proreus.addons.device_share.fragmentation import RecentRequests
 from proreus.addons.device_share.hints import InvalidRequest
 from proreus.addons.device_share.placement import (
     DeviceOrder,
@@ -25,6 +23,7 @@ from proreus.addons.device_share.placement import (
 )
 from proreus.addons.device_share.requests import PodDeviceRequest, request_of
 from proreus.addons.device_share.usage import NodeDeviceUsage
+from proreus.addons.min_max import min_max_normalize
 from proreus.framework import (
     MAX_SCORE,
     ApiError,
@@ -39,10 +38,8 @@ from proreus.framework import (
     PreBindPlugin,
     PreFilterPlugin,
     ReservePlugin,
-    Rows,
     ScorePlugin,
     Status,
-    Verdicts,
     events,
     is_provided,
 )
@@ -122,71 +119,31 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Reject a node that lacks the devices."""
-        return self._verdict(valid_request(pod), node)
-
-    def filter_all(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
-    ) -> None:
-        """Look at the devices of nodes that have some; reject or pass the others at once."""
-        request = valid_request(pod)
-        rows = self._rows_with_devices(nodes)
-        if request is not None:
-            others = np.ones(len(nodes), dtype=bool)
-            others[rows] = False
-            verdicts.reject(others, NO_DEVICES.message, unresolvable=True)
-        for row in rows.tolist():
-            state.check_budget(self.name, "Filter")
-            status = self._verdict(request, nodes[row])
-            if status is not None:
-                verdicts.reject_row(row, status)
-
-    def _verdict(self, request: PodDeviceRequest | None, node: NodeInfo) -> Status | None:
-        inventory = self._accounts.inventory(node)
+        request, inventory = valid_request(pod), self._accounts.inventory(node)
         if request is None:
             rejects = self.args.cpu_only_pods == "Reject" and inventory.has_gpus
             return KEPT_FREE if rejects else None
+        if inventory == NOTHING:
+            return NO_DEVICES
+        # Many combinations of devices may be tried on one node.
+        state.check_budget(self.name, "Filter")
         if place(self._accounts.usage(node), request, self._order) is not None:
             return None
         # Preemption would be in vain where not even an empty node fits.
         fits_empty = place(NodeDeviceUsage(inventory), request, self._order) is not None
         return IN_USE if fits_empty else NO_DEVICES
 
-    def _rows_with_devices(self, nodes: NodeTable) -> Rows:
-        """Return the rows that have devices of any type."""
-        known = self._accounts.inventory
-        found = (row for row, node in enumerate(nodes) if known(node) != NOTHING)
-        return np.fromiter(found, dtype=np.intp)
-
     # ---- Score ---------------------------------------------------------------------------------
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node as the strategy says; pods without devices like nodes without GPUs."""
-        return self._score(valid_request(pod), node)
-
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Look at the devices of nodes that have some; the others score the same."""
-        request = valid_request(pod)
-        if request is None and self.args.cpu_only_pods == "Allow":
-            return 0
-        scores = np.full(len(nodes), 0 if request is not None else MAX_SCORE, dtype=np.int64)
-        for row in self._rows_with_devices(nodes).tolist():
-            state.check_budget(self.name, "Score")
-            scores[row] = self._score(request, nodes[row])
-        return scores
-
-    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
-        """Give the best node 100; pods without devices have their scores already."""
-        if valid_request(pod) is None:
-            return scores
-        if self._recent is not None:
-            return normalize(scores)
-        most = int(scores.max(initial=0))
-        return scores * MAX_SCORE // most if most else scores
-
-    def _score(self, request: PodDeviceRequest | None, node: NodeInfo) -> int:
+        """Score a node by the strategy, or for pods without devices by whether it has GPUs."""
+        request, inventory = valid_request(pod), self._accounts.inventory(node)
         if request is None:
             avoids = self.args.cpu_only_pods != "Allow"
-            return MAX_SCORE if avoids and not self._accounts.inventory(node).has_gpus else 0
+            return MAX_SCORE if avoids and not inventory.has_gpus else 0
+        if inventory == NOTHING:
+            return 0
+        state.check_budget(self.name, "Score")
         usage = self._accounts.usage(node)
         grants = place(usage, request, self._order)
         if grants is None:
@@ -197,6 +154,15 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         used = self._used_percent(usage, request)
         least = self.args.scoring_strategy.type == "LeastAllocated"
         return MAX_SCORE - used if least else used
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """Give the best node 100; pods without devices have their scores already."""
+        if valid_request(pod) is None:
+            return scores
+        if self._recent is not None:
+            return min_max_normalize(scores)
+        most = int(scores.max(initial=0))
+        return scores * MAX_SCORE // most if most else scores
 
     def _used_percent(self, usage: NodeDeviceUsage, request: PodDeviceRequest) -> int:
         type_ = request.shares[0].type

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from proreus.addons.min_max import min_max_normalize
 from proreus.addons.network_aware.distances import Dependency, Distances, Domains
 from proreus.addons.network_aware.objects import (
     APP_GROUP_LABEL,
@@ -196,13 +197,7 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Give 100 to the lowest cost and 0 to the highest; without any cost 0 to all."""
-        if not scores.size:
-            return scores
-        least, most = int(scores.min()), int(scores.max())
-        if least == most:
-            return np.full_like(scores, MAX_SCORE if most else 0)
-        normalized: IntArray = MAX_SCORE - MAX_SCORE * (scores - least) // (most - least)
-        return normalized
+        return MAX_SCORE - min_max_normalize(scores) if scores.any() else scores
 
     def _sums(self, state: CycleState, nodes: NodeTable) -> IntArray:
         """Return met and violated requirements and the cost of each node, shape (3, nodes)."""

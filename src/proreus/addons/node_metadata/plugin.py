@@ -7,7 +7,7 @@ without it scores 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from math import floor, isfinite, nan
 from typing import Literal
 
@@ -17,12 +17,10 @@ from pydantic import Field
 from proreus.addons.node_metadata.timestamps import python_format, seconds_of
 from proreus.framework import (
     MAX_SCORE,
-    ClusterEvent,
     CycleState,
     FeatureGates,
     IntArray,
     NodeInfo,
-    NodeTable,
     PluginArgs,
     PodInfo,
     ScorePlugin,
@@ -41,13 +39,14 @@ _RFC3339 = (
     "2006-01-02T15:04:05.999999999Z07:00",
 )
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-"""What Go and Python read alike: no spaces, underscores or digits of other scripts."""
+"""Numbers that Go and Python read alike: no spaces, underscores or non-ASCII digits."""
 
 
 class NodeMetadataArgs(PluginArgs):
-    """``metadata_key``: of the label or annotation; ``default_value``: of nodes without it.
+    """The label or annotation (``metadata_key``) and how its value becomes a score.
 
-    ``timestamp_format``: as Go's layouts or Python's formats; RFC 3339 by default.
+    ``default_value``: for nodes without it. ``timestamp_format``: a layout of Go or a format of
+    Python; RFC 3339 by default.
     """
 
     metadata_key: str = Field(min_length=1)
@@ -58,7 +57,7 @@ class NodeMetadataArgs(PluginArgs):
     default_value: str = ""
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check that the strategy is one of the type, and that a format says something."""
+        """Check that the strategy fits the type, and that the format has a part of a time."""
         known = _STRATEGIES[self.metadata_type]
         if self.scoring_strategy not in known:
             where = field_errors.child(path, "scoringStrategy")
@@ -73,7 +72,7 @@ class NodeMetadataArgs(PluginArgs):
         return "" if self.timestamp_format in _RFC3339 else self.timestamp_format
 
     def raw_score(self, text: str | None) -> int:
-        """Return what a value is worth, in thousandths; ``_UNKNOWN`` if it is not valid."""
+        """Return a value in thousandths, or ``_UNKNOWN`` if it is not valid."""
         text = self.default_value if text is None else text
         try:
             if self.metadata_type == "Number":
@@ -84,7 +83,7 @@ class NodeMetadataArgs(PluginArgs):
             return _UNKNOWN
         if not isfinite(number):
             return _UNKNOWN
-        # First what is out of range: a thousand times as much may be infinite.
+        # Clip first: a thousand times the number may be infinite.
         thousandths = floor(min(max(number, -_MOST), _MOST) * 1000)
         thousandths = min(max(thousandths, -_MOST), _MOST)
         return -thousandths if self.scoring_strategy in ("Lowest", "Oldest") else thousandths
@@ -98,12 +97,8 @@ class NodeMetadata(ScorePlugin):
     row_local = True
     looks_at_pods = False
 
-    def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register nothing: the plugin rejects no pod."""
-        return ()
-
     def sign(self, pod: PodInfo) -> Hashable:
-        """Return the same for all pods: none of their fields is read."""
+        """Return one signature for all pods: none of their fields is read."""
         return ()
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
@@ -112,18 +107,6 @@ class NodeMetadata(ScorePlugin):
             return self.args.raw_score(node.labels.get(self.args.metadata_key))
         annotations = {} if node.node is None else node.node.metadata.annotations
         return self.args.raw_score(annotations.get(self.args.metadata_key))
-
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
-        """Score all nodes: each distinct label is read once, annotations are read one by one."""
-        if self.args.metadata_source == "Annotation":
-            each = (self.score(state, pod, node) for node in nodes)
-            return np.fromiter(each, np.int64, len(nodes))
-        # The last entry stands for "no label" (-1).
-        values = (*nodes.label_values(self.args.metadata_key).values, None)
-        scores: IntArray = np.array([self.args.raw_score(one) for one in values], dtype=np.int64)[
-            nodes.label(self.args.metadata_key)
-        ]
-        return scores
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Stretch valid values to 1..100, 100 if they are equal; 0 for the others."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Literal
 
-import numpy as np
-
 from proreus.addons.min_max import min_max_normalize
 from proreus.framework import (
     ConfigModel,
@@ -19,7 +17,6 @@ from proreus.framework import (
     FeatureGates,
     IntArray,
     NodeInfo,
-    NodeTable,
     PluginArgs,
     PodInfo,
     ScorePlugin,
@@ -35,7 +32,7 @@ class AllocatableResource(ConfigModel):
 
 
 class NodeResourcesAllocatableArgs(PluginArgs):
-    """Which nodes to prefer. By default a millicore weighs as much as a MiB."""
+    """The preferred size and the weights. By default a millicore weighs as much as a MiB."""
 
     mode: Literal["Least", "Most"] = "Least"
     resources: tuple[AllocatableResource, ...] = (
@@ -61,27 +58,16 @@ class NodeResourcesAllocatable(ScorePlugin):
     looks_at_pods = False
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Return the same for all pods: none of their fields is read."""
+        """Return one signature for all pods: none of their fields is read."""
         return ()
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score one node by its raw mean, negative for Least."""
         resources = self.args.resources
-        mean = sum(node.allocatable[one.name] * one.weight for one in resources) // self._weights
+        total = sum(node.allocatable[one.name] * one.weight for one in resources)
+        # The sum is not negative, so that this truncates; the sign comes after it.
+        mean = total // (sum(one.weight for one in resources) or 1)
         return -mean if self.args.mode == "Least" else mean
-
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
-        """Score all nodes by their raw means."""
-        total = np.zeros(len(nodes), dtype=np.int64)
-        for one in self.args.resources:
-            total += nodes.allocatable[one.name] * one.weight
-        # The sums are not negative, so that this truncates; the sign comes after it.
-        total //= self._weights
-        return -total if self.args.mode == "Least" else total
-
-    @property
-    def _weights(self) -> int:
-        return sum(one.weight for one in self.args.resources) or 1
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Stretch the range of the raw scores to 0..100; equal ones become 0."""

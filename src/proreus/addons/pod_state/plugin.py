@@ -12,7 +12,6 @@ import numpy as np
 
 from proreus.addons.min_max import min_max_normalize
 from proreus.framework import (
-    ClusterEvent,
     CycleState,
     Handle,
     IntArray,
@@ -31,27 +30,19 @@ class PodState(ScorePlugin):
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
         self._ending: IntArray = np.zeros(0, dtype=np.int64)
-        """By row of ``handle.nodes`` as of ``_position``: how many pods are terminating."""
+        """The number of terminating pods by row of ``handle.nodes``, as of ``_position``."""
         self._position = 0
 
-    def events_to_register(self) -> list[ClusterEvent]:
-        """Register nothing: the plugin rejects no pod."""
-        return []
-
     def sign(self, pod: PodInfo) -> Hashable:
-        """Return the same for all pods: none of their fields is read."""
+        """Return one signature for all pods: none of their fields is read."""
         return ()
 
     def invalidation_key(self, nodes: NodeTable) -> Hashable:
-        """Return the state of the nominations, which rows do not show."""
+        """Return the state of the nominations, since rows do not show them."""
         return self.handle.nominator.position
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node by its pods that end less those that are to come."""
-        return _ending(node) - len(self.handle.nominator.nominated_pods(node.name))
-
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
-        """Score all nodes: counts that are kept, less the nominations."""
+        """Score nodes by the number of terminating pods less the number of nominated ones."""
         if nodes is self.handle.nodes:
             scores = self._ending_by_row(nodes).copy()
         else:
@@ -64,8 +55,8 @@ class PodState(ScorePlugin):
 
     def _ending_by_row(self, nodes: NodeTable) -> IntArray:
         """Return the number of terminating pods on each node of the cluster."""
-        # Nominations come and go with every preemption, and drop all cached results. Only on nodes
-        # that changed can the pods be others than they were then.
+        # Nominations come and go with every preemption, and drop all cached results. Pods differ
+        # only on nodes that changed since.
         changed: Sequence[int] | None = nodes.changes_since(self._position)
         if changed is None or len(self._ending) != len(nodes):
             self._ending = np.zeros(len(nodes), dtype=np.int64)
@@ -81,5 +72,5 @@ class PodState(ScorePlugin):
 
 
 def _ending(node: NodeInfo) -> int:
-    """Return how many pods of a node are terminating."""
+    """Return the number of terminating pods on a node."""
     return sum(one.pod.metadata.deletion_timestamp is not None for one in node.pods.values())

@@ -18,11 +18,9 @@ import numpy as np
 from proreus.addons.sysched.objects import SECCOMP_PROFILES, SECURED_PODS, SecuredPod
 from proreus.framework import (
     MAX_SCORE,
-    ClusterEvent,
     CycleState,
     Handle,
     IntArray,
-    NodeInfo,
     NodeTable,
     PluginArgs,
     PodInfo,
@@ -79,10 +77,6 @@ class SySched(ScorePlugin):
         handle.on_change(SECCOMP_PROFILES, self._profile_changed)
         handle.on_change(SECURED_PODS, self._pod_changed)
 
-    def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register nothing: the plugin rejects no pod."""
-        return ()
-
     # ---- what runs where -----------------------------------------------------------------------
 
     def _profile_changed(self, old: object, new: object) -> None:
@@ -134,13 +128,8 @@ class SySched(ScorePlugin):
         """Return the state of the profiles."""
         return self._generation
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node by its number of extraneous calls with the pod."""
-        own = self.syscalls_of(pod)
-        return self._served_by(node.name).extraneous(own) if own else 0
-
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Score all nodes; nodes that serve alike are counted once."""
+        """Score nodes by extraneous calls, computed once for nodes that serve the same calls."""
         own = self.syscalls_of(pod)
         if not own:
             return 0
