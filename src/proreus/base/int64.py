@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MAX_INT64 = 2**63 - 1
+MIN_INT64 = -(2**63)
 
 
 def wrap(number: int) -> int:

@@ -237,10 +237,11 @@ class Scheduler:
             self._pass_over_group_in_shadow()
             await self.pod_group_cycle.run(queued)
             return ""
-        if self.pod_group_cycle_v1_36 is not None and queued.pod.spec.scheduling_group is not None:
+        spec = queued.info.pod.spec
+        if self.pod_group_cycle_v1_36 is not None and spec.scheduling_group is not None:
             self._pass_over_group_in_shadow()
             return await self.pod_group_cycle_v1_36.run(queued)
-        profile = self.profiles.get(queued.pod.spec.scheduler_name)
+        profile = self.profiles.get(spec.scheduler_name)
         # A reload may have removed the profile while the pod was queued or in flight: it is
         # dropped.
         if profile is None or self.skip_pod_schedule(queued, profile):
@@ -303,7 +304,7 @@ class Scheduler:
 
     def skip_pod_schedule(self, queued: QueuedPodInfo, profile: Profile) -> bool:
         """Return whether the pod is being deleted, or is assumed already."""
-        pod = queued.pod
+        pod = queued.info.pod
         if pod.metadata.deletion_timestamp is not None:
             note = f"skip schedule deleting pod: {queued.key}"
             self._environment.event_recorder.event(
@@ -311,4 +312,4 @@ class Scheduler:
             )
             return True
         # An update that arrived before the pod was assumed may have queued it a second time.
-        return self.cache.is_assumed(queued.uid)
+        return self.cache.is_assumed(queued.info.uid)

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 _SHORTEST = 4096
+_FEW = 64
+"""If more rows than that changed, one call over all rows is cheaper than one a row."""
 
 T = TypeVar("T")
 
@@ -69,6 +71,17 @@ class ChangeLog(Changes[int]):
         """Set the limit for a table of so many rows."""
         # A reader that is further behind than there are rows evaluates all of them anyway.
         self.limit = _SHORTEST + 2 * rows
+
+    def few_since(self, position: int, known_size: int, size: int) -> list[int] | None:
+        """Return the rows to evaluate again for results as of a position; None means all rows.
+
+        ``known_size``: the number of rows then, ``size``: that of today.
+        """
+        # After a node was added or removed, rows have moved and the results have the wrong length.
+        if position < 0 or known_size != size:
+            return None
+        rows = self.since(position, size)
+        return rows if rows is not None and len(rows) <= _FEW else None
 
     def since(self, position: int, size: int) -> list[int] | None:
         """Return the rows below ``size`` that changed since, each once; None if forgotten.

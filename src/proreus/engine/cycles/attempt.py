@@ -1,16 +1,14 @@
-"""One attempt to schedule one pod: its state, how it can end before binding, and its trace."""
+"""One attempt to schedule one pod: its state, and how it can end before binding."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from time import perf_counter
 from typing import Protocol
 
 from msgspec import Struct
 
 from proreus.base.errors import ProreusError
-from proreus.base.logs import logger
 from proreus.engine.extenders.extender import HTTPExtender
 from proreus.engine.extenders.extender_chain import ExtenderAnswers
 from proreus.engine.runtime.binding_points import Cancellation
@@ -26,11 +24,6 @@ from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import CLEAR_NOMINATION, NominatingInfo, Victims
 from proreus.framework.status import Code, Status, checked
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
-
-log = logger(__name__)
-
-LONG_SECONDS = 0.1
-"""Attempts that take at least so long are logged, as by kube-scheduler's utiltrace."""
 
 
 class NodeSubset(Struct, frozen=True):
@@ -195,38 +188,3 @@ class OutcomeRecorder(AttemptRecorder, Protocol):
     def bound(self, attempt: Attempt) -> None:
         """Record that the pod is bound to the chosen node."""
         ...
-
-
-class Trace:
-    """The times of one operation's steps, as kube-scheduler's utiltrace keeps them."""
-
-    # Made for each pod: it keeps tuples and writes no text unless the operation was long.
-    __slots__ = ("_began", "_steps")
-
-    def __init__(self) -> None:
-        self._began = perf_counter()
-        self._steps: list[tuple[str, float]] = []
-
-    def step(self, name: str) -> None:
-        """Record the end of a step."""
-        self._steps.append((name, perf_counter()))
-
-    def log_if_long(self, name: str, pod: str) -> None:
-        """Log the operation if it took 0.1 s or longer, with -v 2 or more."""
-        seconds = perf_counter() - self._began
-        if seconds < LONG_SECONDS or not log.v(2):
-            return
-        share = LONG_SECONDS / (len(self._steps) + 1)
-        slow, last = [], self._began
-        # utiltrace's rule: only steps that took their share of the threshold are worth a line.
-        for step, at in self._steps:
-            if at - last >= share or log.v(4):
-                slow.append(f"{step}: {_milliseconds(at - last)}")
-            last = at
-        log.v(2).info(
-            "Trace", name=name, pod=pod, totalTime=_milliseconds(seconds), steps=", ".join(slow)
-        )
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{int(seconds * 1000)}ms"

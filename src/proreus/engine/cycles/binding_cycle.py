@@ -191,7 +191,7 @@ class BindingCycle:
                 return None
             started = perf_counter()
             status = await run_bind(profile, state, pod, node_name)
-            profile.observe_point("Bind", code_of(status), perf_counter() - started)
+            profile.point_seconds["Bind", code_of(status)].observe(perf_counter() - started)
         except (PluginError, ExtenderError) as error:
             return error_failure(str(error), error)
         return None if status is None else Failure(status)
@@ -207,7 +207,9 @@ class BindingCycle:
             code = SUCCESS if plugins_with_work else SKIP
             return plugins_with_work
         finally:
-            attempt.profile.observe_point("PreBindPreFlight", code, perf_counter() - started)
+            attempt.profile.point_seconds["PreBindPreFlight", code].observe(
+                perf_counter() - started
+            )
 
     async def _nominate(self, schedule_result: ScheduleResult) -> None:
         """Write the pod's node to its status: autoscalers see it before the binding (KEP-5278)."""
@@ -254,7 +256,7 @@ class BindingCycle:
             # Preemption has chosen this pod while its nomination was written.
             return Failure(Status.error(schedule_result.cancellation.cause))
         if not plugins_with_work:
-            attempt.profile.observe_point("PreBind", SUCCESS, 0.0)
+            attempt.profile.point_seconds["PreBind", SUCCESS].observe(0.0)
             return None
         # If preemption chooses this pod as a victim now, it is cancelled without an eviction.
         cancellation = schedule_result.cancellation = Cancellation()
@@ -271,7 +273,9 @@ class BindingCycle:
                 cancellation,
             )
         finally:
-            attempt.profile.observe_point("PreBind", code_of(status), perf_counter() - started)
+            attempt.profile.point_seconds["PreBind", code_of(status)].observe(
+                perf_counter() - started
+            )
         return None if status is None else Failure(status)
 
     async def _bind_by_extender(self, schedule_result: ScheduleResult) -> bool:

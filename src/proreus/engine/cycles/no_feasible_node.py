@@ -82,7 +82,7 @@ async def fail_with_post_filter(
         outcome = PostFilterOutcome(message=str(error))
     # The attempt fails all the same: the pod is retried once its victims are gone. The
     # nomination keeps their resources for it until then.
-    profile.observe_point("PostFilter", outcome.code, perf_counter() - started)
+    profile.point_seconds["PostFilter", outcome.code].observe(perf_counter() - started)
     fit_error.diagnosis.post_filter_message = outcome.message
     failure.nominating, failure.victims = outcome.nominating, outcome.victims
     return failure

@@ -39,7 +39,6 @@ from proreus.engine.cycles.attempt import (
     Failure,
     OutcomeRecorder,
     ScheduleResult,
-    Trace,
     error_failure,
     rejected_on_node,
 )
@@ -70,12 +69,14 @@ from proreus.engine.runtime.waiting_pods import WaitingPods
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.nominated_pods import Nominator
 from proreus.framework.pod_info import ASSUMED_AS, PodInfo
-from proreus.framework.status import ERROR, SUCCESS, Status, code_of
+from proreus.framework.status import ERROR, SUCCESS, Status
 from proreus.framework.verdicts import IntArray, Rows
 
 log = logger(__name__)
 
 NO_NODES = "no nodes available to schedule pods"
+_LONG_SECONDS = 0.1
+"""Attempts that take at least so long are logged, as by kube-scheduler's utiltrace."""
 
 
 class _timed:
@@ -97,7 +98,42 @@ class _timed:
     def __exit__(self, error: object, *_: object) -> None:
         if self._observed:
             code = self.code if error is None else ERROR
-            self._profile.observe_point(self._point, code, perf_counter() - self._started)
+            self._profile.point_seconds[self._point, code].observe(perf_counter() - self._started)
+
+
+class _Trace:
+    """The times of one operation's steps, as kube-scheduler's utiltrace keeps them."""
+
+    # Made for each pod: it keeps tuples and writes no text unless the operation was long.
+    __slots__ = ("_began", "_steps")
+
+    def __init__(self) -> None:
+        self._began = perf_counter()
+        self._steps: list[tuple[str, float]] = []
+
+    def step(self, name: str) -> None:
+        """Record the end of a step."""
+        self._steps.append((name, perf_counter()))
+
+    def log_if_long(self, name: str, pod: str) -> None:
+        """Log the operation if it took 0.1 s or longer, with -v 2 or more."""
+        seconds = perf_counter() - self._began
+        if seconds < _LONG_SECONDS or not log.v(2):
+            return
+        share = _LONG_SECONDS / (len(self._steps) + 1)
+        slow, last = [], self._began
+        # utiltrace's rule: only steps that took their share of the threshold are worth a line.
+        for step, at in self._steps:
+            if at - last >= share or log.v(4):
+                slow.append(f"{step}: {_milliseconds(at - last)}")
+            last = at
+        log.v(2).info(
+            "Trace", name=name, pod=pod, totalTime=_milliseconds(seconds), steps=", ".join(slow)
+        )
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{int(seconds * 1000)}ms"
 
 
 class SchedulingCycle:
@@ -173,7 +209,7 @@ class SchedulingCycle:
         within = attempt.node_subset
         if not (self._cache.table.size if within is None else len(within.rows)):
             return Failure(Status.unresolvable(NO_NODES))
-        trace = Trace()
+        trace = _Trace()
         try:
             outcome = await self._pre_filter(attempt)
             # PreFilter rejected the pod as a whole: Filter does not run, as in kube-scheduler.
@@ -189,7 +225,7 @@ class SchedulingCycle:
                 row = int(found.rows[0])
                 if self.recorder is not None:
                     self.recorder.chosen(attempt, found, row)
-                return self._cache.table[row].name
+                return self._cache.table.infos[row].name
             if found is not None and found.count:
                 computed = None if self.recorder is None else ComputedScores()
                 totals = await self._prioritize_nodes(attempt, found, computed)
@@ -200,7 +236,7 @@ class SchedulingCycle:
                 if self.recorder is not None:
                     self.recorder.chosen(attempt, found, row, totals, computed)
                 trace.step("Prioritizing done")
-                return self._cache.table[row].name
+                return self._cache.table.infos[row].name
         except (PluginError, ExtenderError) as error:
             # Not a rejection, so no PostFilter: preemption cannot help after an error.
             return error_failure(str(error), error)
@@ -221,7 +257,8 @@ class SchedulingCycle:
             if profile.fetching:
                 await fetch_pre_filter(profile, state, pod)
             outcome = run_pre_filter(profile, state, pod)
-            timed.code = code_of(outcome.status)
+            if outcome.status is not None:
+                timed.code = outcome.status.code
         return outcome
 
     async def _find(self, attempt: Attempt, outcome: PreFilterOutcome) -> FeasibleNodes:
@@ -416,7 +453,8 @@ class SchedulingCycle:
             if profile.fetching:
                 await fetch_reserve(profile, state, pod, node_name)
             status = run_reserve(profile, state, pod, node_name)
-            timed.code = code_of(status)
+            if status is not None:
+                timed.code = status.code
         return status
 
     async def _permit(self, attempt: Attempt, node_name: str) -> PermitOutcome:

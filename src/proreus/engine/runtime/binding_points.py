@@ -197,4 +197,4 @@ def run_post_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name: 
     for plugin in profile.post_bind:
         with suppress(PluginError):
             call_plugin(plugin, "PostBind", state, plugin.post_bind, state, pod, node_name)
-    profile.observe_point("PostBind", SUCCESS, perf_counter() - started)
+    profile.point_seconds["PostBind", SUCCESS].observe(perf_counter() - started)

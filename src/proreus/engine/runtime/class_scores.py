@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from proreus.engine.runtime.node_points import check_range, out_of_range, run_normalize_score
-from proreus.engine.runtime.plugin_results import PluginResults, few_rows
+from proreus.engine.runtime.plugin_results import PluginResults
 from proreus.engine.runtime.select_host import INFEASIBLE, CachedTotals
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
@@ -91,7 +91,7 @@ class ClassScores:
         """
         rows = None
         if feasible is self._feasible:
-            rows = few_rows(table.changes, self._position, len(self.totals.scores), table.size)
+            rows = table.changes.few_since(self._position, len(self.totals.scores), table.size)
         self._feasible = feasible
         self._same_feasible = feasible_version == self._feasible_version
         rebuild = rows is None
@@ -108,7 +108,7 @@ class ClassScores:
             assert rows is not None
             self._total_rows(rows)
         self._feasible_version = feasible_version
-        self._position, self._nodes_generation = table.position, table.nodes_generation
+        self._position, self._nodes_generation = table.changes.position, table.nodes_generation
         return self.totals
 
     def check_range(self, where: Rows | slice | BoolArray | None = None) -> None:

@@ -36,7 +36,7 @@ import numpy as np
 
 from proreus.base.bounded_cache import BoundedCache, approximate_size
 from proreus.engine.runtime.class_scores import ClassScores, Scorer
-from proreus.engine.runtime.plugin_results import PluginResults, few_rows
+from proreus.engine.runtime.plugin_results import PluginResults
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, Plugin
@@ -155,13 +155,16 @@ class EquivalenceClass:
         # A plugin that evaluated every row (another invalidation key, say) changed verdicts of rows
         # that the change log does not name: merging only the changed rows would miss them.
         if full_evaluations == self._full_evaluations:
-            rows = few_rows(table.changes, self._filter_position, self.verdicts.size, table.size)
+            rows = table.changes.few_since(self._filter_position, self.verdicts.size, table.size)
         if rows is None:
             self._merge_all(table)
         else:
             self._merge_rows(rows)
         self._full_evaluations = full_evaluations
-        self._filter_position, self._filter_generation = table.position, table.nodes_generation
+        self._filter_position, self._filter_generation = (
+            table.changes.position,
+            table.nodes_generation,
+        )
 
     def merged_with(
         self, others: Mapping[Plugin, Verdicts], order: Iterable[FilterPlugin]

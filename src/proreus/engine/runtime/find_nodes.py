@@ -20,7 +20,7 @@ one that is not counted); the next pod's walk starts there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 import numpy as np
 from msgspec import Struct
@@ -37,7 +37,7 @@ from proreus.engine.runtime.node_points import (
 )
 from proreus.engine.runtime.nominated_pods_filter import NominatedPodsFilter
 from proreus.engine.runtime.num_nodes_to_find import find_one_by_one, num_feasible_nodes_to_find
-from proreus.engine.runtime.plugin_results import PodSignatures
+from proreus.engine.runtime.plugin_errors import plugin_error
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.replaceable_pods import (
     filter_without_replaceable_pods,
@@ -50,6 +50,29 @@ from proreus.framework.plugin import FilterPlugin, Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
+
+
+class PodSignatures(dict[Plugin, Hashable]):
+    """One pod's signature by plugin: the part of the pod that it reads; None: not cached."""
+
+    def __init__(self, pod: PodInfo) -> None:
+        self._pod = pod
+
+    def sign(self, plugins: Iterable[Plugin]) -> None:
+        """Call ``sign`` of the plugins that have not signed the pod yet; raises ``PluginError``."""
+        for plugin in plugins:
+            if plugin in self:
+                continue
+            signature = None
+            if plugin.row_local:
+                try:
+                    signature = plugin.sign(self._pod)
+                    # A signature that is not hashable would fail later, as a cache key, where the
+                    # exception could no longer be attributed to the plugin.
+                    hash(signature)
+                except BaseException as error:
+                    raise plugin_error(plugin, "Sign", error) from error
+            self[plugin] = signature
 
 
 class FeasibleNodes(Struct):
@@ -177,6 +200,7 @@ class NodeSearch:
     def __init__(
         self, nominator: Nominator, order: Callable[[], Rows], percentage_of_nodes_to_score: int = 0
     ) -> None:
+        self._nominator = nominator
         self.nominated = NominatedPodsFilter(nominator)
         self._order = order
         self.percentage_of_nodes_to_score = percentage_of_nodes_to_score
@@ -348,11 +372,11 @@ class NodeSearch:
         self, profile: Profile, state: CycleState, pod: PodInfo, found: FeasibleNodes
     ) -> FeasibleNodes:
         """Filter nodes with nominated pods again, with those pods on them."""
+        if not self._nominator.nominated_nodes():
+            return found
         among = None
         if found.evaluated is not None:
             among = self.nominated.rows(profile.table)
-            if not among:
-                return found
             among.intersection_update(found.evaluated.tolist())
         rejections = self.nominated.rejections(profile, state, pod, among)
         if not rejections:

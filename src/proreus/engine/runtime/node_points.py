@@ -10,14 +10,14 @@ gathering the columns of 3 rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from proreus.base.errors import PluginError
-from proreus.base.int64 import wrap
+from proreus.base.int64 import MAX_INT64, MIN_INT64
 from proreus.engine.runtime.plugin_errors import (
     allowed_status,
     as_status,
@@ -107,7 +107,7 @@ def run_filter_plugin_on_node(
         run_filter_plugin(plugin, state, pod, nodes.take(np.array([row], dtype=np.intp)), verdicts)
         return verdicts.status(0)
     plugin.evaluations.filter.value += 1
-    result = call_plugin(plugin, "Filter", state, plugin.filter, state, pod, nodes[row])
+    result = call_plugin(plugin, "Filter", state, plugin.filter, state, pod, nodes.infos[row])
     return None if result is None else allowed_status(plugin, "Filter", result)
 
 
@@ -133,17 +133,16 @@ def filter_function(
 
 def run_filter_plugin_on_rows(
     plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: list[int]
-) -> Iterator[tuple[int, Status | None]]:
-    """Run a Filter plugin on some rows and yield ``(row, status)``."""
+) -> list[tuple[int, Status | None]]:
+    """Run a Filter plugin on some rows and return ``(row, status)`` of each."""
     if plugin.per_node_filter and (len(rows) <= _HANDFUL or not plugin.columnar_filter):
-        for row in rows:
-            yield row, run_filter_plugin_on_node(plugin, state, pod, nodes, row)
-    elif rows:
-        verdicts = Verdicts(len(rows), plugin.name)
-        part = nodes.take(np.array(rows, dtype=np.intp))
-        run_filter_plugin(plugin, state, pod, part, verdicts)
-        for number, row in enumerate(rows):
-            yield row, verdicts.status(number)
+        return [(row, run_filter_plugin_on_node(plugin, state, pod, nodes, row)) for row in rows]
+    if not rows:
+        return []
+    verdicts = Verdicts(len(rows), plugin.name)
+    part = nodes.take(np.array(rows, dtype=np.intp))
+    run_filter_plugin(plugin, state, pod, part, verdicts)
+    return [(row, verdicts.status(number)) for number, row in enumerate(rows)]
 
 
 def run_filter_plugins_on_node(
@@ -244,24 +243,28 @@ def _as_score(plugin: ScorePlugin, result: Any) -> int:
     # ``True`` is an int to Python; as a score it is far more likely a mistake than a 1.
     if issubclass(type(result), (int, np.integer)) and type(result) is not bool:
         score = int(result)
-        if wrap(score) == score:
+        if MIN_INT64 <= score <= MAX_INT64:
             return score
     raise invalid_result_error(plugin, "Score", "an integer of 64 bits", result)
 
 
 def run_score_plugin_on_rows(
     plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: NodeTable, rows: list[int]
-) -> Iterator[tuple[int, int]]:
-    """Score some rows and yield ``(row, score)``."""
+) -> list[tuple[int, int]]:
+    """Score some rows and return ``(row, score)`` of each."""
     if plugin.per_node_score and (len(rows) <= _HANDFUL or not plugin.columnar_score):
         plugin.evaluations.score.value += len(rows)
-        for row in rows:
-            result = call_plugin(plugin, "Score", state, plugin.score, state, pod, nodes[row])
-            yield row, _as_score(plugin, result)
-    elif rows:
-        scores = run_score_plugin(plugin, state, pod, nodes.take(np.array(rows, dtype=np.intp)))
-        for number, row in enumerate(rows):
-            yield row, scores if isinstance(scores, int) else int(scores[number])
+        infos, score = nodes.infos, partial(plugin.score, state, pod)
+        return [
+            (row, _as_score(plugin, call_plugin(plugin, "Score", state, score, infos[row])))
+            for row in rows
+        ]
+    if not rows:
+        return []
+    scores = run_score_plugin(plugin, state, pod, nodes.take(np.array(rows, dtype=np.intp)))
+    if isinstance(scores, int):
+        return [(row, scores) for row in rows]
+    return list(zip(rows, scores.tolist(), strict=True))
 
 
 def run_normalize_score(

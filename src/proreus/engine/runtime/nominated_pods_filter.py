@@ -181,8 +181,6 @@ class NominatedPodsFilter:
 
         ``among``: filter these rows only; None: all rows.
         """
-        if not self._nominator.nominated_nodes():
-            return {}
         table = profile.table
         nominated = self.by_row(pod, table)
         rows = nominated.by_row if among is None else nominated.by_row.keys() & among

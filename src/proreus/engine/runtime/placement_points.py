@@ -61,7 +61,7 @@ def run_placement_generate(
         # A status of its own for each group: kube-scheduler appends reasons to it.
         return placements or NO_PLACEMENTS.with_plugin(plugin.name)
     finally:
-        profile.observe_point(point, code, perf_counter() - started)
+        profile.point_seconds[point, code].observe(perf_counter() - started)
 
 
 def _as_placements(plugin: Plugin, point: str, result: object) -> Sequence[Placement]:
@@ -92,7 +92,7 @@ def run_placement_score(
         code = Code.SUCCESS
         return totals
     finally:
-        profile.observe_point("PlacementScore", code, perf_counter() - started)
+        profile.point_seconds["PlacementScore", code].observe(perf_counter() - started)
 
 
 def _score(

@@ -6,7 +6,7 @@
 Shared: one ``PluginResults`` serves every equivalence class in which the plugin has this signature.
 Invalidated: a row, when the table's change log names it (the log of node changes alone, where the
 plugin does not look at pods); all rows, when nodes were added or removed, when more than
-``_FEW_ROWS`` rows changed, or when the plugin's ``invalidation_key`` changed.
+64 rows changed, or when the plugin's ``invalidation_key`` changed.
 
 Example: NodePorts signs pods by their host ports. A pod with port 80 is bound to row 7; the next
 pod with port 80 costs one Filter call, for row 7, and the other 4,999 verdicts are reused.
@@ -17,7 +17,7 @@ would return if it were called now.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 
@@ -27,39 +27,11 @@ from proreus.engine.runtime.node_points import (
     run_score_plugin,
     run_score_plugin_on_rows,
 )
-from proreus.engine.runtime.plugin_errors import plugin_error
-from proreus.framework.change_log import ChangeLog
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, Plugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import PASSED, IntArray, Verdicts
-
-_FEW_ROWS = 64
-"""If more rows than that changed, one call over all rows is cheaper than one a row."""
-
-
-class PodSignatures(dict[Plugin, Hashable]):
-    """One pod's signature by plugin: the part of the pod that it reads; None: not cached."""
-
-    def __init__(self, pod: PodInfo) -> None:
-        self._pod = pod
-
-    def sign(self, plugins: Iterable[Plugin]) -> None:
-        """Call ``sign`` of the plugins that have not signed the pod yet; raises ``PluginError``."""
-        for plugin in plugins:
-            if plugin in self:
-                continue
-            signature = None
-            if plugin.row_local:
-                try:
-                    signature = plugin.sign(self._pod)
-                    # A signature that is not hashable would fail later, as a cache key, where the
-                    # exception could no longer be attributed to the plugin.
-                    hash(signature)
-                except BaseException as error:
-                    raise plugin_error(plugin, "Sign", error) from error
-            self[plugin] = signature
 
 
 class PluginResults:
@@ -106,7 +78,7 @@ class PluginResults:
             return
         plugin = self.plugin
         assert isinstance(plugin, FilterPlugin)
-        rows = few_rows(changes, self._filter_position, size, table.size)
+        rows = changes.few_since(self._filter_position, size, table.size)
         if rows is None:
             # Should the plugin raise half-way, the rows that it reached must not pass for results.
             self._filter_position = -1
@@ -142,7 +114,7 @@ class PluginResults:
         plugin = self.plugin
         assert isinstance(plugin, FilterPlugin)
         size = self.verdicts.size
-        if plugin.columnar_filter or few_rows(changes, self._filter_position, size, table.size):
+        if plugin.columnar_filter or changes.few_since(self._filter_position, size, table.size):
             self.refresh_filter(state, pod, table)
             return
         if self._filter_position == changes.position and size == table.size:
@@ -168,7 +140,7 @@ class PluginResults:
             return
         plugin = self.plugin
         assert isinstance(plugin, ScorePlugin)
-        rows = few_rows(changes, self._score_position, size, table.size)
+        rows = changes.few_since(self._score_position, size, table.size)
         if rows is None:
             raw_scores = run_score_plugin(plugin, state, pod, table)
             # Scores of changed rows are written to it later. A plugin may return a column of the
@@ -197,14 +169,3 @@ class PluginResults:
         if invalidation_key != self._invalidation_key:
             self._invalidation_key = invalidation_key
             self._filter_position = self._score_position = -1
-
-
-def few_rows(
-    changes: ChangeLog, position: int, known_size: int, table_size: int
-) -> list[int] | None:
-    """Return the rows to evaluate again since a position in the change log; None: all rows."""
-    # After a node was added or removed, rows have moved and the arrays have the wrong length.
-    if position < 0 or known_size != table_size:
-        return None
-    rows = changes.since(position, table_size)
-    return rows if rows is not None and len(rows) <= _FEW_ROWS else None

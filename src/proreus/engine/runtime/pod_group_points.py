@@ -28,7 +28,7 @@ def run_placement_feasible(
     """Return whether the group can be scheduled: None, Wait, Unschedulable or Error."""
     started = perf_counter()
     status = _placement_feasible(profile, state, group, progress)
-    profile.observe_point("PlacementFeasible", code_of(status), perf_counter() - started)
+    profile.point_seconds["PlacementFeasible", code_of(status)].observe(perf_counter() - started)
     return status
 
 
@@ -66,7 +66,7 @@ async def run_pod_group_post_filter(
     started = perf_counter()
     result = await _pod_group_post_filter(profile, state, group, schedule)
     seconds = perf_counter() - started
-    profile.observe_point("PodGroupPostFilter", result.status.code, seconds)
+    profile.point_seconds["PodGroupPostFilter", result.status.code].observe(seconds)
     return result
 
 

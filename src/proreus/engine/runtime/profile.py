@@ -84,6 +84,20 @@ SKIPPED_FOR_DEFERRED_RESIZES = frozenset(
 bound. kube-scheduler asks each, which returns Skip in PreFilter and nothing in PostFilter."""
 
 
+class _PointSeconds(dict[tuple[str, Code], Histogram]):
+    """How long extension points take, by point and the code that they end with."""
+
+    # Looking up a metric's child by labels costs more than observing.
+
+    def __init__(self, metrics: SchedulerMetrics, profile: str) -> None:
+        self._seconds, self._profile = metrics.framework_extension_point_duration_seconds, profile
+
+    def __missing__(self, key: tuple[str, Code]) -> Histogram:
+        point, code = key
+        child = self[key] = self._seconds.labels(point, code.label, self._profile)
+        return child
+
+
 class Profile:
     """The plugins of one schedulerName by extension point.
 
@@ -171,7 +185,7 @@ class Profile:
         self.order_of_filter = {plugin.name: i for i, plugin in enumerate(self.filter)}
         self.fetching = self._fetching()
         """``FetchingPlugin``s by extension point; empty in most profiles."""
-        self._point_seconds: dict[tuple[str, Code], Histogram] = {}
+        self.point_seconds = _PointSeconds(metrics, name)
 
     def _watch(self, health_context: HealthContext) -> tuple[PluginHealthMonitor, ...]:
         """Wrap the methods of out-of-tree plugins, before anything binds one of them."""
@@ -236,15 +250,6 @@ class Profile:
         Always False while gate InPlacePodVerticalScalingSchedulerPreemption is off.
         """
         return self._deferred_resizes and bool(pod.spec.node_name) and is_pod_resize_deferred(pod)
-
-    def observe_point(self, point: str, code: Code, seconds: float) -> None:
-        """Record how long an extension point took, and how it ended."""
-        # Looking up a metric's child by labels costs more than observing; a profile keeps its own.
-        child = self._point_seconds.get((point, code))
-        if child is None:
-            family = self.metrics.framework_extension_point_duration_seconds
-            child = self._point_seconds[point, code] = family.labels(point, code.label, self.name)
-        child.observe(seconds)
 
     def add_pod(
         self, state: CycleState, pod: PodInfo, added: PodInfo, nodes: NodeTable, row: int

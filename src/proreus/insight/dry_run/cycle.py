@@ -15,8 +15,7 @@ import numpy as np
 from proreus.base.errors import PluginError
 from proreus.engine.cycles.attempt import Attempt
 from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
-from proreus.engine.runtime.find_nodes import FeasibleNodes
-from proreus.engine.runtime.plugin_results import PodSignatures
+from proreus.engine.runtime.find_nodes import FeasibleNodes, PodSignatures
 from proreus.engine.runtime.prioritize_nodes import ComputedScores
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.scheduling_points import PreFilterOutcome

@@ -10,8 +10,7 @@ from proreus.base.errors import ExtenderError
 from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.extenders.extender_chain import ExtenderAnswers, ExtenderChain
 from proreus.engine.extenders.extender_wire import ExtenderFilterResult
-from proreus.engine.runtime.find_nodes import FeasibleNodes
-from proreus.engine.runtime.plugin_results import PodSignatures
+from proreus.engine.runtime.find_nodes import FeasibleNodes, PodSignatures
 from proreus.engine.runtime.select_host import CachedTotals, at_random, root_of_heap
 from proreus.framework.verdicts import Verdicts
 from proreus.testing.builders import make_node, make_pod, make_table

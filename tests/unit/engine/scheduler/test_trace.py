@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from proreus.engine.cycles import attempt as trace
+from proreus.engine.cycles import scheduling_cycle as trace
 from proreus.framework.plugin import FilterPlugin, PostFilterPlugin, ScorePlugin
 from proreus.framework.post_filter_result import PostFilterResult
 from proreus.framework.status import Status
@@ -91,7 +91,7 @@ async def test_preemption_does_not_count(kit, watch, caplog) -> None:
 
 def test_without_verbosity_nothing_is_logged(watch, monkeypatch, caplog) -> None:
     monkeypatch.setattr(trace.log, "threshold", 1)
-    one = trace.Trace()
+    one = trace._Trace()
     watch.now += 10
     one.log_if_long("Scheduling", "default/p")
     assert traces(caplog) == []
@@ -99,7 +99,7 @@ def test_without_verbosity_nothing_is_logged(watch, monkeypatch, caplog) -> None
 
 def test_all_steps_are_logged_with_v4(watch, monkeypatch, caplog) -> None:
     monkeypatch.setattr(trace.log, "threshold", 4)
-    one = trace.Trace()
+    one = trace._Trace()
     one.step("first")
     watch.now += 0.5
     one.step("second")
