@@ -202,22 +202,17 @@ def selector_mask(nodes: Labelled, selector: Selector) -> BoolArray:
 
 
 def mask_of(nodes: Labelled, selector: Selector) -> BoolArray | bool:
-    """Return the mask of nodes whose labels a selector selects; True: all, False: none.
-
-    The result is a bool if it is the same for every node.
-    """
+    """Return the mask of nodes whose labels a selector selects, as a bool if all are alike."""
     if selector.nothing:
         return False
-    columns = []
-    for requirement in selector.requirements:
-        if nodes.has_label(requirement.key):
-            columns.append(requirement)
-        # No node has the key: ``NotIn`` and ``DoesNotExist`` hold everywhere, the rest nowhere.
-        elif not requirement.matches_value(None):
-            return False
     mask: BoolArray | bool = True
     # Requirements are ANDed: the first one that no node matches ends it.
-    for requirement in merged(columns):
+    for requirement in selector.requirements:
+        # No node has the key: ``NotIn`` and ``DoesNotExist`` hold everywhere, the rest nowhere.
+        if not nodes.has_label(requirement.key):
+            if not requirement.matches_value(None):
+                return False
+            continue
         matching = _requirement_mask(nodes, requirement)
         if matching is False:
             return False
@@ -226,54 +221,6 @@ def mask_of(nodes: Labelled, selector: Selector) -> BoolArray | bool:
         elif matching is not True:
             mask = mask & matching
     return mask
-
-
-def merged(requirements: Iterable[Requirement]) -> list[Requirement]:
-    """Return equivalent requirements, at most one for each key and operator."""
-    # Twenty thousand expressions on one key fit into a pod; each would be a pass over all nodes.
-    grouped: dict[tuple[str, str], list[frozenset[str]]] = {}
-    for one in requirements:
-        grouped.setdefault((one.key, one.operator), []).append(one.values)
-    return [
-        Requirement(key, operator, _strictest(operator, values))
-        for (key, operator), values in grouped.items()
-    ]
-
-
-def merged_alternatives(requirements: Iterable[Requirement]) -> list[Requirement]:
-    """Return requirements of which one holds wherever one of the given ones does.
-
-    At most one for each key and operator.
-    """
-    grouped: dict[tuple[str, str], list[frozenset[str]]] = {}
-    for one in requirements:
-        grouped.setdefault((one.key, one.operator), []).append(one.values)
-    return [
-        Requirement(key, operator, _weakest(operator, values))
-        for (key, operator), values in grouped.items()
-    ]
-
-
-def _strictest(operator: str, values: list[frozenset[str]]) -> frozenset[str]:
-    """Return the values of the one requirement that is equivalent to all of these."""
-    match operator:
-        case "In":
-            return frozenset.intersection(*values)
-        case "Gt" | "Lt":
-            choose = max if operator == "Gt" else min
-            return frozenset({choose(chain.from_iterable(values), key=int)})
-    return frozenset(chain.from_iterable(values))
-
-
-def _weakest(operator: str, values: list[frozenset[str]]) -> frozenset[str]:
-    """Return the values of the one requirement that holds where any of these does."""
-    match operator:
-        case "NotIn":
-            return frozenset.intersection(*values)
-        case "Gt" | "Lt":
-            choose = min if operator == "Gt" else max
-            return frozenset({choose(chain.from_iterable(values), key=int)})
-    return frozenset(chain.from_iterable(values))
 
 
 def _requirement_mask(nodes: Labelled, requirement: Requirement) -> BoolArray | bool:
@@ -299,59 +246,8 @@ def _requirement_mask(nodes: Labelled, requirement: Requirement) -> BoolArray | 
         return False
     holds = numbers > int(bound) if requirement.operator == "Gt" else numbers < int(bound)
     # Compared once for each distinct value, then gathered; code -1 indexes the last entry, absent.
-    matching: BoolArray = (holds & numeric)[codes]
+    matching: BoolArray = (holds & numeric).take(codes)
     return matching
-
-
-def weigh_requirements(
-    nodes: Labelled, key: str, requirements: Iterable[tuple[int, Requirement]]
-) -> IntArray:
-    """Return for each node the weights of the requirements that it meets, added up.
-
-    All are about one label. Thousands cost one pass over the nodes.
-    """
-    values = nodes.label_values(key)
-    weights, everywhere, present = np.zeros(len(values) + 1, dtype=np.int64), 0, 0
-    bounds: dict[str, list[tuple[int, int]]] = {}
-    for weight, one in requirements:
-        match one.operator:
-            case "In" | "NotIn":
-                step = weight
-                if one.operator == "NotIn":
-                    everywhere += weight
-                    step = -weight
-                for value in one.values:
-                    # That of an unknown value would be the one for nodes without the label.
-                    if (code := values.find(value)) != ABSENT:
-                        weights[code] += step
-            case "Exists":
-                present += weight
-            case "DoesNotExist":
-                weights[ABSENT] += weight
-            case _:
-                (bound,) = one.values
-                bounds.setdefault(one.operator, []).append((int(bound), weight))
-    weights += everywhere
-    weights[:ABSENT] += present
-    for operator, weighted in bounds.items():
-        weights += _weigh_bounds(values, operator, weighted)
-    weighed: IntArray = weights[nodes.label(key)]
-    return weighed
-
-
-def _weigh_bounds(
-    values: Interner[str], operator: str, weighted: list[tuple[int, int]]
-) -> IntArray:
-    """Return by code the weights of the bounds that a value exceeds (Gt) or is below (Lt)."""
-    numbers, numeric = _numbers.of(values)
-    bounds, weights = np.array(sorted(weighted), dtype=np.int64).T
-    sums = np.concatenate(([0], np.cumsum(weights)))
-    if operator == "Gt":
-        met = sums[np.searchsorted(bounds, numbers, side="left")]
-    else:
-        met = sums[-1] - sums[np.searchsorted(bounds, numbers, side="right")]
-    found: IntArray = met * numeric
-    return found
 
 
 class _Numbers:

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache, register
-from proreus.framework.label_columns import mask_of, merged_alternatives, weigh_requirements
+from proreus.framework.label_columns import mask_of
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import BoolArray, IntArray
@@ -27,7 +27,6 @@ from proreus.objects.selectors import (
     ParsedNodeSelector,
     ParsedNodeTerm,
     PreferredSchedulingTerm,
-    Requirement,
     Selector,
     parse_node_selector,
     parse_node_term,
@@ -162,10 +161,9 @@ def parse_preferred(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[Weighte
 
 def matches_selector(nodes: NodeTable, selector: ParsedNodeSelector) -> BoolArray:
     """Return the mask of nodes that match any term."""
-    terms = _merged_terms(nodes, selector.terms)
-    rows = _rows_for(nodes, terms)
+    rows = _rows_for(nodes, selector.terms)
     mask: BoolArray | None = None
-    for term in terms:
+    for term in selector.terms:
         matching = _mask_of_term(nodes, term, rows)
         # Terms are ORed, so one that matches everywhere decides; one that matches nowhere, such as
         # an invalid term, adds nothing and costs no pass over the nodes.
@@ -178,34 +176,10 @@ def matches_selector(nodes: NodeTable, selector: ParsedNodeSelector) -> BoolArra
     return np.zeros(len(nodes), dtype=np.bool_) if mask is None else mask
 
 
-def _merged_terms(nodes: NodeTable, terms: Sequence[ParsedNodeTerm]) -> tuple[ParsedNodeTerm, ...]:
-    """Return fewer terms, of which one matches a node wherever one of the given ones does."""
-    # Twenty thousand terms fit into a pod, nearly all with one requirement: each would be a pass
-    # over all nodes.
-    single, absent, others = [], {}, []
-    for term in terms:
-        requirements = term.labels.requirements
-        if not _has_single_requirement(term):
-            others.append(term)
-        elif nodes.has_label(requirements[0].key):
-            single.append(requirements[0])
-        else:
-            # Whether no node or every node matches does not depend on the key.
-            absent[requirements[0].operator in ("NotIn", "DoesNotExist")] = term
-    merged = (ParsedNodeTerm(Selector((one,))) for one in merged_alternatives(single))
-    return (*absent.values(), *merged, *others)
-
-
 def weigh_terms(nodes: NodeTable, terms: Sequence[WeightedTerm]) -> IntArray:
     """Return for each node the sum of the weights of the terms that it matches."""
     scores = np.zeros(len(nodes), dtype=np.int64)
     weight_of_all = 0
-    single, terms = _with_single_requirement(terms)
-    for key, requirements in single.items():
-        if nodes.has_label(key):
-            scores += weigh_requirements(nodes, key, requirements)
-        else:
-            weight_of_all += sum(w for w, one in requirements if one.matches_value(None))
     rows = _rows_for(nodes, [term for _, term in terms])
     times: dict[int, IntArray] = {}
     for weight, term in terms:
@@ -220,27 +194,6 @@ def weigh_terms(nodes: NodeTable, terms: Sequence[WeightedTerm]) -> IntArray:
     for weight, number in times.items():
         scores += number * weight
     return scores + weight_of_all
-
-
-def _with_single_requirement(
-    terms: Sequence[WeightedTerm],
-) -> tuple[dict[str, list[tuple[int, Requirement]]], list[WeightedTerm]]:
-    """Divide terms into those with one requirement about a label, by its key, and the others."""
-    single: dict[str, list[tuple[int, Requirement]]] = {}
-    others = []
-    for weight, term in terms:
-        requirements = term.labels.requirements
-        if _has_single_requirement(term):
-            single.setdefault(requirements[0].key, []).append((weight, requirements[0]))
-        else:
-            others.append((weight, term))
-    return single, others
-
-
-def _has_single_requirement(term: ParsedNodeTerm) -> bool:
-    labels = term.labels
-    usual = term.error is None and not term.fields and not labels.nothing
-    return usual and len(labels.requirements) == 1
 
 
 def _rows_for(nodes: NodeTable, terms: Sequence[ParsedNodeTerm]) -> Mapping[str, int]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from proreus.framework.label_columns import merged
 from proreus.framework.selector_index import LabelPair
 from proreus.framework.verdicts import BoolArray, CodeArray
 from proreus.objects.selectors import Requirement, Selector
@@ -58,23 +57,21 @@ class SelectorSet:
         self._without_labels = self._result(self._missing)
 
     def _add(self, number: int, selector: Selector) -> None:
-        requirements: Sequence[Requirement] = selector.requirements
-        if len({(one.key, one.operator) for one in requirements}) < len(requirements):
-            # No number twice for one label: an indexed ``+=`` would count it once.
-            requirements = merged(requirements)
-        needed = [one for one in requirements if one.operator in _NEED_LABEL]
+        needed = [one for one in selector.requirements if one.operator in _NEED_LABEL]
         self._missing[number] = int(selector.nothing) + len(needed)
-        for one in requirements:
+        for one in selector.requirements:
             if len(one.values) > _MOST_VALUES:
                 self._large.setdefault(one.key, []).append((one, number))
                 continue
             by_label = self._met if one.operator in _NEED_LABEL else self._violated
             for value in _ANY_VALUE if one.operator in _ABOUT_KEY else one.values:
                 label = (one.key, value)
-                numbers = by_label.setdefault(label, number)
-                if type(numbers) is list:
+                numbers = by_label.get(label)
+                if numbers is None:
+                    by_label[label] = number
+                elif type(numbers) is list:
                     numbers.append(number)
-                elif numbers != number:
+                else:
                     by_label[label] = [numbers, number]
 
     def matching(self, labels: Mapping[str, str]) -> BoolArray | None:
@@ -105,7 +102,8 @@ class SelectorSet:
                     if type(numbers) is list:
                         numbers = by_label[label] = np.array(numbers)
                     missing = self._missing.copy() if missing is None else missing
-                    missing[numbers] += step
+                    # An indexed ``+=`` would count a selector once that has a label twice.
+                    np.add.at(missing, numbers, step)
             for one, number in self._large.get(key, ()):
                 if value in one.values:
                     missing = self._missing.copy() if missing is None else missing

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proreus.framework import node_affinity as module
-from proreus.framework.label_columns import LabelColumns, merged, merged_alternatives
+from proreus.framework.label_columns import LabelColumns
 from proreus.framework.node_affinity import (
     matches_selector,
     node_affinity,
@@ -95,18 +95,6 @@ def test_keys_of_nodes_that_are_gone_are_forgotten() -> None:
     assert columns.key_count == 1
 
 
-def test_requirements_of_one_key_are_put_together(evaluated: list[str]) -> None:
-    table = make_table([make_node(f"n{number}") for number in range(3)])
-    expressions = [
-        {"key": HOST, "operator": "NotIn", "values": [f"n{number}"]} for number in range(1, MANY)
-    ]
-
-    mask = node_affinity_of(requiring(expressions).pod).matches_all(table)
-
-    assert mask.tolist() == [True, False, False]
-    assert len(evaluated) <= 2
-
-
 VALUES = ["1", "2", "7", "a", "-3"]
 REQUIREMENTS = st.one_of(
     st.builds(
@@ -132,14 +120,13 @@ REQUIREMENTS = st.one_of(
     st.lists(REQUIREMENTS, min_size=1, max_size=14),
     st.lists(st.dictionaries(st.sampled_from(["k", "l"]), st.sampled_from(VALUES)), max_size=6),
 )
-def test_what_is_put_together_says_the_same(
+def test_a_table_is_matched_as_each_of_its_nodes(
     requirements: list[Requirement], labels: list[dict[str, str]]
 ) -> None:
-    selector, shorter = Selector(tuple(requirements)), Selector(tuple(merged(requirements)))
+    selector = Selector(tuple(requirements))
     nodes = [make_node(f"n{number}", labels=one) for number, one in enumerate(labels)]
     expected = [selector.matches(node.metadata.labels) for node in nodes]
 
-    assert [shorter.matches(node.metadata.labels) for node in nodes] == expected
     assert make_table(nodes).matches(selector).tolist() == expected
 
 
@@ -166,7 +153,7 @@ TERMS = st.one_of(
     st.lists(TERMS, min_size=1, max_size=14),
     st.lists(st.dictionaries(st.sampled_from(["k", "l"]), st.sampled_from(VALUES)), max_size=6),
 )
-def test_terms_that_are_put_together_say_the_same(
+def test_terms_match_a_table_as_each_of_its_nodes(
     terms: list[ParsedNodeTerm], labels: list[dict[str, str]]
 ) -> None:
     selector = ParsedNodeSelector(tuple(terms))
@@ -174,16 +161,6 @@ def test_terms_that_are_put_together_say_the_same(
     expected = [selector.matches(node.metadata.labels, node.metadata.name) for node in nodes]
 
     assert matches_selector(make_table(nodes), selector).tolist() == expected
-
-
-def test_alternatives_on_one_label_are_one_requirement() -> None:
-    values = [Requirement("k", "In", frozenset({str(number)})) for number in range(MANY)]
-    bounds = [Requirement("k", "Gt", frozenset({str(number)})) for number in range(MANY)]
-
-    one, other = merged_alternatives([*values, *bounds])
-
-    assert len(one.values) == MANY
-    assert other == Requirement("k", "Gt", frozenset({"0"}))
 
 
 def test_a_pod_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
