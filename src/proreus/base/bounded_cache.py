@@ -40,9 +40,6 @@ BYTES_AN_ENCODED_BYTE = 12
 requirement of 50 bytes is two objects, a tuple, a set and three texts.
 """
 
-_SPARE_ITEMS = 500
-_SPARE_BYTES_AN_ITEM = 400
-
 BYTES_AN_ENTRY = 400
 """The memory of an entry besides its contents."""
 
@@ -186,14 +183,6 @@ def approximate_size(value: Any) -> int:
             elif isinstance(one, msgspec.Struct):
                 level += astuple(one)
     return int(total)
-
-
-def shrunk(mapping: dict[K, V]) -> dict[K, V]:
-    """Return an equal mapping with less spare space, or the same one if it has little."""
-    # A dict that has lost its entries keeps the space for them: 100 bytes for each that it ever had
-    # at one time.
-    sparse = sys.getsizeof(mapping) > _SPARE_BYTES_AN_ITEM * (len(mapping) + _SPARE_ITEMS)
-    return dict(mapping) if sparse else mapping
 
 
 # ---- all caches of the process -----------------------------------------------------------------

@@ -52,7 +52,6 @@ class ClusterTable(NodeTable):
             self._label_keys_as_of = keys_as_of
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.shrink()
-        self.images.shrink()
         # One set may take megabytes, whatever their number.
         for name, codes in (
             ("taint_sets", self._node_state.taint_set),

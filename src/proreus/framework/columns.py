@@ -17,7 +17,6 @@ import numpy as np
 import numpy.ma
 import numpy.typing as npt
 
-from proreus.base.bounded_cache import shrunk
 from proreus.base.int64 import MAX_INT64
 from proreus.framework.interning import Interner
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
@@ -69,10 +68,6 @@ class ImageStates:
     def __init__(self) -> None:
         self.num_nodes: dict[str, int] = {}
         self.version = 0
-
-    def shrink(self) -> None:
-        """Give back space that images of nodes took which are gone."""
-        self.num_nodes = shrunk(self.num_nodes)
 
     def replace(self, old: ImageSet, node: Node | None) -> ImageSet:
         """Count a node's images instead of those that it had before; return the new ones."""
@@ -180,16 +175,11 @@ class ResourceColumns:
         self.put(row, {})
 
     def shrink(self) -> None:
-        """Give back the space of resources that no row has any more."""
+        """Drop the arrays of resources that no row has any more."""
         for resource, array in tuple(self.arrays.items()):
             if resource not in _ALWAYS_DENSE and not array[: self._table.size].any():
                 del self.arrays[resource]
                 self._readable.pop(resource, None)
-        one_for_both = self._readable is self.arrays
-        self.arrays = shrunk(self.arrays)
-        self._readable = self.arrays if one_for_both else shrunk(self._readable)
-        self._sparse = {row: shrunk(cells) for row, cells in self._sparse.items()}
-        self._rows_with = shrunk(self._rows_with)
 
     def grow(self, capacity: int) -> None:
         """Extend the arrays to ``capacity`` rows."""

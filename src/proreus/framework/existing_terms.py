@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 
-from proreus.base.bounded_cache import register, shrunk
 from proreus.framework.count_columns import CountColumn, CountColumns
 from proreus.framework.selector_index import SelectorIndex
 from proreus.framework.term_set import Column, TermSet
@@ -37,13 +36,12 @@ WeightedCounts = list[tuple[CountedTerms, int]]
 class ExistingTerms:
     """The existing terms of one kind, indexed by the labels of the pods that they select."""
 
-    __slots__ = ("__weakref__", "_columns", "_counted", "_index")
+    __slots__ = ("_columns", "_counted", "_index")
 
     def __init__(self, columns: CountColumns) -> None:
         self._columns = columns
         self._counted: dict[TermSet, CountedTerms] = {}
         self._index: SelectorIndex[CountedTerms] = SelectorIndex()
-        register(self)
 
     def __len__(self) -> int:
         return len(self._counted)
@@ -120,10 +118,6 @@ class ExistingTerms:
             counted.column is not None and counted.column.counts[row] != counted.by_row.get(row, 0)
             for counted in self
         )
-
-    def age(self) -> None:
-        """Give back the memory of terms that no pod has any more."""
-        self._counted = shrunk(self._counted)
 
     def snapshot(self) -> dict[Hashable, dict[int, int]]:
         """Return all counts for comparison; asserts that the columns agree with them."""

@@ -7,16 +7,14 @@ in the units of ``objects.quantity``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 
-from proreus.base.bounded_cache import cleared_with_age
 from proreus.framework.pod_info import HostPort, PodInfo
 from proreus.framework.read_only import ReadOnlyDict, ReadOnlySet
 from proreus.objects.node import Node
-from proreus.objects.pod import Pod
+from proreus.objects.pod import Pod, ResourceList
 from proreus.objects.quantity import parse_amount, parse_quantity, whole_value
-from proreus.objects.resource_names import TRACKED_RESOURCE
+from proreus.objects.resource_names import is_tracked_resource
 from proreus.objects.taints import Taint
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -31,9 +29,6 @@ _DERIVED = (
     "pvc_ref_counts",
 )
 
-_MANY = 64
-"""Resources, ports or volumes of a pod, of which most have a few."""
-
 _put = dict.__setitem__
 """How a ``NodeInfo`` changes its own containers, which are read-only for everybody else."""
 
@@ -47,24 +42,15 @@ class Amounts(ReadOnlyDict[str, int]):
         return 0
 
 
-def _parse_allocatable(
-    quantities: tuple[tuple[str, str | int | float], ...],
-) -> tuple[Mapping[str, int], int]:
+def _parse_allocatable(quantities: ResourceList) -> tuple[Mapping[str, int], int]:
     """Return the amounts that a scheduler tracks, and the number of pods."""
-    tracked = [(name, text) for name, text in quantities if TRACKED_RESOURCE.fullmatch(name)]
+    tracked = [(name, text) for name, text in quantities.items() if is_tracked_resource(name)]
     # A node may have 45,000 resources; what it has of them is mostly the same few quantities.
     values = {text: whole_value(parse_quantity(text)) for text in {text for _, text in tracked}}
     amounts = {name: values[text] for name, text in tracked}
-    by_name = dict(quantities)
     if "cpu" in amounts:
-        amounts["cpu"] = parse_amount("cpu", by_name["cpu"])
-    return amounts, parse_amount("pods", by_name.get("pods", 0))
-
-
-# Most nodes of a cluster are of a few sizes. One may have thousands of resources, and other ones at
-# each update: those would be kept by the gigabyte.
-_parse_usual_allocatable = cleared_with_age(lru_cache(maxsize=4096)(_parse_allocatable))
-_MOST_USUAL_RESOURCES = 32
+        amounts["cpu"] = parse_amount("cpu", quantities["cpu"])
+    return amounts, parse_amount("pods", quantities.get("pods", 0))
 
 
 class NodeInfo:
@@ -131,14 +117,13 @@ class NodeInfo:
 
     def set_node(self, node: Node) -> None:
         """Replace the node object; its pods stay."""
+        # Most updates leave it as it is.
+        if self.node is None or self.node.status.allocatable != node.status.allocatable:
+            amounts, self.allowed_pod_number = _parse_allocatable(node.status.allocatable)
+            self.allocatable = Amounts(amounts)
         self.node = node
         # A view, not a copy: a node has dozens of labels, and informers hold them already.
         self.labels = MappingProxyType(node.metadata.labels)
-        quantities = tuple(node.status.allocatable.items())
-        usual = len(quantities) <= _MOST_USUAL_RESOURCES
-        parse = _parse_usual_allocatable if usual else _parse_allocatable
-        amounts, self.allowed_pod_number = parse(quantities)
-        self.allocatable = Amounts(amounts)
 
     def add_pod(self, pod: PodInfo) -> None:
         """Add a pod to the node and its sums."""
@@ -192,15 +177,6 @@ class NodeInfo:
         dict.pop(self.pods_with_required_anti_affinity, uid, None)
         if pod.pod.spec.volumes:
             self._count_claims(pod.pod, -1)
-        if (
-            len(accounted_requests.amounts) > _MANY
-            or len(pod.host_ports) > _MANY
-            or len(pod.pod.spec.volumes) > _MANY
-        ):
-            # A dict does not shrink: megabytes would stay on each node that such a pod was on.
-            self.requested = Amounts(self.requested)
-            self.used_ports = ReadOnlySet(self.used_ports)
-            self.pvc_ref_counts = ReadOnlyDict(self.pvc_ref_counts)
         return pod
 
     def difference(self) -> str:

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from proreus.base.bounded_cache import register, shrunk
+from proreus.base.bounded_cache import register
 from proreus.framework.count_columns import CountColumn, CountColumns
 from proreus.framework.selector_index import LabelNeeds, LabelPair, SelectorIndex, needs_of
 from proreus.framework.term_set import TermCount
@@ -229,13 +229,10 @@ class PodLabelGroups:
         return any(column.counts[row] != counted[column] for column in columns)
 
     def age(self) -> None:
-        """Give back the memory of groups that no pod is in any more, and of an unused index."""
+        """Drop the index by label key if no query has used it since the last call."""
         if not self._by_key_is_used:
             self._by_key = None
         self._by_key_is_used = False
-        self._groups, self._by_label = shrunk(self._groups), shrunk(self._by_label)
-        self._by_namespace = {name: shrunk(g) for name, g in self._by_namespace.items()}
-        self._unindexed = {name: shrunk(g) for name, g in self._unindexed.items()}
 
     def _candidates(self, query: Query) -> Iterator[PodLabelGroup]:
         """Yield the groups that a query may select, each once."""

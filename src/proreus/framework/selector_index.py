@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import Generic, NamedTuple, TypeVar
 
-from proreus.base.bounded_cache import register, shrunk
 from proreus.objects.selectors import Selector
 
 T = TypeVar("T")
@@ -69,7 +68,7 @@ def needs_of_any(selectors: Iterable[Selector]) -> LabelNeeds:
 class SelectorIndex(Generic[T]):
     """Values, each with what an object needs to be selected, found by the labels of an object."""
 
-    __slots__ = ("__weakref__", "_by_key", "_by_label", "_unindexed")
+    __slots__ = ("_by_key", "_by_label", "_unindexed")
 
     def __init__(self) -> None:
         # A value alone stands for itself: whoever may create pods decides how many labels there
@@ -77,7 +76,6 @@ class SelectorIndex(Generic[T]):
         self._by_label: dict[LabelPair, T | dict[T, None]] = {}
         self._by_key: dict[str, dict[T, None]] = {}
         self._unindexed: dict[T, None] = {}
-        register(self)
 
     def __len__(self) -> int:
         return len(self._by_label) + len(self._by_key) + len(self._unindexed)
@@ -113,11 +111,6 @@ class SelectorIndex(Generic[T]):
             del self._by_key[key][value]
             if not self._by_key[key]:
                 del self._by_key[key]
-
-    def age(self) -> None:
-        """Give back the memory of entries that have been removed."""
-        self._by_label, self._by_key = shrunk(self._by_label), shrunk(self._by_key)
-        self._unindexed = shrunk(self._unindexed)
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield every value that may select an object with these labels, each once."""

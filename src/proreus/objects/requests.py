@@ -13,20 +13,13 @@ from msgspec import Struct
 from proreus.base.int64 import MAX_INT64
 from proreus.objects.pod import Container, ContainerStatus, Pod, ResourceList, condition_of
 from proreus.objects.quantity import NANO, milli_value, parse_quantity, value_of, whole_value
-from proreus.objects.resource_names import (
-    TRACKED_RESOURCE,
-    is_pod_level_resource,
-    is_tracked_resource,
-)
+from proreus.objects.resource_names import is_pod_level_resource, is_tracked_resource
 
 NON_ZERO_DEFAULTS: Mapping[str, int] = {
     "cpu": parse_quantity("100m"),
     "memory": parse_quantity("200Mi"),
 }
 """The request, in nano-units, that scoring assumes for a container without one."""
-
-_FEW = 100
-"""Of more resources the names are hardly ever met again, and not worth a place in a cache."""
 
 Nano = dict[str, int]
 RequestsOf = Callable[[Container], Nano]
@@ -64,8 +57,7 @@ def pod_requests(
     """
     parts = _Parts(use_status, pod_level, devices, resized_by_sum, pod_level_resize)
     total = _pod_requests_nano(pod, parts, non_missing or {})
-    is_tracked = is_tracked_resource if len(total) <= _FEW else TRACKED_RESOURCE.fullmatch
-    amounts = {name: -(-nano // NANO) for name, nano in total.items() if is_tracked(name)}
+    amounts = {name: -(-nano // NANO) for name, nano in total.items() if is_tracked_resource(name)}
     if amounts and (max(amounts.values()) > MAX_INT64 or min(amounts.values()) < -MAX_INT64):
         amounts = {name: whole_value(total[name]) for name in amounts}
     if "cpu" in amounts:

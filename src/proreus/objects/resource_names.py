@@ -30,8 +30,7 @@ _EXTENDED = rf"(?!requests\.|.*kubernetes\.io/){_QUALIFIED_IN_QUOTAS}"
 _SCALAR = rf"{_EXTENDED}|(?:hugepages-|attachable-volumes-).*|.*kubernetes\.io/.*"
 _EXTENDED_RESOURCE = re.compile(_EXTENDED, re.DOTALL)
 _SCALAR_RESOURCE = re.compile(_SCALAR, re.DOTALL)
-TRACKED_RESOURCE = re.compile(rf"cpu|memory|ephemeral-storage|{_SCALAR}", re.DOTALL)
-"""The names of tracked resources, for callers that ask about more than a cache holds."""
+_TRACKED_RESOURCE = re.compile(rf"cpu|memory|ephemeral-storage|{_SCALAR}", re.DOTALL)
 
 
 @cleared_with_age
@@ -52,7 +51,7 @@ def is_scalar_resource(name: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_tracked_resource(name: str) -> bool:
     """Return whether a scheduler tracks a resource; others are ignored."""
-    return TRACKED_RESOURCE.fullmatch(name) is not None
+    return _TRACKED_RESOURCE.fullmatch(name) is not None
 
 
 def is_pod_level_resource(name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 
 import pytest
 from msgspec import Struct
@@ -15,7 +14,6 @@ from proreus.base.bounded_cache import (
     age_caches,
     age_share,
     approximate_size,
-    shrunk,
 )
 from proreus.objects.selectors import Requirement, Selector
 
@@ -117,14 +115,3 @@ def test_the_size_of_a_large_key_is_that_of_a_part_times_its_share() -> None:
     many = tuple(Requirement(f"key-{number:06}", "Exists") for number in range(50_000))
 
     assert approximate_size(many) == pytest.approx(50 * approximate_size(few), rel=0.1)
-
-
-def test_a_mapping_that_lost_its_entries_gives_their_room_back() -> None:
-    mapping = dict.fromkeys(range(100_000))
-    assert shrunk(mapping) is mapping
-    for number in range(99_990):
-        del mapping[number]
-    assert sys.getsizeof(mapping) > 1_000_000
-    small = shrunk(mapping)
-    assert small == mapping
-    assert sys.getsizeof(small) < 1000

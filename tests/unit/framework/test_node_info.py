@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from proreus.framework import node_info
 from proreus.framework.node_info import NodeInfo
 from proreus.testing import make_node, make_pod
 
@@ -28,14 +25,6 @@ def test_only_tracked_resources_are_kept() -> None:
 
     assert info.allocatable == {"cpu": 4000, "memory": 8 * 2**30, "example.com/gpu": 2}
     assert info.allowed_pod_number == 110
-
-
-def test_what_a_node_with_very_many_resources_has_is_kept_by_nobody_else() -> None:
-    info = NodeInfo("n1")
-    before = node_info._parse_usual_allocatable.cache_info().currsize
-    info.set_node(make_node("n1", resources={f"example.com/{n}": 1 for n in range(1_000)}))
-    assert len(info.allocatable) == 1_002
-    assert node_info._parse_usual_allocatable.cache_info().currsize == before
 
 
 def test_nodes_of_one_size_do_not_share_a_container() -> None:
@@ -62,11 +51,7 @@ def test_pods_are_counted_in_and_out() -> None:
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_large_pod_that_is_gone_takes_no_memory(others: int) -> None:
-    def sizes(node: NodeInfo) -> list[int]:
-        containers = (node.requested, node.used_ports, node.pvc_ref_counts)
-        return [sys.getsizeof(each) for each in containers]
-
+def test_nothing_of_a_large_pod_stays(others: int) -> None:
     volumes = [
         {"name": f"v{number}", "persistentVolumeClaim": {"claimName": f"c{number}"}}
         for number in range(1_000)
@@ -79,11 +64,11 @@ def test_a_large_pod_that_is_gone_takes_no_memory(others: int) -> None:
     )
     small = [make_pod("small", "1", host_ports=[1_000], spec={"volumes": volumes[:1]})] * others
     info = node_with(*small, large)
-    assert min(sizes(info)) > 20_000
+    assert len(info.requested) >= 1_000
 
     info.remove_pod(large.uid)
 
-    assert max(sizes(info)) < 1_000
+    assert len(info.requested) == others
     assert info.difference() == ""
     assert len(info.used_ports) == len(info.pvc_ref_counts) == others
 

@@ -15,7 +15,6 @@ from proreus.config.load import load
 from proreus.engine.runtime.registry import Registry
 from proreus.framework.count_columns import CountColumns
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.selector_index import SelectorIndex
 from proreus.objects.codec import decoder_for
 from proreus.objects.pod import Pod
 from proreus.offline.cluster import OfflineCluster
@@ -127,7 +126,7 @@ def kept() -> dict[str, int]:
     found: dict[str, int] = {}
     for referenced in [one for share in bounded_cache._registered for one in share.values()]:
         cache = referenced()
-        if isinstance(cache, BoundedCache | CountColumns | SelectorIndex) and len(cache):
+        if isinstance(cache, BoundedCache | CountColumns) and len(cache):
             name = type(cache).__name__
             found[name] = found.get(name, 0) + len(cache)
     return found
@@ -142,7 +141,6 @@ def test_nothing_is_kept_of_pods_that_are_gone(cluster: OfflineCluster) -> None:
             assert scheduled[1], scheduled
         # A cache for each thing that was said, and an entry for each pod in it.
         assert kept()["BoundedCache"] > 8 * PODS
-        assert kept()["SelectorIndex"] > 5 * PODS
 
         for name in ("many-keys", *(f"pod-{number}" for number in range(PODS))):
             cluster.api.remove("Pod", f"default/{name}")
