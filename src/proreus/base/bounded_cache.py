@@ -29,6 +29,7 @@ from msgspec.structs import astuple
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+A = TypeVar("A")
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -149,6 +150,32 @@ class LoadingCache(BoundedCache[K, V], Generic[P, K, V]):
         key = self._key(*args, **kwargs)
         value = self.get(key)
         return self.put(key, *self._load(key, *args, **kwargs)) if value is None else value
+
+
+class RepeatingCache(LoadingCache[[A], K, V], Generic[A, K, V]):
+    """A ``LoadingCache`` that is asked about the same argument several times in a row.
+
+    To compare identity spares the computation of the key.
+    """
+
+    __slots__ = ("_last",)
+
+    def __init__(
+        self, budget_bytes: int, key: Callable[[A], K], load: Callable[[K, A], tuple[V, int]]
+    ) -> None:
+        super().__init__(budget_bytes, key, load)
+        self._last: tuple[A, V] | None = None
+
+    def of(self, argument: A) -> V:
+        """Return the value for an argument."""
+        if self._last is None or self._last[0] is not argument:
+            self._last = argument, super().of(argument)
+        return self._last[1]
+
+    def age(self) -> None:
+        """Drop the entries that were not used since the last call, and forget the last argument."""
+        super().age()
+        self._last = None
 
 
 _MOST_LOOKED_AT = 1_000

@@ -113,12 +113,6 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self.repeated: list[str] = []
 
-    def check_printable(self, data: str) -> None:
-        """Raise ``yaml.YAMLError`` for a character that YAML forbids."""
-        # PyYAML's pattern takes longer to compile than the rest of the file takes to be read.
-        if _NOT_PLAIN.search(data):
-            super().check_printable(data)
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
             self._record_repeated(node)
@@ -159,9 +153,6 @@ def _key(key: object) -> str:
             return str(key)
     raise ConfigError("yaml: a mapping key must be a text or a number")
 
-
-_NOT_PLAIN = re.compile("[^\t\n\r -~]")
-"""What is neither printable ASCII nor white space of a text."""
 
 _BOOLEAN = re.compile(
     "(?:[yYnN]|yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$"

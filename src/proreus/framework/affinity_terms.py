@@ -9,12 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from proreus.base.bounded_cache import (
-    BYTES_AN_ENCODED_BYTE,
-    BYTES_AN_ENTRY,
-    LoadingCache,
-    register,
-)
+from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, RepeatingCache
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.term_set import AffinityTerm, TermSet
 from proreus.objects.pod import Pod, PodAffinity, PodAffinityTerm
@@ -80,29 +75,8 @@ def _parsed(key: _Key, pod: Pod) -> tuple[AffinityTerms, int]:
     return _parse(pod.metadata.namespace, *parts, size_bytes), size_bytes
 
 
-class _ParseCache:
-    """Parsed terms by namespace and affinity."""
-
-    def __init__(self) -> None:
-        self._parsed = LoadingCache(128 * 2**20, _key_of, _parsed)
-        self._last_pod: Pod | None = None
-        self._last = NO_TERMS
-        register(self)
-
-    def of(self, pod: Pod) -> AffinityTerms:
-        # When a pod goes, each pod that waits asks for its terms; comparing identity spares them
-        # the encoding of the whole affinity.
-        if pod is not self._last_pod:
-            self._last = self._parsed.of(pod)
-            self._last_pod = pod
-        return self._last
-
-    def age(self) -> None:
-        """Forget the last pod."""
-        self._last_pod, self._last = None, NO_TERMS
-
-
-_shared = _ParseCache()
+# When a pod goes, each pod that waits asks for its terms.
+_shared = RepeatingCache(128 * 2**20, _key_of, _parsed)
 
 
 def _parse(

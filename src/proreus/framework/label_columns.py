@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
@@ -22,6 +22,9 @@ from proreus.framework.interning import ABSENT, Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray
 from proreus.objects.selectors import Requirement, Selector, parse_int64
+
+if TYPE_CHECKING:
+    from proreus.framework.node_table import NodeTable
 
 _BUDGET_BYTES = 64 * 2**20
 _BYTES_A_COLUMN = 32 * 2**10
@@ -175,25 +178,7 @@ def _size_bytes(capacity: int) -> int:
     return max(_BYTES_A_COLUMN, capacity * np.dtype(np.int32).itemsize)
 
 
-class Labelled(Protocol):
-    """A table of nodes with labels, or a part of one."""
-
-    size: int
-
-    def has_label(self, key: str) -> bool:
-        """Return whether a node may have a label."""
-        ...
-
-    def label(self, key: str) -> CodeArray:
-        """Return a label's values as codes (-1 = absent)."""
-        ...
-
-    def label_values(self, key: str) -> Interner[str]:
-        """Return the values behind the codes of a label."""
-        ...
-
-
-def selector_mask(nodes: Labelled, selector: Selector) -> BoolArray:
+def selector_mask(nodes: NodeTable, selector: Selector) -> BoolArray:
     """Return the mask of nodes whose labels a selector selects."""
     mask = mask_of(nodes, selector)
     if isinstance(mask, bool):
@@ -201,7 +186,7 @@ def selector_mask(nodes: Labelled, selector: Selector) -> BoolArray:
     return mask
 
 
-def mask_of(nodes: Labelled, selector: Selector) -> BoolArray | bool:
+def mask_of(nodes: NodeTable, selector: Selector) -> BoolArray | bool:
     """Return the mask of nodes whose labels a selector selects, as a bool if all are alike."""
     if selector.nothing:
         return False
@@ -223,7 +208,7 @@ def mask_of(nodes: Labelled, selector: Selector) -> BoolArray | bool:
     return mask
 
 
-def _requirement_mask(nodes: Labelled, requirement: Requirement) -> BoolArray | bool:
+def _requirement_mask(nodes: NodeTable, requirement: Requirement) -> BoolArray | bool:
     codes, values = nodes.label(requirement.key), nodes.label_values(requirement.key)
     match requirement.operator:
         case "Exists":

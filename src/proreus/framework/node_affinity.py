@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache, register
+from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, RepeatingCache
 from proreus.framework.label_columns import mask_of
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -77,42 +77,19 @@ class PodNodeAffinity(Struct, frozen=True, eq=False):
 UNRESTRICTED = PodNodeAffinity()
 
 
-def _key_of(spec: PodSpec, affinity: NodeAffinity | None) -> bytes:
+def _key_of(spec: PodSpec) -> bytes:
     # By encoding: it is hashed and compared faster than the objects, and its length says how much
     # memory an entry takes.
-    return _encode((sorted((spec.node_selector or {}).items()), affinity))
+    return _encode((sorted((spec.node_selector or {}).items()), _written(spec)))
 
 
-def _parsed(
-    key: bytes, spec: PodSpec, affinity: NodeAffinity | None
-) -> tuple[PodNodeAffinity, int]:
+def _parsed(key: bytes, spec: PodSpec) -> tuple[PodNodeAffinity, int]:
     size_bytes = BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(key)
-    return parse_node_affinity(affinity, spec.node_selector, size_bytes), size_bytes
+    return parse_node_affinity(_written(spec), spec.node_selector, size_bytes), size_bytes
 
 
-class _ParseCache:
-    """Parsed affinity by nodeSelector and node affinity."""
-
-    def __init__(self) -> None:
-        self._parsed = LoadingCache(128 * 2**20, _key_of, _parsed)
-        self._last_spec: PodSpec | None = None
-        self._last = UNRESTRICTED
-        register(self)
-
-    def of(self, spec: PodSpec, affinity: NodeAffinity | None) -> PodNodeAffinity:
-        # Several plugins parse the same pod one after the other, one of them for each changed node;
-        # comparing identity spares them the encoding of the whole affinity.
-        if spec is not self._last_spec:
-            self._last = self._parsed.of(spec, affinity)
-            self._last_spec = spec
-        return self._last
-
-    def age(self) -> None:
-        """Forget the last pod."""
-        self._last_spec, self._last = None, UNRESTRICTED
-
-
-_shared = _ParseCache()
+# Several plugins parse the same pod one after the other, one of them for each changed node.
+_shared = RepeatingCache(128 * 2**20, _key_of, _parsed)
 
 
 def node_affinity(pod: PodInfo) -> PodNodeAffinity:
@@ -125,11 +102,9 @@ def node_affinity(pod: PodInfo) -> PodNodeAffinity:
 
 def node_affinity_of(pod: Pod) -> PodNodeAffinity:
     """Return a pod's node affinity; the same object for pods with the same affinity."""
-    return _shared.of(pod.spec, _written(pod.spec)) if _has_any(pod.spec) else UNRESTRICTED
-
-
-def _has_any(spec: PodSpec) -> bool:
-    return bool(spec.node_selector) or _written(spec) is not None
+    spec = pod.spec
+    restricted = bool(spec.node_selector) or _written(spec) is not None
+    return _shared.of(spec) if restricted else UNRESTRICTED
 
 
 def _written(spec: PodSpec) -> NodeAffinity | None:

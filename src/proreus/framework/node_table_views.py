@@ -7,7 +7,7 @@ read; ``table.fork([3, 7])`` copies both rows, and a pod added to its row 1 is n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from proreus.framework.pod_index import PodIndex
 from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.read_only import ReadOnlyDict
 from proreus.framework.term_set import Column, TermsInNamespaces
-from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
+from proreus.framework.verdicts import CodeArray, IntArray, Rows
 
 
 class _ViewColumns(ResourceColumns):
@@ -44,6 +44,16 @@ class _ViewColumns(ResourceColumns):
         return self._columns.gather(table, self._part.parent_rows[rows])
 
 
+def _column(name: str) -> Any:
+    """Return the property of a view for a column of its parent."""
+    return property(lambda view: getattr(view._parent, name)[view.parent_rows])
+
+
+def _resources(name: str) -> Any:
+    """Return the property of a view for the resource columns of its parent."""
+    return property(lambda view: _ViewColumns(getattr(view._parent, name), view))
+
+
 class NodeTableView(NodeTable):
     """Some rows of another table, read-only; columns are gathered when they are read."""
 
@@ -59,20 +69,9 @@ class NodeTableView(NodeTable):
         self.image_sets = parent.image_sets
         self.nodes_generation = parent.nodes_generation
 
-    @property
-    def allocatable(self) -> ResourceColumns:  # type: ignore[override]
-        """Allocatable amounts by resource, a column each."""
-        return _ViewColumns(self._parent.allocatable, self)
-
-    @property
-    def requested(self) -> ResourceColumns:  # type: ignore[override]
-        """Requested amounts by resource, a column each."""
-        return _ViewColumns(self._parent.requested, self)
-
-    @property
-    def nonzero_requested(self) -> ResourceColumns:  # type: ignore[override]
-        """Requested cpu and memory, with defaults for pods that request none."""
-        return _ViewColumns(self._parent.nonzero_requested, self)
+    allocatable = _resources("allocatable")
+    requested = _resources("requested")
+    nonzero_requested = _resources("nonzero_requested")
 
     @property
     def parent(self) -> NodeTable:
@@ -104,35 +103,12 @@ class NodeTableView(NodeTable):
         """Row in this view by node name; built at each call."""
         return {info.name: row for row, info in enumerate(self)}
 
-    @property
-    def pod_count(self) -> IntArray:
-        """Number of pods on each node."""
-        return self._parent.pod_count[self.parent_rows]
-
-    @property
-    def allowed_pods(self) -> IntArray:
-        """Allocatable ``pods`` of each node."""
-        return self._parent.allowed_pods[self.parent_rows]
-
-    @property
-    def unschedulable(self) -> BoolArray:
-        """Whether a node is cordoned."""
-        return self._parent.unschedulable[self.parent_rows]
-
-    @property
-    def taint_set(self) -> CodeArray:
-        """Code of a node's taints."""
-        return self._parent.taint_set[self.parent_rows]
-
-    @property
-    def port_set(self) -> CodeArray:
-        """Code of the host ports in use."""
-        return self._parent.port_set[self.parent_rows]
-
-    @property
-    def image_set(self) -> CodeArray:
-        """Code of the names of a node's images."""
-        return self._parent.image_set[self.parent_rows]
+    pod_count = _column("pod_count")
+    allowed_pods = _column("allowed_pods")
+    unschedulable = _column("unschedulable")
+    taint_set = _column("taint_set")
+    port_set = _column("port_set")
+    image_set = _column("image_set")
 
     def has_label(self, key: str) -> bool:
         """Return whether a node may have a label."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proreus.base.bounded_cache import RepeatingCache
 from proreus.framework import node_affinity as module
 from proreus.framework.label_columns import LabelColumns
 from proreus.framework.node_affinity import (
@@ -176,19 +177,18 @@ def test_a_pod_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_kept_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = module._ParseCache()
+    shared = RepeatingCache(128 * 2**20, module._key_of, module._parsed)
     monkeypatch.setattr(module, "_shared", shared)
-    budget = shared._parsed.budget_bytes
     largest = 0
 
     for first in range(10):
-        node_affinity_of(requiring([expression("Exists", first + n) for n in range(MANY)]).pod)
-        largest = max(largest, node_affinity_of(make_pod().pod).size_bytes, shared._last.size_bytes)
-        assert shared._parsed.size_bytes <= budget + largest
+        pod = requiring([expression("Exists", first + n) for n in range(MANY)]).pod
+        node_affinity_of(pod)
+        largest = max(largest, shared.of(pod.spec).size_bytes)
+        assert shared.size_bytes <= shared.budget_bytes + largest
 
     assert largest > MANY * 300
-    shared._parsed.age()
-    shared._parsed.age()
     shared.age()
-    assert not len(shared._parsed)
-    assert shared._last_spec is None
+    shared.age()
+    assert not len(shared)
+    assert shared._last is None

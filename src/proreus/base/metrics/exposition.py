@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from proreus.base.metrics.families import AnyFamily, MetricsRegistry
@@ -38,28 +39,11 @@ def bound_text(bound: float, *, openmetrics: bool = False) -> str:
     """Return ``bound`` as Go's shortest form: ``0.0001``, ``1e-05``, ``2``, ``2.592e+06``."""
     if math.isinf(bound):
         return "+Inf"
-    sign, digits, exponent = _decimal(bound)
-    point = exponent + len(digits)  # position of the decimal point relative to the digits
-    if point - 1 < -4 or point - 1 >= 6:
-        mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
-        return f"{sign}{mantissa}e{point - 1:+03d}"
-    if point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    whole, rest = digits[:point].ljust(point, "0"), digits[point:]
-    if rest:
-        return f"{sign}{whole}.{rest}"
-    return f"{sign}{whole}.0" if openmetrics else sign + whole
-
-
-def _decimal(number: float) -> tuple[str, str, int]:
-    """Return sign, shortest digits and exponent: ``number = 0.digits * 10**(exponent + len)``."""
-    mantissa, _, power = repr(abs(number)).partition("e")
-    whole, _, rest = mantissa.partition(".")
-    digits = (whole + rest).lstrip("0")
-    exponent = int(power or 0) - len(rest)
-    stripped = digits.rstrip("0")
-    exponent += len(digits) - len(stripped)
-    return ("-" if number < 0 else ""), (stripped or "0"), (exponent if stripped else 0)
+    text = repr(bound)
+    if not bound or 1e-4 <= abs(bound) < 1e6:
+        return text if openmetrics else text.removesuffix(".0")
+    mantissa, _, exponent = f"{Decimal(text).normalize():e}".partition("e")
+    return f"{mantissa}e{int(exponent):+03d}"
 
 
 class _Scrape:
