@@ -330,15 +330,12 @@ async def test_plugins_that_fail_or_block_are_reported(
 
 WAITING = """\
 import asyncio
-from contextlib import suppress
 
 from proreus.framework.plugin import PostFilterPlugin, PreBindPlugin
 
 class Waits(PostFilterPlugin, PreBindPlugin):
     async def post_filter(self, state, pod, verdicts):
-        while True:
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(1000)
+        await asyncio.sleep(1000)
 
     async def pre_bind(self, state, pod, node_name):
         if pod.name == "slow":
@@ -382,8 +379,7 @@ async def test_a_plugin_that_never_returns_holds_up_its_own_pod_only(
     sandbox.store.delete("pods", "slow", "default")
     process.send_signal(signal.SIGTERM)
     code, err = await live.ended(process)
-    assert code == 0
-    assert '"A plugin ignores its cancellation; nobody waits for it"' in err
+    assert code == 0, err
 
 
 @pytest.mark.parametrize(
