@@ -41,10 +41,6 @@ def _with_allocatable(node: Node, resource: str, amount: int) -> Node:
     return structs.replace(node, status=structs.replace(node.status, allocatable=amounts))
 
 
-def _with_labels(node: Node, labels: Mapping[str, str]) -> Node:
-    return structs.replace(node, metadata=structs.replace(node.metadata, labels=dict(labels)))
-
-
 def _more(node: Node, resource: str, before: int, after: int) -> NodeProposal:
     old, new = quantity(resource, before), quantity(resource, after)
     text = f"{quantity(resource, after - before)} more allocatable {resource}: {new}, not {old}"
@@ -59,9 +55,9 @@ def _more(node: Node, resource: str, before: int, after: int) -> NodeProposal:
 # ---- one function a plugin ---------------------------------------------------------------------
 
 
-def _resources(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
-    node = info.node
-    assert node is not None
+def _resources(
+    pod: PodInfo, node: Node, info: NodeInfo, table: NodeTable
+) -> Iterator[NodeProposal]:
     if len(info.pods) + 1 > info.allowed_pod_number:
         yield _more(node, "pods", info.allowed_pod_number, len(info.pods) + 1)
     for resource, requested in pod.requests.amounts.items():
@@ -71,9 +67,7 @@ def _resources(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeP
             yield _more(node, resource, allocatable, needed)
 
 
-def _taints(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
-    node = info.node
-    assert node is not None
+def _taints(pod: PodInfo, node: Node, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
     taint = first_untolerated(node.spec.taints, pod.pod.spec.tolerations)
     if taint is not None:
         left = tuple(one for one in node.spec.taints if one != taint)
@@ -83,18 +77,19 @@ def _taints(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProp
         )
 
 
-def _unschedulable(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
-    node = info.node
-    assert node is not None
+def _unschedulable(
+    pod: PodInfo, node: Node, info: NodeInfo, table: NodeTable
+) -> Iterator[NodeProposal]:
     yield NodeProposal(
         PodChange(field="spec.unschedulable", before="true", after="false", text="uncordoned"),
         structs.replace(node, spec=structs.replace(node.spec, unschedulable=False)),
     )
 
 
-def _node_affinity(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
-    node, spec = info.node, pod.pod.spec
-    assert node is not None
+def _node_affinity(
+    pod: PodInfo, node: Node, info: NodeInfo, table: NodeTable
+) -> Iterator[NodeProposal]:
+    spec = pod.pod.spec
     selected = {**node.metadata.labels, **(spec.node_selector or {})}
     affinity = None if spec.affinity is None else spec.affinity.node_affinity
     required = None if affinity is None else affinity.required
@@ -145,13 +140,12 @@ def _labelled(node: Node, labels: Mapping[str, str]) -> Iterator[NodeProposal]:
         after=", ".join(f"{key}={value}" for key, value in sorted(added.items())),
         text=" and ".join(texts),
     )
-    yield NodeProposal(change, _with_labels(node, labels))
+    meta = structs.replace(node.metadata, labels=dict(labels))
+    yield NodeProposal(change, structs.replace(node, metadata=meta))
 
 
-def _spread(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
-    """A node without the label of the domains may be given one; it is not moved to another."""
-    node = info.node
-    assert node is not None
+def _spread(pod: PodInfo, node: Node, info: NodeInfo, table: NodeTable) -> Iterator[NodeProposal]:
+    """Propose a label for a node without that of the domains; it is not moved to another."""
     for one in pod.pod.spec.topology_spread_constraints:
         key = one.topology_key
         if one.when_unsatisfiable != "ScheduleAnyway" and key not in info.labels:
@@ -160,7 +154,9 @@ def _spread(pod: PodInfo, info: NodeInfo, table: NodeTable) -> Iterator[NodeProp
                 yield from _labelled(node, {**node.metadata.labels, key: value})
 
 
-NODE_PROPOSALS: dict[str, Callable[[PodInfo, NodeInfo, NodeTable], Iterator[NodeProposal]]] = {
+NODE_PROPOSALS: dict[
+    str, Callable[[PodInfo, Node, NodeInfo, NodeTable], Iterator[NodeProposal]]
+] = {
     "NodeResourcesFit": _resources,
     "TaintToleration": _taints,
     "NodeUnschedulable": _unschedulable,

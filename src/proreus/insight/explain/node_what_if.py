@@ -78,7 +78,7 @@ def _first_that_helps(
         return None
     info = _with_node(engine.table[row], node)
     needed = None
-    for proposal in propose(pod, info, engine.table):
+    for proposal in propose(pod, node, info, engine.table):
         if engine.out_of_time:
             return None
         status = engine.rejection_on(proposal.node, pod, row)

@@ -7,8 +7,9 @@ ask it about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -18,7 +19,10 @@ from proreus.insight.explain.explanation import PodChange
 from proreus.objects.pod import Container, Pod, PodSpec, ResourceRequirements
 from proreus.objects.taints import Toleration, first_untolerated
 
+T = TypeVar("T")
+
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True)
@@ -115,26 +119,32 @@ def _resources(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
             yield lower
 
 
+def _proposal(
+    pod: PodInfo, field: str, text: str, *, before: str = "", after: str = "", **spec: object
+) -> Proposal:
+    """Propose other fields of the pod's spec, described as a change of ``field``."""
+    change = PodChange(field=field, before=before, after=after, text=text)
+    return Proposal(change, changed(pod, **spec))
+
+
+def _without(items: Sequence[T], place: int) -> tuple[T, ...]:
+    return (*items[:place], *items[place + 1 :])
+
+
 def _taints(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
     tolerations = pod.pod.spec.tolerations
     taint = first_untolerated(node.taints, tolerations)
     if taint is not None:
-        added = Toleration(taint.key, "Equal", taint.value, taint.effect)
-        yield Proposal(
-            PodChange(
-                field="spec.tolerations", after=str(taint), text=f"tolerate the taint {taint}"
-            ),
-            changed(pod, tolerations=(*tolerations, added)),
-        )
+        added = (*tolerations, Toleration(taint.key, "Equal", taint.value, taint.effect))
+        text = f"tolerate the taint {taint}"
+        yield _proposal(pod, "spec.tolerations", text, after=str(taint), tolerations=added)
 
 
 def _unschedulable(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
-    added = Toleration(UNSCHEDULABLE_TAINT, "Exists", "", "NoSchedule")
-    text = f"tolerate {UNSCHEDULABLE_TAINT}, since the node is cordoned"
-    yield Proposal(
-        PodChange(field="spec.tolerations", after=UNSCHEDULABLE_TAINT, text=text),
-        changed(pod, tolerations=(*pod.pod.spec.tolerations, added)),
-    )
+    taint = UNSCHEDULABLE_TAINT
+    added = (*pod.pod.spec.tolerations, Toleration(taint, "Exists", "", "NoSchedule"))
+    text = f"tolerate {taint}, since the node is cordoned"
+    yield _proposal(pod, "spec.tolerations", text, after=taint, tolerations=added)
 
 
 def _node_affinity(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
@@ -145,21 +155,17 @@ def _node_affinity(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
         kept = {key: value for key, value in selector.items() if key not in wrong}
         labels = ", ".join(f"{key}={value}" for key, value in sorted(wrong.items()))
         text = f"do not select {labels}"
-        yield Proposal(
-            PodChange(field="spec.nodeSelector", before=labels, text=text),
-            changed(pod, node_selector=kept or None),
-        )
+        yield _proposal(pod, "spec.nodeSelector", text, before=labels, node_selector=kept or None)
     affinity = spec.affinity
     if affinity is None or affinity.node_affinity is None:
         return
     if affinity.node_affinity.required is not None:
         without = structs.replace(affinity.node_affinity, required=None)
-        yield Proposal(
-            PodChange(
-                field="spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
-                text="do not require this node affinity",
-            ),
-            changed(pod, affinity=structs.replace(affinity, node_affinity=without)),
+        yield _proposal(
+            pod,
+            f"spec.affinity.nodeAffinity.{_REQUIRED}",
+            "do not require this node affinity",
+            affinity=structs.replace(affinity, node_affinity=without),
         )
 
 
@@ -177,14 +183,9 @@ def _ports(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
         containers.append(structs.replace(container, ports=tuple(ports)))
     if freed:
         names = ", ".join(freed)
-        yield Proposal(
-            PodChange(
-                field="spec.containers[*].ports[*].hostPort",
-                before=names,
-                text=f"do without host port {names}, which is in use there",
-            ),
-            changed(pod, containers=tuple(containers)),
-        )
+        text = f"do without host port {names}, which is in use there"
+        field = "spec.containers[*].ports[*].hostPort"
+        yield _proposal(pod, field, text, before=names, containers=tuple(containers))
 
 
 def _spread(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
@@ -195,43 +196,39 @@ def _spread(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
         where = f"spec.topologySpreadConstraints[{place}]"
         for skew in (*range(one.max_skew + 1, one.max_skew + 11), 10 * one.max_skew + 100):
             more = structs.replace(one, max_skew=skew)
-            others = (*constraints[:place], more, *constraints[place + 1 :])
-            text = f"allow a skew of {skew} instead of {one.max_skew} over {one.topology_key}"
-            before, after = str(one.max_skew), str(skew)
-            yield Proposal(
-                PodChange(field=f"{where}.maxSkew", before=before, after=after, text=text),
-                changed(pod, topology_spread_constraints=others),
-            )
-        yield Proposal(
-            PodChange(field=where, text=f"do not require an even spread over {one.topology_key}"),
-            changed(
+            yield _proposal(
                 pod,
-                topology_spread_constraints=(*constraints[:place], *constraints[place + 1 :]),
-            ),
-        )
+                f"{where}.maxSkew",
+                f"allow a skew of {skew} instead of {one.max_skew} over {one.topology_key}",
+                before=str(one.max_skew),
+                after=str(skew),
+                topology_spread_constraints=(
+                    *constraints[:place],
+                    more,
+                    *constraints[place + 1 :],
+                ),
+            )
+        text = f"do not require an even spread over {one.topology_key}"
+        others = _without(constraints, place)
+        yield _proposal(pod, where, text, topology_spread_constraints=others)
 
 
 def _pod_affinity(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
     affinity = pod.pod.spec.affinity
     if affinity is None:
         return
-    for name in ("pod_anti_affinity", "pod_affinity"):
+    for name, json_name in (
+        ("pod_anti_affinity", "podAntiAffinity"),
+        ("pod_affinity", "podAffinity"),
+    ):
         terms = getattr(affinity, name)
         for place, term in enumerate(() if terms is None else terms.required):
-            kept = (*terms.required[:place], *terms.required[place + 1 :])
-            json_name = "podAntiAffinity" if name == "pod_anti_affinity" else "podAffinity"
-            field = f"spec.affinity.{json_name}.requiredDuringSchedulingIgnoredDuringExecution"
-            yield Proposal(
-                PodChange(
-                    field=f"{field}[{place}]",
-                    text=f"do not require this {json_name} over {term.topology_key}",
-                ),
-                changed(
-                    pod,
-                    affinity=structs.replace(
-                        affinity, **{name: structs.replace(terms, required=kept)}
-                    ),
-                ),
+            kept = structs.replace(terms, required=_without(terms.required, place))
+            yield _proposal(
+                pod,
+                f"spec.affinity.{json_name}.{_REQUIRED}[{place}]",
+                f"do not require this {json_name} over {term.topology_key}",
+                affinity=structs.replace(affinity, **{name: kept}),
             )
 
 
@@ -240,25 +237,16 @@ def _volumes(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
     for place, volume in enumerate(volumes):
         source = volume.persistent_volume_claim
         what = f"volume {volume.name}" if source is None else f"claim {source.claim_name}"
-        yield Proposal(
-            PodChange(
-                field=f"spec.volumes[{place}]", before=volume.name, text=f"do without {what}"
-            ),
-            changed(pod, volumes=(*volumes[:place], *volumes[place + 1 :])),
-        )
+        field, text, kept = f"spec.volumes[{place}]", f"do without {what}", _without(volumes, place)
+        yield _proposal(pod, field, text, before=volume.name, volumes=kept)
 
 
 def _claims(pod: PodInfo, node: NodeInfo) -> Iterator[Proposal]:
     claims = pod.pod.spec.resource_claims
     for place, claim in enumerate(claims):
-        yield Proposal(
-            PodChange(
-                field=f"spec.resourceClaims[{place}]",
-                before=claim.name,
-                text=f"do without the resource claim {claim.name}",
-            ),
-            changed(pod, resource_claims=(*claims[:place], *claims[place + 1 :])),
-        )
+        field, text = f"spec.resourceClaims[{place}]", f"do without the resource claim {claim.name}"
+        kept = _without(claims, place)
+        yield _proposal(pod, field, text, before=claim.name, resource_claims=kept)
 
 
 PROPOSALS: dict[str, Callable[[PodInfo, NodeInfo], Iterator[Proposal]]] = {

@@ -115,7 +115,7 @@ def _help_on_node(engine: Engine, pod: PodInfo, row: int) -> Verified | None:
         current = proposal.pod
     else:
         return None
-    return _verified(engine, row, current, tuple(one.change for one in proposals))
+    return Verified(row, current, tuple(one.change for one in proposals))
 
 
 def _first_that_helps(engine: Engine, pod: PodInfo, row: int, plugin: str) -> Proposal | None:
@@ -164,12 +164,6 @@ def _least_lowered(
         else:
             high = middle
     return best if high - low > 1 else best.as_minimal()
-
-
-def _verified(
-    engine: Engine, row: int, pod: PodInfo, changes: tuple[PodChange, ...]
-) -> Verified | None:
-    return None if engine.rejection(pod, row) is not None else Verified(row, pod, changes)
 
 
 def _without_pods(
