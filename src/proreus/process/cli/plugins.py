@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
 from proreus.base.kubernetes_version import DEFAULT_VERSION, parse_emulated_version
+from proreus.process.cli.documented_options import documented_options
 from proreus.process.cli.plugin_options import load_plugins, plugin_options
 
 if TYPE_CHECKING:
@@ -21,46 +22,16 @@ if TYPE_CHECKING:
 
 @click.command("plugins", short_help="List all plugins, and check your own.")
 @plugin_options
-@click.option(
-    "--plugin-endpoint",
-    multiple=True,
-    metavar="ADDRESS",
-    help="Plugin in a process of its own; may be repeated.",
-)
-@click.option(
-    "--config",
-    type=click.Path(),
-    help="KubeSchedulerConfiguration to try out: all its plugins are made, without a cluster.",
-)
-@click.option(
-    "--feature-gates",
-    multiple=True,
-    metavar="NAME=BOOL,…",
-    help="Feature gates to try the configuration with.",
-)
-@click.option(
-    "--emulated-version",
-    default=str(DEFAULT_VERSION),
-    metavar="VERSION",
-    show_default=True,
-    help="Version of Kubernetes whose extension points and feature gates count.",
-)
-@click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
+@documented_options
 def command(
+    *,
     plugin: tuple[str, ...],
     plugin_dir: tuple[str, ...],
-    plugin_endpoint: tuple[str, ...],
-    config: str | None,
-    feature_gates: tuple[str, ...],
-    emulated_version: str,
-    output: str,
+    plugin_endpoint: tuple[str, ...] = (),
+    config: Annotated[str | None, click.Path()] = None,
+    feature_gates: tuple[str, ...] = (),
+    emulated_version: str = str(DEFAULT_VERSION),
+    output: Literal["text", "json"] = "text",
 ) -> int:
     """List all plugins with their extension points, arguments and origin.
 
@@ -68,6 +39,17 @@ def command(
     check plugins before they are shipped. With --config, so is whatever keeps the scheduler from
     starting with that configuration: unknown plugins, invalid arguments, a plugin that raises when
     it is made.
+
+    --plugin-endpoint ADDRESS
+        Plugin in a process of its own; may be repeated.
+    --config
+        KubeSchedulerConfiguration to try out: all its plugins are made, without a cluster.
+    --feature-gates NAME=BOOL,…
+        Feature gates to try the configuration with.
+    --emulated-version VERSION
+        Version of Kubernetes whose extension points and feature gates count. [default]
+    -o, --output
+        Output format. [default]
     """
     from proreus.base.feature_gates import FeatureGates
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-import click
-
 from proreus.base.errors import ApiError, ConfigError, ProreusError
+from proreus.process.cli.documented_options import with_options_of
 from proreus.process.cli.kubeconfig import default_kubeconfig
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -26,14 +25,28 @@ _PATIENCE = 6
 
 @dataclass(frozen=True)
 class SchedulerAccess:
-    """The address of the scheduler, and the identity with which it is asked."""
+    """The address of the scheduler, and the identity with which it is asked.
 
-    kubeconfig: str
-    context: str | None
-    scheduler: str
-    service: str
-    certificate_authority: str
-    insecure: bool
+    --kubeconfig
+        Kubeconfig; kubectl's by default.
+    --context
+        Context of the kubeconfig.
+    --scheduler URL
+        Address of the scheduler; otherwise through the apiserver.
+    --service NAMESPACE/NAME
+        Service of the scheduler. [default]
+    --certificate-authority FILE
+        CA of the scheduler's certificate, with --scheduler.
+    --insecure-skip-tls-verify
+        Do not verify that certificate.
+    """
+
+    kubeconfig: str = ""
+    context: str | None = None
+    scheduler: str = ""
+    service: str = "proreus/proreus"
+    certificate_authority: str = ""
+    insecure_skip_tls_verify: bool = False
 
     def get(self, path: str, **query: str) -> bytes:
         """Return a page of the scheduler; raises ``ProreusError``."""
@@ -56,7 +69,7 @@ class SchedulerAccess:
             tls = structs.replace(
                 credentials.tls,
                 ca_file=self.certificate_authority or credentials.tls.ca_file,
-                verify=not self.insecure,
+                verify=not self.insecure_skip_tls_verify,
             )
             credentials = Credentials(
                 self.scheduler,
@@ -96,35 +109,4 @@ def _explained(error: ApiError, access: SchedulerAccess) -> ProreusError:
 
 def access_options(command: C) -> C:
     """Add the options that say where the scheduler is."""
-    options = (
-        click.option("--kubeconfig", default="", help="Kubeconfig; kubectl's by default."),
-        click.option("--context", default=None, help="Context of the kubeconfig."),
-        click.option(
-            "--scheduler",
-            default="",
-            metavar="URL",
-            help="Address of the scheduler; otherwise through the apiserver.",
-        ),
-        click.option(
-            "--service",
-            default="proreus/proreus",
-            metavar="NAMESPACE/NAME",
-            show_default=True,
-            help="Service of the scheduler.",
-        ),
-        click.option(
-            "--certificate-authority",
-            default="",
-            metavar="FILE",
-            help="CA of the scheduler's certificate, with --scheduler.",
-        ),
-        click.option(
-            "--insecure-skip-tls-verify",
-            "insecure",
-            is_flag=True,
-            help="Do not verify that certificate.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return with_options_of(SchedulerAccess, command)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
 from proreus.base.errors import ConfigError, ProreusError
+from proreus.process.cli.documented_options import documented_options
 from proreus.workbench.cli.pictures import check_picture
 
 if TYPE_CHECKING:
@@ -18,124 +19,85 @@ if TYPE_CHECKING:
     from proreus.workbench.bench.schedulers import SchedulerUnderTest
     from proreus.workbench.bench.workloads import ResolvedWorkload
 
+_Positive = Annotated[int, click.IntRange(1)]
+_Folder = Annotated[Path, click.Path(path_type=Path, file_okay=False)]
+_ExistingFile = Annotated[Path, click.Path(path_type=Path, dir_okay=False, exists=True)]
+
 
 @click.command("bench", short_help="Measure proreus and kube-scheduler on one workload.")
-@click.option(
-    "--config",
-    "configs",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="File of workloads in scheduler_perf's format, or a folder of such files; may be "
-    "repeated. Default, in a checkout of proreus: tests/bench/workloads.",
-)
-@click.option(
-    "--workload",
-    "workloads",
-    multiple=True,
-    metavar="CASE/WORKLOAD",
-    help="Workload to run; may be repeated.",
-)
-@click.option("--list", "listing", is_flag=True, help="Only list the workloads of the files.")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PARAMETER=VALUE",
-    help="Use another value for a parameter of the workload; may be repeated.",
-)
-@click.option(
-    "--scheduler",
-    default="both",
-    show_default=True,
-    metavar="proreus|PATH|both",
-    help="The scheduler: proreus, a kube-scheduler binary, or both in turn.",
-)
-@click.option(
-    "--bare", is_flag=True, help="Also run a client that only binds: the apiserver's limit."
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="How often each scheduler runs the workload; medians are reported.",
-)
-@click.option(
-    "--backlog",
-    is_flag=True,
-    help="Create the measured pods before the scheduler starts on them, and measure how fast it "
-    "drains that backlog. Default: it schedules while they are created, as in scheduler_perf.",
-)
-@click.option(
-    "--assets",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder with etcd, kube-apiserver and kube-scheduler; KUBEBUILDER_ASSETS and PATH are "
-    "searched after it.",
-)
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Use the apiserver of this kubeconfig (no other scheduler may run there).",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=1),
-    default=600.0,
-    show_default=True,
-    help="Seconds without progress after which pods count as stuck.",
-)
-@click.option(
-    "--simulate",
-    is_flag=True,
-    help="Measure the engine alone, at growing sizes, without an apiserver.",
-)
-@click.option(
-    "--nodes", type=click.IntRange(1), multiple=True, help="With --simulate: only these sizes."
-)
-@click.option("--pods", type=click.IntRange(1), help="With --simulate: number of pods to schedule.")
-@click.option(
-    "--recorded", is_flag=True, help="With --simulate: also with the record of decisions."
-)
-@click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="File to write all figures to."
-)
-@click.option(
-    "--plot", "plot_path", type=click.Path(path_type=Path), help="File (.svg or .png) for a plot."
-)
-@click.option(
-    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Folder to keep all logs in."
-)
+@documented_options
 def command(
-    configs: tuple[Path, ...],
-    workloads: tuple[str, ...],
-    listing: bool,
-    overrides: tuple[str, ...],
-    scheduler: str,
-    bare: bool,
-    rounds: int,
-    backlog: bool,
-    assets: Path | None,
-    kubeconfig: Path | None,
-    timeout: float,
-    simulate: bool,
-    recorded: bool,
-    nodes: tuple[int, ...],
-    pods: int | None,
-    json_path: Path | None,
-    plot_path: Path | None,
-    keep: Path | None,
+    *,
+    config: tuple[Path, ...] = (),
+    workload: tuple[str, ...] = (),
+    list_: bool = False,
+    set_: tuple[str, ...] = (),
+    scheduler: str = "both",
+    bare: bool = False,
+    rounds: _Positive = 1,
+    backlog: bool = False,
+    assets: _Folder | None = None,
+    kubeconfig: _ExistingFile | None = None,
+    timeout: Annotated[float, click.FloatRange(min=1)] = 600.0,
+    simulate: bool = False,
+    nodes: tuple[_Positive, ...] = (),
+    pods: _Positive | None = None,
+    recorded: bool = False,
+    json_: Path | None = None,
+    plot: Path | None = None,
+    keep: _Folder | None = None,
 ) -> None:
     """Run a workload against an apiserver, with proreus, kube-scheduler or both in turn.
 
     Workloads are files in the format of Kubernetes' scheduler_perf; those of a Kubernetes checkout
     run unchanged. Unless --kubeconfig is given, etcd and kube-apiserver are started on loopback,
     anew for each scheduler and round.
+
+    --config
+        File of workloads in scheduler_perf's format, or a folder of such files; may be repeated.
+        Default, in a checkout of proreus: tests/bench/workloads.
+    --workload CASE/WORKLOAD
+        Workload to run; may be repeated.
+    --list
+        Only list the workloads of the files.
+    --set PARAMETER=VALUE
+        Use another value for a parameter of the workload; may be repeated.
+    --scheduler proreus|PATH|both
+        The scheduler: proreus, a kube-scheduler binary, or both in turn. [default]
+    --bare
+        Also run a client that only binds: the apiserver's limit.
+    --rounds
+        How often each scheduler runs the workload; medians are reported. [default]
+    --backlog
+        Create the measured pods before the scheduler starts on them, and measure how fast it drains
+        that backlog. Default: it schedules while they are created, as in scheduler_perf.
+    --assets
+        Folder with etcd, kube-apiserver and kube-scheduler; KUBEBUILDER_ASSETS and PATH are
+        searched after it.
+    --kubeconfig
+        Use the apiserver of this kubeconfig (no other scheduler may run there).
+    --timeout
+        Seconds without progress after which pods count as stuck. [default]
+    --simulate
+        Measure the engine alone, at growing sizes, without an apiserver.
+    --nodes
+        With --simulate: only these sizes.
+    --pods
+        With --simulate: number of pods to schedule.
+    --recorded
+        With --simulate: also with the record of decisions.
+    --json
+        File to write all figures to.
+    --plot
+        File (.svg or .png) for a plot.
+    --keep
+        Folder to keep all logs in.
     """
     # In this module imports are local: matplotlib and the bench would cost each --help a second.
     if simulate:
         from proreus.workbench.cli.simulation import run
 
-        run(nodes, pods, rounds, json_path, recorded)
+        run(nodes, pods, rounds, json_, recorded)
         return
     if nodes or pods:
         raise ConfigError("--nodes and --pods need --simulate; for a workload use --set")
@@ -144,13 +106,13 @@ def command(
     from proreus.workbench.bench.control_plane import PROGRAMS, find_programs
     from proreus.workbench.bench.schedulers import nearest_supported
 
-    files = _files(configs)
-    if listing:
+    files = _files(config)
+    if list_:
         _list(files)
         return
-    plans = _plans(files, workloads, _values(overrides))
-    if plot_path:
-        check_picture("--plot", plot_path)
+    plans = _plans(files, workload, _values(set_))
+    if plot:
+        check_picture("--plot", plot)
     programs = {} if kubeconfig else find_programs(PROGRAMS, assets)
     version = asyncio.run(version_of_apiserver(programs, kubeconfig))
     options = Options(
@@ -162,7 +124,7 @@ def command(
         version=nearest_supported(KubernetesVersion.parse(version)),
         keep=keep,
     )
-    _run(plans, _schedulers_under_test(scheduler, bare, assets), options, json_path, plot_path)
+    _run(plans, _schedulers_under_test(scheduler, bare, assets), options, json_, plot)
 
 
 _OURS = Path("tests/bench/workloads")

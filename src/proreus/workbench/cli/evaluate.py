@@ -18,6 +18,7 @@ from proreus.base.kubernetes_version import (
     KubernetesVersion,
     parse_emulated_version,
 )
+from proreus.process.cli.documented_options import documented_options
 from proreus.process.cli.plugin_options import load_plugins, plugin_options
 
 if TYPE_CHECKING:
@@ -26,24 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command("evaluate", short_help="Evaluate scheduling cases offline.")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="KubeSchedulerConfiguration for cases without one.",
-)
-@click.option(
-    "--emulated-version",
-    metavar="VERSION",
-    default=str(SUPPORTED_VERSIONS[0]),
-    show_default=True,
-    help="Kubernetes version for cases that state none.",
-)
-@click.option(
-    "--corrections",
-    metavar="NAME,...",
-    default="",
-    help="Faults of kube-scheduler to correct, as of proreus run.",
-)
+@documented_options
 @plugin_options
 @click.argument(
     "cases",
@@ -53,9 +37,10 @@ if TYPE_CHECKING:
     metavar="CASES.jsonl[.gz]…",
 )
 def command(
-    config: Path | None,
-    emulated_version: str,
-    corrections: str,
+    *,
+    config: Path | None = None,
+    emulated_version: str = str(SUPPORTED_VERSIONS[0]),
+    corrections: str = "",
     plugin: tuple[str, ...],
     plugin_dir: tuple[str, ...],
     cases: tuple[Path, ...],
@@ -65,6 +50,13 @@ def command(
     A case is a line of JSON with an id, the objects of a cluster, and either a pending pod or a
     script of steps. Results are written to standard output, a line a case. Plugins given with
     --plugin are enabled in cases without a configuration.
+
+    --config
+        KubeSchedulerConfiguration for cases without one.
+    --emulated-version VERSION
+        Kubernetes version for cases that state none. [default]
+    --corrections NAME,...
+        Faults of kube-scheduler to correct, as of proreus run.
     """
     import msgspec
 

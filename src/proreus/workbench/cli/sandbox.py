@@ -7,70 +7,58 @@ import contextlib
 import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
 from proreus.base.errors import ProreusError
+from proreus.process.cli.documented_options import documented_options
+
+_Count = Annotated[int, click.IntRange(0)]
+_File = Annotated[Path, click.Path(path_type=Path, dir_okay=False)]
 
 
 @click.command("sandbox")
-@click.option(
-    "--nodes", type=click.IntRange(0), default=10, show_default=True, help="Number of nodes."
-)
-@click.option(
-    "--zones",
-    type=click.IntRange(0),
-    default=3,
-    show_default=True,
-    help="Number of zones that nodes are divided among; 0: no zone labels.",
-)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=int, default=0, help="Port for plain HTTP; 0 for any free one.")
-@click.option("--secure-port", type=int, default=0, help="Port for HTTPS; 0 for any free one.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("sandbox.kubeconfig"),
-    show_default=True,
-    help="Where to write the kubeconfig.",
-)
-@click.option("--token", default="", help="Bearer token to require; random if empty.")
-@click.option(
-    "--usage-share",
-    type=click.FloatRange(0.0),
-    default=0.5,
-    show_default=True,
-    help="Share of their requests that running pods use, according to metrics.k8s.io (kubectl "
-    "top); overridden by the annotations proreus.dev/cpu-usage and -memory-usage of a node or pod.",
-)
-@click.option(
-    "--apply",
-    "manifests",
-    type=click.Path(path_type=Path, dir_okay=False),
-    multiple=True,
-    help="YAML file of objects to create, or to update if they exist; may be repeated.",
-)
-@click.option(
-    "--kubelets/--no-kubelets",
-    default=True,
-    help="Whether fake kubelets run the pods.",
-)
+@documented_options
 def command(
-    nodes: int,
-    zones: int,
-    host: str,
-    port: int,
-    secure_port: int,
-    kubeconfig: Path,
-    token: str,
-    usage_share: float,
-    manifests: tuple[Path, ...],
-    kubelets: bool,
+    *,
+    nodes: _Count = 10,
+    zones: _Count = 3,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    secure_port: int = 0,
+    kubeconfig: _File = Path("sandbox.kubeconfig"),
+    token: str = "",
+    usage_share: Annotated[float, click.FloatRange(0.0)] = 0.5,
+    apply: tuple[_File, ...] = (),
+    kubelets: bool = True,
 ) -> None:
     """Serve an apiserver with fake nodes until interrupted.
 
     All objects are kept in memory: when the process ends, the cluster is gone.
+
+    --nodes
+        Number of nodes. [default]
+    --zones
+        Number of zones that nodes are divided among; 0: no zone labels. [default]
+    --host
+        Address to listen on. [default]
+    --port
+        Port for plain HTTP; 0 for any free one.
+    --secure-port
+        Port for HTTPS; 0 for any free one.
+    --kubeconfig
+        Where to write the kubeconfig. [default]
+    --token
+        Bearer token to require; random if empty.
+    --usage-share
+        Share of their requests that running pods use, according to metrics.k8s.io (kubectl top);
+        overridden by the annotations proreus.dev/cpu-usage and -memory-usage of a node or pod.
+        [default]
+    --apply
+        YAML file of objects to create, or to update if they exist; may be repeated.
+    --kubelets/--no-kubelets
+        Whether fake kubelets run the pods.
     """
     from proreus.workbench.sandbox import KubeletOptions, ListenOptions, Sandbox
     from proreus.workbench.sandbox.manifests import apply_file
@@ -83,7 +71,7 @@ def command(
             listen=ListenOptions(host, port, secure_port, token=token),
             usage_share=usage_share,
         )
-        for manifest in manifests:
+        for manifest in apply:
             click.echo(f"applied {', '.join(apply_file(sandbox.store, manifest))}")
         async with sandbox:
             path = sandbox.write_kubeconfig(kubeconfig)

@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
 from proreus.base.errors import ConfigError
+from proreus.process.cli.documented_options import documented_options
 from proreus.process.cli.kubeconfig import default_kubeconfig
 
 if TYPE_CHECKING:
@@ -20,88 +21,63 @@ if TYPE_CHECKING:
 
 
 @click.command("snapshot", short_help="Write a cluster's objects to a file, for simulate.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    help="Default: KUBECONFIG, ~/.kube/config, or the service account of the pod it runs in.",
-)
-@click.option("--context", help="Context of the kubeconfig. Default: its current context.")
-@click.option("--server", default="", help="URL of the apiserver, instead of the kubeconfig's.")
-@click.option(
-    "--redact", is_flag=True, help="Replace all texts, in a way that keeps all decisions."
-)
-@click.option(
-    "--keep-label",
-    "labels",
-    multiple=True,
-    metavar="KEY",
-    help="With --redact, keep this label and its values, since a configuration or a plugin names "
-    "it; the name of a scheduler too; may be repeated.",
-)
-@click.option(
-    "--keep-annotation",
-    "annotations",
-    multiple=True,
-    metavar="KEY",
-    help="Keep this annotation too, for plugins of your own; may be repeated. Default: those that "
-    "in-tree plugins read.",
-)
-@click.option(
-    "--from",
-    "files",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read files instead of an apiserver, such as one from kubectl get -o json; may be "
-    "repeated.",
-)
-@click.option(
-    "--recording",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With --redact, convert what proreus run --record-arrivals has recorded, instead of a "
-    "cluster.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("-"),
-    help="File to write. Default: standard output.",
-)
+@documented_options
 def command(
-    kubeconfig: Path | None,
-    context: str | None,
-    server: str,
-    redact: bool,
-    labels: tuple[str, ...],
-    annotations: tuple[str, ...],
-    files: tuple[Path, ...],
-    recording: Path | None,
-    output: Path,
+    *,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    server: str = "",
+    redact: bool = False,
+    keep_label: tuple[str, ...] = (),
+    keep_annotation: tuple[str, ...] = (),
+    from_: tuple[Path, ...] = (),
+    recording: Path | None = None,
+    output: Annotated[Path, click.Path(path_type=Path, dir_okay=False)] = Path("-"),
 ) -> None:
     """Write all objects that a scheduler reads to a gzipped List.
 
     Only reading rights are needed, those of a scheduler. Env, commands, Secrets and annotations
     with manifests in them are never in the file.
+
+    --kubeconfig
+        Default: KUBECONFIG, ~/.kube/config, or the service account of the pod it runs in.
+    --context
+        Context of the kubeconfig. Default: its current context.
+    --server
+        URL of the apiserver, instead of the kubeconfig's.
+    --redact
+        Replace all texts, in a way that keeps all decisions.
+    --keep-label KEY
+        With --redact, keep this label and its values, since a configuration or a plugin names it;
+        the name of a scheduler too; may be repeated.
+    --keep-annotation KEY
+        Keep this annotation too, for plugins of your own; may be repeated. Default: those that
+        in-tree plugins read.
+    --from FILE
+        Read files instead of an apiserver, such as one from kubectl get -o json; may be repeated.
+    --recording FILE
+        With --redact, convert what proreus run --record-arrivals has recorded, instead of a
+        cluster.
+    -o, --output
+        File to write. Default: standard output.
     """
     from rich.console import Console
 
     progress = Console(stderr=True)
     if recording is not None:
-        _redact_recording(recording, redact, files, labels, output, progress)
+        _redact_recording(recording, redact, from_, keep_label, output, progress)
         return
     if str(output) == "-" and sys.stdout.isatty():
         raise ConfigError("the snapshot is binary: redirect it, or name a file with --output")
     with progress.status("reading") as status:
-        if files:
-            objects, info = _read(files, frozenset(annotations))
+        if from_:
+            objects, info = _read(from_, frozenset(keep_annotation))
         else:
-            work = _take(kubeconfig, context, server, frozenset(annotations), status)
+            work = _take(kubeconfig, context, server, frozenset(keep_annotation), status)
             objects, info = asyncio.run(work)
         if redact:
             status.update("redacting")
-            objects, info = _redacted(objects, info, labels)
+            objects, info = _redacted(objects, info, keep_label)
         status.update("writing")
         _write(objects, info, output)
     _report(objects, info, progress)

@@ -1,8 +1,8 @@
 import click
 import pytest
 
-from proreus.process.cli.go_command import GoCommand
 from proreus.process.cli.go_flags import Flag, FlagError
+from proreus.process.cli.run_command import GoCommand
 
 FLAGS = (
     Flag("leader-elect", "bool", "true", "A", "Text."),

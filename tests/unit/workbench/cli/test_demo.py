@@ -9,8 +9,8 @@ from proreus.config.load import load
 from proreus.config.types import PluginRef, Plugins, PluginSet
 from proreus.engine.runtime.registry import Registry
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.workbench.cli.demo import free_dashboard_address, report, workload
-from proreus.workbench.cli.demo.progress import Progress
+from proreus.workbench.cli.demo import free_dashboard_address, workload
+from proreus.workbench.cli.demo.progress import Progress, print_report
 from proreus.workbench.sandbox.cluster import make_nodes
 from proreus.workbench.sandbox.store import Store
 from proreus.workbench.sandbox.strategies import STRATEGIES
@@ -90,7 +90,7 @@ def test_the_report_has_counts_by_zone_and_reasons(store):
     set_status(store, by_scheduler["bin-packing"][0], reason="Insufficient cpu")
     progress.follow()
     out = io.StringIO()
-    report.print_report(Console(width=100, file=out), progress, store)
+    print_report(Console(width=100, file=out), progress, store)
     text = out.getvalue()
     assert ["spread-out", "1", "1", "0", "2", "2"] in [
         [cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines()

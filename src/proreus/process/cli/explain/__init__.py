@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from proreus.process.cli.documented_options import documented_options
 from proreus.process.cli.scheduler_access import SchedulerAccess, access_options
 
 if TYPE_CHECKING:
     from proreus.insight.explain.explanation import Explanation
 
-_OUTPUT = click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="Output format.",
-)
+_Output = Literal["table", "json", "yaml"]
 
 
 @click.group("explain", short_help="Explain where pods are, and why they wait.")
@@ -32,15 +26,28 @@ def command() -> None:
 
 @click.command("pod")
 @click.argument("pod", metavar="[NAMESPACE/]NAME")
-@click.option("--namespace", "-n", default="default", help="Namespace of the pod.")
-@click.option("--names", default=10, show_default=True, help="Rejected nodes to name by reason.")
-@click.option("--no-changes", is_flag=True, help="Do not look for what would make the pod fit.")
-@_OUTPUT
+@documented_options
 @access_options
 def pod_command(
-    pod: str, namespace: str, names: int, no_changes: bool, output: str, **access: Any
+    *,
+    pod: str,
+    namespace: str = "default",
+    names: int = 10,
+    no_changes: bool = False,
+    output: _Output = "table",
+    **access: Any,
 ) -> None:
-    """Explain a pod: why it got its node, or why it waits and what would help it."""
+    """Explain a pod: why it got its node, or why it waits and what would help it.
+
+    -n, --namespace
+        Namespace of the pod.
+    --names
+        Rejected nodes to name by reason. [default]
+    --no-changes
+        Do not look for what would make the pod fit.
+    -o, --output
+        Output format. [default]
+    """
     if "/" in pod:
         namespace, _, pod = pod.partition("/")
     query = {"namespace": namespace, "name": pod, "names": str(names)}
@@ -53,20 +60,28 @@ def pod_command(
 
 @click.command("node")
 @click.argument("node", metavar="NAME")
-@_OUTPUT
+@documented_options
 @access_options
-def node_command(node: str, output: str, **access: Any) -> None:
-    """Explain a node: its pods, its free resources, and the waiting pods that it rejects."""
+def node_command(*, node: str, output: _Output = "table", **access: Any) -> None:
+    """Explain a node: its pods, its free resources, and the waiting pods that it rejects.
+
+    -o, --output
+        Output format. [default]
+    """
     from proreus.insight.explain import NodeExplanation
 
     _show(SchedulerAccess(**access).get("/explain/node", name=node), output, NodeExplanation)
 
 
 @click.command("queue")
-@_OUTPUT
+@documented_options
 @access_options
-def queue_command(output: str, **access: Any) -> None:
-    """List the waiting pods with their reasons and times."""
+def queue_command(*, output: _Output = "table", **access: Any) -> None:
+    """List the waiting pods with their reasons and times.
+
+    -o, --output
+        Output format. [default]
+    """
     from proreus.insight.explain import QueueExplanation
 
     _show(SchedulerAccess(**access).get("/explain/queue"), output, QueueExplanation)

@@ -2,7 +2,7 @@
 
 The cluster runs in this process, the scheduler is ``proreus run`` in a process of its own, so that
 the demo includes HTTP, as with a real cluster. ``workload`` has the pods and the configuration,
-``progress`` follows the pods, ``report`` prints the result.
+``progress`` follows the pods and prints the result.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from proreus.base.errors import ConfigError, ProreusError
+from proreus.process.cli.documented_options import documented_options
 from proreus.process.cli.plugin_options import plugin_options
 
 if TYPE_CHECKING:
     from proreus.config.types import Plugins
     from proreus.workbench.cli.demo.progress import Progress
+
+_Count = Annotated[int, click.IntRange(1)]
 
 _LIMIT_SECONDS = 120.0
 _STOP_SECONDS = 10.0
@@ -33,36 +36,29 @@ _DASHBOARD_PORT = 10260
 
 
 @click.command("demo")
-@click.option(
-    "--nodes", type=click.IntRange(1), default=100, show_default=True, help="Number of nodes."
-)
-@click.option(
-    "--pods", type=click.IntRange(20), default=1000, show_default=True, help="Number of pods."
-)
-@click.option(
-    "--zones",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="Number of zones that nodes are divided among.",
-)
+@documented_options
 @plugin_options
-@click.option(
-    "--serve",
-    is_flag=True,
-    help="Serve the dashboard on loopback, and keep the cluster running afterwards.",
-)
 def command(
-    nodes: int,
-    pods: int,
-    zones: int,
+    *,
+    nodes: _Count = 100,
+    pods: Annotated[int, click.IntRange(20)] = 1000,
+    zones: _Count = 3,
+    serve: bool = False,
     plugin: tuple[str, ...],
     plugin_dir: tuple[str, ...],
-    serve: bool,
 ) -> None:
     """Watch proreus schedule pods on an embedded cluster.
 
     Plugins given with --plugin and --plugin-dir are enabled in both profiles.
+
+    --nodes
+        Number of nodes. [default]
+    --pods
+        Number of pods. [default]
+    --zones
+        Number of zones that nodes are divided among. [default]
+    --serve
+        Serve the dashboard on loopback, and keep the cluster running afterwards.
     """
     from proreus.workbench.cli.sandbox import run_until_signalled
 
@@ -95,8 +91,8 @@ async def _demo(
 ) -> None:
     from rich.console import Console
 
-    from proreus.workbench.cli.demo import report, workload
-    from proreus.workbench.cli.demo.progress import Progress
+    from proreus.workbench.cli.demo import workload
+    from proreus.workbench.cli.demo.progress import Progress, print_report
     from proreus.workbench.cli.sandbox import forever
     from proreus.workbench.sandbox import Sandbox
 
@@ -119,7 +115,7 @@ async def _demo(
                 workload.create_pods(sandbox.store, pods)
                 with progress.shown(console):
                     await _wait_until_settled(progress, process, Path(folder) / "scheduler.log")
-                report.print_report(console, progress, sandbox.store)
+                print_report(console, progress, sandbox.store)
                 on_report("printed")
                 if serve:
                     console.print(f"\nwhy do pods wait? http://{address}/dashboard/pods")

@@ -1,4 +1,4 @@
-"""Follows the changes of the demo's pods, and shows progress bars."""
+"""Follows the changes of the demo's pods, shows progress bars, and the result as tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.table import Table
 
 from proreus.workbench.cli.demo.workload import NAMESPACE, OTHERS, OURS
 from proreus.workbench.sandbox.store import Store
@@ -93,3 +94,51 @@ class Progress:
                 self._bars.update(
                     task, completed=self.bound(scheduler), total=self.total(scheduler) or None
                 )
+
+
+_ZONE = "topology.kubernetes.io/zone"
+
+
+def print_report(console: Console, progress: Progress, store: Store) -> None:
+    """Print placements by zone and profile, the throughput, and why pods have no node."""
+    zone_of = {
+        node["metadata"]["name"]: node["metadata"]["labels"].get(_ZONE, "")
+        for node in (version.object() for version in store.list("nodes"))
+    }
+    console.print(_placements(progress, zone_of))
+    bound = sum(map(progress.bound, OURS))
+    seconds = progress.last_bound - progress.idle_until
+    if seconds > 0:
+        console.print(
+            f"{bound} pods placed in {seconds:.2f} s: {bound / seconds:.0f} pods/s "
+            "(apiserver emulator and fake kubelets on the same machine)"
+        )
+    untouched = progress.total(OTHERS) - progress.bound(OTHERS)
+    console.print(f"{untouched} of {progress.total(OTHERS)} pods for {OTHERS} left untouched")
+    if progress.reason_of:
+        console.print(_reasons(progress))
+
+
+def _placements(progress: Progress, zone_of: dict[str, str]) -> Table:
+    zones = sorted(set(zone_of.values()))
+    table = Table("profile", *zones, "pods", "nodes", title="placements by zone")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for scheduler in OURS:
+        nodes = [
+            node
+            for name, node in progress.node_of.items()
+            if progress.scheduler_of[name] == scheduler
+        ]
+        by_zone = Counter(zone_of[node] for node in nodes)
+        counts = (str(by_zone[zone]) for zone in zones)
+        table.add_row(scheduler, *counts, str(len(nodes)), str(len(set(nodes))))
+    return table
+
+
+def _reasons(progress: Progress) -> Table:
+    table = Table("pods", "why they have no node", title="not placed")
+    table.columns[0].justify = "right"
+    for reason, count in Counter(progress.reason_of.values()).most_common():
+        table.add_row(str(count), reason)
+    return table
