@@ -83,17 +83,21 @@ def modified(resource: str, name: str) -> StatusError:
     return conflict(resource, name, f"{why} and try again")
 
 
-def invalid(group: str, kind: str, name: str, *causes: tuple[str, str, str]) -> StatusError:
-    """Return a 422; a cause is (field, reason such as FieldValueRequired, message)."""
-    texts = [f"{field}: {message}" for field, _, message in causes]
-    joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+_FIELD_ERRORS = {
+    "Required value": "FieldValueRequired",
+    "Invalid value": "FieldValueInvalid",
+    "Forbidden": "FieldValueForbidden",
+}
+
+
+def invalid(group: str, kind: str, name: str, field: str, message: str) -> StatusError:
+    """Return a 422 about a field; the message begins as those of ``_FIELD_ERRORS`` do."""
     shown = f"{kind}.{group}" if group else kind
     details: JsonObject = {"name": name, "group": group, "kind": kind}
     details = {key: value for key, value in details.items() if value}
-    details["causes"] = [
-        {"reason": reason, "message": message, "field": field} for field, reason, message in causes
-    ]
-    return StatusError(422, "Invalid", f'{shown} "{name}" is invalid: {joined}', details)
+    reason = _FIELD_ERRORS[message.partition(":")[0]]
+    details["causes"] = [{"reason": reason, "message": message, "field": field}]
+    return StatusError(422, "Invalid", f'{shown} "{name}" is invalid: {field}: {message}', details)
 
 
 def bad_request(message: str) -> StatusError:

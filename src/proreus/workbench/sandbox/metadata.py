@@ -83,12 +83,16 @@ def prepare_create(
         prefix = metadata.get("generateName")
         if not prefix:
             required = "Required value: name or generateName is required"
-            cause = ("metadata.name", "FieldValueRequired", required)
-            raise invalid(resource.group, resource.kind, "", cause)
+            raise invalid(resource.group, resource.kind, "", "metadata.name", required)
         metadata["name"] = name = generate_name(prefix)
     if not isinstance(name, str) or "/" in name:
-        cause = ("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": may not hold "/"')
-        raise invalid(resource.group, resource.kind, str(name), cause)
+        raise invalid(
+            resource.group,
+            resource.kind,
+            str(name),
+            "metadata.name",
+            f'Invalid value: "{name}": may not hold "/"',
+        )
     if resource.namespaced:
         metadata["namespace"] = namespace
     else:

@@ -41,8 +41,7 @@ class PodStrategy(RegistryStrategy):
         name = obj["metadata"]["name"]
         spec = obj.get("spec")
         if not isinstance(spec, dict) or not spec.get("containers"):
-            cause = ("spec.containers", "FieldValueRequired", "Required value")
-            raise invalid("", "Pod", name, cause)
+            raise invalid("", "Pod", name, "spec.containers", "Required value")
         obj["spec"] = spec = dict(spec)
         spec.setdefault("restartPolicy", "Always")
         spec.setdefault("schedulerName", DEFAULT_SCHEDULER)
@@ -61,7 +60,7 @@ class PodStrategy(RegistryStrategy):
         if spec.get("schedulingGates"):
             if spec.get("nodeName"):
                 text = "Forbidden: cannot be set until all schedulingGates have been cleared"
-                raise invalid("", "Pod", name, ("spec.nodeName", "FieldValueForbidden", text))
+                raise invalid("", "Pod", name, "spec.nodeName", text)
             status.setdefault("conditions", [_gated_condition(store.time.now())])
 
     def prepare_update(
@@ -96,7 +95,7 @@ class PodStrategy(RegistryStrategy):
                 "(only additions to existing tolerations),`spec.terminationGracePeriodSeconds` "
                 "(allow it to be set to 1 if it was previously negative)"
             )
-            raise invalid("", "Pod", old["metadata"]["name"], ("spec", "FieldValueForbidden", text))
+            raise invalid("", "Pod", old["metadata"]["name"], "spec", text)
 
     def grace_seconds(self, obj: JsonObject, wanted: int | None) -> int:
         """Return the grace period; 0 for a pod that is not bound, or has ended."""
@@ -116,8 +115,7 @@ def bind(store: Store, pods: ServedResource, name: str, namespace: str, binding:
         raise bad_request("the body of the request is not a Binding")
     target = (binding.get("target") or {}).get("name")
     if not target:
-        cause = ("target.name", "FieldValueRequired", "Required value")
-        raise invalid("", "Binding", name, cause)
+        raise invalid("", "Binding", name, "target.name", "Required value")
     pod = store.get(pods, name, namespace).object()
     metadata, spec, status = pod["metadata"], pod["spec"], pod["status"]
     given = binding.get("metadata") or {}

@@ -8,6 +8,7 @@ Source: the ``generated.proto`` files of k8s.io/api; field numbers never change.
 """
 
 import base64
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,97 +19,50 @@ from proreus.workbench.sandbox.api_errors import bad_request, unsupported_media_
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
 JsonObject = dict[str, Any]
-Schema = dict[int, tuple[str, Any]]
-"""Fields by number: name, and how the value is read (a reader or the Schema of a message).
+# A field's number in its message, and how its value is read; text unless it says otherwise.
+_PROTO = """
+OwnerReference: kind=1 name=3 uid=4 apiVersion=5 controller=6:bool blockOwnerDeletion=7:bool
+ObjectMeta: name=1 generateName=2 namespace=3 uid=5 resourceVersion=6 generation=7:int
+    creationTimestamp=8:time labels{}=11 annotations{}=12 ownerReferences[]=13:OwnerReference
+    finalizers[]=14
+ObjectReference: kind=1 namespace=2 name=3 uid=4 apiVersion=5
+Preconditions: uid=1 resourceVersion=2
+DeleteOptions: gracePeriodSeconds=1:int preconditions=2:Preconditions propagationPolicy=4 dryRun[]=5
+ResourceAttributes: namespace=1 verb=2 group=3 version=4 resource=5 subresource=6 name=7
+NonResourceAttributes: path=1 verb=2
+SelfSubjectAccessReviewSpec: resourceAttributes=1:ResourceAttributes
+    nonResourceAttributes=2:NonResourceAttributes
+Namespace: metadata=1:ObjectMeta
+ServiceAccount: metadata=1:ObjectMeta
+ConfigMap: metadata=1:ObjectMeta data{}=2 binaryData{}=3:base64 immutable=4:bool
+Secret: metadata=1:ObjectMeta data{}=2:base64 type=3 immutable=5:bool
+Binding: metadata=1:ObjectMeta target=2:ObjectReference
+Eviction: metadata=1:ObjectMeta deleteOptions=2:DeleteOptions
+PriorityClass: metadata=1:ObjectMeta value=2:int globalDefault=3:bool description=4
+    preemptionPolicy=5
+SelfSubjectAccessReview: metadata=1:ObjectMeta spec=2:SelfSubjectAccessReviewSpec
+TypeMeta: apiVersion=1 kind=2
+Unknown: typeMeta=1:TypeMeta raw=2:bytes
+"""
+Schema = dict[int, tuple[str, str]]
+"""Fields by number: name, and how the value is read (a reader or the name of a message).
 A name that ends in ``[]`` is a list; one that ends in ``{}`` is a map with values read that way."""
 
 
-def _text(value: Any) -> str:
-    return bytes(value).decode()
+def _schemas() -> Iterator[tuple[str, Schema]]:
+    for message in re.findall(r"^(\w+):(.*(?:\n .*)*)", _PROTO, re.MULTILINE):
+        parts = re.findall(r"(\S+)=(\d+)(?::(\w+))?", message[1])
+        yield message[0], {int(number): (name, kind or "text") for name, number, kind in parts}
 
 
-def _base64(value: Any) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _time(value: Any) -> str:
-    fields = dict(_fields(value))
-    return rfc3339(fields.get(1, 0))
-
-
-_OWNER: Schema = {
-    1: ("kind", _text),
-    3: ("name", _text),
-    4: ("uid", _text),
-    5: ("apiVersion", _text),
-    6: ("controller", bool),
-    7: ("blockOwnerDeletion", bool),
-}
-_METADATA: Schema = {
-    1: ("name", _text),
-    2: ("generateName", _text),
-    3: ("namespace", _text),
-    5: ("uid", _text),
-    6: ("resourceVersion", _text),
-    7: ("generation", int),
-    8: ("creationTimestamp", _time),
-    11: ("labels{}", _text),
-    12: ("annotations{}", _text),
-    13: ("ownerReferences[]", _OWNER),
-    14: ("finalizers[]", _text),
-}
-_REFERENCE: Schema = {
-    1: ("kind", _text),
-    2: ("namespace", _text),
-    3: ("name", _text),
-    4: ("uid", _text),
-    5: ("apiVersion", _text),
-}
-_DELETE_OPTIONS: Schema = {
-    1: ("gracePeriodSeconds", int),
-    2: ("preconditions", {1: ("uid", _text), 2: ("resourceVersion", _text)}),
-    4: ("propagationPolicy", _text),
-    5: ("dryRun[]", _text),
-}
-_RESOURCE_ATTRIBUTES: Schema = {
-    1: ("namespace", _text),
-    2: ("verb", _text),
-    3: ("group", _text),
-    4: ("version", _text),
-    5: ("resource", _text),
-    6: ("subresource", _text),
-    7: ("name", _text),
-}
-_ACCESS: Schema = {
-    1: ("resourceAttributes", _RESOURCE_ATTRIBUTES),
-    2: ("nonResourceAttributes", {1: ("path", _text), 2: ("verb", _text)}),
-}
-_MESSAGES: dict[str, Schema] = {
-    "Namespace": {1: ("metadata", _METADATA)},
-    "ServiceAccount": {1: ("metadata", _METADATA)},
-    "ConfigMap": {
-        1: ("metadata", _METADATA),
-        2: ("data{}", _text),
-        3: ("binaryData{}", _base64),
-        4: ("immutable", bool),
-    },
-    "Secret": {
-        1: ("metadata", _METADATA),
-        2: ("data{}", _base64),
-        3: ("type", _text),
-        5: ("immutable", bool),
-    },
-    "Binding": {1: ("metadata", _METADATA), 2: ("target", _REFERENCE)},
-    "Eviction": {1: ("metadata", _METADATA), 2: ("deleteOptions", _DELETE_OPTIONS)},
-    "DeleteOptions": _DELETE_OPTIONS,
-    "PriorityClass": {
-        1: ("metadata", _METADATA),
-        2: ("value", int),
-        3: ("globalDefault", bool),
-        4: ("description", _text),
-        5: ("preemptionPolicy", _text),
-    },
-    "SelfSubjectAccessReview": {1: ("metadata", _METADATA), 2: ("spec", _ACCESS)},
+_MESSAGES = dict(_schemas())
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "text": lambda value: bytes(value).decode(),
+    "base64": lambda value: base64.b64encode(value).decode(),
+    "time": lambda value: rfc3339(dict(_fields(value)).get(1, 0)),
+    "int": int,
+    "bool": bool,
+    "bytes": bytes,
 }
 
 
@@ -120,17 +74,14 @@ def decode(body: bytes) -> JsonObject:
     if not body.startswith(MAGIC):
         raise bad_request("the body of the request does not begin as Kubernetes' protobuf does")
     try:
-        envelope = _message(
-            body[len(MAGIC) :],
-            {1: ("type", {1: ("apiVersion", _text), 2: ("kind", _text)}), 2: ("raw", bytes)},
-        )
-        type_ = envelope.get("type", {})
-        schema = _MESSAGES.get(type_.get("kind", ""))
-        if schema is None:
+        envelope = _message(body[len(MAGIC) :], _MESSAGES["Unknown"])
+        type_ = envelope.get("typeMeta", {})
+        kind = type_.get("kind")
+        if kind not in _MESSAGES:
             raise unsupported_media_type(
-                f"{MEDIA_TYPE} with a {type_.get('kind')}", "application/json, application/yaml"
+                f"{MEDIA_TYPE} with a {kind}", "application/json, application/yaml"
             )
-        return {**type_, **_message(envelope.get("raw", b""), schema)}
+        return {**type_, **_message(envelope.get("raw", b""), _MESSAGES[kind])}
     except (UnicodeDecodeError, ValueError, TypeError) as error:
         raise bad_request(f"the body of the request is not protobuf: {error}") from None
 
@@ -142,7 +93,7 @@ def _message(data: bytes, schema: Schema) -> JsonObject:
             continue
         name, kind = schema[number]
         if name.endswith("{}"):
-            entry = _message(value, {1: ("key", _text), 2: ("value", kind)})
+            entry = _message(value, {1: ("key", "text"), 2: ("value", kind)})
             found.setdefault(name[:-2], {})[entry.get("key", "")] = entry.get("value", "")
         elif name.endswith("[]"):
             found.setdefault(name[:-2], []).append(_value(value, kind))
@@ -152,8 +103,8 @@ def _message(data: bytes, schema: Schema) -> JsonObject:
     return {name: value for name, value in found.items() if value != ""}
 
 
-def _value(value: Any, kind: Schema | Callable[[Any], Any]) -> Any:
-    return _message(value, kind) if isinstance(kind, dict) else kind(value)
+def _value(value: Any, kind: str) -> Any:
+    return _READERS[kind](value) if kind in _READERS else _message(value, _MESSAGES[kind])
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:

@@ -93,12 +93,10 @@ def check_watch_list(query: Mapping[str, str], bookmarks: bool) -> None:
     """Raise ``StatusError`` 422 for a WatchList that kube-apiserver rejects (KEP-3157)."""
     if query.get("resourceVersionMatch") != "NotOlderThan":
         text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        cause = ("resourceVersionMatch", "FieldValueForbidden", text)
-        raise invalid("meta.k8s.io", "ListOptions", "", cause)
+        raise invalid("meta.k8s.io", "ListOptions", "", "resourceVersionMatch", text)
     if not bookmarks:
         text = "Forbidden: sendInitialEvents is forbidden for watch without allowWatchBookmarks"
-        cause = ("sendInitialEvents", "FieldValueForbidden", text)
-        raise invalid("meta.k8s.io", "ListOptions", "", cause)
+        raise invalid("meta.k8s.io", "ListOptions", "", "sendInitialEvents", text)
 
 
 def decode_body(request: ApiRequest, content_type: str = "") -> Any:

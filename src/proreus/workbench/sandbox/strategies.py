@@ -59,8 +59,7 @@ class NodeStrategy(RegistryStrategy):
         provider, before = (o.get("spec", {}).get("providerID") for o in (new, old))
         if before and provider != before:
             text = "Forbidden: node updates may not change provider ID"
-            cause = ("spec.providerID", "FieldValueForbidden", text)
-            raise invalid("", "Node", new["metadata"]["name"], cause)
+            raise invalid("", "Node", new["metadata"]["name"], "spec.providerID", text)
 
 
 class NamespaceStrategy(RegistryStrategy):
@@ -135,8 +134,7 @@ class PriorityClassStrategy(RegistryStrategy):
         name = obj["metadata"]["name"]
         if obj["value"] > self._highest and not name.startswith("system-"):
             text = f"Forbidden: maximum allowed value of a user defined priority is {self._highest}"
-            cause = ("value", "FieldValueForbidden", text)
-            raise invalid(served.group, served.kind, name, cause)
+            raise invalid(served.group, served.kind, name, "value", text)
 
 
 class CustomResourceDefinitionStrategy(RegistryStrategy):
@@ -147,17 +145,14 @@ class CustomResourceDefinitionStrategy(RegistryStrategy):
         spec, name = obj.get("spec") or {}, obj["metadata"]["name"]
         for field in ("group", "names", "versions"):
             if not spec.get(field):
-                cause = (f"spec.{field}", "FieldValueRequired", "Required value")
-                raise invalid(served.group, served.kind, name, cause)
+                raise invalid(served.group, served.kind, name, f"spec.{field}", "Required value")
         names = spec["names"]
         names.setdefault("singular", names["kind"].lower())
         names.setdefault("listKind", names["kind"] + "List")
         wanted = f"{names['plural']}.{spec['group']}"
         if name != wanted:
             text = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
-            raise invalid(
-                served.group, served.kind, name, ("metadata.name", "FieldValueInvalid", text)
-            )
+            raise invalid(served.group, served.kind, name, "metadata.name", text)
         now = store.time.now()
         obj["status"] = {
             "acceptedNames": names,
