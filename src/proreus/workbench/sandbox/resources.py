@@ -73,6 +73,10 @@ class ServedResource:
         """The (group, plural) of the collection that stores its objects."""
         return self.storage if self.storage != ("", "") else (self.group, self.plural)
 
+    def shown(self, stored: JsonObject) -> JsonObject:
+        """Convert an object from the version that is stored."""
+        return stored if self.from_storage is None else self.from_storage(stored)
+
 
 POD_FIELDS = (
     "spec.nodeName",

@@ -138,18 +138,16 @@ class ApiServer:
         if target.name:
             version = self.store.get(served, target.name, target.namespace or "")
             if as_table:
-                table = tables.make_table(served, [version], {}, query, self.store.time.clock)
-                return ApiServerResponse(200, encode_json(table))
+                metadata = {"resourceVersion": str(version.revision)}
+                return self._table(served, [version.object()], metadata, query)
             return self._shown(served, version)
         selector = selector_of(served, query)
-        if query.get("watch") in ("true", "1"):
+        if _is_set(query, "watch"):
             return self._watch(target, selector, query, as_table)
         page = self.lists.read(served, target.namespace, selector, query)
         if as_table:
-            table = tables.make_table(
-                served, page.versions, page.metadata(), query, self.store.time.clock
-            )
-            return ApiServerResponse(200, encode_json(table))
+            objects = [version.object() for version in page.versions]
+            return self._table(served, objects, page.metadata(), query)
         return ApiServerResponse(200, page.body(served, converter_for(served)))
 
     def _measure(
@@ -157,16 +155,24 @@ class ApiServer:
     ) -> ApiServerResponse:
         """Return metrics, which are computed on request and cannot be watched."""
         served = target.served
-        if query.get("watch") in ("true", "1"):
+        if _is_set(query, "watch"):
             raise method_not_allowed()
         found = self._usage.read(target, selector_of(served, query))
         if as_table:
-            table = tables.make_table_from_objects(served, found, query, self.store.time.clock)
-            return ApiServerResponse(200, encode_json(table))
+            return self._table(served, found, {}, query)
         if target.name:
-            return ApiServerResponse(200, encode_json(found[0]))
+            return _json(found[0])
         head = {"kind": f"{served.kind}List", "apiVersion": served.api_version, "metadata": {}}
-        return ApiServerResponse(200, encode_json(head | {"items": found}))
+        return _json(head | {"items": found})
+
+    def _table(
+        self,
+        served: ServedResource,
+        objects: list[JsonObject],
+        metadata: JsonObject,
+        query: Mapping[str, str],
+    ) -> ApiServerResponse:
+        return _json(tables.make_table(served, objects, metadata, query, self.store.time.clock))
 
     def _watch(
         self,
@@ -180,8 +186,8 @@ class ApiServer:
             selector = SelectionPredicate(
                 selector.labels, (*selector.fields, (1, target.namespace, True))
             )
-        bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
-        send_initial = query.get("sendInitialEvents") in ("true", "1")
+        bookmarks = _is_set(query, "allowWatchBookmarks")
+        send_initial = _is_set(query, "sendInitialEvents")
         text = query.get("resourceVersion", "")
         revision = parse_revision(text)
         if send_initial:
@@ -274,7 +280,7 @@ class ApiServer:
             bind(store, store.resources.find("pods"), name, namespace, body)
             return ApiServerResponse(201, _SUCCESS)
         if served.create_only:
-            return ApiServerResponse(201, encode_json(self._users.review(served, body)))
+            return _json(self._users.review(served, body), 201)
         if served.namespaced and target.namespace is None:
             raise method_not_allowed()
         return self._shown(served, store.create(served, body, namespace, dry_run=dry_run), 201)
@@ -338,15 +344,23 @@ class ApiServer:
                 if "protobuf" in request.headers.get("Accept", ""):
                     body = discovery.openapi_v2_protobuf()
                     return ApiServerResponse(200, body, discovery.OPENAPI_V2_PROTOBUF)
-                return ApiServerResponse(200, encode_json(discovery.openapi_v2()))
+                return _json(discovery.openapi_v2())
             case ["openapi", "v3", *rest]:
                 document = discovery.openapi_v3(self.store.resources, rest)
-                return ApiServerResponse(200, encode_json(document))
+                return _json(document)
         found = discovery.describe(self.store.resources, parts)
         if found is None:
             raise path_not_found()
-        return ApiServerResponse(200, encode_json(found))
+        return _json(found)
 
 
 def _is_new(version: StoredObject, before: int) -> bool:
     return version.revision > before and version.object()["metadata"].get("generation") == 1
+
+
+def _json(content: JsonObject, code: int = 200) -> ApiServerResponse:
+    return ApiServerResponse(code, encode_json(content))
+
+
+def _is_set(query: Mapping[str, str], name: str) -> bool:
+    return query.get(name) in ("true", "1")

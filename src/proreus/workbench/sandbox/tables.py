@@ -1,39 +1,17 @@
 """The tables that ``kubectl get`` prints, which the server renders (``metav1.Table``)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from proreus.base.clock import Clock
 from proreus.objects.quantity import milli_value, parse_quantity, whole_value
-from proreus.workbench.sandbox.collection import StoredObject, decode_json, encode_json
+from proreus.workbench.sandbox.collection import decode_json, encode_json
 from proreus.workbench.sandbox.resources import ServedResource
 from proreus.workbench.sandbox.watch import Converter
 
 JsonObject = dict[str, Any]
-Row = list[Any]
 
-_AGE = ("Age", 0)
-_MEASURED = (("Name", 0), ("CPU", 0), ("Memory", 0), ("Window", 0))
-_COLUMNS: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {
-    ("", "pods"): (
-        ("Name", 0), ("Ready", 0), ("Status", 0), ("Restarts", 0), _AGE,
-        ("IP", 1), ("Node", 1), ("Nominated Node", 1), ("Readiness Gates", 1),
-    ),
-    ("", "nodes"): (
-        ("Name", 0), ("Status", 0), ("Roles", 0), _AGE, ("Version", 0),
-        ("Internal-IP", 1), ("External-IP", 1), ("OS-Image", 1), ("Kernel-Version", 1),
-        ("Container-Runtime", 1),
-    ),
-    ("", "events"): (("Last Seen", 0), ("Type", 0), ("Reason", 0), ("Object", 0), ("Message", 0)),
-    ("", "namespaces"): (("Name", 0), ("Status", 0), _AGE),
-    ("coordination.k8s.io", "leases"): (("Name", 0), ("Holder", 0), _AGE),
-    ("scheduling.k8s.io", "priorityclasses"): (("Name", 0), ("Value", 0), _AGE),
-    ("metrics.k8s.io", "nodes"): _MEASURED,
-    ("metrics.k8s.io", "pods"): _MEASURED,
-}  # fmt: skip
-"""(Title, priority) of the columns; priority 1 is shown with ``-o wide`` only."""
-_GENERIC = (("Name", 0), _AGE)
 _NONE = "<none>"
 
 
@@ -44,78 +22,38 @@ def wants_table(accept: str) -> bool:
 
 def make_table(
     served: ServedResource,
-    versions: Sequence[StoredObject],
-    list_metadata: JsonObject,
+    objects: Sequence[JsonObject],
+    metadata: JsonObject,
     query: Mapping[str, str],
     clock: Clock,
 ) -> JsonObject:
-    """Return a Table; ``includeObject`` of the query selects the objects in its rows."""
-    objects = [_shown(served, version.object()) for version in versions]
-    if not list_metadata and versions:
-        list_metadata = {"resourceVersion": str(versions[0].revision)}
-    return _table(served, objects, list_metadata, query.get("includeObject", "Metadata"), clock)
-
-
-def make_table_from_objects(
-    served: ServedResource, objects: list[JsonObject], query: Mapping[str, str], clock: Clock
-) -> JsonObject:
-    """Return a Table of objects that are not stored, but computed for this response."""
-    return _table(served, objects, {}, query.get("includeObject", "Metadata"), clock)
-
-
-def table_converter(served: ServedResource, query: Mapping[str, str], clock: Clock) -> Converter:
-    """Return a function that makes a one-row Table of an object, for watches."""
+    """Return a Table of objects; ``includeObject`` of the query selects those in its rows."""
+    columns, now = _columns_of(served), clock.now()
     include = query.get("includeObject", "Metadata")
-
-    def convert(data: bytes) -> bytes:
-        obj = _shown(served, decode_json(data))
-        revision = obj["metadata"]["resourceVersion"]
-        return encode_json(_table(served, [obj], {"resourceVersion": revision}, include, clock))
-
-    return convert
-
-
-def _shown(served: ServedResource, obj: JsonObject) -> JsonObject:
-    return obj if served.from_storage is None else served.from_storage(obj)
-
-
-def _table(
-    served: ServedResource,
-    objects: list[JsonObject],
-    metadata: JsonObject,
-    include: str,
-    clock: Clock,
-) -> JsonObject:
-    columns = [_definition(title, priority) for title, priority in _columns_of(served)]
-    now = clock.now()
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": columns,
+        "columnDefinitions": [column.definition() for column in columns],
         "rows": [
-            {"cells": _cells(served, obj, now), "object": _included(obj, include)}
-            for obj in objects
+            {
+                "cells": [column.cell(obj, now) for column in columns],
+                "object": _included(obj, include),
+            }
+            for obj in map(served.shown, objects)
         ],
     }
 
 
-def _columns_of(served: ServedResource) -> tuple[tuple[str, int], ...]:
-    if served.columns:
-        named = tuple((str(c["name"]), int(c.get("priority") or 0)) for c in served.columns)
-        return (("Name", 0), *named)
-    group = "" if served.plural == "events" else served.group
-    return _COLUMNS.get((group, served.plural), _GENERIC)
+def table_converter(served: ServedResource, query: Mapping[str, str], clock: Clock) -> Converter:
+    """Return a function that makes a one-row Table of an object, for watches."""
 
+    def convert(data: bytes) -> bytes:
+        obj = decode_json(data)
+        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        return encode_json(make_table(served, [obj], metadata, query, clock))
 
-def _definition(title: str, priority: int) -> JsonObject:
-    return {
-        "name": title,
-        "type": "string",
-        "format": "name" if title == "Name" else "",
-        "description": "",
-        "priority": priority,
-    }
+    return convert
 
 
 def _included(obj: JsonObject, include: str) -> JsonObject | None:
@@ -123,52 +61,73 @@ def _included(obj: JsonObject, include: str) -> JsonObject | None:
         return None
     if include == "Object":
         return obj
-    return {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": obj["metadata"],
-    }
+    head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    return head | {"metadata": obj["metadata"]}
 
 
-def _cells(served: ServedResource, obj: JsonObject, now: float) -> Row:
-    metadata = obj["metadata"]
-    name, age = metadata["name"], duration_since(metadata.get("creationTimestamp"), now)
+class Column(NamedTuple):
+    """A column: the value at a path, as in a CustomResourceDefinition, or of a function.
+
+    Columns of ``priority`` 1 are shown with ``-o wide`` only. A ``date`` is shown as an age.
+    """
+
+    title: str
+    source: str | Callable[[JsonObject], Any]
+    priority: int = 0
+    type: str = "string"
+
+    def definition(self) -> JsonObject:
+        """Return the column as a ``metav1.TableColumnDefinition``."""
+        return {
+            "name": self.title,
+            "type": "string",
+            "format": "name" if self.title == "Name" else "",
+            "description": "",
+            "priority": self.priority,
+        }
+
+    def cell(self, obj: JsonObject, now: float) -> Any:
+        """Return the value for an object."""
+        value = _at(obj, self.source) if isinstance(self.source, str) else self.source(obj)
+        if value is None:
+            return _NONE
+        if self.type == "date":
+            return duration_since(value, now)
+        return value if isinstance(value, str | int | float | bool) else encode_json(value).decode()
+
+
+def _at(obj: JsonObject, path: str) -> Any:
+    value: Any = obj
+    for part in path.strip(".").split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _columns_of(served: ServedResource) -> tuple[Column, ...]:
     if served.columns:
-        return [name, *(_at_path(obj, column, now) for column in served.columns)]
-    if served.read_only:
-        return _measured_cells(obj, name)
-    match served.plural:
-        case "pods":
-            return _pod_cells(obj, name, age)
-        case "nodes":
-            return _node_cells(obj, name, age)
-        case "events":
-            return _event_cells(obj, now)
-        case "namespaces":
-            return [name, obj.get("status", {}).get("phase", ""), age]
-        case "leases":
-            return [name, obj.get("spec", {}).get("holderIdentity", ""), age]
-        case "priorityclasses":
-            return [name, obj.get("value", 0), age]
-    return [name, age]
+        custom = (
+            Column(c["name"], c.get("jsonPath", ""), int(c.get("priority") or 0), c.get("type", ""))
+            for c in served.columns
+        )
+        return _NAME, *custom
+    return _COLUMNS.get((served.group, served.plural), (_NAME, _AGE))
 
 
-def _pod_cells(pod: JsonObject, name: str, age: str) -> Row:
-    spec, status = pod["spec"], pod.get("status", {})
-    statuses = status.get("containerStatuses") or ()
-    ready = sum(1 for entry in statuses if entry.get("ready"))
-    restarts = sum(entry.get("restartCount", 0) for entry in statuses)
-    return [
-        name,
-        f"{ready}/{len(spec['containers'])}",
-        _pod_status(pod),
-        str(restarts),
-        age,
-        status.get("podIP") or _NONE,
-        spec.get("nodeName") or _NONE,
-        status.get("nominatedNodeName") or _NONE,
-        _NONE,
-    ]
+def _ready(pod: JsonObject) -> str:
+    ready = sum(entry.get("ready", False) for entry in _container_statuses(pod))
+    return f"{ready}/{len(pod['spec']['containers'])}"
+
+
+def _restarts(pod: JsonObject) -> str:
+    return str(sum(entry.get("restartCount", 0) for entry in _container_statuses(pod)))
+
+
+def _container_statuses(pod: JsonObject) -> Sequence[JsonObject]:
+    return pod.get("status", {}).get("containerStatuses") or ()
+
+
+def _given(path: str, otherwise: str = _NONE) -> Callable[[JsonObject], Any]:
+    return lambda obj: _at(obj, path) or otherwise
 
 
 def _pod_status(pod: JsonObject) -> str:
@@ -185,59 +144,97 @@ def _pod_status(pod: JsonObject) -> str:
     return "Terminating" if "deletionTimestamp" in pod["metadata"] else text
 
 
-def _node_cells(node: JsonObject, name: str, age: str) -> Row:
-    status = node.get("status", {})
-    ready = next((c for c in status.get("conditions") or () if c["type"] == "Ready"), None)
-    texts = {"True": "Ready", "False": "NotReady"}
-    state = "Unknown" if ready is None else texts.get(ready["status"], "NotReady")
-    if node.get("spec", {}).get("unschedulable"):
-        state += ",SchedulingDisabled"
+def _node_status(node: JsonObject) -> str:
+    conditions = node.get("status", {}).get("conditions") or ()
+    ready = next((c["status"] for c in conditions if c["type"] == "Ready"), None)
+    state = {None: "Unknown", "True": "Ready"}.get(ready, "NotReady")
+    return state + ",SchedulingDisabled" * bool(_at(node, ".spec.unschedulable"))
+
+
+def _roles(node: JsonObject) -> str:
     prefix = "node-role.kubernetes.io/"
     labels = node["metadata"].get("labels") or {}
-    roles = sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))
-    info = status.get("nodeInfo") or {}
-    addresses = {entry["type"]: entry["address"] for entry in status.get("addresses") or ()}
-    return [
-        name,
-        state,
-        ",".join(roles) or _NONE,
-        age,
-        info.get("kubeletVersion", ""),
-        addresses.get("InternalIP", _NONE),
-        addresses.get("ExternalIP", _NONE),
-        info.get("osImage") or "<unknown>",
-        info.get("kernelVersion") or "<unknown>",
-        info.get("containerRuntimeVersion") or "<unknown>",
-    ]
+    return ",".join(sorted(k.removeprefix(prefix) for k in labels if k.startswith(prefix))) or _NONE
 
 
-def _event_cells(event: JsonObject, now: float) -> Row:
-    about = event.get("involvedObject") or event.get("regarding") or {}
+def _address(kind: str) -> Callable[[JsonObject], str | None]:
+    def read(node: JsonObject) -> str | None:
+        addresses = node.get("status", {}).get("addresses") or ()
+        return {entry["type"]: entry["address"] for entry in addresses}.get(kind)
+
+    return read
+
+
+def _last_seen(event: JsonObject) -> Any:
     seen = event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
-    seen = seen or event.get("eventTime") or event["metadata"].get("creationTimestamp")
-    shown = f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
-    message = event.get("message") or event.get("note") or ""
-    since = duration_since(seen, now)
-    return [since, event.get("type", ""), event.get("reason", ""), shown, message.strip()]
+    return seen or event.get("eventTime") or event["metadata"].get("creationTimestamp")
 
 
-def _measured_cells(metrics: JsonObject, name: str) -> Row:
-    usages = [entry["usage"] for entry in metrics.get("containers", (metrics,))]
-    milli = sum(milli_value(parse_quantity(usage["cpu"])) for usage in usages)
-    mebi = sum(whole_value(parse_quantity(usage["memory"])) for usage in usages) >> 20
-    return [name, f"{milli}m", f"{mebi}Mi", metrics["window"]]
+def _regarding(event: JsonObject) -> str:
+    about = event.get("involvedObject") or event.get("regarding") or {}
+    return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
 
 
-def _at_path(obj: JsonObject, column: JsonObject, now: float) -> Any:
-    """Return the value at a printer column's simple JSON path."""
-    value: Any = obj
-    for part in str(column.get("jsonPath", "")).strip(".").split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    if value is None:
-        return _NONE
-    if column.get("type") == "date":
-        return duration_since(value, now)
-    return value if isinstance(value, str | int | float | bool) else encode_json(value).decode()
+def _message(event: JsonObject) -> str:
+    return str(event.get("message") or event.get("note") or "").strip()
+
+
+def _usages(metrics: JsonObject, resource: str) -> list[int]:
+    entries = metrics.get("containers", (metrics,))
+    return [parse_quantity(entry["usage"][resource]) for entry in entries]
+
+
+def _cpu(metrics: JsonObject) -> str:
+    return f"{sum(map(milli_value, _usages(metrics, 'cpu')))}m"
+
+
+def _memory(metrics: JsonObject) -> str:
+    return f"{sum(map(whole_value, _usages(metrics, 'memory'))) >> 20}Mi"
+
+
+_NAME = Column("Name", ".metadata.name")
+_AGE = Column("Age", ".metadata.creationTimestamp", type="date")
+_MEASURED = (_NAME, Column("CPU", _cpu), Column("Memory", _memory), Column("Window", ".window"))
+_EVENTS = (
+    Column("Last Seen", _last_seen, type="date"),
+    Column("Type", _given(".type", "")),
+    Column("Reason", _given(".reason", "")),
+    Column("Object", _regarding),
+    Column("Message", _message),
+)
+_INFO, _UNKNOWN = ".status.nodeInfo", "<unknown>"
+_COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
+    ("", "pods"): (
+        _NAME,
+        Column("Ready", _ready),
+        Column("Status", _pod_status),
+        Column("Restarts", _restarts),
+        _AGE,
+        Column("IP", _given(".status.podIP"), 1),
+        Column("Node", _given(".spec.nodeName"), 1),
+        Column("Nominated Node", _given(".status.nominatedNodeName"), 1),
+        Column("Readiness Gates", lambda _: _NONE, 1),
+    ),
+    ("", "nodes"): (
+        _NAME,
+        Column("Status", _node_status),
+        Column("Roles", _roles),
+        _AGE,
+        Column("Version", f"{_INFO}.kubeletVersion"),
+        Column("Internal-IP", _address("InternalIP"), 1),
+        Column("External-IP", _address("ExternalIP"), 1),
+        Column("OS-Image", _given(f"{_INFO}.osImage", _UNKNOWN), 1),
+        Column("Kernel-Version", _given(f"{_INFO}.kernelVersion", _UNKNOWN), 1),
+        Column("Container-Runtime", _given(f"{_INFO}.containerRuntimeVersion", _UNKNOWN), 1),
+    ),
+    ("", "events"): _EVENTS,
+    ("events.k8s.io", "events"): _EVENTS,
+    ("", "namespaces"): (_NAME, Column("Status", ".status.phase"), _AGE),
+    ("coordination.k8s.io", "leases"): (_NAME, Column("Holder", ".spec.holderIdentity"), _AGE),
+    ("scheduling.k8s.io", "priorityclasses"): (_NAME, Column("Value", ".value"), _AGE),
+    ("metrics.k8s.io", "nodes"): _MEASURED,
+    ("metrics.k8s.io", "pods"): _MEASURED,
+}
 
 
 def duration_since(timestamp: str | None, now: float) -> str:

@@ -11,7 +11,8 @@ from proreus.workbench.sandbox.tables import duration_since, make_table
 def rows(store: Store, plural: str) -> list[dict[str, Any]]:
     """Return the table of a resource, a row a dict by column."""
     served = store.resources.find(plural)
-    table = make_table(served, store.list(served), {}, {}, store.time.clock)
+    objects = [version.object() for version in store.list(served)]
+    table = make_table(served, objects, {}, {}, store.time.clock)
     titles = [column["name"] for column in table["columnDefinitions"]]
     return [dict(zip(titles, row["cells"], strict=True)) for row in table["rows"]]
 
