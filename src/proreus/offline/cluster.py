@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
 from math import floor
 from time import perf_counter
+from typing import Any
 
 from proreus.base.clock import FakeClock
 from proreus.base.feature_gates import FeatureGates
@@ -31,7 +33,6 @@ from proreus.framework.handle import HttpGet
 from proreus.framework.queued_pod_group import QueuedEntityInfo
 from proreus.insight.decisions import DecisionRecorder
 from proreus.offline.api import FakeRecorder, InMemoryApi
-from proreus.offline.spawned_tasks import SpawnedTasks
 from proreus.offline.virtual_time import VirtualTimeLoop
 
 _START = 1_700_000_000.0
@@ -189,3 +190,38 @@ class OfflineCluster:
         await self.tasks.settle()
         if self.tasks.failures:
             raise self.tasks.failures.pop(0)
+
+
+_MAX_ROUNDS = 50
+
+
+class SpawnedTasks:
+    """Tasks until they have ended. ``failures`` has the exceptions that ended tasks."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failures: list[BaseException] = []
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        """Run a coroutine (``Environment.spawn``)."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def settle(self) -> None:
+        """Let tasks run until all are done or wait for an event."""
+        for _ in range(_MAX_ROUNDS):
+            if not self._tasks:
+                break
+            await asyncio.sleep(0)
+
+    async def ended(self) -> None:
+        """Wait until all tasks have ended, including tasks that they spawned."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failures.append(error)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from proreus.base.errors import ConfigError
+from proreus.base.errors import ConfigError, ProreusError
 from proreus.base.logs import logger
 from proreus.base.metrics import SchedulerMetrics
 from proreus.framework.node_table import NodeTable
@@ -20,7 +21,6 @@ from proreus.remote import wire
 from proreus.remote.channel import EMPTY_SLOT, Channel, Unavailable
 from proreus.remote.connection import Connection, NoResponse, OutOfSync
 from proreus.remote.descriptor import Descriptor, empty_slot, read_descriptor
-from proreus.remote.outbox import Outbox
 from proreus.remote.process_sync import ProcessSync, check_args
 from proreus.remote.recovery import REFUSED_SECONDS, Recovery
 from proreus.remote.snapshot import Snapshot
@@ -277,3 +277,64 @@ class Endpoint:
     async def _post_message(self, path: str, body: bytes) -> None:
         self._channel.refuse_if_open(path)
         await self._channel.exchange(path, body, Response, self.descriptor.timeout_seconds)
+
+
+_MOST_MESSAGES = 10_000
+_PAUSE_SECONDS = 0.2
+
+Post = Callable[[str, bytes], Awaitable[None]]
+
+
+class Outbox:
+    """A queue of messages (path, body), whose responses are ignored; ``run`` delivers them.
+
+    They are kept while the process does not respond, so that an Unreserve during that time is not
+    lost.
+    """
+
+    def __init__(self, plugin: str) -> None:
+        self._plugin = plugin
+        self._messages: deque[tuple[str, bytes]] = deque()
+        self._filled = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def put(self, path: str, body: bytes) -> None:
+        """Append a message; if the queue is full, the oldest one is lost and logged."""
+        if len(self._messages) >= _MOST_MESSAGES:
+            lost, _ = self._messages.popleft()
+            log.error("Message to a plugin is lost: too many wait", plugin=self._plugin, path=lost)
+        self._messages.append((path, body))
+        self._empty.clear()
+        self._filled.set()
+
+    def clear(self) -> None:
+        """Drop all messages, since their process is gone."""
+        self._messages.clear()
+        self._empty.set()
+
+    async def flush(self, seconds: float) -> None:
+        """Wait until all messages are delivered; raises ``NoResponse`` after ``seconds``."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            raise NoResponse(f"{len(self._messages)} earlier messages have not arrived") from None
+
+    async def run(self, post: Post) -> None:
+        """Deliver messages until cancelled. ``post`` raises the errors of ``Connection.post``."""
+        while True:
+            while not self._messages:
+                self._empty.set()
+                self._filled.clear()
+                await self._filled.wait()
+            path, body = message = self._messages[0]
+            try:
+                await post(path, body)
+            except (BadResponse, OutOfSync) as error:
+                log.error("Plugin refused a message", err=error, plugin=self._plugin)
+            except ProreusError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            if self._messages and self._messages[0] is message:
+                self._messages.popleft()

@@ -10,15 +10,19 @@ import asyncio
 import resource
 import socket
 import ssl
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from proreus.base import logs
+from proreus.base.errors import ConfigError
 from proreus.base.http_server_log import HTTP_SERVER_LOGGER
+from proreus.server.options import ServingOptions
 
 log = logs.logger(__name__)
 
@@ -187,3 +191,79 @@ class ConnectionServer:
         if now - self._logged_at.get(message, -_LOG_INTERVAL_SECONDS) >= _LOG_INTERVAL_SECONDS:
             self._logged_at[message] = now
             log.warning(message, **pairs)
+
+
+_DER = 2  # _ssl.ENCODING_DER
+_MOST_CHAINS = 256
+
+
+class ClientChains:
+    """Verified chains by the client's own certificate; the least recently used are dropped.
+
+    They are kept for resumed sessions: such a session was begun with a whole handshake in this
+    process, but has only the client's own certificate.
+    """
+
+    def __init__(self) -> None:
+        self._chains: OrderedDict[bytes, tuple[bytes, ...]] = OrderedDict()
+
+    def of(self, connection: ssl.SSLObject | None) -> tuple[bytes, ...]:
+        """Return the chain (DER) from the client's own certificate to a trusted one.
+
+        Empty if the client sent no certificate. ``getpeercert`` does not return intermediates; that
+        they lead from the certificate to a CA was checked in the handshake.
+        """
+        certificate = None if connection is None else connection.getpeercert(binary_form=True)
+        if certificate is None:
+            return ()
+        chain = _verified_chain(connection)
+        if chain:
+            self._chains[certificate] = chain
+            self._chains.move_to_end(certificate)
+            if len(self._chains) > _MOST_CHAINS:
+                self._chains.popitem(last=False)
+        elif certificate in self._chains:
+            self._chains.move_to_end(certificate)
+        return self._chains.get(certificate, (certificate,))
+
+
+def _verified_chain(connection: Any) -> tuple[bytes, ...]:
+    if hasattr(connection, "get_verified_chain"):  # Python 3.13
+        return tuple(connection.get_verified_chain())
+    # Until then the same method is there, but not public.
+    chain = connection._sslobj.get_verified_chain() or ()
+    return tuple(one.public_bytes(_DER) for one in chain)
+
+
+def listen(options: ServingOptions) -> socket.socket:
+    """Return a socket that listens on --bind-address and --secure-port; raises ``ConfigError``."""
+    host = options.bind_address
+    candidates = [(socket.AF_INET6 if ":" in host else socket.AF_INET, host)]
+    if host in ("", "0.0.0.0", "::"):
+        # As in Go: the unspecified address of either family means all addresses of both.
+        candidates = [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]
+    problem: Exception | None = None
+    for family, address in candidates:
+        try:
+            return _bound(family, address, options)
+        except (OSError, ValueError) as error:
+            problem = error
+    raise ConfigError(f"failed to listen on {host}:{options.secure_port}: {problem}") from problem
+
+
+def _bound(family: int, address: str, options: ServingOptions) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # Go's listeners always have it: a restart must not wait for old connections to time out.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if options.permit_port_sharing:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address != "::"))
+        listener.bind((address, options.secure_port))
+        listener.listen(128)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

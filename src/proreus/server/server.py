@@ -27,12 +27,9 @@ from proreus.server.authentication import Authenticator, NotAuthenticated
 from proreus.server.authorization import Authorizer
 from proreus.server.certificates import ServingCertificate
 from proreus.server.client_ca import ClientCAs
-from proreus.server.client_chain import ClientChains
-from proreus.server.connections import ConnectionLimits, ConnectionServer
-from proreus.server.debug_flags import flags_index, set_verbosity
+from proreus.server.connections import ClientChains, ConnectionLimits, ConnectionServer, listen
 from proreus.server.delegation import ApiAccess
 from proreus.server.health import PING, HealthCheck, HealthEndpoint, HealthMetrics
-from proreus.server.listener import listen
 from proreus.server.metrics_pages import metrics_pages
 from proreus.server.options import ServingOptions
 from proreus.server.responses import (
@@ -46,7 +43,7 @@ from proreus.server.responses import (
     unauthorized,
 )
 from proreus.server.section import Section
-from proreus.server.zpages import ZPages
+from proreus.server.zpages import ZPages, flags_index, set_verbosity
 
 log = logs.logger(__name__)
 

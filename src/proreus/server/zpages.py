@@ -17,6 +17,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from proreus.base import logs
 from proreus.base.clock import Clock, RealClock, rfc3339
 from proreus.server.responses import json_body, plain, status_body
 
@@ -134,3 +135,23 @@ def _version_asked(parameters: Mapping[str, str], kind: Kind) -> str:
         return ""
     version = parameters.get("v", "")
     return version if version in ("v1beta1", "v1alpha1") else ""
+
+
+async def set_verbosity(request: web.BaseRequest) -> web.Response:
+    """Set the verbosity of logs to the body of a PUT."""
+    if request.method != "PUT":
+        return plain("unsupported http method\n", status=406)
+    text = (await request.text()).strip()
+    try:
+        logs.set_verbosity(int(text))
+    except ValueError:
+        return plain(
+            f'failed to set klog.logging.verbosity {text}: "{text}" is not a whole number\n',
+            status=400,
+        )
+    return plain(f"successfully set klog.logging.verbosity to {text}")
+
+
+def flags_index(_: web.BaseRequest) -> web.Response:
+    """List the flags that can be changed."""
+    return plain("flags that can be changed by PUT:\n/debug/flags/v\n")

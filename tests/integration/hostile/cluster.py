@@ -29,7 +29,7 @@ from proreus.objects.kinds import BY_KIND, PODS
 from proreus.objects.meta import Resource, key_of
 from proreus.objects.pod import Pod
 from proreus.offline.api import InMemoryApi
-from proreus.offline.spawned_tasks import SpawnedTasks
+from proreus.offline.cluster import SpawnedTasks
 from proreus.plugins import IN_TREE_PLUGINS
 
 from .objects import Json, event_line

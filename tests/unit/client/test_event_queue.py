@@ -1,6 +1,6 @@
 """Whose Event is written next, and how many of a namespace may wait."""
 
-from proreus.client.writing.event_queue import EventQueue
+from proreus.client.writing.event_recorder import EventQueue
 
 
 def take_all(queue):

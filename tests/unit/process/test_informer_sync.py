@@ -10,8 +10,7 @@ import pytest
 
 from proreus.base.errors import ConfigError, Forbidden
 from proreus.client.watching.informer import InformerGroup
-from proreus.process.informer_sync import InformerSync
-from proreus.process.refused_watches import REFUSED_LIMIT_SECONDS
+from proreus.process.informer_sync import REFUSED_LIMIT_SECONDS, InformerSync
 
 pytestmark = pytest.mark.looptime
 

@@ -6,7 +6,7 @@ import pytest
 
 from proreus.base.errors import ApiError, Forbidden, Unauthorized
 from proreus.objects.kinds import NODES, PODS
-from proreus.process.refused_watches import REFUSED_LIMIT_SECONDS, RefusedWatches
+from proreus.process.informer_sync import REFUSED_LIMIT_SECONDS, RefusedWatches
 
 pytestmark = pytest.mark.looptime
 

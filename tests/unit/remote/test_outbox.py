@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from proreus.remote.connection import NoResponse
-from proreus.remote.outbox import Outbox
+from proreus.remote.endpoint import Outbox
 from proreus.remote.wire import BadResponse
 
 

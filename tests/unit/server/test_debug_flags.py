@@ -3,7 +3,7 @@
 import pytest
 
 from proreus.base import logs
-from proreus.server.debug_flags import flags_index, set_verbosity
+from proreus.server.zpages import flags_index, set_verbosity
 
 
 class Put:

@@ -11,9 +11,10 @@ import asyncio
 import logging
 import random
 import socket
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -34,7 +35,6 @@ from proreus.client.writing.event_bodies import (
     series_patch,
     truncate_note,
 )
-from proreus.client.writing.event_queue import EventQueue
 from proreus.client.writing.rate_limiter import RateLimiter, no_rate_limit
 from proreus.client.writing.request_window import Priority, RequestWindow
 from proreus.objects.kinds import EVENTS, EVENTS_V1
@@ -345,3 +345,57 @@ async def _every(seconds: float, act: Callable[[], None]) -> None:
     while True:
         await asyncio.sleep(seconds)
         act()
+
+
+T = TypeVar("T")
+
+
+class EventQueue(Generic[T]):
+    """Events that wait to be written, in a queue for each namespace.
+
+    Whoever may create pods decides how many Events there are, and an admission webhook of one
+    namespace may hang. So namespaces take turns. One alone may use ``capacity`` and ``workers``, of
+    which there are twice as many in all; none may use more than are left of them.
+    """
+
+    def __init__(self, capacity: int, workers: int) -> None:
+        self._capacity = 2 * capacity
+        self.workers = 2 * workers
+        """The number of Events that may be written at a time."""
+        self._waiting: dict[str, deque[T]] = {}
+        self._length = 0
+        self._writing: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def put(self, namespace: str, event: T) -> bool:
+        """Add an Event; return False if there is no room for it."""
+        queue = self._waiting.get(namespace)
+        if (len(queue) if queue else 0) >= self._capacity - self._length:
+            return False
+        if queue is None:
+            queue = self._waiting[namespace] = deque()
+        queue.append(event)
+        self._length += 1
+        return True
+
+    def take(self) -> T | None:
+        """Return the Event to write next, if one may be; ``done`` must follow."""
+        free = self.workers - self._writing.total()
+        namespace = next((name for name in self._waiting if self._writing[name] < free), None)
+        if namespace is None:
+            return None
+        queue = self._waiting.pop(namespace)
+        event = queue.popleft()
+        if queue:
+            self._waiting[namespace] = queue  # at the end
+        self._length -= 1
+        self._writing[namespace] += 1
+        return event
+
+    def done(self, namespace: str) -> None:
+        """Record that an Event of a namespace is written, or given up."""
+        self._writing[namespace] -= 1
+        if not self._writing[namespace]:
+            del self._writing[namespace]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections.abc import Awaitable
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from time import perf_counter
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 from aiohttp import web
 
@@ -13,16 +17,9 @@ from proreus.insight.dashboard.live import LiveSamples
 from proreus.insight.dashboard.pages import Pages
 from proreus.insight.dashboard.rendering import HEADERS, Renderer
 from proreus.insight.dashboard.samples import Samples
-from proreus.insight.dashboard.sign_in import (
-    BadToken,
-    cookie_credentials,
-    forget_token,
-    keep_token,
-    sent_token,
-)
-from proreus.insight.dashboard.static_files import StaticFiles
 from proreus.insight.page_sources import PageSources
 from proreus.server.local_server import LocalServer
+from proreus.server.options import FORWARDED_AUTHORIZATION
 from proreus.server.responses import plain, status_body
 
 log = logs.logger(__name__)
@@ -158,3 +155,102 @@ class Dashboard:
 
 def _anonymous(refusal: web.Response) -> bool:
     return "system:anonymous" in (refusal.text or "")
+
+
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+class StaticFiles:
+    """Serves files by name; a file that a browser has and that did not change is not sent again."""
+
+    def __init__(self, *folders: str) -> None:
+        self._files: dict[str, tuple[bytes, str, str]] = {}
+        root = files("proreus.insight.dashboard")
+        for folder in folders:
+            for file in (root / folder).iterdir():
+                self._add(file)
+
+    def _add(self, file: Traversable) -> None:
+        suffix = "." + file.name.rpartition(".")[2]
+        if suffix in _TYPES:
+            content = file.read_bytes()
+            tag = hashlib.sha256(content).hexdigest()[:32]
+            self._files[file.name] = content, _TYPES[suffix], f'"{tag}"'
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all files."""
+        return sorted(self._files)
+
+    def response(
+        self, request: web.BaseRequest, name: str, headers: dict[str, str]
+    ) -> web.Response:
+        """Return a file; raises ``KeyError`` if there is none of this name."""
+        content, content_type, tag = self._files[name]
+        # no-cache: ask each time whether it changed, so that an update is seen at once.
+        headers = {**headers, "Cache-Control": "no-cache", "ETag": tag}
+        if request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers=headers)
+        response = web.Response(
+            body=content, content_type=content_type, charset="utf-8", headers=headers
+        )
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+
+# A browser is signed in by a client certificate, or by a token that it keeps in a cookie: a page
+# cannot be asked for with an Authorization header by typing its address, nor can a stream of
+# events. The token is in the cookie only, not in this process. It is sent with requests from our
+# own pages alone (SameSite), and scripts cannot read it.
+COOKIE = "__Secure-proreus-token"
+_READ_SECONDS = 10.0
+_MAX_TOKEN = 3_500
+"""Browsers refuse cookies of more than 4 KiB. Tokens of service accounts have about 1 KiB."""
+
+
+class BadToken(ValueError):
+    """The text given as a token cannot be one."""
+
+
+def cookie_credentials(request: web.BaseRequest) -> dict[str, str]:
+    """Return the Authorization header that stands for a request's cookie, {} without one.
+
+    A header of the request itself goes first.
+    """
+    if "Authorization" in request.headers or FORWARDED_AUTHORIZATION in request.headers:
+        return {}
+    token = request.cookies.get(COOKIE, "")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+async def sent_token(request: web.BaseRequest) -> str:
+    """Return the token of the sign-in form; raises ``BadToken``."""
+    # Everybody who reaches the port can send one. aiohttp limits a body to 1 MiB.
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            body = await request.read()
+        fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=5)
+    except (TimeoutError, ValueError, web.HTTPRequestEntityTooLarge):
+        raise BadToken("It did not arrive, or is no form of this page.") from None
+    token = fields.get("token", [""])[0].strip().removeprefix("Bearer ").strip()
+    if not token:
+        raise BadToken("There is no token in it.")
+    if len(token) > _MAX_TOKEN:
+        raise BadToken(f"It is longer than {_MAX_TOKEN} characters.")
+    # The characters of RFC 6750; a quote or a semicolon would end the cookie.
+    if not all(char.isalnum() or char in "-._~+/=" for char in token) or not token.isascii():
+        raise BadToken("It has characters that no token has.")
+    return token
+
+
+def keep_token(response: web.StreamResponse, token: str, path: str) -> None:
+    """Set a cookie with a token for pages below ``path``, which the browser keeps until it is
+    closed.
+    """
+    response.set_cookie(COOKIE, token, path=path, secure=True, httponly=True, samesite="Strict")
+
+
+def forget_token(response: web.StreamResponse, path: str) -> None:
+    """Delete the cookie with the token."""
+    response.del_cookie(COOKIE, path=path, secure=True, httponly=True, samesite="Strict")

@@ -15,9 +15,9 @@ from aiohttp import web
 from proreus.insight.dashboard.node_cells import ZONE, label_keys, node_cells, node_rows, resources
 from proreus.insight.dashboard.pod_list import list_pods
 from proreus.insight.dashboard.rendering import HEADERS, Renderer
-from proreus.insight.dashboard.score_bars import score_bars
 from proreus.insight.dashboard.what_if import WhatIf
 from proreus.insight.dry_run.slices import run_in_slices
+from proreus.insight.explain.explanation import NodeChoice
 from proreus.insight.page_sources import PageSources
 
 PageFunction = Callable[[web.BaseRequest, list[str]], web.Response | Awaitable[web.Response]]
@@ -182,3 +182,51 @@ class Pages:
 
 def _text(request: web.BaseRequest, name: str) -> str:
     return request.query.get(name, "").strip()[:_MAX_TEXT]
+
+
+WIDTH = 400
+COLORS = 12
+"""The number of plugins that have a colour of their own; the table has the figures of all."""
+
+
+class BarPart(msgspec.Struct):
+    """A plugin's part of a bar, in units of which the longest bar has ``WIDTH``."""
+
+    plugin: str
+    weighted: int
+    x: float
+    width: float
+    color: int
+
+
+class ScoreBars(msgspec.Struct):
+    """Bars by node. ``legend``: plugins with their colours. ``truncated``: a score is below zero.
+
+    A negative score has no length; its figure is in the table.
+    """
+
+    legend: list[tuple[str, int]]
+    bars: dict[str, list[BarPart]]
+    truncated: bool
+
+
+def score_bars(placement: NodeChoice) -> ScoreBars | None:
+    """Return bars for the nodes with recorded scores, or None if there are none."""
+    nodes = [node for node in placement.nodes if node.plugins]
+    if not nodes:
+        return None
+    lengths = [sum(max(one.weighted, 0) for one in node.plugins) for node in nodes]
+    scale = WIDTH / max(*lengths, 1)
+    plugins = [one.plugin for one in nodes[0].plugins]
+    colors = {plugin: number % COLORS for number, plugin in enumerate(plugins)}
+    bars: dict[str, list[BarPart]] = {}
+    for node in nodes:
+        x, parts = 0.0, []
+        for one in node.plugins:
+            width = max(one.weighted, 0) * scale
+            color = colors.setdefault(one.plugin, len(colors) % COLORS)
+            parts.append(BarPart(one.plugin, one.weighted, round(x, 2), round(width, 2), color))
+            x += width
+        bars[node.name] = parts
+    negative = any(one.weighted < 0 for node in nodes for one in node.plugins)
+    return ScoreBars(list(colors.items()), bars, negative)

@@ -32,12 +32,17 @@ from proreus.insight.dry_run.api import (
     PodOutcome,
     Reason,
     RejectedNodeCount,
+    ScoreWeight,
     TemplateUse,
 )
 from proreus.insight.dry_run.environment import DryRunEnvironment
 from proreus.insight.dry_run.limits import check_resources
-from proreus.insight.dry_run.objects import DecodedTemplate, decode_pod, numbered_pods
-from proreus.insight.dry_run.score_weights import ScoreWeights
+from proreus.insight.dry_run.objects import (
+    DecodedTemplate,
+    InvalidDryRun,
+    decode_pod,
+    numbered_pods,
+)
 from proreus.insight.dry_run.slices import Slices
 from proreus.objects.pod import Pod
 
@@ -255,3 +260,49 @@ def _rejections(failure: Failure) -> tuple[RejectedNodeCount, ...]:
         if count
     ]
     return tuple(sorted(found, key=lambda one: (-one.nodes, one.plugin, one.reasons)))
+
+
+class ScoreWeights:
+    """Other weights of score plugins, for one dry run.
+
+    Scores are kept with the weights that they were added up with. So ``change`` comes before the
+    first pod, and the shared results are cleared (``DryRunEnvironment.forget_results``) before the
+    next dry run.
+    """
+
+    def __init__(self, profiles: Mapping[str, Profile]) -> None:
+        self._profiles = profiles
+        self._before: dict[tuple[str, str], int] = {}
+
+    def change(self, weights: tuple[ScoreWeight, ...]) -> None:
+        """Change weights; raises ``InvalidDryRun``, which names the field, and changes none then.
+
+        A weight can be changed where the plugin scores: none is added to a profile.
+        """
+        asked: dict[tuple[str, str], int] = {}
+        for number, one in enumerate(weights):
+            place = f"spec.scoreWeights[{number}]"
+            profile = self._profiles.get(one.scheduler_name)
+            if profile is None:
+                raise InvalidDryRun(
+                    f"{place}.schedulerName: no profile is named {one.scheduler_name}"
+                )
+            if one.plugin not in profile.weights:
+                raise InvalidDryRun(
+                    f"{place}.plugin: {one.plugin} scores no nodes in the profile "
+                    f"{one.scheduler_name}; those that do: {', '.join(profile.weights)}"
+                )
+            key = one.scheduler_name, one.plugin
+            if key in asked:
+                raise InvalidDryRun(f"{place}: each plugin may be there once for a profile")
+            asked[key] = one.weight
+        for (name, plugin), weight in asked.items():
+            current = self._profiles[name].weights
+            self._before[name, plugin] = current[plugin]
+            current[plugin] = weight
+
+    def restore(self) -> None:
+        """Restore the weights of the configuration."""
+        for (name, plugin), weight in self._before.items():
+            self._profiles[name].weights[plugin] = weight
+        self._before.clear()

@@ -3,9 +3,9 @@
 import pytest
 
 from proreus.insight.dashboard.node_cells import label_keys, node_cells, node_rows, resources
+from proreus.insight.dashboard.pages import COLORS, WIDTH, score_bars
 from proreus.insight.dashboard.pod_list import READY, SHOWN, list_pods
 from proreus.insight.dashboard.rendering import amount, duration, instant, segment
-from proreus.insight.dashboard.score_bars import COLORS, WIDTH, score_bars
 from proreus.insight.dry_run.slices import run_in_slices
 from proreus.insight.explain.explanation import NodeChoice, PluginScore, ScoredNode
 

@@ -6,8 +6,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from proreus.insight.dashboard import sign_in
-from proreus.insight.dashboard.sign_in import (
+from proreus.insight.dashboard import dashboard
+from proreus.insight.dashboard.dashboard import (
     COOKIE,
     BadToken,
     cookie_credentials,
@@ -51,7 +51,7 @@ async def test_rejects_invalid_tokens(body):
 
 
 async def test_a_form_that_does_not_end_or_is_too_long(monkeypatch):
-    monkeypatch.setattr(sign_in, "_READ_SECONDS", 0.01)
+    monkeypatch.setattr(dashboard, "_READ_SECONDS", 0.01)
 
     class Endless:
         async def read(self):
