@@ -171,10 +171,11 @@ async def test_a_standby_gives_memory_back_as_well(monkeypatch: pytest.MonkeyPat
         called.append("first lists")
 
     process: Any = SimpleNamespace(
-        _scheduler=SimpleNamespace(
-            tick=lambda: called.append("tick"),
-            age_caches=lambda: called.append("age"),
-            cache=SimpleNamespace(node_count=0),
+        _scheduler=SimpleNamespace(cache=SimpleNamespace(node_count=0)),
+        _assembly=SimpleNamespace(
+            housekeeping=SimpleNamespace(
+                tick=lambda: called.append("tick"), age_caches=lambda: called.append("age")
+            )
         ),
         stores=SimpleNamespace(group=SimpleNamespace(run=ended.wait)),
         _informer_sync=SimpleNamespace(wait_for_first_lists=first_lists),
