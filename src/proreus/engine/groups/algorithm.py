@@ -43,8 +43,11 @@ from proreus.engine.groups.results import (
     successful_leaves,
 )
 from proreus.engine.queue.nominator import Nominator
-from proreus.engine.runtime.placement_points import run_placement_generate, run_placement_score
-from proreus.engine.runtime.pod_group_points import run_placement_feasible
+from proreus.engine.runtime.pod_group_points import (
+    run_placement_feasible,
+    run_placement_generate,
+    run_placement_score,
+)
 from proreus.engine.runtime.points import PluginTimer
 from proreus.engine.runtime.profile import Profile
 from proreus.framework.cycle_state import CycleState

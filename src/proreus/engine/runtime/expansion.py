@@ -35,7 +35,6 @@ from proreus.config.types import (
     ProfileConfiguration,
     SchedulerConfiguration,
 )
-from proreus.engine.runtime.unknown_plugins import unknown_plugins
 
 log = logs.logger(__name__)
 
@@ -59,6 +58,30 @@ POINTS = (
     "placementScore",
 )
 """All extension points in kube-scheduler's order, which decides which error is reported first."""
+
+_SUCCESSORS = {
+    # of Koordinator
+    "NodeNUMAResource": "NodeResourceTopologyMatch",
+    "ElasticQuota": "CapacityScheduling",
+    "SchedulingHint": "",
+    "NodeResourcesFitPlus": "NodeResourcesFit",
+    "ScarceResourceAvoidance": "DeviceShare",
+    "CompatibleDefaultPreemption": "DefaultPreemption",
+    # of kube-scheduler before configuration v1
+    "NodeLabel": "NodeAffinity",
+    "NodePreferAvoidPods": "NodeAffinity",
+    "NodeResourcesLeastAllocated": "NodeResourcesFit",
+    "NodeResourcesMostAllocated": "NodeResourcesFit",
+    "RequestedToCapacityRatio": "NodeResourcesFit",
+    "SelectorSpread": "PodTopologySpread",
+    "DefaultPodTopologySpread": "PodTopologySpread",
+    "ServiceAffinity": "InterPodAffinity",
+    "AzureDiskLimits": "NodeVolumeLimits",
+    "CinderLimits": "NodeVolumeLimits",
+    "EBSLimits": "NodeVolumeLimits",
+    "GCEPDLimits": "NodeVolumeLimits",
+}
+"""What takes the place of a plugin that somebody else has or had; "" for nothing."""
 
 _POINTS_OF_GROUP_ENTITIES = frozenset({"podGroupPostFilter"})
 
@@ -102,7 +125,7 @@ def expand_all(
             raise ConfigError(
                 "initializing profiles: creating profile for scheduler name "
                 f"{profile.name}: {error}",
-                remedy=error.remedy or unknown_plugins(profiles, catalog.names()),
+                remedy=error.remedy or _unknown_plugins(profiles, catalog.names()),
             ) from None
         _check_against_others(one, expanded)
         expanded[one.name] = one
@@ -351,3 +374,30 @@ def _check_against_others(one: ExpandedProfile, others: Mapping[str, ExpandedPro
             raise ConfigError(
                 f"initializing profiles: duplicate profile with scheduler name {name}"
             )
+
+
+def _unknown_plugins(profiles: Iterable[ProfileConfiguration], known: Set[str]) -> str:
+    """Return a clause about all plugins that do not exist; "" if there is nothing to add.
+
+    kube-scheduler ends at the first of them. Nothing is added about one unknown plugin that nothing
+    replaces: the error names it already.
+    """
+    enabled = (
+        ref.name
+        for profile in profiles
+        for set_ in (*profile.plugins.sets().values(), profile.plugins.multi_point)
+        for ref in set_.enabled
+    )
+    names = [name for name in dict.fromkeys(enabled) if name not in known]
+    if len(names) < 2 and not any(name in _SUCCESSORS for name in names):
+        return ""
+    return "of the plugins that are enabled these do not exist: " + ", ".join(
+        map(_described, names)
+    )
+
+
+def _described(name: str) -> str:
+    if name not in _SUCCESSORS:
+        return name
+    successor = _SUCCESSORS[name]
+    return f"{name} (write {successor})" if successor else f"{name} (leave it out)"

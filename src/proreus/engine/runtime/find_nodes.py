@@ -2,11 +2,12 @@
 
     find ─► _find_in_rows                PreFilter named the nodes: run all filters on those rows
          ├► _find_in_placement           a placement of the pod's group: cached verdicts, its rows
-         └► _find_in_table
-              ├► EquivalenceCache        row-local plugins: cached verdicts, merged
-              ├► run_filter_plugin       columnar plugins that look across nodes: one call each
-              ├► find_one_by_one         per-node plugins, node by node, until enough are found
-              └► _with_nominated         nodes with nominated pods: filtered again with those pods
+         ├► _find_in_table
+         │    ├► EquivalenceCache        row-local plugins: cached verdicts, merged
+         │    ├► run_filter_plugin       columnar plugins that look across nodes: one call each
+         │    ├► find_one_by_one         per-node plugins, node by node, until enough are found
+         │    └► _with_nominated         nodes with nominated pods: filtered again with those pods
+         └► _with_replaceable_pods       nodes with pods whose place this one may take
     check_node                           one node: the pod's own nominated node, tried first
 
 Shared: ``FeasibleNodes`` may have the verdicts of the pod's ``EquivalenceClass``, so nothing is
@@ -39,17 +40,13 @@ from proreus.engine.runtime.nominated_pods_filter import NominatedPodsFilter
 from proreus.engine.runtime.num_nodes_to_find import find_one_by_one, num_feasible_nodes_to_find
 from proreus.engine.runtime.plugin_errors import plugin_error
 from proreus.engine.runtime.profile import Profile
-from proreus.engine.runtime.replaceable_pods import (
-    filter_without_replaceable_pods,
-    with_replaceable_pods,
-)
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.nominated_pods import Nominator
 from proreus.framework.plugin import FilterPlugin, Plugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import Rows, Verdicts
+from proreus.framework.verdicts import PASSED, Rows, Verdicts
 
 
 class PodSignatures(dict[Plugin, Hashable]):
@@ -235,7 +232,7 @@ class NodeSearch:
         else:
             found = self._find_in_table(profile, state, pod)
         if state.replaceable_pods:
-            return with_replaceable_pods(self.nominated, profile, state, pod, found, placement)
+            return self._with_replaceable_pods(profile, state, pod, found, placement)
         return found
 
     def check_node(
@@ -244,11 +241,23 @@ class NodeSearch:
         """Filter one node, as ``RunFilterPluginsWithNominatedPods`` does."""
         table = profile.table
         if state.replaceable_pods and table[row].name in state.replaceable_pods:
-            return filter_without_replaceable_pods(self.nominated, profile, state, pod, row)
+            return self._check_without_replaceable_pods(profile, state, pod, row)
         # Both passes have to succeed. The one with the nominated pods comes first, as upstream: its
         # rejection is the one that is reported.
         with_nominated = self.nominated.run_filters_on_row(profile, state, pod, row, table)
         return with_nominated or run_filter_plugins_on_node(profile.filter, state, pod, table, row)
+
+    def _check_without_replaceable_pods(
+        self, profile: Profile, state: CycleState, pod: PodInfo, row: int
+    ) -> Status | None:
+        """Filter one node without the pods whose place the pod may take."""
+        fork = profile.table.fork(np.array([row], dtype=np.intp))
+        without = state.clone()
+        for other in state.replaceable_pods[fork[0].name]:
+            if other.uid in fork[0].pods:
+                profile.remove_pod(without, pod, other, fork, 0)
+        with_nominated = self.nominated.run_filters_on_row(profile, without, pod, 0, fork)
+        return with_nominated or run_filter_plugins_on_node(profile.filter, without, pod, fork, 0)
 
     def run_filters_with_nominated_pods(
         self, profile: Profile, state: CycleState, pod: PodInfo, nodes: NodeTable
@@ -385,6 +394,32 @@ class NodeSearch:
         for status, rows in rejections.items():
             override_verdicts(verdicts, np.fromiter(rows, dtype=np.intp, count=len(rows)), status)
         return found.with_verdicts(verdicts, found.evaluated)
+
+    def _with_replaceable_pods(
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        found: FeasibleNodes,
+        placement: Rows | None,
+    ) -> FeasibleNodes:
+        """Filter nodes with replaceable pods again, without those pods."""
+        # What is found replaces the verdict: the plugins have seen the node with pods that would
+        # go.
+        rows = profile.table.rows_of(state.replaceable_pods)
+        if placement is not None:
+            rows = np.intersect1d(rows, placement)
+        verdicts, evaluated = found.verdicts.copy(), found.evaluated
+        for row in rows.tolist():
+            status = self._check_without_replaceable_pods(profile, state, pod, row)
+            if status is not None:
+                override_verdict(verdicts, row, status)
+            elif verdicts.ids is not None:
+                verdicts.ids[row] = PASSED
+        if evaluated is not None:
+            # A walk that ends early may not have come to them.
+            evaluated = np.append(evaluated, np.setdiff1d(rows, evaluated))
+        return found.with_verdicts(verdicts, evaluated)
 
 
 def _cached_and_uncached(

@@ -28,8 +28,8 @@ from proreus.engine.groups.cycle import PodScheduling
 from proreus.engine.groups.status import PodGroupStatusWriter
 from proreus.engine.groups.v1_36.algorithm import GroupResult, Member, PodGroupAlgorithmV136
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
-from proreus.engine.runtime.placement_points import run_placement_generate, run_placement_score
 from proreus.engine.runtime.plugin_errors import as_status
+from proreus.engine.runtime.pod_group_points import run_placement_generate, run_placement_score
 from proreus.engine.runtime.points import await_plugin
 from proreus.engine.runtime.profile import Profile
 from proreus.framework.cycle_state import CycleState

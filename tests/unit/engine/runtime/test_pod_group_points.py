@@ -9,13 +9,11 @@ import pytest
 
 from proreus.base.errors import PluginError
 from proreus.base.metrics import SchedulerMetrics
-from proreus.engine.runtime.placement_points import (
+from proreus.engine.runtime.pod_group_points import (
     NO_PLACEMENTS,
+    run_placement_feasible,
     run_placement_generate,
     run_placement_score,
-)
-from proreus.engine.runtime.pod_group_points import (
-    run_placement_feasible,
     run_pod_group_post_filter,
 )
 from proreus.engine.runtime.profile import Profile
