@@ -19,7 +19,8 @@ from bench.shapes import FAMILIES, Family
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
 from proreus.engine.runtime.registry import Registry
-from proreus.engine.shadow.shadow import ShadowLimits
+from proreus.insight.shadow.assembly import prepare_shadow
+from proreus.insight.shadow.trial import ShadowLimits
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 
@@ -35,7 +36,7 @@ async def seconds(
     await place(cluster, family, (f"warm-{number}" for number in range(WARM)))
     trial = None
     if limits is not None:
-        trial = cluster.assembly.prepare_shadow(config, registry, limits)
+        trial = prepare_shadow(cluster.assembly, config, registry, limits)
         cluster.scheduler.shadow = trial
     gc.collect()
     began = perf_counter()

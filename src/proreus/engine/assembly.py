@@ -32,8 +32,6 @@ from proreus.engine.profile_handle import Core, ProfileHandle
 from proreus.engine.profile_set import ProfileSet, build_profiles
 from proreus.engine.runtime.registry import Registry
 from proreus.engine.runtime.select_host import SelectHost
-from proreus.engine.shadow.shadow import ShadowLimits, ShadowTrial
-from proreus.engine.shadow.shadow_assembly import prepare_shadow
 from proreus.framework.plugin import Plugin
 from proreus.framework.pod_events import PodEvents
 from proreus.framework.pod_group_plugin import PodGroupSourcePlugin
@@ -167,16 +165,6 @@ class Assembly:
         return build_profiles(
             configuration, registry, self._environment, self._core, self._shared_handle
         )
-
-    def prepare_shadow(
-        self, configuration: SchedulerConfiguration, registry: Registry, limits: ShadowLimits
-    ) -> ShadowTrial:
-        """Build a configuration to be tried next to the one in force; raises ``ConfigError``.
-
-        The caller sets it as ``engine.shadow.shadow`` once the kinds that its plugins registered
-        are synced, and closes it.
-        """
-        return prepare_shadow(configuration, registry, self._environment, self._core, limits)
 
     @property
     def core(self) -> Core:

@@ -24,6 +24,7 @@ from proreus.engine.cycles.attempt import (
     FailureObserver,
     OutcomeRecorder,
     ScheduleResult,
+    Shadow,
 )
 from proreus.engine.cycles.binding_cycle import BindingCycle
 from proreus.engine.cycles.failure import FailureHandler
@@ -38,7 +39,6 @@ from proreus.engine.runtime.plugin_health import DEFAULT_RULES
 from proreus.engine.runtime.points import PluginTimer
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.waiting_pods import WaitingPods
-from proreus.engine.shadow.shadow import ShadowTrial
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import QueuedPodInfo
@@ -81,7 +81,7 @@ class Scheduler:
         """For pods of PodGroups as in Kubernetes 1.36."""
         self.avoided_nodes: AvoidedNodes | None = None
         """None where nodes are never avoided."""
-        self.shadow: ShadowTrial | None = None
+        self.shadow: Shadow | None = None
         """A candidate configuration that decides in parallel with the one in force."""
         self._binding_cycle = binding_cycle
         self._failures = failures

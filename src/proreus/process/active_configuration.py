@@ -14,7 +14,8 @@ from proreus.engine.assembly import Assembly
 from proreus.engine.extenders.extender import whole_types
 from proreus.engine.profile_set import ProfileSet
 from proreus.engine.runtime.registry import Registry
-from proreus.engine.shadow.shadow import ShadowLimits, ShadowTrial
+from proreus.insight.shadow.assembly import prepare_shadow
+from proreus.insight.shadow.trial import ShadowLimits, ShadowTrial
 from proreus.process.informer_sync import InformerSync
 from proreus.process.process_state import ProcessState
 
@@ -73,7 +74,7 @@ class ActiveConfiguration:
         self, config: SchedulerConfiguration, registry: Registry, limits: ShadowLimits
     ) -> ShadowTrial:
         """Try another configuration in parallel with the one in force; raises ``ConfigError``."""
-        trial = self._assembly.prepare_shadow(config, registry, limits)
+        trial = prepare_shadow(self._assembly, config, registry, limits)
         try:
             await self._wait_for_sync(trial.profile_set)
         except BaseException:

@@ -24,7 +24,7 @@ from proreus.base import logs
 from proreus.base.errors import ProreusError
 from proreus.base.metrics import SchedulerMetrics
 from proreus.config.types import SchedulerConfiguration
-from proreus.engine.shadow.shadow import ShadowLimits, ShadowTrial
+from proreus.insight.shadow.trial import ShadowLimits, ShadowTrial
 from proreus.process.configuration import configuration
 from proreus.process.loading import LoadedPlugins, PluginSources, load
 from proreus.process.loading_thread import LOADING, READING, run_in_loading_thread

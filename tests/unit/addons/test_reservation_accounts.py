@@ -16,8 +16,9 @@ from proreus.addons.load_aware_scheduling import LoadAwareScheduling
 from proreus.addons.node_resource_topology_match import NodeResourceTopologyMatch
 from proreus.addons.node_resource_topology_match.cache import fingerprint
 from proreus.addons.reservation import Reservation
-from proreus.engine.shadow.shadow import ShadowLimits
 from proreus.framework import QueueSortPlugin
+from proreus.insight.shadow.assembly import prepare_shadow
+from proreus.insight.shadow.trial import ShadowLimits
 from proreus.testing import Harness, make_node, make_pod
 from unit.addons.test_coscheduling_plan import gang
 from unit.addons.test_reservation import reservation, status, web
@@ -273,7 +274,7 @@ def test_a_configuration_that_is_tried_only_does_not_answer_for_reservations() -
 
     async def try_others() -> None:
         assembly.prepare(*given).close()
-        harness.scheduler.shadow = assembly.prepare_shadow(*given, ShadowLimits(1.0, 1.0))
+        harness.scheduler.shadow = prepare_shadow(assembly, *given, ShadowLimits(1.0, 1.0))
 
     harness._do(try_others())
     harness.add(reservation())

@@ -12,7 +12,7 @@ from proreus.base.errors import ProreusError
 from proreus.engine.extenders.extender import HTTPExtender
 from proreus.engine.extenders.extender_chain import ExtenderAnswers
 from proreus.engine.runtime.binding_points import Cancellation
-from proreus.engine.runtime.find_nodes import FeasibleNodes
+from proreus.engine.runtime.find_nodes import FeasibleNodes, NodeSearch
 from proreus.engine.runtime.prioritize_nodes import ComputedScores
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.select_host import NodeScores
@@ -132,6 +132,21 @@ class Comparison(Protocol):
 
     def complete(self, attempt: Attempt, found: str | Failure, seconds: float) -> None:
         """Compare with the node, or the failure, that the attempt has found in ``seconds``."""
+        ...
+
+
+class Shadow(Protocol):
+    """A candidate configuration that decides about pods as well, without effect."""
+
+    def evaluate(self, queued: QueuedPodInfo, in_force: NodeSearch) -> Comparison | None:
+        """Decide about a pod before its attempt; None if it is not compared.
+
+        ``in_force``: the search of the configuration in force, to begin at the same node.
+        """
+        ...
+
+    def pass_over_group(self) -> None:
+        """Count an attempt of a PodGroup, which is not compared."""
         ...
 
 

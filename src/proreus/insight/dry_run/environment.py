@@ -1,7 +1,7 @@
 """The plugins of the configuration in force, made once more for the copy of the cluster.
 
 They read the copy instead of the cache, and the same informers; they leave no trace (see
-``engine.shadow.shadow_handle``, whose handle and environment these are but for the nominations).
+``insight.shadow.handle``, whose handle and environment these are but for the nominations).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from proreus.engine.runtime.find_nodes import NodeSearch
 from proreus.engine.runtime.out_of_tree import is_out_of_tree
 from proreus.engine.runtime.select_host import at_random
 from proreus.engine.runtime.waiting_pods import WaitingPods
-from proreus.engine.shadow.shadow_handle import ShadowHandle, ShadowTasks, shadow_environment
 from proreus.framework.nominated_pods import Nominator
 from proreus.framework.plugin import FetchingPlugin, Plugin, ReservePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.insight.dry_run.cycle import DryRunCycle
 from proreus.insight.dry_run.replica import ClusterReplica
+from proreus.insight.shadow.handle import ShadowHandle, ShadowTasks, shadow_environment
 from proreus.objects.meta import ApiObject, Resource
 
 T = TypeVar("T", bound=ApiObject)

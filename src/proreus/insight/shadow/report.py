@@ -1,4 +1,4 @@
-"""What a trial in the shadow has found so far: counts, times, and examples of differences."""
+"""The findings of a trial in the shadow: counts, times, and examples of differences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Times = dict[tuple[str, str], tuple[float, int]]
 
 @dataclass(frozen=True)
 class Example:
-    """One pod about which the candidate decided differently.
+    """A pod about which the candidate decided differently.
 
     ``in_force``, ``candidate``: the chosen node, or "". ``reason``: why there is none.
     """
@@ -138,7 +138,7 @@ class ShadowReport:
         return ""
 
     def failures(self) -> list[dict[str, Any]]:
-        """Return how often plugins of the candidate failed, by extension point and reason."""
+        """Return the failures of the candidate's plugins by extension point and reason."""
         return [
             {"plugin": plugin, "extensionPoint": point, "reason": reason, "count": int(count)}
             for (plugin, point, reason), count in self.candidate.plugin_failures_total.values()
@@ -163,11 +163,11 @@ class ShadowReport:
         ]
 
     def counts(self) -> dict[str, int]:
-        """Return how many pods had each outcome."""
+        """Return the number of pods by outcome."""
         return {outcome: self.outcomes[outcome] for outcome in OUTCOMES}
 
     def not_compared(self) -> dict[str, int]:
-        """Return how many pods were not compared, for each reason."""
+        """Return the number of pods that were not compared, by reason."""
         return {reason: self.skipped[reason] for reason in SKIPPED}
 
     def describe(self) -> dict[str, Any]:

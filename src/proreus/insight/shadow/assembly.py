@@ -7,30 +7,34 @@ from msgspec.structs import replace
 from proreus.base.errors import ConfigError
 from proreus.base.metrics import SchedulerMetrics
 from proreus.config.types import SchedulerConfiguration
+from proreus.engine.assembly import Assembly
 from proreus.engine.environment import Environment
-from proreus.engine.profile_handle import Core
 from proreus.engine.profile_set import build_profiles
 from proreus.engine.runtime.expansion import expand_all
 from proreus.engine.runtime.find_nodes import NodeSearch
 from proreus.engine.runtime.registry import Registry
-from proreus.engine.shadow.shadow import ShadowLimits, ShadowTrial
-from proreus.engine.shadow.shadow_handle import (
+from proreus.framework.plugin import FetchingPlugin
+from proreus.insight.shadow.handle import (
     ReadOnlyNominator,
     ShadowHandle,
     ShadowTasks,
     shadow_environment,
 )
-from proreus.framework.plugin import FetchingPlugin
+from proreus.insight.shadow.trial import ShadowLimits, ShadowTrial
 
 
 def prepare_shadow(
+    assembly: Assembly,
     configuration: SchedulerConfiguration,
     registry: Registry,
-    in_force: Environment,
-    core: Core,
     limits: ShadowLimits,
 ) -> ShadowTrial:
-    """Make the plugins of a candidate; raises ``ConfigError``, and then nothing is left over."""
+    """Build a candidate to be tried next to the configuration in force; raises ``ConfigError``.
+
+    The caller sets it as ``Scheduler.shadow`` once the kinds that its plugins registered are
+    synced, and closes it.
+    """
+    in_force, core = assembly.environment, assembly.core
     _require_no_fetching(configuration, registry, in_force)
     tasks = ShadowTasks()
     failing: list[str] = []

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from proreus.base.errors import ConfigError
 from proreus.config.load import load
 from proreus.engine.runtime.registry import Registry
-from proreus.engine.shadow.shadow import ShadowLimits, ShadowTrial
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.plugin import (
     BackgroundPlugin,
@@ -30,6 +29,8 @@ from proreus.framework.plugin import (
 )
 from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.framework.status import Status
+from proreus.insight.shadow.assembly import prepare_shadow
+from proreus.insight.shadow.trial import ShadowLimits, ShadowTrial
 from proreus.objects.kinds import PODS
 from proreus.objects.scheduling import EntityKey
 from proreus.plugins import IN_TREE_PLUGINS
@@ -72,7 +73,7 @@ def candidate(world, *plugins: type[Plugin], limits=ONE_BY_ONE, **config) -> Sha
         **config,
     }
     gates = world.feature_gates
-    trial = world.assembly.prepare_shadow(load(raw, registry, gates), registry, limits)
+    trial = prepare_shadow(world.assembly, load(raw, registry, gates), registry, limits)
     world.scheduler.shadow = trial
     return trial
 

@@ -36,13 +36,13 @@ from proreus.engine.runtime.plugin_errors import as_status, is_cancellation
 from proreus.engine.runtime.points import PluginTimer
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.select_host import NodeScores
-from proreus.engine.shadow.shadow_handle import ShadowTasks
-from proreus.engine.shadow.shadow_report import Example, Outcome, ShadowReport, shortened
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import Rows
+from proreus.insight.shadow.handle import ShadowTasks
+from proreus.insight.shadow.report import Example, Outcome, ShadowReport, shortened
 from proreus.objects.codec import UNDECODABLE
 
 log = logger(__name__)
@@ -81,7 +81,7 @@ class _BestNodes:
 
 
 class ShadowTrial:
-    """One candidate in parallel with the one in force, from the first pod to the last.
+    """A candidate that decides in parallel with the one in force, from the first pod to the last.
 
     ``core``: the scheduler's parts, with a search of the trial's own. ``in_force``: the environment
     of the scheduler. ``failing`` receives the reports about plugins of the candidate that keep
@@ -137,7 +137,7 @@ class ShadowTrial:
         self._tasks.background.sync(self.profile_set.plugins)
 
     def end(self, why: str = "") -> None:
-        """Compare no more pods. ``why``: what is wrong with the candidate, if that is the cause."""
+        """Compare no more pods. ``why``: the fault of the candidate, if it has one."""
         if not self.finished.is_set():
             self.report.ended_early = why
             self.finished.set()
@@ -306,7 +306,7 @@ class ShadowDecision:
 
 
 def _copied(info: PodInfo) -> PodInfo | None:
-    """Return a copy of a pod; None if it holds what msgspec cannot write, such as odd text."""
+    """Return a copy of a pod; None if msgspec cannot write it, as with invalid text."""
     # Labels and the like are plain dicts inside, which a plugin might change for all others.
     try:
         pod = msgspec.msgpack.decode(msgspec.msgpack.encode(info.pod), type=type(info.pod))

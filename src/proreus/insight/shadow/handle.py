@@ -1,4 +1,4 @@
-"""What plugins of a candidate configuration get instead of the scheduler's own parts.
+"""The handle and environment of plugins of a candidate configuration.
 
 They read what plugins in force read. What would change the cluster, the queue or another pod's
 binding is refused (writes to the apiserver, which raise) or does nothing (all else, whose callers
@@ -124,7 +124,7 @@ class ShadowHandle(ProfileHandle):
         """Do nothing."""
 
     def get_waiting_pod(self, uid: str) -> WaitingPod | None:
-        """Return None: a waiting pod could be allowed or rejected."""
+        """Return None, since a waiting pod could be allowed or rejected."""
         return None
 
     def waiting_pods(self) -> Iterable[WaitingPod]:
@@ -132,11 +132,11 @@ class ShadowHandle(ProfileHandle):
         return ()
 
     def cancel_binding(self, uid: str, message: str) -> bool:
-        """Return False: nothing is cancelled."""
+        """Return False; nothing is cancelled."""
         return False
 
     async def wait_for_binding(self, uid: str) -> bool:
-        """Return True at once: nothing is waited for."""
+        """Return True at once, without waiting."""
         return True
 
 

@@ -1,0 +1,3 @@
+from unit.engine.scheduler.conftest import kit
+
+__all__ = ["kit"]
