@@ -21,13 +21,14 @@ from proreus.base.kubernetes_version import parse_emulated_version
 from proreus.config.load import default_configuration, load
 from proreus.engine.runtime.registry import Registry
 from proreus.engine.runtime.select_host import root_of_heap
-from proreus.framework.pod_info import PodInfo, PodResourcesOptions, QueuedPodInfo
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.insight.decisions import DecisionRecorder
 from proreus.insight.explain import Explainer
 from proreus.insight.explain.engine import Engine
 from proreus.insight.explain.node_what_if import VerifiedNode, look_for_node_help
 from proreus.insight.explain.what_if import Verified, look_for_help
 from proreus.objects.kinds import NODES, PODS
+from proreus.objects.requests import PodResourcesOptions
 from proreus.offline.api import InMemoryApi
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.evaluate import read_cases

@@ -34,9 +34,9 @@ from proreus.engine.runtime.waiting_pods import WaitingPods
 from proreus.engine.scheduler import Scheduler
 from proreus.framework.events import COMPOSITE_POD_GROUP, POD_GROUP
 from proreus.framework.pod_events import PodEvents
-from proreus.framework.pod_info import PodResourcesOptions
 from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
+from proreus.objects.requests import PodResourcesOptions
 from proreus.objects.scheduling import COMPOSITE_POD_GROUPS, POD_GROUPS
 
 PodLister = Callable[[str], Pod | None]

@@ -73,10 +73,9 @@ from proreus.framework.pod_group_plugin import (
     PodGroupPostFilterPlugin,
     PodGroupSourcePlugin,
 )
-from proreus.framework.pod_info import HostPort, PodInfo, PodRequests, QueuedPodInfo
+from proreus.framework.pod_info import HostPort, PodInfo, PodRequests, QueuedPodInfo, QueueingParams
 from proreus.framework.pod_source import PodSourcePlugin, is_provided
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult, Victims
-from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.scores import default_normalize
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows, Verdicts

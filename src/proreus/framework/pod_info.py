@@ -12,29 +12,31 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from proreus.base.bounded_cache import LoadingCache
-from proreus.base.kubernetes_version import Change
-from proreus.framework.queueing_params import QueueingParams
 from proreus.framework.read_only import ReadOnlyDict
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Container, Pod, PodSpec
 from proreus.objects.quantity import parse_amount
 from proreus.objects.requests import (
+    DEFAULT_RESOURCES_OPTIONS,
     NON_ZERO_DEFAULTS,
+    PodResourcesOptions,
     has_pod_level_requests,
     may_count_with_status,
     non_zero_requests,
     pod_requests,
 )
 
-if TYPE_CHECKING:
-    from proreus.base.feature_gates import FeatureGates
-
 ASSUMED_AS = "proreus/assumed-as"
 """``CycleState`` key that Reserve may write: the ``PodInfo`` to assume on the node instead of the
 pod, because its devices take more of the node than it requests. None: the pod itself."""
+
+_WITHOUT_POD_LEVEL = PodResourcesOptions(pod_level=False)
 
 NOT_STARTED = float("inf")
 """The start time of a pod that has not started yet."""
@@ -51,34 +53,6 @@ class HostPort(NamedTuple):
     port: int
 
 
-class PodResourcesOptions(NamedTuple):
-    """Which parts of a pod's requests count, by feature gates.
-
-    ``pod_level``: ``spec.resources`` (PodLevelResources). ``devices``: what devices take of the
-    node's cpu, memory and the like, as the pod's status has it (DRANodeAllocatableResources).
-    ``resized_by_sum``: see ``Change.RESIZED_REQUESTS_BY_SUM``. ``pod_level_resize``: pod-level
-    resources in the status (InPlacePodLevelResourcesVerticalScaling).
-    """
-
-    pod_level: bool = True
-    devices: bool = False
-    resized_by_sum: bool = False
-    pod_level_resize: bool = True
-
-    @classmethod
-    def of(cls, gates: FeatureGates) -> PodResourcesOptions:
-        """Return the options that the feature gates select."""
-        return cls(
-            gates.enabled("PodLevelResources"),
-            gates.enabled("DRANodeAllocatableResources"),
-            gates.includes(Change.RESIZED_REQUESTS_BY_SUM),
-            gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
-        )
-
-
-DEFAULT_RESOURCES_OPTIONS = PodResourcesOptions()
-
-
 class PodRequests:
     """A pod's requests, in the three forms in which kube-scheduler counts them.
 
@@ -92,22 +66,14 @@ class PodRequests:
     def __init__(
         self,
         pod: Pod,
-        use_status: bool,
-        pod_level: bool,
-        devices: bool = False,
-        resized_by_sum: bool = False,
-        pod_level_resize: bool = True,
+        options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS,
+        use_status: bool = False,
     ) -> None:
         self.pod = pod
-        parts: dict[str, Any] = {
-            "use_status": use_status,
-            "pod_level": pod_level,
-            "devices": devices,
-            "resized_by_sum": resized_by_sum,
-            "pod_level_resize": pod_level_resize,
-        }
-        self.amounts: Mapping[str, int] = ReadOnlyDict(pod_requests(pod, **parts))
-        self.nonzero: tuple[int, int] = non_zero_requests(pod, **parts)
+        self.amounts: Mapping[str, int] = ReadOnlyDict(
+            pod_requests(pod, options, use_status=use_status)
+        )
+        self.nonzero: tuple[int, int] = non_zero_requests(pod, options, use_status=use_status)
         self._scoring: Mapping[str, int] | None = None
         # A frozenset keeps its hash, which a tuple computes each time.
         self.key: Hashable = (frozenset(self.amounts.items()), self.nonzero)
@@ -118,7 +84,7 @@ class PodRequests:
         """Amounts by tracked resource, with defaults, without pod-level resources."""
         if self._scoring is None:
             self._scoring = ReadOnlyDict(
-                pod_requests(self.pod, non_missing=NON_ZERO_DEFAULTS, pod_level=False)
+                pod_requests(self.pod, _WITHOUT_POD_LEVEL, non_missing=NON_ZERO_DEFAULTS)
             )
         return self._scoring
 
@@ -248,7 +214,7 @@ class PodInfo:
             containers = status.container_statuses or status.init_container_statuses
             reported = status.conditions or containers or status.resources
             if reported and may_count_with_status(self.pod, resized_by_sum=options.resized_by_sum):
-                self._resized = PodRequests(self.pod, True, *options._replace(devices=False))
+                self._resized = PodRequests(self.pod, options._replace(devices=False), True)
             else:
                 self._resized = self.requests
         return self._resized
@@ -260,7 +226,7 @@ class PodInfo:
         if self._accounted_requests is None:
             taken = self.pod.status.node_allocatable_resource_claim_statuses
             if taken and self.resources_options.devices:
-                self._accounted_requests = PodRequests(self.pod, True, *self.resources_options)
+                self._accounted_requests = PodRequests(self.pod, self.resources_options, True)
             else:
                 self._accounted_requests = self.resized
         return self._accounted_requests
@@ -300,7 +266,7 @@ def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
     """Return a pod's requests, shared with pods whose containers have equal requests."""
     # Pods with pod-level requests are rare enough to be computed one by one.
     if has_pod_level_requests(pod):
-        return PodRequests(pod, False, pod_level)
+        return PodRequests(pod, PodResourcesOptions(pod_level))
     return _shared_requests.of(pod.spec)
 
 
@@ -339,10 +305,57 @@ def _computed_requests(_key: Hashable, spec: PodSpec) -> tuple[PodRequests, int]
     containers = (*spec.containers, *spec.init_containers)
     written = sum(len(c.resources.requests) for c in containers) + len(spec.overhead)
     size_bytes = _BYTES_A_REQUEST * (1 + len(containers) + written)
-    return PodRequests(Pod(spec=counted), use_status=False, pod_level=False), size_bytes
+    return PodRequests(Pod(spec=counted), _WITHOUT_POD_LEVEL), size_bytes
 
 
 _shared_requests = LoadingCache(16 * 2**20, _key_of_requests, _computed_requests)
+
+
+class QueueingParams(Struct, eq=False, kw_only=True):
+    """What the queue knows about an entity, besides what it is (kube-scheduler's type of the name).
+
+    ``attempts``: how often it was tried; ``unschedulable_count``, how often it was rejected;
+    ``consecutive_errors_count``, how many attempts in a row failed with an error.
+    ``initial_attempt_timestamp`` (None: not tried yet) and ``backoff_expiration`` (None: not in
+    back-off): in seconds of ``Clock.monotonic``. ``unschedulable_plugins`` and ``pending_plugins``:
+    the plugins that rejected it, kept after the pop until an attempt fails. ``gating_plugin``: the
+    PreEnqueue plugin that gates it, or "". ``flush_timestamp``: when the flush of pods that waited
+    too long last moved it, or tried to.
+    """
+
+    attempts: int = 0
+    unschedulable_count: int = 0
+    consecutive_errors_count: int = 0
+    backoff_expiration: float | None = None
+    initial_attempt_timestamp: float | None = None
+    unschedulable_plugins: set[str] = msgspec.field(default_factory=set)
+    pending_plugins: set[str] = msgspec.field(default_factory=set)
+    gating_plugin: str = ""
+    was_flushed_from_unschedulable: bool = False
+    flush_timestamp: float = 0.0
+    cost_seconds: float = 0.0
+    """The computing time of its last attempt if that delayed other pods, else 0."""
+    consecutive_overruns: int = 0
+    """How many attempts in a row exceeded their time budget."""
+
+    @property
+    def gated(self) -> bool:
+        """Whether a PreEnqueue plugin gates it."""
+        return bool(self.gating_plugin)
+
+    @property
+    def costly(self) -> bool:
+        """Whether its last attempt delayed other pods."""
+        return self.cost_seconds > 0
+
+    def set_was_flushed_from_unschedulable(self, flushed: bool) -> None:
+        """Record whether its next attempt is due to the flush; for each pod of a group too."""
+        self.was_flushed_from_unschedulable = flushed
+
+    @property
+    def rejectors(self) -> set[str]:
+        """All plugins that rejected it."""
+        return self.unschedulable_plugins | self.pending_plugins
 
 
 class QueuedPodInfo(QueueingParams, eq=False):

@@ -14,8 +14,7 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from proreus.framework.pod_info import PodInfo, QueuedPodInfo
-from proreus.framework.queueing_params import QueueingParams
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo, QueueingParams
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import POD_GROUP_TYPE, EntityKey, pod_group_entity_key
 

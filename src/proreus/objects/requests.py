@@ -7,13 +7,16 @@ Source: KEP-753 (sidecars), KEP-1287 (in-place resize), KEP-2837 (pod-level reso
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, NamedTuple
 
 from proreus.base.int64 import MAX_INT64
+from proreus.base.kubernetes_version import Change
 from proreus.objects.pod import Container, ContainerStatus, Pod, ResourceList, condition_of
 from proreus.objects.quantity import NANO, milli_value, parse_quantity, value_of, whole_value
 from proreus.objects.resource_names import is_pod_level_resource, is_tracked_resource
+
+if TYPE_CHECKING:
+    from proreus.base.feature_gates import FeatureGates
 
 NON_ZERO_DEFAULTS: Mapping[str, int] = {
     "cpu": parse_quantity("100m"),
@@ -25,38 +28,48 @@ Nano = dict[str, int]
 RequestsOf = Callable[[Container], Nano]
 
 
-class _Parts(Struct, frozen=True):
-    """Options of ``pod_requests``."""
+class PodResourcesOptions(NamedTuple):
+    """Which parts of a pod's requests count, by feature gates.
 
-    use_status: bool
-    pod_level: bool
-    devices: bool
-    resized_by_sum: bool
-    pod_level_resize: bool
+    ``pod_level``: ``spec.resources`` (PodLevelResources). ``devices``: what devices take of the
+    node's cpu, memory and the like, as the pod's status has it (DRANodeAllocatableResources).
+    ``resized_by_sum``: the larger of the pod's sums, instead of the sum of each container's larger
+    (``Change.RESIZED_REQUESTS_BY_SUM``). ``pod_level_resize``: pod-level resources in the status
+    (InPlacePodLevelResourcesVerticalScaling).
+    """
+
+    pod_level: bool = True
+    devices: bool = False
+    resized_by_sum: bool = False
+    pod_level_resize: bool = True
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> PodResourcesOptions:
+        """Return the options that the feature gates select."""
+        return cls(
+            gates.enabled("PodLevelResources"),
+            gates.enabled("DRANodeAllocatableResources"),
+            gates.includes(Change.RESIZED_REQUESTS_BY_SUM),
+            gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
+        )
+
+
+DEFAULT_RESOURCES_OPTIONS = PodResourcesOptions()
 
 
 def pod_requests(
     pod: Pod,
+    options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS,
     *,
     use_status: bool = False,
     non_missing: Mapping[str, int] | None = None,
-    pod_level: bool = True,
-    devices: bool = False,
-    resized_by_sum: bool = False,
-    pod_level_resize: bool = True,
 ) -> dict[str, int]:
     """Return the effective request of a pod by tracked resource: milli-CPU, else whole units.
 
     ``use_status``: a pod that is being resized counts with the larger of its requested and its
     actual resources. ``non_missing``: amounts (nano-units) for containers without a request.
-    ``pod_level``: ``spec.resources`` counts (gate PodLevelResources). ``devices``: the node
-    resources of allocated devices count (gate DRANodeAllocatableResources). ``resized_by_sum``: the
-    larger of the pod's sums counts, instead of the sum of each container's larger
-    (``Change.RESIZED_REQUESTS_BY_SUM``). ``pod_level_resize``: what the status says of the pod as a
-    whole counts (gate InPlacePodLevelResourcesVerticalScaling).
     """
-    parts = _Parts(use_status, pod_level, devices, resized_by_sum, pod_level_resize)
-    total = _pod_requests_nano(pod, parts, non_missing or {})
+    total = _pod_requests_nano(pod, options, use_status, non_missing or {})
     amounts = {name: -(-nano // NANO) for name, nano in total.items() if is_tracked_resource(name)}
     if amounts and (max(amounts.values()) > MAX_INT64 or min(amounts.values()) < -MAX_INT64):
         amounts = {name: whole_value(total[name]) for name in amounts}
@@ -67,21 +80,18 @@ def pod_requests(
 
 def non_zero_requests(
     pod: Pod,
+    options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS,
     *,
     use_status: bool = False,
-    pod_level: bool = True,
-    devices: bool = False,
-    resized_by_sum: bool = False,
-    pod_level_resize: bool = True,
 ) -> tuple[int, int]:
     """Return (milli-CPU, bytes of memory), with defaults for absent requests."""
-    parts = _Parts(use_status, pod_level, devices, resized_by_sum, pod_level_resize)
     missing: Mapping[str, int] = NON_ZERO_DEFAULTS
-    if pod_level and has_pod_level_requests(pod):
+    requested = _requested_cpu_and_memory
+    if options.pod_level and has_pod_level_requests(pod):
         # With pod-level requests, defaults apply only to resources that the pod level does not set.
-        named = _pod_requests_nano(pod, parts, {}, _requested_cpu_and_memory)
+        named = _pod_requests_nano(pod, options, use_status, {}, requested)
         missing = {name: nano for name, nano in NON_ZERO_DEFAULTS.items() if name not in named}
-    total = _pod_requests_nano(pod, parts, missing, _requested_cpu_and_memory)
+    total = _pod_requests_nano(pod, options, use_status, missing, requested)
     return value_of("cpu", total.get("cpu", 0)), value_of("memory", total.get("memory", 0))
 
 
@@ -109,18 +119,22 @@ def may_count_with_status(pod: Pod, *, resized_by_sum: bool) -> bool:
 
 
 def _pod_requests_nano(
-    pod: Pod, parts: _Parts, missing: Mapping[str, int], requested: RequestsOf | None = None
+    pod: Pod,
+    options: PodResourcesOptions,
+    use_status: bool,
+    missing: Mapping[str, int],
+    requested: RequestsOf | None = None,
 ) -> Nano:
     """Return the sum. ``requested`` returns the amounts of a container that is not resized."""
-    taken = resources_of_devices(pod) if parts.devices else {}
-    if parts.use_status and parts.resized_by_sum:
-        total = _largest_sum(pod, missing, taken, pod_level=parts.pod_level_resize)
+    taken = resources_of_devices(pod) if options.devices else {}
+    if use_status and options.resized_by_sum:
+        total = _largest_sum(pod, missing, taken, pod_level=options.pod_level_resize)
     else:
-        requests_of = _larger_of_each(pod) if parts.use_status else requested or _requested
+        requests_of = _larger_of_each(pod) if use_status else requested or _requested
         total = _sum(pod, requests_of, missing)
         _add(total, taken)
-    if parts.pod_level and has_pod_level_requests(pod):
-        _replace_by_pod_level(pod, total, parts)
+    if options.pod_level and has_pod_level_requests(pod):
+        _replace_by_pod_level(pod, total, options, use_status)
     if pod.spec.overhead:
         _add(total, _parsed(pod.spec.overhead))
     return total
@@ -283,15 +297,17 @@ def _held(
     return held
 
 
-def _replace_by_pod_level(pod: Pod, total: Nano, parts: _Parts) -> None:
+def _replace_by_pod_level(
+    pod: Pod, total: Nano, options: PodResourcesOptions, use_status: bool
+) -> None:
     resources, status = pod.spec.resources, pod.status
     assert resources is not None
     requested = {n: v for n, v in _parsed(resources.requests).items() if is_pod_level_resource(n)}
-    if parts.use_status and parts.pod_level_resize and status.resources is not None:
+    if use_status and options.pod_level_resize and status.resources is not None:
         infeasible = _resize_is_infeasible(pod)
         held = _held(requested, status.resources.requests, status.allocated_resources, infeasible)
         # Up to 1.36 only resources that the spec names.
-        names = filter(is_pod_level_resource, held) if parts.resized_by_sum else requested
+        names = filter(is_pod_level_resource, held) if options.resized_by_sum else requested
         requested = {name: held.get(name, 0) for name in names}
     total.update(requested)
 

@@ -13,13 +13,14 @@ from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.scheduling_points import run_post_filter, run_pre_filter
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, FitError
-from proreus.framework.pod_info import PodInfo, PodResourcesOptions, QueuedPodInfo
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
 from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
+from proreus.objects.requests import PodResourcesOptions
 from proreus.offline.api import JsonObject
 from proreus.offline.case_errors import reading
 from proreus.offline.cluster import OfflineCluster

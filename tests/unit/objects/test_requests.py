@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from proreus.framework.pod_info import PodInfo, PodResourcesOptions
+from proreus.framework.pod_info import PodInfo
 from proreus.objects.codec import decoder_for
 from proreus.objects.pod import Pod
-from proreus.objects.requests import non_zero_requests
+from proreus.objects.requests import PodResourcesOptions, non_zero_requests
 
 MI, GI = 2**20, 2**30
 
@@ -290,7 +290,7 @@ def test_since_1_37_a_status_without_requests_says_nothing() -> None:
     status = {"name": "c", "resources": limits, "allocatedResources": {"cpu": "10m"}}
     info = pod(container("c", cpu="10m"), status={"containerStatuses": [status]})
     # With a sum for what is actuated, the 100m for a container without requests would count.
-    assert non_zero_requests(info.pod, use_status=True, resized_by_sum=True)[0] == 10
+    assert non_zero_requests(info.pod, SINCE_1_37, use_status=True)[0] == 10
 
 
 def test_since_1_37_the_status_of_the_pod_may_name_more_than_its_spec() -> None:

@@ -24,11 +24,12 @@ from proreus.controller.rebalancing.foreign_terms import without_foreign_terms
 from proreus.engine.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.engine.runtime.scheduling_points import run_pre_filter
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.pod_info import PodInfo, PodResourcesOptions
+from proreus.framework.pod_info import PodInfo
 from proreus.insight.snapshots.cluster_objects import ClusterObjects
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Pod
+from proreus.objects.requests import PodResourcesOptions
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.workbench.simulation.controllers import Controllers, is_daemon_pod
 from proreus.workbench.simulation.scenario import recreated

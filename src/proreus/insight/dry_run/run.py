@@ -23,7 +23,7 @@ from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.select_host import NodeScores
 from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.pod_info import PodInfo, PodResourcesOptions, QueuedPodInfo
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.verdicts import Rows
 from proreus.insight.dry_run.api import (
     DryRunSpec,
@@ -45,6 +45,7 @@ from proreus.insight.dry_run.objects import (
 )
 from proreus.insight.dry_run.slices import Slices
 from proreus.objects.pod import Pod
+from proreus.objects.requests import PodResourcesOptions
 
 _ATTEMPT_SECONDS = 0.4
 """CPU time of one pod, which is the longest that other work has to wait for a turn."""

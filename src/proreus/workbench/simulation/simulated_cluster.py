@@ -22,12 +22,13 @@ from proreus.base.feature_gates import FeatureGates
 from proreus.config.types import SchedulerConfiguration
 from proreus.engine.cycles.attempt import Attempt, Failure
 from proreus.engine.runtime.registry import Registry
-from proreus.framework.pod_info import PodInfo, PodResourcesOptions
+from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import Verdicts
 from proreus.insight.snapshots.cluster_objects import ClusterObjects
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import Resource, controller_of, key_of
 from proreus.objects.pod import POD_SCHEDULED, Pod, condition_of, is_terminal
+from proreus.objects.requests import PodResourcesOptions
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.workbench.simulation.claims import ClaimController

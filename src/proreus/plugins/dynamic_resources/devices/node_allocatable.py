@@ -22,7 +22,7 @@ from proreus.framework.verdicts import Rows, Verdicts
 from proreus.objects.devices import Device, QuantityText
 from proreus.objects.pod import NodeAllocatableResourceClaimStatus, Pod
 from proreus.objects.quantity import parse_quantity
-from proreus.objects.requests import pod_requests
+from proreus.objects.requests import PodResourcesOptions, pod_requests
 from proreus.objects.resource_claims import DeviceRequestAllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.claims import claim_name
 from proreus.plugins.dynamic_resources.devices.capacity import quantity_text
@@ -108,9 +108,9 @@ class NodeAllocatableForm:
             for claim, devices in sorted(consuming, key=lambda one: one[0].metadata.name)
             if (status := self.status_of(claim, devices, containers_of(pod.pod, claim))) is not None
         )
-        pod_level = pod.resources_options.pod_level
+        options = PodResourcesOptions(pod.resources_options.pod_level, devices=True)
         with_devices = with_statuses(pod.pod, statuses)
-        amounts = pod_requests(with_devices, pod_level=pod_level, devices=True)
+        amounts = pod_requests(with_devices, options)
         refusal = self.refusal(pod, with_devices, amounts)
         return refusal or EffectiveRequest(amounts, statuses)
 

@@ -17,7 +17,7 @@ from proreus.objects.devices import Device
 from proreus.objects.meta import key_of
 from proreus.objects.pod import NodeAllocatableResourceClaimStatus, Pod
 from proreus.objects.quantity import NANO, parse_quantity
-from proreus.objects.requests import has_pod_level_requests, pod_requests
+from proreus.objects.requests import PodResourcesOptions, has_pod_level_requests, pod_requests
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.plugins.dynamic_resources.devices.node_allocatable import (
     Amount,
@@ -66,7 +66,7 @@ class NodeAllocatableResourceMappings(NodeAllocatableForm):
         # Pod-level requests replace the sum of the parts (KEP-2837), so devices would go uncounted.
         if not pod.resources_options.pod_level or not has_pod_level_requests(pod.pod):
             return None
-        parts = pod_requests(with_devices, pod_level=False, devices=True)
+        parts = pod_requests(with_devices, PodResourcesOptions(pod_level=False, devices=True))
         uncovered = next((r for r in sorted(amounts) if parts.get(r, 0) > amounts[r]), None)
         if uncovered is None:
             return None

@@ -19,10 +19,11 @@ from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import V1_36, V1_37, KubernetesVersion
 from proreus.config.load import default_configuration
 from proreus.engine.runtime.registry import Registry
-from proreus.framework.pod_info import PodInfo, PodResourcesOptions
+from proreus.framework.pod_info import PodInfo
 from proreus.objects.codec import to_plain
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod, condition_of
+from proreus.objects.requests import PodResourcesOptions
 from proreus.offline.cluster import OfflineCluster
 from proreus.offline.evaluate import evaluate, read_cases
 from proreus.plugins import IN_TREE_PLUGINS
