@@ -28,7 +28,6 @@ from proreus.client.watching.store_comparer import PAGE_SIZE, StoreComparer
 from proreus.engine.cache.cache import Cache
 from proreus.engine.debugger.cache_comparer import CacheComparer
 from proreus.engine.debugger.debugger import CacheDebugger
-from proreus.engine.debugger.dumper import CacheDumper
 from proreus.engine.event_handlers import NodeHandlers, PodHandlers
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.engine.runtime.waiting_pods import WaitingPods
@@ -132,7 +131,8 @@ def _debugger(nodes: int, pods: int) -> CacheDebugger:
             pod_handlers=pod_handlers,
         ),
         stores=lambda: [StoreComparer(node_informer), StoreComparer(pod_informer)],
-        dumper=CacheDumper(cache, queue),
+        cache=cache,
+        queue=queue,
         cycles=SimpleNamespace(between_cycles=lambda change: change()),
         metrics=metrics,
         stopwatch=time.perf_counter,

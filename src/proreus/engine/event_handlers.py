@@ -36,15 +36,11 @@ from proreus.framework.events import (
 )
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_events import DEFAULT_POD_EVENTS, PodEvents
-from proreus.framework.pod_info import (
-    DEFAULT_RESOURCES_OPTIONS,
-    PodInfo,
-    PodResourcesOptions,
-    QueuedPodInfo,
-)
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod, priority_of
+from proreus.objects.requests import DEFAULT_RESOURCES_OPTIONS, PodResourcesOptions
 
 log = logger(__name__)
 
@@ -156,7 +152,7 @@ class PodHandlers:
             self._timed.observe(self._events.unscheduled_delete, started)
 
     def use_scheduler_names(self, names: Collection[str], pods: Iterable[Pod]) -> None:
-        """Schedule the pods of other schedulerNames from now on. ``pods``: all pods."""
+        """Schedule the pods of other schedulerNames from now on; ``pods`` are all pods."""
         before, self._scheduler_names = self._scheduler_names, names
         for pod in pods:
             name = pod.spec.scheduler_name
@@ -324,7 +320,7 @@ class PodHandlers:
 
 
 def _has_room(node: NodeInfo, pod: PodInfo) -> bool:
-    """Return whether a node has room for a pod; devices may provide what it has nothing of."""
+    """Return whether a node has room for a pod, apart from resources that devices may provide."""
     if len(node.pods) >= node.allowed_pod_number:
         return False
     allocatable, requested = node.allocatable, node.requested
@@ -424,5 +420,9 @@ class OtherHandlers:
 
     def _move(self, event: ClusterEvent, old: Any, new: Any) -> None:
         started = perf_counter()
+        self._apply(old, new)
         self._queue.move_all_to_active_or_backoff(event, old, new)
         self._timed.observe(event, started)
+
+    def _apply(self, old: Any, new: Any) -> None:
+        """Do nothing before the event."""

@@ -36,7 +36,6 @@ from proreus.client.writing.request_window import RequestWindow
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.engine.assembly import Assembly
 from proreus.engine.debugger.debugger import CacheDebugger
-from proreus.engine.debugger.dumper import CacheDumper
 from proreus.engine.environment import Environment
 from proreus.engine.extenders.extender import whole_types
 from proreus.engine.runtime.plugin_health import HealthContext
@@ -348,7 +347,8 @@ def make_debugger(
     return CacheDebugger(
         comparer=assembly.comparer,
         stores=lambda: map(comparer_of, stores.group.by_kind.values()),
-        dumper=CacheDumper(scheduler.cache, scheduler.queue),
+        cache=scheduler.cache,
+        queue=scheduler.queue,
         cycles=scheduler,
         metrics=metrics,
         stopwatch=perf_counter,

@@ -43,7 +43,7 @@ class Bindings(Protocol):
 
 
 class Difference(Struct, frozen=True):
-    """What is wrong with one object in one structure; two that are equal are the same one."""
+    """A fault of one object in one structure; compared by value."""
 
     structure: str
     kind: str

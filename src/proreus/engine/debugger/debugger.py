@@ -1,4 +1,4 @@
-"""One comparison after another: find differences, wait, look again, report and heal what is left.
+"""Compares repeatedly: finds differences, waits, looks again, reports and heals the rest.
 
     request (SIGUSR2) ─┐
     every few minutes ─┴► compare ─► suspects ─► 5 s ─► still there? ─► counted, logged, healed
@@ -14,6 +14,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
+from time import perf_counter
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -22,17 +23,21 @@ from proreus.base.errors import ApiError, CacheCorrupted
 from proreus.base.logs import logger
 from proreus.base.metrics import SchedulerMetrics
 from proreus.client.watching.store_comparer import MAX_SUSPECTS, Correction, StoreComparer
+from proreus.engine.cache.cache import Cache
 from proreus.engine.debugger.cache_comparer import ABANDONED, CacheComparer, Difference
-from proreus.engine.debugger.dumper import CacheDumper
-from proreus.engine.debugger.time_slices import TimeSlices
+from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.framework.attempt_budget import Stopwatch
+from proreus.framework.node_info import NodeInfo
 
 log = logger(__name__)
 
 SETTLE_SECONDS = 5.0
+SLICE_SECONDS = 0.003
+PAUSE_SECONDS = 0.01
 STORE = "store"
 _NAMED = 10
 """How many objects a line in the log names."""
+_PODS_A_LINE = 100
 
 
 class Cycles(Protocol):
@@ -51,10 +56,32 @@ class _Round(Struct):
     complete: bool = True
 
 
+class TimeSlices:
+    """Pauses work of low priority, so that the event loop does everything else in between."""
+
+    def __init__(self, stopwatch: Stopwatch = perf_counter) -> None:
+        self._stopwatch = stopwatch
+        self._began = stopwatch()
+
+    async def checkpoint(self) -> None:
+        """Let the event loop turn, and pause, if ``SLICE_SECONDS`` have passed since the last time.
+
+        To be awaited often: one step between two calls is what a slice may exceed its length by.
+        """
+        if self._stopwatch() - self._began >= SLICE_SECONDS:
+            await asyncio.sleep(PAUSE_SECONDS)
+            self._began = self._stopwatch()
+
+    def restart(self) -> None:
+        """Begin a new slice: the caller has just awaited something else."""
+        self._began = self._stopwatch()
+
+
 class CacheDebugger:
     """Compares, heals and dumps the scheduler's state (kube-scheduler's ``CacheDebugger``).
 
-    ``stores``: returns the comparers of all informers, that of pods among them.
+    ``stores``: returns the comparers of all informers, that of pods among them. ``cache`` and
+    ``queue``: to be dumped.
     """
 
     def __init__(
@@ -62,7 +89,8 @@ class CacheDebugger:
         *,
         comparer: CacheComparer,
         stores: Callable[[], Iterable[StoreComparer[Any]]],
-        dumper: CacheDumper,
+        cache: Cache,
+        queue: SchedulingQueue,
         cycles: Cycles,
         metrics: SchedulerMetrics,
         stopwatch: Stopwatch,
@@ -70,7 +98,8 @@ class CacheDebugger:
     ) -> None:
         self._comparer = comparer
         self._stores = stores
-        self._dumper = dumper
+        self._cache = cache
+        self._queue = queue
         self._cycles = cycles
         self._metrics = metrics
         self._rng = rng
@@ -82,7 +111,7 @@ class CacheDebugger:
         self._requested.set()
 
     async def run(self, interval_seconds: float, leads: Callable[[], bool]) -> None:
-        """Compare on request, and every ``interval_seconds`` (0: never) while ``leads()``."""
+        """Compare on request, and every ``interval_seconds`` (0 for never) while ``leads()``."""
         while True:
             # Not all replicas at the same moment, should several believe that they lead.
             seconds = interval_seconds * self._rng.uniform(0.9, 1.1) or None
@@ -100,7 +129,7 @@ class CacheDebugger:
         try:
             await self.compare()
             if dump:
-                await self._dumper.dump(self._slices.checkpoint)
+                await self._dump()
         except CacheCorrupted:
             raise
         except Exception as error:
@@ -174,7 +203,7 @@ class CacheDebugger:
                 await self._between_cycles(partial(_correct, store, correction, healed))
 
     async def _heal_local(self, found: _Round, healed: dict[str, list[str]]) -> None:
-        """Heal what still differs from the stores, one by one."""
+        """Heal the objects that still differ from the stores, one by one."""
         for difference in found.local:
             await self._slices.checkpoint()
             if self._comparer.persists(difference) and (
@@ -223,6 +252,48 @@ class CacheDebugger:
             count=len(objects),
             objects=[*objects[:_NAMED], *([f"{more} more"] if more > 0 else [])],
         )
+
+    # ---- dump ----------------------------------------------------------------------------------
+
+    async def _dump(self) -> None:
+        """Log a line for each node, then the pods of each queue (``CacheDumper``)."""
+        cache, queue = self._cache, self._queue
+        for name in [info.name for info in cache.table]:
+            info = cache.node_info(name)
+            if info is not None:
+                self._dump_node(info)
+            await self._slices.checkpoint()
+        pods_of = {
+            "active": queue.active_pods,
+            "backoff": queue.backoff_pods,
+            "unschedulable": queue.unschedulable_pods,
+            "gated": queue.gated_pods,
+        }
+        for name, pods in pods_of.items():
+            await self._dump_pods(name, [queued.key for queued in pods()])
+        await self._dump_pods("in flight", list(queue.in_flight_keys()))
+        for node in queue.nominator.nominated_nodes():
+            keys = [pod.key for pod in queue.nominator.nominated_pods(node)]
+            log.info("Dump of nominated pods", node=node, pods=keys)
+            await self._slices.checkpoint()
+
+    def _dump_node(self, info: NodeInfo) -> None:
+        assumed = self._cache.is_assumed
+        log.info(
+            "Dump of cached node",
+            node=info.name,
+            row=info.row,
+            requested=dict(info.requested),
+            allocatable=dict(info.allocatable),
+            pods=[f"{p.key}{' (assumed)' if assumed(p.uid) else ''}" for p in info.pods.values()],
+        )
+
+    async def _dump_pods(self, queue: str, keys: list[str]) -> None:
+        log.info("Dump of scheduling queue", queue=queue, count=len(keys))
+        for start in range(0, len(keys), _PODS_A_LINE):
+            pods = keys[start : start + _PODS_A_LINE]
+            log.info("Dump of scheduling queue", queue=queue, pods=pods)
+            await self._slices.checkpoint()
 
 
 def _correct(store: StoreComparer[Any], correction: Correction[Any], healed: list[str]) -> None:

@@ -12,12 +12,13 @@ a group, which fails the attempt; ours read the same forest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import Protocol
 
 from msgspec import Struct
 
+from proreus.base.errors import ProreusError
 from proreus.base.logs import logger
 from proreus.engine.cache.cache import Cache
 from proreus.engine.cycles.attempt import Attempt, Failure, ScheduleResult, error_failure
@@ -34,7 +35,6 @@ from proreus.engine.groups.results import (
     failures_of_untried,
 )
 from proreus.engine.groups.status import PodGroupStatusWriter
-from proreus.engine.groups.validation import InvalidPodGroup, validate_pod_group
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.engine.runtime.pod_group_points import run_pod_group_post_filter
 from proreus.engine.runtime.profile import Profile
@@ -44,10 +44,16 @@ from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.framework.status import Code, Status
 from proreus.objects.pod import Pod
-from proreus.objects.scheduling import POD_GROUP_INITIALLY_SCHEDULED, POD_GROUPS
+from proreus.objects.scheduling import (
+    POD_GROUP_INITIALLY_SCHEDULED,
+    POD_GROUPS,
+    CompositePodGroup,
+    PodGroup,
+)
 
 log = logger(__name__)
 
+_DEFAULT_POLICY = "PreemptLowerPriority"
 _REPORT_SECONDS = 10.0
 """How often the pods of a group that a plugin provides are told why it does not fit."""
 
@@ -73,8 +79,12 @@ class PodScheduling(Protocol):
         ...
 
 
+class InvalidPodGroup(ProreusError):
+    """A group that cannot be scheduled as it is."""
+
+
 class _Cycle(Struct, frozen=True):
-    """One attempt: ``popped`` by the queue, ``root`` the group with the pods that are tried."""
+    """One attempt. ``popped`` is the queue's entity, ``root`` the group with the pods to try."""
 
     popped: QueuedPodGroupInfo
     root: PodGroupInfo
@@ -335,3 +345,38 @@ def _sort_by_rank(popped: QueuedPodGroupInfo, profile: Profile) -> None:
 
 def _not_found(popped: QueuedPodGroupInfo) -> str:
     return f"pod group object not found for pod group {popped.root}"
+
+
+def validate_pod_group(
+    root: PodGroup | CompositePodGroup, pods: Iterable[Pod], *, policy_of_group: bool
+) -> None:
+    """Check that the pods of a root group have scheduler, priority and preemption policy in common.
+
+    ``pods``: those in the queue first. Raises ``InvalidPodGroup``.
+
+    ``policy_of_group``: gate PodGroupPreemptionPolicy, the policy is that of the group object.
+    """
+    scheduler_name = ""
+    policy = (root.spec.preemption_policy or _DEFAULT_POLICY) if policy_of_group else ""
+    whole = "all pods in a single pod group should have the same"
+    for pod in pods:
+        spec = pod.spec
+        scheduler_name = scheduler_name or spec.scheduler_name
+        if spec.scheduler_name != scheduler_name:
+            raise InvalidPodGroup(
+                f'{whole} .spec.schedulerName set, got: "{spec.scheduler_name}" and '
+                f'"{scheduler_name}"'
+            )
+        # A group that a plugin provides takes its pods as they are.
+        if root.key.is_provided:
+            continue
+        priority = spec.priority or 0
+        if priority != root.priority:
+            raise InvalidPodGroup(
+                f"{whole} priority as the pod group's priority, got {priority} and {root.priority}"
+            )
+        of_pod = spec.preemption_policy or _DEFAULT_POLICY
+        policy = policy or of_pod
+        if of_pod != policy:
+            of_group = " as the pod group's preemption policy" if policy_of_group else ""
+            raise InvalidPodGroup(f"{whole} preemption policy{of_group}, got {of_pod} and {policy}")

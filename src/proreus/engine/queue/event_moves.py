@@ -1,4 +1,4 @@
-"""Moves of unschedulable pods: by events of the cluster, and by the flush of those that wait long.
+"""Moves unschedulable pods at events of the cluster, and flushes pods that wait long.
 
 An event may concern ten thousand pods: they are looked at in portions, between which others are
 scheduled.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,12 +19,23 @@ from msgspec import Struct
 from proreus.base import logs
 from proreus.base.clock import Clock
 from proreus.engine.queue.in_flight import InFlightPods
-from proreus.engine.queue.pre_queueing_hints import NamedPods
-from proreus.engine.queue.put_off_groups import PutOffGroups
-from proreus.engine.queue.queueing_hints import NO_MATCHES, QueueingHints, QueueingStrategy
+from proreus.engine.queue.queueing_hints import (
+    NO_MATCHES,
+    NamedPods,
+    QueueingHints,
+    QueueingStrategy,
+)
 from proreus.engine.queue.sub_queues import QueueOptions, SubQueues
-from proreus.framework.events import ADD, ALL, ANY, UNSCHEDULABLE_TIMEOUT, ClusterEvent
-from proreus.framework.pod_info import QueuedPodInfo
+from proreus.framework.events import (
+    ADD,
+    ALL,
+    ANY,
+    ASSIGNED_POD,
+    DELETE,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+)
+from proreus.framework.pod_info import PodInfo, QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedEntityInfo, QueuedPodGroupInfo
 
 log = logs.logger(__name__)
@@ -32,7 +43,10 @@ log = logs.logger(__name__)
 LEFT_OVER_FLUSH_SECONDS = 30
 
 _MOST_MOVES = 100
-"""How many events wait for their turn. To ask so many hints costs what it costs to try a pod."""
+"""Of more waiting events those of a kind are merged: more hints cost as much as to try a pod."""
+
+_ATTEMPTS_BETWEEN_FLUSHES = 3
+"""How often a group is tried by count between two calls of ``PutOffGroups.flush``."""
 
 Precheck = Callable[[QueuedPodInfo], bool]
 
@@ -54,6 +68,49 @@ class _Move(Struct):
     def change(self) -> tuple[Any, Any] | None:
         """The change that hints are asked about; None: of many, one is likely to help."""
         return self.changes[0] if self.changes is not None and len(self.changes) == 1 else None
+
+
+class PutOffGroups:
+    """The groups of plugins for which something has happened, though maybe not enough.
+
+    The end of a gang is as many events as it has pods. To try all waiting groups at each of them
+    would cost as much as to place them as often, and in vain: half of the room helps no group. So a
+    group is tried once the pods that went have made room for as many of its pods as it lacked. The
+    count is rough (nobody looks whether the room is on one node, or on one that the group may use),
+    so ``flush`` gives what was put off to the queue once a second, and no group is tried by count
+    more often than a few times in between.
+
+    Example: of 50 pods 30 fit, and pods of the same size are deleted one by one. The twentieth
+    deletion has the group tried; the nineteen before it put it off.
+    """
+
+    def __init__(self) -> None:
+        self._events: dict[str, ClusterEvent] = {}
+        self._attempts: dict[str, int] = {}
+
+    def puts_off(self, queued: QueuedEntityInfo, event: ClusterEvent, old: Any) -> bool:
+        """Return whether a group that an event helps waits for more events, or for ``flush``.
+
+        Groups of the API do not: they are tried when kube-scheduler tries them.
+        """
+        if not isinstance(queued, QueuedPodGroupInfo) or not queued.root.is_provided:
+            return False
+        if queued.gated or event.wildcard:
+            return False
+        queued.room_made += _room_made(queued, event, old)
+        attempts = self._attempts.get(queued.key, 0)
+        if queued.room_made < queued.lacking or attempts >= _ATTEMPTS_BETWEEN_FLUSHES:
+            self._events[queued.key] = event
+            return True
+        self._attempts[queued.key] = attempts + 1
+        self._events.pop(queued.key, None)
+        return False
+
+    def flush(self) -> Mapping[str, ClusterEvent]:
+        """Return the keys of the groups that were put off, with the last event of each."""
+        events, self._events = self._events, {}
+        self._attempts.clear()
+        return events
 
 
 class EventMoves:
@@ -89,7 +146,7 @@ class EventMoves:
         self._next_left_over_flush = clock.monotonic()
 
     def move_all(self, event: ClusterEvent, old: Any, new: Any, precheck: Precheck | None) -> bool:
-        """Move what an event may help; return whether a plugin registered it at all."""
+        """Move the pods that an event may help; return whether a plugin registered the event."""
         # Not even pods in flight can need it: whatever rejects them did not register it.
         if not event.wildcard and self._hints.matches_of(event) is NO_MATCHES:
             return False
@@ -250,7 +307,7 @@ class EventMoves:
         return True
 
     def flush_left_over(self) -> bool:
-        """Move what has waited too long for an event; return whether there was something."""
+        """Move the pods that have waited too long for an event; return whether there are any."""
         # A safety net for hints that miss an event. kube-scheduler counts the pods that needed it
         # (pod_scheduled_after_flush_total).
         if any(move.event == UNSCHEDULABLE_TIMEOUT for move in self._moves):
@@ -279,3 +336,17 @@ def _concerns(queued: QueuedEntityInfo, named: NamedPods | None, precheck: Prech
         (named is None or pod.key in named.candidates) and (precheck is None or precheck(pod))
         for pod in queued.queued_pods
     )
+
+
+def _room_made(group: QueuedPodGroupInfo, event: ClusterEvent, old: Any) -> int:
+    """Return for how many more pods of a group there may be room, at most, after an event.
+
+    An event that is not the end of a pod may make room for any number.
+    """
+    if event.resource != ASSIGNED_POD or not event.action & DELETE or old is None:
+        return group.lacking
+    freed = PodInfo(old).requests.amounts
+    needed = next((one for one in group.queued_pods if one.rejectors), group).info.requests.amounts
+    # A pod more also where the amounts are too small for one: they complete what was free before.
+    by_resource = [-(-freed.get(name, 0) // amount) for name, amount in needed.items() if amount]
+    return max(1, *by_resource) if by_resource else 1

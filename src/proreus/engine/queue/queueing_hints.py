@@ -1,4 +1,4 @@
-"""Which pods an event helps: event registrations are matched and queueing hints called.
+"""Matches events with registrations, and calls queueing hints to find the pods that they help.
 
     candidates_for(event)          the pods whose rejectors registered such an event
     queueing_strategy(pod, event)  the hints of those rejectors: SKIP, AFTER_BACKOFF, IMMEDIATELY
@@ -20,7 +20,6 @@ from msgspec import Struct
 
 from proreus.base import logs
 from proreus.engine.queue.in_flight import InFlightEvent
-from proreus.engine.queue.pre_queueing_hints import NamedPods, run_pre_queueing_hints
 from proreus.engine.queue.queue_recorder import QueueRecorder
 from proreus.engine.queue.unschedulable import RejectorKey, UnschedulablePods
 from proreus.framework.event_registrations import EventRegistration, QueueProfile
@@ -39,10 +38,10 @@ log = logs.logger(__name__)
 
 
 class QueueingStrategy(IntEnum):
-    """What an event means for a pod that was rejected."""
+    """The effect of an event on a pod that was rejected."""
 
     SKIP = 0
-    """It helps nothing."""
+    """The event does not help."""
     AFTER_BACKOFF = 1
     """Try the pod again once its back-off is over."""
     IMMEDIATELY = 2
@@ -50,7 +49,7 @@ class QueueingStrategy(IntEnum):
 
 
 class ProfileMatches(Struct, frozen=True):
-    """Which plugins of a profile registered a kind of event, and the hint of each registration."""
+    """The plugins of a profile that registered a kind of event, and their hints."""
 
     plugins: frozenset[str]
     hints: tuple[tuple[str, QueueingHintFn | None], ...]
@@ -73,6 +72,25 @@ _MOST_KINDS = 8
 """For how many kinds of a group's placed pods hints are called; of more, any event helps one."""
 
 NO_MATCHES = EventMatches({}, frozenset(), ())
+
+
+class NamedPods(Struct, frozen=True):
+    """The pods (``namespace/name``) that plugins named, all together and by plugin.
+
+    Gate SchedulerPreQueueingHints (Kubernetes 1.37). A plugin that knows by an index which pods an
+    event concerns saves its hints for all others.
+
+    Example: DynamicResources names the two pods of a claim that was created. Only these two are
+    looked at, also for plugins that name none and registered the same event.
+    """
+
+    candidates: frozenset[str]
+    by_plugin: dict[str, frozenset[str]]
+
+    def concerns(self, plugin: str, key: str) -> bool:
+        """Return whether a plugin's hint is to be called for a pod."""
+        named = self.by_plugin.get(plugin)
+        return named is None or key in named
 
 
 class QueueingHints:
@@ -139,11 +157,33 @@ class QueueingHints:
         )
 
     def named_pods(self, event: ClusterEvent, old: Any, new: Any) -> NamedPods | None:
-        """Return the pods that plugins name for an event; None: all have to be looked at."""
+        """Return the pods that plugins name for an event; None if hints decide about all.
+
+        kube-scheduler's ``runPreQueueingHintPlugins``.
+        """
         pre_hints = self.matches_of(event).pre_hints
-        if not pre_hints:
+        if not pre_hints or event.wildcard or (old is None and new is None):
             return None
-        return run_pre_queueing_hints(pre_hints, self._recorder, event, old, new)
+        by_plugin: dict[str, frozenset[str]] = {}
+        for plugin, hint in pre_hints:
+            try:
+                answer = hint(old, new)
+                named = None if answer is None else frozenset(answer)
+            except Exception as error:
+                log.error(
+                    "A pre-queueing hint raised; all pods are looked at",
+                    err=error,
+                    trace=True,
+                    plugin=plugin,
+                    event=event.label,
+                )
+                return None
+            result = "all_pods" if named is None else "narrowed"
+            self._recorder.record_pre_queueing_hint(plugin, result)
+            if named is None:
+                return None
+            by_plugin[plugin] = by_plugin.get(plugin, frozenset()) | named
+        return NamedPods(frozenset().union(*by_plugin.values()), by_plugin) if by_plugin else None
 
     def candidates_for(
         self,
@@ -184,7 +224,7 @@ class QueueingHints:
         new: Any,
         named: NamedPods | None = None,
     ) -> QueueingStrategy:
-        """Return what an event means for a pod; hints are called with the pod, ``old`` and ``new``.
+        """Return the strategy of an event for a pod; hints get the pod, ``old`` and ``new``.
 
         A wildcard event helps every pod, or only the one that it carries as ``new``. ``named``: the
         pods that plugins named; the hint of such a plugin is called for them only.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proreus.engine.queue.put_off_groups import PutOffGroups
+from proreus.engine.queue.event_moves import PutOffGroups
 from proreus.framework.events import ASSIGNED_POD_DELETE
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedPodGroupInfo

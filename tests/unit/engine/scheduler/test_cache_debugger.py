@@ -12,9 +12,13 @@ import pytest
 
 from proreus.base.errors import ApiError
 from proreus.client.watching.store_comparer import Correction
-from proreus.engine.debugger.debugger import SETTLE_SECONDS, CacheDebugger
-from proreus.engine.debugger.dumper import CacheDumper
-from proreus.engine.debugger.time_slices import PAUSE_SECONDS, SLICE_SECONDS, TimeSlices
+from proreus.engine.debugger.debugger import (
+    PAUSE_SECONDS,
+    SETTLE_SECONDS,
+    SLICE_SECONDS,
+    CacheDebugger,
+    TimeSlices,
+)
 from proreus.objects.kinds import PODS
 
 pytestmark = pytest.mark.looptime
@@ -62,7 +66,8 @@ class Bench:
         self.debugger = CacheDebugger(
             comparer=world.assembly.comparer,
             stores=self._stores,
-            dumper=CacheDumper(world.cache, world.queue),
+            cache=world.cache,
+            queue=world.queue,
             cycles=SimpleNamespace(between_cycles=self._between_cycles),
             metrics=world.metrics,
             stopwatch=lambda: 0.0,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proreus.engine.groups.validation import InvalidPodGroup, validate_pod_group
+from proreus.engine.groups.cycle import InvalidPodGroup, validate_pod_group
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import PodGroup, PodGroupSpec
 from proreus.testing import make_pod
