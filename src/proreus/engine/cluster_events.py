@@ -1,4 +1,4 @@
-"""What changed between two versions of an object, in terms of cluster events.
+"""Derives cluster events from two versions of an object.
 
 The rules are kube-scheduler's ``PodSchedulingPropertiesChange`` and
 ``NodeSchedulingPropertiesChange``.
@@ -41,7 +41,7 @@ NODE_ACTIONS = (
     UPDATE_NODE_PREEMPTION_POLICY,
     UPDATE_NODE_DECLARED_FEATURE,
 )
-"""What may change about a node."""
+"""The changes of a node that are events."""
 
 _NODE_EVENTS = {action: ClusterEvent(NODE, action) for action in NODE_ACTIONS}
 
@@ -54,7 +54,7 @@ def as_assigned(pod: Pod, node_name: str) -> Pod:
 def pod_events(
     old: PodInfo, new: PodInfo, events_of: PodEvents, *, queued: bool = False
 ) -> list[ClusterEvent]:
-    """Return what changed about a pod, at least a generic Update.
+    """Return the events of an update of a pod, at least a generic Update.
 
     ``queued``: the queue is told, of a pod that is in it although it has a node.
     """
@@ -93,9 +93,9 @@ def _requests_less(pod: PodInfo, *, than: PodInfo) -> bool:
 
 
 def node_events(old: Node, new: Node, preemption_policy: bool) -> list[ClusterEvent]:
-    """Return what changed about a node; empty if nothing did that concerns scheduling.
+    """Return the events of an update of a node; none if scheduling is not concerned.
 
-    ``preemption_policy``: ``spec.podPreemptionPolicy`` does (``Change.TARGET_POD_EVENTS``).
+    ``preemption_policy``: ``spec.podPreemptionPolicy`` counts (``Change.TARGET_POD_EVENTS``).
     """
     found = []
     # ``unschedulable`` counts as a taint, as in kube-scheduler: TaintToleration reads both.

@@ -1,4 +1,4 @@
-"""Warnings about profiles that are valid and do not do what their author most likely wants.
+"""Warns of profiles that are valid, but most likely not as their author wants them.
 
 They are logged when a configuration is loaded, each once a profile, with the remedy.
 """
@@ -60,7 +60,7 @@ def warn_of_idle_registration(profile: str, plugin: Plugin, registered: ClusterE
 
 
 def _remedy(registered: ClusterEvent) -> str:
-    """Return what to register instead of an event that never occurs; "" if it may occur."""
+    """Return the remedy for an event that never occurs; "" if it may occur."""
     resource, action = registered.resource, registered.action
     if resource == events.POD and action == ADD:
         return (

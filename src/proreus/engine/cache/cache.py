@@ -34,7 +34,7 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
 MISPLACED = "row number"
-"""What ``node_difference`` returns if a node's row is not where ``rows`` says."""
+"""The result of ``node_difference`` for a node whose row is not where ``rows`` says."""
 
 
 class CacheError(Exception):
@@ -308,13 +308,13 @@ class Cache:
     # ---- consistency ---------------------------------------------------------------------------
 
     def node_info(self, node_name: str) -> NodeInfo | None:
-        """Return a node with the pods on it, also one that is known by its pods only."""
+        """Return a node with the pods on it, even if only its pods are known."""
         return self._info(node_name)
 
     def node_difference(self, name: str) -> str:
-        """Return what of a node's row does not follow from its object and the pods on it.
+        """Return the column, or field of ``NodeInfo``, that disagrees with a node and its pods.
 
-        "" if all does; otherwise the name of a column or of a field of ``NodeInfo``.
+        "" if all agree.
         """
         row, infos = self.table.rows.get(name), self.table.infos
         if row is None:

@@ -1,4 +1,4 @@
-"""One HTTP extender: its verbs, what its responses mean, and when to stop sending it requests.
+"""One HTTP extender: its verbs, its responses, and pauses while it does not respond.
 
 ``extender_chain`` has the order in which several are called and the handling of their errors.
 """
@@ -88,7 +88,7 @@ class _VerbState:
 
 
 class CircuitBreakers:
-    """Which verbs of one extender are worth a request; pauses double until it responds again.
+    """Pauses requests by verb of one extender; pauses double until it responds again.
 
     kube-scheduler sends a dead extender a request for every pod and waits for its time-out every
     time, even where the failure is ignored: errors of an ignorable extender, and all errors in
@@ -175,7 +175,7 @@ class HTTPExtender:
         )
 
     async def filter(self, pod: Pod, nodes: Sequence[Node]) -> wire.ExtenderFilterResult:
-        """Return which of the nodes the extender accepts for the pod."""
+        """Return the nodes that the extender accepts for the pod."""
         body = wire.extender_args(pod, nodes, self._by_name)
         response = await self._send(self.filter_verb, body, failure_ignored=self.ignorable)
         filtered = wire.read_filter_result(response, self._by_name)
@@ -190,7 +190,7 @@ class HTTPExtender:
         return filtered
 
     async def prioritize(self, pod: Pod, nodes: Sequence[Node]) -> dict[str, int]:
-        """Return what the extender adds to the scores of the nodes, by name, its weight applied."""
+        """Return the extender's weighted scores by node name, to be added to the plugins'."""
         body = wire.extender_args(pod, nodes, self._by_name)
         response = await self._send(self.prioritize_verb, body, failure_ignored=True)
         added: dict[str, int] = {}

@@ -44,7 +44,7 @@ EXTENDER = "Extender"
 
 
 class FilterAnswer(Struct):
-    """One extender's answer to a filter request. ``accepted``: how many nodes it let through.
+    """One extender's answer to a filter request. ``accepted``: the number of nodes left.
 
     ``failed`` and ``unresolvable``: messages by node, the latter where preemption does not help.
     ``error``: why there was no answer.
@@ -199,7 +199,7 @@ class ExtenderChain:
         rows: Rows,
         answers: ExtenderAnswers | None = None,
     ) -> list[tuple[str, Mapping[str, int]]]:
-        """Return what each extender with this verb adds to the scores: its URL, and by node."""
+        """Return the URL and the weighted scores by node of each extender with this verb."""
         prioritizers = [extender for extender in interested if extender.prioritize_verb]
         nodes = self._nodes(rows.tolist())
         # Together, as in kube-scheduler: their scores are added, so the order does not matter.

@@ -31,7 +31,7 @@ _IDLE_SECONDS = 90.0
 _REDIRECTS = 10
 _TIMES_THE_REQUEST = 4
 _MORE_BYTES = 64 * 1024 * 1024
-"""How large an answer may be: the nodes of the request, and what is said about each."""
+"""The limit of an answer: the nodes of the request, and texts about each."""
 _LOOK_AT_FILES_SECONDS = 60.0
 
 
@@ -195,7 +195,7 @@ def tls_context(config: Extender) -> ssl.SSLContext | None:
 
 
 def _pem(data: bytes, file: str) -> bytes:
-    """Return what was given as data, or else what the file holds."""
+    """Return the given data, or else the content of the file."""
     if data or not file:
         return data
     try:

@@ -52,7 +52,7 @@ def extender_args(pod: Pod, nodes: Sequence[Node], by_name: bool) -> bytes:
 
 
 def extender_preemption_args(pod: Pod, victims: Mapping[str, Victims], by_name: bool) -> bytes:
-    """Return ExtenderPreemptionArgs: victims by node, only their UIDs for those that know pods."""
+    """Return ExtenderPreemptionArgs: victims by node, as UIDs for extenders that know pods."""
     # Go writes maps in the order of their keys.
     by_node = {
         name: {

@@ -117,7 +117,7 @@ class PodGroupAlgorithm:
         """The plugins that rejected pods, in whatever order and placement."""
         self._generating_plugins = {plugin.name for plugin in profile.placement_generate}
         self._in_the_way: dict[bytes, QueuedPodInfo] = {}
-        """A pod of each kind that was placed where one that found no node lacked what it took."""
+        """One pod of each kind that took the place of a pod that found no node."""
         self._tries = 0
         """How many pods have been tried."""
         self._order: Order | None = None

@@ -23,8 +23,8 @@ from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import PodsByGroup
 
 MORE_TRIES = 128
-"""How many pods are tried in further orders, beyond the one with the larger pods first. A group
-that fits in none of them has cost about twice what it would."""
+"""The limit of pods tried in orders beyond the one with the larger pods first. A group that fits
+in none of them costs about twice as much."""
 
 _REPEATED_DRAWS = 20
 
@@ -129,7 +129,7 @@ def kind_of(one: QueuedPodInfo) -> bytes:
 
 
 def _size_of(pods: Sequence[QueuedPodInfo]) -> Callable[[QueuedPodInfo], float]:
-    """Return what tells the size of a pod: its share of all that the pods request."""
+    """Return a function for the size of a pod: its share of the requests of all."""
     totals: dict[str, int] = {}
     for one in pods:
         for name, amount in one.info.requests.amounts.items():

@@ -1,4 +1,4 @@
-"""What the dry run of a pod group found, for the group and for each of its pods."""
+"""The results of the dry run of a pod group, for the group and for each of its pods."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class PodGroupResult(Struct):
         return Failure(Status.unschedulable(UNSCHEDULABLE, status.message))
 
     def nomination_of(self, queued: QueuedPodInfo) -> NominatingInfo | None:
-        """Return the new nomination of a pod that goes back; None if it keeps what it has."""
+        """Return the new nomination of a pod that goes back; None if its nomination stays."""
         gives_up = self.status is not None and not self.waiting_on_preemption
         if gives_up and self.group.group is not None and self.group.entity_key.is_provided:
             # kube-scheduler leaves it. But nobody else is to be kept from a place that the group
@@ -122,7 +122,7 @@ def not_scheduled(status: Status) -> Status:
 
 
 def pods_lacking(result: PodGroupResult, pods: Sequence[QueuedPodInfo], scheduled: int) -> int:
-    """Return how many more pods of a PodGroup need a node, after a try that did not fit.
+    """Return the number of pods of a PodGroup that lack a node after a try that did not fit.
 
     ``pods``: all that wait; ``scheduled``: how many have a node, or found one.
     """
@@ -149,7 +149,7 @@ def naming_rejected_pod(status: Status, pods: Sequence[PodResult]) -> Status:
 def naming_placements(
     status: Status, placements: Sequence[Placement], reasons: Sequence[str]
 ) -> Status:
-    """Return the status of a group that fits in none of its placements, with what each lacks.
+    """Return the status of a group that fits in no placement, with the reasons of each.
 
     ``reasons``: of each placement; those that have none were not tried.
     """
@@ -179,7 +179,7 @@ def say_of_rejected_pods(results: Iterable[PodGroupResult], status: Status | Non
 
 
 def add_rejectors(results: Iterable[PodGroupResult], plugins: Iterable[str]) -> None:
-    """Add plugins to those that rejected the last pod which did not fit."""
+    """Add plugins to the rejectors of the last pod that did not fit."""
     failed = [pod.failure for result in results for pod in result.pods if pod.failure is not None]
     if failed and failed[-1].fit_error is not None:
         diagnosis = failed[-1].fit_error.diagnosis
@@ -198,7 +198,7 @@ def successful_leaves(group: PodGroupInfo, results: Results) -> Iterable[PodGrou
 
 
 def complete(group: PodGroupInfo, results: Results, parent: PodGroupResult | None = None) -> None:
-    """Give each group below one that failed a result: what its parent failed with, if none."""
+    """Give each group below a failed one the status of its parent, unless it failed itself."""
     result = results.get(group.entity_key)
     parent_failed = parent is not None and parent.status is not None
     if result is None or (parent_failed and result.status is None):

@@ -1,4 +1,4 @@
-"""Which nodes the pods of a controller avoid, because their kubelets keep rejecting these pods.
+"""Keeps the pods of a controller from nodes whose kubelets keep rejecting them.
 
     rejection ─► counted by (controller, node) ─► threshold ─► avoided for 30 s ─► over ─► retried
                                                     ▲                                       │
@@ -35,7 +35,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def controller_name(meta: ObjectMeta) -> str | None:
-    """Return what identifies the controller of a pod, None if it has none."""
+    """Return the key of the controller of a pod, None if it has none."""
     # Nobody checks that an owner exists. Without the namespace a pod that claims another tenant's
     # ReplicaSet as its owner, and a node that it does not fit on, could keep that tenant's pods
     # from any node.
@@ -133,7 +133,7 @@ class AvoidedNodes:
         return known.seconds
 
     def expire(self) -> list[str]:
-        """End what is over; return the controllers whose pods may go there again."""
+        """End avoidances that are over; return the controllers whose pods may go there again."""
         now = self._clock.monotonic()
         over = [pair for pair, end in self._ends.items() if end <= now]
         for pair in over:

@@ -266,13 +266,13 @@ def _is_bound(pod: Pod) -> bool:
 
 
 def _amounts(pod: PodInfo) -> Mapping[str, int]:
-    """Return what a pod takes of its node, itself included, without zeros."""
+    """Return the amounts that a pod takes of its node, 1 of pods included, without zeros."""
     amounts = {name: amount for name, amount in pod.accounted_requests.amounts.items() if amount}
     return {**amounts, _PODS: 1}
 
 
 def _exceeded(info: NodeInfo, resources: Iterable[str]) -> dict[str, int]:
-    """Return by how much requests exceed what a node has; not for resources that it lacks."""
+    """Return the excess of requests over allocatable, only of resources that the node has."""
     if info.node is None:
         return {}
     found = {}

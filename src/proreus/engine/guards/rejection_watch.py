@@ -137,7 +137,7 @@ class RejectionWatch:
             self._spawn(self._read(pod, owner, controller))
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Forget a node that is gone: it says nothing about another one that takes its name."""
+        """Forget the rejections of a node that is gone: its name may go to another machine."""
         if old is not None and new is None:
             self._end(self._avoided.forget_node(old.metadata.name))
 
@@ -184,7 +184,7 @@ class RejectionWatch:
             self._on_change()
 
     def tick(self) -> None:
-        """End what is over, and wake the pods that may fit now; to be called once a second."""
+        """End avoidances that are over, and wake pods that may fit now; called once a second."""
         self._end(self._avoided.expire())
 
     def _end(self, controllers: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Which pod is next, and when a pod that failed is tried again.
+"""The scheduling queue: chooses the next pod, and when a pod that failed is tried again.
 
 ``scheduling_queue`` is the interface. A pod that waits is in exactly one of ``active`` (tried
 next), ``backoff`` (tried again soon) and ``unschedulable`` (waits for an event, or is gated by a

@@ -23,7 +23,7 @@ log = logs.logger(__name__)
 
 
 class ActiveQueue:
-    """Pods in the order of the queueSort plugin. ``backoff`` None: never pop from back-off.
+    """Pods in the order of the queueSort plugin. With ``backoff`` None none is popped from there.
 
     ``scheduling_cycle`` counts pops. ``last_popped_group``: the key of the pod group that was
     popped last, "" once its attempt has ended. ``group_pods``: the pods of groups that wait, by

@@ -69,7 +69,7 @@ class BackoffQueue:
         return len(self._rejected)
 
     def expiration(self, queued: QueuedEntityInfo) -> float:
-        """Return the last instant of a pod's back-off, in seconds; ``NO_BACKOFF``: none."""
+        """Return the last instant of a pod's back-off, in seconds, or ``NO_BACKOFF``."""
         # Cached until the next failed attempt: heaps compare it often, and a reload that changes
         # the limits must not move pods within a heap.
         if queued.backoff_expiration is None:

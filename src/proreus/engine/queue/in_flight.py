@@ -94,7 +94,7 @@ class InFlightPods:
         return {marker.info.key: marker.info for marker in self._markers.values()}
 
     def counts(self) -> dict[str, int]:
-        """Return how many events of each label are kept, and how many pods are in flight.
+        """Return the number of kept events by label, and of the pods in flight.
 
         A label that was there once stays, with 0.
         """

@@ -69,7 +69,7 @@ class Nominator:
         return self._changes.position
 
     def changes_since(self, position: int) -> Iterable[str] | None:
-        """Return the nodes whose nominated pods may have changed since then; None: not known."""
+        """Return the nodes whose nominated pods may have changed since then; None if not known."""
         return self._changes.changed_since(position)
 
     def record_change(self, uid: str) -> None:

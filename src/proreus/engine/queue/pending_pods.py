@@ -1,4 +1,4 @@
-"""What the scheduling queue shows of itself: its pods by queue, and its gauges.
+"""The read side of the scheduling queue: its pods by queue, and its gauges.
 
 kube-scheduler's ``PendingPods``, ``PodsInActiveQ`` and the like.
 """
@@ -16,7 +16,7 @@ from proreus.framework.queued_pod_group import QueuedEntityInfo
 
 
 class PendingPods:
-    """All pods that wait, and those that are in flight; changes nothing."""
+    """Reads the pods that wait and the pods in flight; changes nothing."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class PendingPods:
         }
 
     def pending_counts(self) -> dict[str, int]:
-        """Return how many pods wait in each queue, by kube-scheduler's queue names."""
+        """Return the number of waiting pods by kube-scheduler's queue names."""
         counts = self._sub_queues.counts()
         if (groups := self.pod_groups) is not None:
             counts |= {"incomplete": len(groups.incomplete), "pending": len(groups.pending)}
@@ -108,7 +108,7 @@ class PendingPods:
         return len(self._in_flight)
 
     def entity_of(self, queued: QueuedPodInfo) -> QueuedEntityInfo:
-        """Return what waits for a pod's turn: the pod itself, or its group."""
+        """Return the queued entity of a pod: the pod itself, or its group."""
         if self._sub_queues.get_entity(queued.key) is queued:
             return queued
         for group in (*self._active.pods(), *self._backoff.pods(), *self._unschedulable.pods()):

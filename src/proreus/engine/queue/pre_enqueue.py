@@ -1,4 +1,4 @@
-"""PreEnqueue: what keeps pods out of the active queue and of back-off until something is ready."""
+"""PreEnqueue plugins: they keep pods out of the active queue and of back-off."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PreEnqueuePlugins:
             self._run(queued, None)
 
     def run_for(self, group: QueuedPodGroupInfo, pods: Iterable[QueuedPodInfo]) -> None:
-        """Run the plugins for some pods of a group that is not gated: what gates one gates it."""
+        """Run the plugins for some pods of a group that is not gated; one gated pod gates it."""
         for queued in pods:
             self._run(queued, None)
             group.gating_plugin = queued.gating_plugin or group.gating_plugin

@@ -19,11 +19,11 @@ HISTORY_LENGTH = 10_000
 """How many moves are kept, of all pods together."""
 
 Move = tuple[float, str, str, str]
-"""When, which pod, what happened to it, and a detail."""
+"""Time, key of the pod, step, and a detail."""
 
 
 class _Incoming(Struct, frozen=True):
-    """What counts the entries of one kind: pods, and entities where the version counts them."""
+    """The counters of one kind of entry: of pods, and of entities if the version counts them."""
 
     pods: Counter
     entities: Counter
@@ -38,7 +38,7 @@ class QueueRecorder:
         self._moves: deque[Move] = deque(maxlen=HISTORY_LENGTH)
         self._incoming: dict[tuple[str, str, str, bool, str], _Incoming] = {}
         self.entered: set[tuple[str, str]] = set()
-        """Queue and type of what has ever been queued, where the version counts entities."""
+        """Queue and type of all entities ever queued, if the version counts entities."""
         self._hint_seconds: dict[tuple[str, str, str], Histogram] = {}
         self._pre_enqueue_seconds: dict[str, Histogram] = {}
 
@@ -113,7 +113,7 @@ class QueueRecorder:
             self.metrics.unschedulable_pods.labels(plugin, profile).value += 1
 
     def remove_unschedulable_reasons(self, profile: str, plugins: Iterable[str]) -> None:
-        """Take back what ``add_unschedulable_reasons`` counted."""
+        """Undo ``add_unschedulable_reasons``."""
         for plugin in plugins:
             self.metrics.unschedulable_pods.labels(plugin, profile).value -= 1
 

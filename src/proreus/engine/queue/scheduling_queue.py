@@ -1,4 +1,4 @@
-"""The scheduling queue: where pods wait, and what moves them.
+"""The scheduling queue: holds waiting pods, and moves them at events.
 
     add / update ─► PreEnqueue ─► active ─► pop ─► in flight ─► done
                         │gated      ▲ ▲ ▲                │add_unschedulable
@@ -149,7 +149,7 @@ class SchedulingQueue(PendingPods):
             self._sub_queues.move_to_active(queued, event.label)
 
     def update(self, old: PodInfo | None, new: PodInfo, events: Sequence[ClusterEvent]) -> None:
-        """Apply an update of a pod that has no node; ``events``: what changed.
+        """Apply an update of a pod that has no node; ``events``: of the update.
 
         Hints decide whether the update is a reason to retry an unschedulable pod.
         """
@@ -354,7 +354,7 @@ class SchedulingQueue(PendingPods):
     # ---- from the timer ------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Flush what is due. To be called at every whole second of the clock."""
+        """Make the flushes that are due. To be called at every whole second of the clock."""
         self.flush_backoff_completed()
         if self._moves.flush_put_off():
             self._notify_ready()

@@ -141,7 +141,7 @@ class SubQueues:
         return [*keys, *self.group_pods]
 
     def counts(self) -> dict[str, int]:
-        """Return how many pods wait in each queue, by kube-scheduler's names of them."""
+        """Return the number of waiting pods by kube-scheduler's queue names."""
         if self.group_pods:
             waiting = self.unschedulable.pods()
             return {
@@ -159,7 +159,7 @@ class SubQueues:
         }
 
     def entity_counts(self) -> dict[tuple[str, str], int]:
-        """Return how many pods, and how many groups, wait in each queue, by queue and type."""
+        """Return the number of waiting pods and groups by queue and type."""
         waiting = self.unschedulable.pods()
         queues = {
             "active": self.active.pods(),
@@ -320,5 +320,5 @@ def is_group_key(key: str) -> bool:
 
 
 def count_pods(entities: Iterable[QueuedEntityInfo]) -> int:
-    """Return how many pods there are in some pods and groups."""
+    """Return the number of pods in some pods and groups."""
     return sum(queued.size for queued in entities)

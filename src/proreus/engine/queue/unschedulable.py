@@ -124,7 +124,7 @@ class UnschedulablePods:
         return list({key: queued for pods in found for key, queued in pods.items()}.values())
 
     def rejected_among(self, rejector: RejectorKey, keys: Iterable[str]) -> list[QueuedEntityInfo]:
-        """Return those of the named pods that a rejector has, or the groups that they are in."""
+        """Return the named pods that a rejector has, or their groups."""
         pods = self._by_rejector.get(rejector, {})
         if self._group_of:
             keys = dict.fromkeys(self._group_of.get(key, key) for key in keys)
@@ -139,7 +139,7 @@ class UnschedulablePods:
         return list(self._pods.values())
 
     def validate(self) -> None:
-        """Assert that the index is the one that the pods call for."""
+        """Assert that the index agrees with the pods."""
         rejector_keys: dict[RejectorKey, dict[str, QueuedEntityInfo]] = {}
         for key, queued in self._pods.items():
             assert queued.key == key, f"{queued.key} is kept as {key}"
