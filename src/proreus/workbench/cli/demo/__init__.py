@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -113,11 +114,14 @@ async def _demo(
                 # Without waiting for the scheduler: the throughput is measured from just before the
                 # first binding, so that its start does not count.
                 workload.create_pods(sandbox.store, pods)
+                wait = partial(_wait_until, process=process, log=Path(folder) / "scheduler.log")
                 with progress.shown(console):
-                    await _wait_until_settled(progress, process, Path(folder) / "scheduler.log")
+                    await wait(progress.follow, progress.problem)
                 print_report(console, progress, sandbox.store)
                 on_report("printed")
                 if serve:
+                    # The scheduler begins to listen after it has begun to schedule.
+                    await wait(partial(_listens, address), lambda: "the dashboard is not served")
                     console.print(f"\nwhy do pods wait? http://{address}/dashboard/pods")
                     console.print(f"kubectl --kubeconfig {kubeconfig} get pods -n demo -o wide")
                     console.print("Ctrl-C ends it.")
@@ -160,21 +164,31 @@ async def _scheduler(
                 await process.wait()
 
 
-async def _wait_until_settled(
-    progress: Progress, process: asyncio.subprocess.Process, log: Path
+async def _wait_until(
+    done: Callable[[], bool],
+    problem: Callable[[], str],
+    process: asyncio.subprocess.Process,
+    log: Path,
 ) -> None:
-    """Wait until every pod of the demo has a node or a reason why it has none.
+    """Wait until something is done; ``problem`` is the text of the error if it takes too long.
 
-    Raises ``ProreusError`` if the scheduler ends or takes too long.
+    Raises ``ProreusError`` then, or if the scheduler ends.
     """
     deadline = time.monotonic() + _LIMIT_SECONDS
-    while not progress.follow():
+    while not done():
         if process.returncode is not None:
             tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])  # noqa: ASYNC240
             raise ProreusError(f"the scheduler ended with code {process.returncode}:\n{tail}")
         if time.monotonic() > deadline:
-            raise ProreusError(
-                f"{progress.waiting} pods have neither a node nor a reason after "
-                f"{_LIMIT_SECONDS:.0f} seconds"
-            )
+            raise ProreusError(f"{problem()} after {_LIMIT_SECONDS:.0f} seconds")
         await asyncio.sleep(0.01)
+
+
+def _listens(address: str) -> bool:
+    """Return whether a server listens on an address of loopback."""
+    host, _, port = address.partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True

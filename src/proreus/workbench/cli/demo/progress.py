@@ -42,6 +42,10 @@ class Progress:
         settled = self.node_of.keys() | self.reason_of.keys()
         return ours - sum(self.scheduler_of[name] in OURS for name in settled)
 
+    def problem(self) -> str:
+        """Return a clause about the pods that wait."""
+        return f"{self.waiting} pods have neither a node nor a reason"
+
     def follow(self) -> bool:
         """Process the changes since the last call; return whether no pod is waiting any more."""
         if not self.node_of:
