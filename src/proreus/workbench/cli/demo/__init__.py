@@ -27,7 +27,6 @@ from proreus.process.cli.plugin_options import plugin_options
 
 if TYPE_CHECKING:
     from proreus.config.types import Plugins
-    from proreus.workbench.cli.demo.progress import Progress
 
 _Count = Annotated[int, click.IntRange(1)]
 
