@@ -20,30 +20,29 @@ SOURCES = Path(__file__).resolve().parents[1] / "src"
 PROMISE = """\
 # Public API
 
-What plugins and their tests may import and use. This page is made of the source's docstrings
-(`make api-page`); [writing-plugins.md](writing-plugins.md) and
+The names that plugins and their tests may import and use, with their docstrings
+(`make api-page`). [writing-plugins.md](writing-plugins.md) and
 [testing-plugins.md](testing-plugins.md) are the guides, [recipes.md](recipes.md) has patterns.
 
-## What is promised
+## Stability
 
-- **Public is what this page names**: these modules, the names in them, and the members that are
-  listed. Everything else may change in any release, also where no underscore says so: other
-  modules (also those in which public names are defined), members that are not listed, reprs, and
+- **This page is the public API**: these modules, the names in them, and the listed
+  members. Everything else may change in any release, with or without an underscore: other
+  modules (including those that define public names), unlisted members, reprs, and
   the texts of log lines and errors.
-- Versions are semantic. Before 1.0 a minor release (0.2, 0.3) may remove or change what is public,
+- Versions are semantic. Before 1.0 a minor release (0.2, 0.3) may remove or change public names,
   a patch release does not; from 1.0 on only a major release does.
-- **Nothing goes without notice**: a name is deprecated in one minor release before it is removed in
-  a later one. Until then it works; its entry here begins with "Deprecated" and names what replaces
-  it, its use raises a `DeprecationWarning` (pytest shows it; in a process `PYTHONWARNINGS=default`
+- **Removals are announced**: a name is deprecated in one minor release before it is removed in
+  a later one. Until then it works; its entry here begins with "Deprecated" and names the
+  replacement, its use raises a `DeprecationWarning` (pytest shows it; in a process `PYTHONWARNINGS=default`
   does), and [CHANGELOG.md](../CHANGELOG.md) lists it under "Deprecated".
 - Additions are no break: new optional parameters, members, extension points and constants. So pass
-  optional parameters by name, and give attributes of your own other names than `Plugin`'s.
-- Meaning counts as well: when a method is called, and what its result does, changes by the same
-  rule. What follows kube-scheduler changes when kube-scheduler does, and the changelog says so.
-- What belongs to an alpha gate of Kubernetes (marked as such) may change in any minor release.
-- The configuration file and the metrics follow kube-scheduler's ([operating.md](operating.md)). The
-  protocol of plugins in other processes is not part of this page
-  ([out-of-process-plugins.md](out-of-process-plugins.md)).
+  optional parameters by name, and do not give your attributes the names of `Plugin`'s.
+- The same rule holds for semantics: the time of a method's call, and the effect of its result.
+  Behaviour that follows kube-scheduler changes with it, and the changelog says so.
+- Features of an alpha gate of Kubernetes (marked as such) may change in any minor release.
+- The configuration file and the metrics follow kube-scheduler's ([operating.md](operating.md)).
+  [out-of-process-plugins.md](out-of-process-plugins.md) has the protocol of plugins in other processes.
 """
 
 
@@ -77,8 +76,8 @@ PAGE = (
         "proreus.framework",
         "PodInfo PodRequests QueuedPodInfo QueueingParams HostPort NodeInfo NodeTable "
         "IntArray BoolArray CodeArray Rows",
-        "What plugins are given; none of it may be changed. Amounts are int64: milli-CPU, bytes, "
-        "or counts.",
+        "The inputs of plugins, which must not change them. Amounts are int64: milli-CPU, bytes, or "
+        "counts.",
     ),
     Section(
         "State and results",
@@ -122,8 +121,8 @@ PAGE = (
         "STORAGE_CLASSES CSI_NODES CSI_DRIVERS CSI_STORAGE_CAPACITIES VOLUME_ATTACHMENTS "
         "RESOURCE_CLAIMS RESOURCE_SLICES DEVICE_CLASSES POD_GROUPS PRIORITY_CLASSES",
         "For `handle.store`, `handle.on_change` and `handle.api`. Any other kind is a `Resource` "
-        "that a plugin makes, as [low-cpu](../examples/low-cpu/) does. A scheduler watches pods, "
-        "nodes and namespaces in any case, and what one of its plugins asks for.",
+        "that a plugin creates, as [low-cpu](../examples/low-cpu/) does. A scheduler always watches "
+        "pods, nodes and namespaces, and other kinds if one of its plugins needs them.",
     ),
     Section(
         "Objects",
@@ -136,9 +135,9 @@ PAGE = (
         "ReplicationController ReplicaSet StatefulSet PodDisruptionBudget PersistentVolume "
         "PersistentVolumeClaim StorageClass CSINode CSIDriver CSIStorageCapacity "
         "VolumeAttachment ResourceClaim ResourceSlice DeviceClass PodGroup PriorityClass",
-        "Frozen msgspec Structs with Kubernetes' fields in snake_case, as far as a scheduler reads "
-        "them; `Resource` in [Kinds](#kinds) says how to read more. Types of fields that have no "
-        "entry of their own are public by their fields, not by their names.",
+        "Frozen msgspec Structs with the fields that a scheduler reads, in snake_case; `Resource` in "
+        "[Kinds](#kinds) says how to read more. If the type of a field has no entry here, its fields "
+        "are public, but not its name.",
     ),
     Section(
         "Functions on objects",
@@ -152,7 +151,7 @@ PAGE = (
         "proreus.plugins.default_preemption",
         "DefaultPreemption DefaultPreemptionArgs NodeDryRun UnitDryRun Candidate "
         "candidate_of_units DomainVictim DomainVictims DisruptionBudgets sorted_by_importance",
-        "For plugins that replace it at PostFilter and choose other victims, as the add-on "
+        "For plugins that replace it at PostFilter with another choice of victims, as the add-on "
         "[PreemptionToleration](addons/preemption-toleration.md) does.",
     ),
     Section(
