@@ -34,15 +34,15 @@ The names that plugins and their tests may import and use, with their docstrings
   a patch release does not; from 1.0 on only a major release does.
 - **Removals are announced**: a name is deprecated in one minor release before it is removed in
   a later one. Until then it works; its entry here begins with "Deprecated" and names the
-  replacement, its use raises a `DeprecationWarning` (pytest shows it; in a process `PYTHONWARNINGS=default`
-  does), and [CHANGELOG.md](../CHANGELOG.md) lists it under "Deprecated".
+  replacement, its use raises a `DeprecationWarning` (pytest shows it; in a process
+  `PYTHONWARNINGS=default` does), and [CHANGELOG.md](../CHANGELOG.md) lists it under "Deprecated".
 - Additions are no break: new optional parameters, members, extension points and constants. So pass
   optional parameters by name, and do not give your attributes the names of `Plugin`'s.
 - The same rule holds for semantics: the time of a method's call, and the effect of its result.
   Behaviour that follows kube-scheduler changes with it, and the changelog says so.
 - Features of an alpha gate of Kubernetes (marked as such) may change in any minor release.
 - The configuration file and the metrics follow kube-scheduler's ([operating.md](operating.md)).
-  [out-of-process-plugins.md](out-of-process-plugins.md) has the protocol of plugins in other processes.
+  The protocol of plugins in other processes has [its own page](out-of-process-plugins.md).
 """
 
 
@@ -76,8 +76,8 @@ PAGE = (
         "proreus.framework",
         "PodInfo PodRequests QueuedPodInfo QueueingParams HostPort NodeInfo NodeTable "
         "IntArray BoolArray CodeArray Rows",
-        "The inputs of plugins, which must not change them. Amounts are int64: milli-CPU, bytes, or "
-        "counts.",
+        "The inputs of plugins, which must not change them. Amounts are int64: milli-CPU, bytes, "
+        "or counts.",
     ),
     Section(
         "State and results",
@@ -121,8 +121,8 @@ PAGE = (
         "STORAGE_CLASSES CSI_NODES CSI_DRIVERS CSI_STORAGE_CAPACITIES VOLUME_ATTACHMENTS "
         "RESOURCE_CLAIMS RESOURCE_SLICES DEVICE_CLASSES POD_GROUPS PRIORITY_CLASSES",
         "For `handle.store`, `handle.on_change` and `handle.api`. Any other kind is a `Resource` "
-        "that a plugin creates, as [low-cpu](../examples/low-cpu/) does. A scheduler always watches "
-        "pods, nodes and namespaces, and other kinds if one of its plugins needs them.",
+        "that a plugin creates, as [low-cpu](../examples/low-cpu/) does. A scheduler always "
+        "watches pods, nodes and namespaces, and other kinds if one of its plugins needs them.",
     ),
     Section(
         "Objects",
@@ -135,9 +135,9 @@ PAGE = (
         "ReplicationController ReplicaSet StatefulSet PodDisruptionBudget PersistentVolume "
         "PersistentVolumeClaim StorageClass CSINode CSIDriver CSIStorageCapacity "
         "VolumeAttachment ResourceClaim ResourceSlice DeviceClass PodGroup PriorityClass",
-        "Frozen msgspec Structs with the fields that a scheduler reads, in snake_case; `Resource` in "
-        "[Kinds](#kinds) says how to read more. If the type of a field has no entry here, its fields "
-        "are public, but not its name.",
+        "Frozen msgspec Structs with the fields that a scheduler reads, in snake_case; `Resource` "
+        "in [Kinds](#kinds) says how to read more. If the type of a field has no entry here, its "
+        "fields are public, but not its name.",
     ),
     Section(
         "Functions on objects",
