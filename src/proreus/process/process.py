@@ -129,7 +129,7 @@ class Process:
             self._recorder = DecisionRecorder.of(
                 scheduler, self._clock, on.options.decision_record_bytes
             )
-        on.metrics.scheduling_cycle_age.set_function(lambda: {(): scheduler.cycle_seconds})
+        on.metrics.scheduling_cycle_age_seconds.set_function(lambda: {(): scheduler.cycle_seconds})
         on.metrics.event_loop_tasks.set_function(lambda: {(): len(asyncio.all_tasks())})
 
     def _environment(self, dispatcher: Dispatcher) -> Environment:

@@ -181,7 +181,7 @@ class Reloader:
         self._metrics.config_reload_total.labels(result).inc()
         self._metrics.config_last_reload_successful.set(float(good))
         if good:
-            self._metrics.config_last_reload_success_seconds.set(time())
+            self._metrics.config_last_reload_success_timestamp_seconds.set(time())
         message: dict[str, Any] = {"result": result, "time": datetime.now(UTC).isoformat()}
         if adopted:
             message["adopted"] = True  # from the shadow: it is not what the process's files say

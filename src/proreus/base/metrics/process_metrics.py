@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proreus.base.metrics import exposition
+from proreus.base.metrics.declarations import Declarations, describe
 from proreus.base.metrics.families import MetricsRegistry, exponential
 
 # See ``exposition``.
 if TYPE_CHECKING:
     from prometheus_client import Metric
+
+_BETA = Declarations("", "BETA")
+_ALPHA = Declarations("", "ALPHA")
+_PROREUS_ALPHA = Declarations("proreus_", "ALPHA")
 
 _ATTEMPT = exponential(0.001, 2, 15)
 _REST = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
@@ -40,6 +45,97 @@ _CLIENT_CERTIFICATE = (
 
 class ProcessMetrics(MetricsRegistry):
     """The metrics of a component, of its process and of its Python."""
+
+    # ---- rest client
+
+    rest_client_requests_total = _ALPHA.counter(
+        "Requests to the apiserver, by the status of the answer.", "code", "method", "host"
+    )
+    rest_client_request_duration_seconds = _ALPHA.histogram(
+        "Seconds that a request to the apiserver took.", _REST, "verb", "host"
+    )
+    rest_client_rate_limiter_duration_seconds = _ALPHA.histogram(
+        "Seconds that a request waited for the client-side rate limit.", _REST, "verb", "host"
+    )
+    rest_client_request_size_bytes = _ALPHA.histogram(
+        "Bytes of a request's body.", _SIZE, "verb", "host"
+    )
+    rest_client_response_size_bytes = _ALPHA.histogram(
+        "Bytes of an answer's body.", _SIZE, "verb", "host"
+    )
+    rest_client_request_retries_total = _ALPHA.counter(
+        "Requests that were repeated because the apiserver asked for it.", "code", "verb", "host"
+    )
+
+    # ---- rest transport
+
+    rest_client_dns_resolution_duration_seconds = _ALPHA.histogram(
+        "Seconds that resolving the apiserver's name took.", _REST[:-1], "host"
+    )
+    rest_client_transport_cache_entries = _ALPHA.gauge("Transports in use.")
+    rest_client_transport_create_calls_total = _ALPHA.counter(
+        "Transports asked for, by where they came from.", "result"
+    )
+    rest_client_exec_plugin_ttl_seconds = _ALPHA.gauge(
+        "Seconds until the shortest-lived client certificate of an exec plugin expires; +Inf "
+        "when there is none."
+    )
+    rest_client_exec_plugin_certificate_rotation_age = _ALPHA.histogram(
+        "Seconds that an exec plugin's client certificate lived when it was replaced.",
+        _ROTATION_AGE,
+    )
+
+    # ---- objects
+
+    objects_unreadable_total = _PROREUS_ALPHA.counter(
+        "Times that an object of the apiserver was ignored because it could not be decoded.",
+        "resource",
+    )
+    informer_handler_failures_total = _PROREUS_ALPHA.counter(
+        "Times that an event handler raised at a change of an object.", "resource"
+    )
+
+    # ---- leader election
+
+    leader_election_master_status = _ALPHA.gauge(
+        "1 while this instance holds the Lease, else 0.", "name"
+    )
+    leader_election_slowpath_total = _ALPHA.counter(
+        "Renewals of the Lease that had to read it first.", "name"
+    )
+
+    # ---- serving
+
+    apiserver_client_certificate_expiration_seconds = _ALPHA.histogram(
+        "Seconds that the certificates have left with which clients call this process.",
+        _CLIENT_CERTIFICATE,
+    )
+    authentication_attempts = _ALPHA.counter("Requests authenticated, by outcome.", "result")
+    authentication_duration_seconds = _ALPHA.histogram(
+        "Seconds that authentication took.", _ATTEMPT, "result"
+    )
+    authenticated_user_requests = _ALPHA.counter("Authenticated requests, by user.", "username")
+    authorization_attempts_total = _ALPHA.counter("Requests authorized, by outcome.", "result")
+    authorization_duration_seconds = _ALPHA.histogram(
+        "Seconds that authorization took.", _ATTEMPT, "result"
+    )
+
+    # ---- process
+
+    kubernetes_build_info = _BETA.gauge(
+        "What was built from what: constant 1.",
+        *("build_date", "compiler", "git_commit", "git_tree_state", "git_version"),
+        *("go_version", "major", "minor", "platform"),
+    )
+    version_info = _ALPHA.gauge(
+        "The versions in effect: constant 1.", "component", "binary", "emulation", "min_compat"
+    )
+    kubernetes_feature_enabled = _BETA.gauge("1 if a feature gate is on.", "name", "stage")
+    registered_metrics_total = _BETA.counter(
+        "Metrics that this process knows, by stability.", "stability_level", "deprecated_version"
+    )
+    disabled_metrics_total = _BETA.counter("Metrics disabled by a flag.")
+    hidden_metrics_total = _BETA.counter("Metrics hidden by deprecation.")
 
     def __init__(
         self,
@@ -70,186 +166,10 @@ class ProcessMetrics(MetricsRegistry):
         return exposition.expose(self, accept, self._sources)
 
     def _describe(self) -> None:
-        self._describe_rest_client()
-        self._describe_objects()
-        self._describe_leader_election()
-        self._describe_serving()
-        self._describe_process()
-
-    def _describe_rest_client(self) -> None:
-        self.rest_client_requests_total = self.counter(
-            "rest_client_requests_total",
-            "ALPHA",
-            "Requests to the apiserver, by the status of the answer.",
-            "code",
-            "method",
-            "host",
-        )
-        self.rest_client_request_duration_seconds = self.histogram(
-            "rest_client_request_duration_seconds",
-            "ALPHA",
-            "Seconds that a request to the apiserver took.",
-            _REST,
-            "verb",
-            "host",
-        )
-        self.rest_client_rate_limiter_duration_seconds = self.histogram(
-            "rest_client_rate_limiter_duration_seconds",
-            "ALPHA",
-            "Seconds that a request waited for the client-side rate limit.",
-            _REST,
-            "verb",
-            "host",
-        )
-        self.rest_client_request_size_bytes = self.histogram(
-            "rest_client_request_size_bytes",
-            "ALPHA",
-            "Bytes of a request's body.",
-            _SIZE,
-            "verb",
-            "host",
-        )
-        self.rest_client_response_size_bytes = self.histogram(
-            "rest_client_response_size_bytes",
-            "ALPHA",
-            "Bytes of an answer's body.",
-            _SIZE,
-            "verb",
-            "host",
-        )
-        self.rest_client_request_retries_total = self.counter(
-            "rest_client_request_retries_total",
-            "ALPHA",
-            "Requests that were repeated because the apiserver asked for it.",
-            "code",
-            "verb",
-            "host",
-        )
-        self._describe_rest_transport()
-
-    def _describe_rest_transport(self) -> None:
-        self.rest_client_dns_resolution_duration_seconds = self.histogram(
-            "rest_client_dns_resolution_duration_seconds",
-            "ALPHA",
-            "Seconds that resolving the apiserver's name took.",
-            _REST[:-1],
-            "host",
-        )
-        self.rest_client_transport_cache_entries = self.gauge(
-            "rest_client_transport_cache_entries", "ALPHA", "Transports in use."
-        ).labels()
-        self.rest_client_transport_create_calls_total = self.counter(
-            "rest_client_transport_create_calls_total",
-            "ALPHA",
-            "Transports asked for, by where they came from.",
-            "result",
-        )
-        self.rest_client_exec_plugin_ttl_seconds = self.gauge(
-            "rest_client_exec_plugin_ttl_seconds",
-            "ALPHA",
-            "Seconds until the shortest-lived client certificate of an exec plugin expires; +Inf "
-            "when there is none.",
-        ).labels()
+        """Describe all metrics, and set those that begin with another value than 0."""
+        describe(self)
         self.rest_client_exec_plugin_ttl_seconds.set(math.inf)
-        self.rest_client_exec_plugin_certificate_rotation_age = self.histogram(
-            "rest_client_exec_plugin_certificate_rotation_age",
-            "ALPHA",
-            "Seconds that an exec plugin's client certificate lived when it was replaced.",
-            _ROTATION_AGE,
-        ).labels()
-
-    def _describe_objects(self) -> None:
-        """Metrics of proreus about faults of single objects."""
-        self.objects_unreadable_total = self.counter(
-            "proreus_objects_unreadable_total",
-            "ALPHA",
-            "Times that an object of the apiserver was ignored because it could not be decoded.",
-            "resource",
-        )
-        self.informer_handler_failures_total = self.counter(
-            "proreus_informer_handler_failures_total",
-            "ALPHA",
-            "Times that an event handler raised at a change of an object.",
-            "resource",
-        )
-
-    def _describe_leader_election(self) -> None:
-        self.leader_election_master_status = self.gauge(
-            "leader_election_master_status",
-            "ALPHA",
-            "1 while this instance holds the Lease, else 0.",
-            "name",
-        )
-        self.leader_election_slowpath_total = self.counter(
-            "leader_election_slowpath_total",
-            "ALPHA",
-            "Renewals of the Lease that had to read it first.",
-            "name",
-        )
-
-    def _describe_serving(self) -> None:
-        self.apiserver_client_certificate_expiration_seconds = self.histogram(
-            "apiserver_client_certificate_expiration_seconds",
-            "ALPHA",
-            "Seconds that the certificates have left with which clients call this process.",
-            _CLIENT_CERTIFICATE,
-        ).labels()
-        self.authentication_attempts = self.counter(
-            "authentication_attempts", "ALPHA", "Requests authenticated, by outcome.", "result"
-        )
-        self.authentication_duration_seconds = self.histogram(
-            "authentication_duration_seconds",
-            "ALPHA",
-            "Seconds that authentication took.",
-            _ATTEMPT,
-            "result",
-        )
-        self.authenticated_user_requests = self.counter(
-            "authenticated_user_requests", "ALPHA", "Authenticated requests, by user.", "username"
-        )
-        self.authorization_attempts_total = self.counter(
-            "authorization_attempts_total", "ALPHA", "Requests authorized, by outcome.", "result"
-        )
-        self.authorization_duration_seconds = self.histogram(
-            "authorization_duration_seconds",
-            "ALPHA",
-            "Seconds that authorization took.",
-            _ATTEMPT,
-            "result",
-        )
-
-    def _describe_process(self) -> None:
-        self.kubernetes_build_info = self.gauge(
-            "kubernetes_build_info",
-            "BETA",
-            "What was built from what: constant 1.",
-            *("build_date", "compiler", "git_commit", "git_tree_state", "git_version"),
-            *("go_version", "major", "minor", "platform"),
-        )
-        self.version_info = self.gauge(
-            "version_info",
-            "ALPHA",
-            "The versions in effect: constant 1.",
-            "component",
-            "binary",
-            "emulation",
-            "min_compat",
-        )
-        self.kubernetes_feature_enabled = self.gauge(
-            "kubernetes_feature_enabled", "BETA", "1 if a feature gate is on.", "name", "stage"
-        )
-        self.registered_metrics_total = self.counter(
-            "registered_metrics_total",
-            "BETA",
-            "Metrics that this process knows, by stability.",
-            "stability_level",
-            "deprecated_version",
-        )
-        self.hidden_metrics_total = self.counter(
-            "hidden_metrics_total", "BETA", "Metrics hidden by deprecation."
-        ).labels()
-        disabled = self.counter("disabled_metrics_total", "BETA", "Metrics disabled by a flag.")
-        disabled.labels().inc(len(self.disabled))
+        self.disabled_metrics_total.inc(len(self.disabled))
         self.counter(
             "cardinality_enforcement_unexpected_categorizations_total",
             "ALPHA",

@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from proreus.base.kubernetes_version import DEFAULT_VERSION, Change, KubernetesVersion
+from proreus.base.metrics.declarations import Declarations, describe
 from proreus.base.metrics.families import MetricsRegistry, Stability, exponential
 from proreus.base.metrics.proreus_metrics import ProreusMetrics
+
+_SINCE_1_37 = Declarations("scheduler_", "ALPHA", "1.37")
+_INFORMERS = Declarations("", "ALPHA", "1.37")
 
 _ATTEMPT = exponential(0.001, 2, 15)
 _PLUGIN = exponential(0.00001, 1.5, 20)
@@ -23,6 +27,42 @@ _INFORMER_LABELS = ("name", "group", "version", "resource")
 
 class VersionedMetrics(ProreusMetrics):
     """The metrics of a version. ``show_hidden`` exposes metrics that it hides as deprecated."""
+
+    queued_entities = _SINCE_1_37.computed(
+        "What waits to be scheduled, by queue: pods, and pod groups, whose pods are not counted "
+        "one by one.",
+        "queue",
+        "type",
+    )
+    queue_incoming_entities_total = _SINCE_1_37.counter(
+        "Entries of pods and pod groups into a queue, by what brought them there, unless it was "
+        "decided before that they go there.",
+        "queue",
+        "event",
+        "type",
+    )
+    pre_queueing_hint_evaluations_total = _SINCE_1_37.counter(
+        "Times that a plugin named the pods which an event concerns: all_pods or narrowed.",
+        "plugin",
+        "result",
+    )
+    batch_rescore_attempts_total = _SINCE_1_37.counter(
+        "Times that the node of the pod before was scored again for the next pod.", "profile"
+    )
+    batch_rescore_duration_seconds = _SINCE_1_37.histogram(
+        "Seconds that scoring the node of the pod before again took.", _RESCORE, "profile"
+    )
+    informer_queued_items = _INFORMERS.gauge(
+        "Events of the apiserver that an informer has received and not handled yet.",
+        *_INFORMER_LABELS,
+    )
+    informer_processing_latency_seconds = _INFORMERS.histogram(
+        "Seconds that an informer took to handle an event.", _INFORMER, *_INFORMER_LABELS
+    )
+    informer_store_resource_version = _INFORMERS.gauge(
+        "The last 15 digits of the resourceVersion that an informer's store is at.",
+        *_INFORMER_LABELS,
+    )
 
     def __init__(
         self,
@@ -45,16 +85,12 @@ class VersionedMetrics(ProreusMetrics):
         self._hidden = 0
         self._describe_stability()
         self._describe_deprecated()
-        self._describe_queued_entities()
-        self._describe_rescoring()
-        self._describe_informers()
+        self.counts_entities = self._new
+        """Whether the version counts queued items by entity."""
+        describe(self, "1.37", self if self._new else MetricsRegistry())
         self._of_version = frozenset(self._families) - before
         self.hidden_metrics_total.value = self._hidden
         self._count_registered()
-
-    @property
-    def _since_1_37(self) -> MetricsRegistry:
-        return self if self._new else MetricsRegistry()
 
     def _describe_stability(self) -> None:
         stability: Stability = "BETA" if self._new else "ALPHA"
@@ -110,67 +146,3 @@ class VersionedMetrics(ProreusMetrics):
         """Count a ResourceClaim that was created for a pod: ``success`` or ``failure``."""
         owner = ("false", "", "Pod") if self._new else ()
         self._claim_creates.labels(status, *owner).inc()
-
-    def _describe_queued_entities(self) -> None:
-        self.counts_entities = self._new
-        """Return whether the version counts queued items by entity."""
-        self.queued_entities = self._since_1_37.gauge(
-            "scheduler_queued_entities",
-            "ALPHA",
-            "What waits to be scheduled, by queue: pods, and pod groups, whose pods are not "
-            "counted one by one.",
-            "queue",
-            "type",
-        )
-        self.queue_incoming_entities_total = self._since_1_37.counter(
-            "scheduler_queue_incoming_entities_total",
-            "ALPHA",
-            "Entries of pods and pod groups into a queue, by what brought them there, unless it "
-            "was decided before that they go there.",
-            "queue",
-            "event",
-            "type",
-        )
-        self.pre_queueing_hint_evaluations_total = self._since_1_37.counter(
-            "scheduler_pre_queueing_hint_evaluations_total",
-            "ALPHA",
-            "Times that a plugin named the pods which an event concerns: all_pods or narrowed.",
-            "plugin",
-            "result",
-        )
-
-    def _describe_rescoring(self) -> None:
-        self.batch_rescore_attempts_total = self._since_1_37.counter(
-            "scheduler_batch_rescore_attempts_total",
-            "ALPHA",
-            "Times that the node of the pod before was scored again for the next pod.",
-            "profile",
-        )
-        self.batch_rescore_duration_seconds = self._since_1_37.histogram(
-            "scheduler_batch_rescore_duration_seconds",
-            "ALPHA",
-            "Seconds that scoring the node of the pod before again took.",
-            _RESCORE,
-            "profile",
-        )
-
-    def _describe_informers(self) -> None:
-        self.informer_queued_items = self._since_1_37.gauge(
-            "informer_queued_items",
-            "ALPHA",
-            "Events of the apiserver that an informer has received and not handled yet.",
-            *_INFORMER_LABELS,
-        )
-        self.informer_processing_latency_seconds = self._since_1_37.histogram(
-            "informer_processing_latency_seconds",
-            "ALPHA",
-            "Seconds that an informer took to handle an event.",
-            _INFORMER,
-            *_INFORMER_LABELS,
-        )
-        self.informer_store_resource_version = self._since_1_37.gauge(
-            "informer_store_resource_version",
-            "ALPHA",
-            "The last 15 digits of the resourceVersion that an informer's store is at.",
-            *_INFORMER_LABELS,
-        )
