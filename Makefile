@@ -67,8 +67,8 @@ export KUBERNETES
 # The real control plane is a set of Go programs; tests/controlplane builds them once into a cache.
 ENVTEST := PYTHONPATH=tests/controlplane $(BIN)/python -m envtest
 
-# Each process has a control plane of its own, for one module at a time.
-CONTROLPLANE_TESTS := $(BIN)/pytest --numprocesses 2 --dist loadfile
+# Each process has a control plane of its own, for one module at a time, the longest first.
+CONTROLPLANE_TESTS := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-controlplane: $(INSTALLED) ## tests on etcd, kube-apiserver and kwok (needs Go once, or KUBEBUILDER_ASSETS): make test-controlplane KUBERNETES=1.36
 	@$(ENVTEST).binaries

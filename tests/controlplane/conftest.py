@@ -27,6 +27,17 @@ from envtest.schedulers import Kind, RunScheduler
 
 from proreus.workbench.bench.processes import end_all
 
+LONGEST = (
+    *("hostile_run", "kwok", "scheduling", "faults", "same_decisions", "fault_run"),
+    *("kill_at_each_step", "controller_kills", "simulation", "bench", "add_ons", "volumes"),
+)
+"""Modules that take longest: begun last, one of them would keep one process alone at work."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
