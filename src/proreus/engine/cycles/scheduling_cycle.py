@@ -54,11 +54,7 @@ from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.scheduling_points import (
     PermitOutcome,
     PreFilterOutcome,
-    fetch_filter,
-    fetch_permit,
-    fetch_pre_filter,
-    fetch_reserve,
-    fetch_score,
+    fetch,
     run_permit,
     run_pre_filter,
     run_reserve,
@@ -255,7 +251,7 @@ class SchedulingCycle:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "PreFilter") as timed:
             if profile.fetching:
-                await fetch_pre_filter(profile, state, pod)
+                await fetch(profile, "PreFilter", state, pod)
             outcome = run_pre_filter(profile, state, pod)
             if outcome.status is not None:
                 timed.code = outcome.status.code
@@ -286,7 +282,7 @@ class SchedulingCycle:
         with _timed(profile, "Filter", bool(profile.filter)):
             if profile.fetching:
                 rows = placement if names is None else self._cache.table.rows_of(names)
-                await fetch_filter(profile, state, pod, rows)
+                await fetch(profile, "Filter", state, pod, rows)
             found = self.search(profile, state, pod, names, placement)
             # A plugin's Error on any row fails the whole attempt. Shared results hold none.
             if not found.shares_verdicts:
@@ -308,7 +304,7 @@ class SchedulingCycle:
         try:
             with _timed(profile, "Filter", bool(profile.filter)):
                 if profile.fetching:
-                    await fetch_filter(profile, state, pod, np.array([row], dtype=np.intp))
+                    await fetch(profile, "Filter", state, pod, np.array([row], dtype=np.intp))
                 status = self.node_search.check_node(profile, state, pod, row)
         except PluginError as error:
             # Logged only, as in kube-scheduler: if the plugin is broken, the full search fails too.
@@ -367,7 +363,7 @@ class SchedulingCycle:
         scores: dict[str, IntArray] | None = {} if logged or self.observer is not None else None
         with _timed(profile, "Score"):
             if profile.fetching:
-                await fetch_score(profile, state, pod, found.rows)
+                await fetch(profile, "Score", state, pod, found.rows)
             totals = prioritize_nodes(profile, state, pod, found, scores, computed)
         if self.observer is not None and scores is not None:
             self.observer.after_score(attempt, found.rows, scores)
@@ -451,7 +447,7 @@ class SchedulingCycle:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "Reserve") as timed:
             if profile.fetching:
-                await fetch_reserve(profile, state, pod, node_name)
+                await fetch(profile, "Reserve", state, pod, node_name)
             status = run_reserve(profile, state, pod, node_name)
             if status is not None:
                 timed.code = status.code
@@ -461,7 +457,7 @@ class SchedulingCycle:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         with _timed(profile, "Permit") as timed:
             if profile.fetching:
-                await fetch_permit(profile, state, pod, node_name)
+                await fetch(profile, "Permit", state, pod, node_name)
             outcome = run_permit(profile, state, pod, node_name)
             timed.code = outcome.code
         return outcome

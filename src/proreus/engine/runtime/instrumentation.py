@@ -30,7 +30,7 @@ from proreus.engine.runtime.await_deadline import with_deadline
 from proreus.engine.runtime.disabled_plugin import DISABLED_RESULTS
 from proreus.engine.runtime.plugin_errors import as_status, plugin_error
 from proreus.engine.runtime.plugin_health import PluginCall, PluginHealthMonitor, PointHealth
-from proreus.engine.runtime.points import POINT_OF_METHOD
+from proreus.engine.runtime.points import FETCH_METHODS, POINT_OF_METHOD
 from proreus.framework.events import ClusterEvent
 from proreus.framework.extension_points import POINTS, UNNAMED_POINTS
 from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin, Plugin
@@ -100,7 +100,7 @@ def instrument(plugin: Plugin, health: PluginHealthMonitor) -> None:
             wrap = _waiting if inspect.iscoroutinefunction(declared) else _WRAPPERS.get(name)
             _replace(_Wrapping(plugin, name, point, health), wrap or _timed)
     if isinstance(plugin, FetchingPlugin):
-        for name, point in _FETCH_METHODS.items():
+        for point, name in FETCH_METHODS.items():
             _replace(_Wrapping(plugin, name, point, health), _fetching)
     _replace(_Wrapping(plugin, "events_to_register", "EventsToRegister", health), _noting)
     if isinstance(plugin, BackgroundPlugin):
@@ -312,12 +312,3 @@ _WRAPPERS: dict[str, Callable[[_Wrapping, Method], Method]] = {
     "invalidation_key": _invalidation_key,
 }
 """The wrappers of methods that do not wait; ``_timed`` is that of all others."""
-
-_FETCH_METHODS = {
-    "fetch_pre_filter": "PreFilter",
-    "fetch_filter": "Filter",
-    "fetch_score": "Score",
-    "fetch_reserve": "Reserve",
-    "fetch_permit": "Permit",
-}
-"""Methods that the cycle awaits right before a point."""

@@ -62,6 +62,15 @@ POINT_OF_METHOD = {
 }
 """The methods of plugins, and the extension point of each in metrics and logs."""
 
+FETCH_METHODS = {
+    "PreFilter": "fetch_pre_filter",
+    "Filter": "fetch_filter",
+    "Score": "fetch_score",
+    "Reserve": "fetch_reserve",
+    "Permit": "fetch_permit",
+}
+"""The method of a ``FetchingPlugin`` that is awaited right before a point."""
+
 
 class PluginTimer:
     """Times single plugin calls; a cycle that is sampled carries one in its state."""

@@ -2,7 +2,7 @@
 
 Filter and Score, which run on nodes, are in ``find_nodes`` and ``prioritize_nodes``. What a plugin
 returns against the rules of its point becomes ``PluginError``. A cycle never waits inside a point;
-plugins that get their results over the network are awaited right before it (``fetch_…``).
+plugins that get their results over the network are awaited right before it (``fetch``).
 
 Example: NodeAffinity's PreFilter returns the names {a, b} and a plugin of one's own {b, c}; both
 are in ``plugins_with_names`` and Filter runs on b alone.
@@ -11,11 +11,12 @@ are in ``plugins_with_names`` and Filter runs on b alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from msgspec import Struct, field
 
 from proreus.base.errors import PluginError
@@ -24,7 +25,7 @@ from proreus.engine.runtime.plugin_errors import (
     invalid_result_error,
     raise_status,
 )
-from proreus.engine.runtime.points import await_plugin, call_plugin
+from proreus.engine.runtime.points import FETCH_METHODS, await_plugin, call_plugin
 from proreus.engine.runtime.profile import SKIPPED_FOR_DEFERRED_RESIZES, Profile
 from proreus.framework.columns import read_only
 from proreus.framework.cycle_state import CycleState
@@ -32,7 +33,7 @@ from proreus.framework.plugin import MAX_PERMIT_WAIT_SECONDS, FetchingPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo, PostFilterResult, Victims
 from proreus.framework.status import SUCCESS, Code, Status, code_of
-from proreus.framework.verdicts import Rows, Verdicts
+from proreus.framework.verdicts import Verdicts
 
 
 class PreFilterOutcome(Struct):
@@ -185,40 +186,14 @@ def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str
 
 # ---- fetching plugins --------------------------------------------------------------------------
 
-Fetch = Callable[[FetchingPlugin], Coroutine[Any, Any, Status | None]]
 
+async def fetch(profile: Profile, point: str, state: CycleState, *args: Any) -> None:
+    """Await ``fetch_…`` of a point's plugins together; raises ``PluginError``.
 
-async def fetch_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> None:
-    """Await ``fetch_pre_filter`` of all plugins together; raises ``PluginError``."""
-    await _fetch(profile, "PreFilter", state, lambda plugin: plugin.fetch_pre_filter(state, pod))
-
-
-async def fetch_filter(
-    profile: Profile, state: CycleState, pod: PodInfo, rows: Rows | None
-) -> None:
-    """Await ``fetch_filter`` of all plugins for some rows, None = all; raises ``PluginError``."""
-    # The rows are those that are filtered next.
-    rows = None if rows is None else read_only(rows[:])
-    await _fetch(profile, "Filter", state, lambda plugin: plugin.fetch_filter(state, pod, rows))
-
-
-async def fetch_score(profile: Profile, state: CycleState, pod: PodInfo, rows: Rows) -> None:
-    """Await ``fetch_score`` of all plugins for the feasible rows; raises ``PluginError``."""
-    rows = read_only(rows[:])
-    await _fetch(profile, "Score", state, lambda plugin: plugin.fetch_score(state, pod, rows))
-
-
-async def fetch_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
-    """Await ``fetch_reserve`` of all plugins together; raises ``PluginError``."""
-    await _fetch(profile, "Reserve", state, lambda p: p.fetch_reserve(state, pod, node_name))
-
-
-async def fetch_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
-    """Await ``fetch_permit`` of all plugins together; raises ``PluginError``."""
-    await _fetch(profile, "Permit", state, lambda p: p.fetch_permit(state, pod, node_name))
-
-
-async def _fetch(profile: Profile, point: str, state: CycleState, fetch: Fetch) -> None:
+    ``args``: the pod, and what the method takes besides it, rows or the name of a node.
+    """
+    # Rows are those that the cycle itself goes on with.
+    args = tuple(read_only(one[:]) if isinstance(one, np.ndarray) else one for one in args)
     skipped = state.skip_filter if point == "Filter" else ()
     if point == "Score":
         skipped = state.skip_score
@@ -228,17 +203,18 @@ async def _fetch(profile: Profile, point: str, state: CycleState, fetch: Fetch) 
         if plugin.name not in skipped and not plugin.health.disabled
     ]
     if len(plugins) == 1:
-        await _fetch_one(plugins[0], point, state, fetch)
+        await _fetch_one(plugins[0], point, state, *args)
     elif plugins:
         # All are awaited, also if one fails: a fetch that goes on after its cycle has ended would
         # write to a state that is no longer in use.
-        fetched = (_fetch_one(plugin, point, state, fetch) for plugin in plugins)
+        fetched = (_fetch_one(plugin, point, state, *args) for plugin in plugins)
         for outcome in await asyncio.gather(*fetched, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
 
 
-async def _fetch_one(plugin: FetchingPlugin, point: str, state: CycleState, fetch: Fetch) -> None:
-    result = await await_plugin(plugin, point, state, fetch, plugin)
+async def _fetch_one(plugin: FetchingPlugin, point: str, state: CycleState, *args: Any) -> None:
+    method = getattr(plugin, FETCH_METHODS[point])
+    result = await await_plugin(plugin, point, state, method, state, *args)
     if (status := as_status(plugin, point, result)) is not None:
         raise_status(plugin, point, status)

@@ -12,7 +12,7 @@ from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.runtime.node_points import run_filter_plugin
 from proreus.engine.runtime.points import PluginTimer
 from proreus.engine.runtime.profile import Profile
-from proreus.engine.runtime.scheduling_points import fetch_filter, fetch_reserve
+from proreus.engine.runtime.scheduling_points import fetch
 from proreus.framework.cluster_table import ClusterTable
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
@@ -75,7 +75,7 @@ async def test_plugins_of_a_point_are_waited_for_together() -> None:
     far, farther = Far(), Farther()
     far.connect = farther.connect = barrier.wait
     async with asyncio.timeout(5):
-        await fetch_filter(profile_of(far, farther), CycleState(), POD, None)
+        await fetch(profile_of(far, farther), "Filter", CycleState(), POD, None)
     assert far.fetched == farther.fetched == [None]
 
 
@@ -89,7 +89,7 @@ async def test_where_one_fails_the_others_have_ended_too() -> None:
     far, farther = Far(), Farther()
     far.outcome, farther.connect = Status.error("no luck"), later
     with pytest.raises(PluginError, match='running "Far" filter plugin: no luck'):
-        await fetch_filter(profile_of(far, farther), CycleState(), POD, None)
+        await fetch(profile_of(far, farther), "Filter", CycleState(), POD, None)
     assert ended.is_set()
 
 
@@ -104,20 +104,20 @@ async def test_what_a_fetch_must_not_do(outcome: Any, text: str) -> None:
     far = Far()
     far.outcome = outcome
     with pytest.raises(PluginError, match=text):
-        await fetch_filter(profile_of(far), CycleState(), POD, None)
+        await fetch(profile_of(far), "Filter", CycleState(), POD, None)
 
 
 async def test_who_skips_or_is_left_out_is_not_fetched_for() -> None:
     far = Far()
     state = CycleState()
     state.skip_filter = frozenset({"Far"})
-    await fetch_filter(profile_of(far), state, POD, None)
+    await fetch(profile_of(far), "Filter", state, POD, None)
     disabled = Far()
     profile = profile_of(disabled)
     disabled.health = type(disabled.health)()
     disabled.health.disabled = True
-    await fetch_filter(profile, CycleState(), POD, None)
-    await fetch_reserve(profile, CycleState(), POD, "n")
+    await fetch(profile, "Filter", CycleState(), POD, None)
+    await fetch(profile, "Reserve", CycleState(), POD, "n")
     assert far.fetched == disabled.fetched == []
 
 
@@ -125,7 +125,7 @@ async def test_the_fetch_is_what_is_timed() -> None:
     far, metrics = Far(), SchedulerMetrics()
     state = CycleState()
     state.timer = PluginTimer(metrics)
-    await fetch_filter(profile_of(far), state, POD, None)
+    await fetch(profile_of(far), "Filter", state, POD, None)
     run_filter_plugin(far, state, POD, ClusterTable(), Verdicts(0))
     timed = metrics.plugin_execution_duration_seconds.labels("Far", "Filter", "Success")
     assert timed.count == 1
