@@ -11,6 +11,7 @@ same turn of the event loop in which the informer's store changed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from time import perf_counter
 from typing import Any
@@ -53,21 +54,29 @@ class _Timed:
         self._children: dict[str, Histogram] = {}
 
     def observe(self, event: ClusterEvent, started: float) -> None:
-        self._child(event).observe(perf_counter() - started)
-
-    def observe_times(self, event: ClusterEvent, started: float, times: int) -> None:
-        """Observe several at once, each with their mean."""
-        if times:
-            self._child(event).observe_times((perf_counter() - started) / times, times)
-
-    def _child(self, event: ClusterEvent) -> Histogram:
         child = self._children.get(event.label)
         if child is None:
             child = self._children[event.label] = self._family.labels(event.label)
-        return child
+        child.observe(perf_counter() - started)
 
 
-class PodHandlers:
+class _FirstListHandlers(ABC):
+    """Handlers that take the additions of a first list for one event of the queue."""
+
+    _queue: SchedulingQueue
+
+    @abstractmethod
+    def on_add(self, obj: Any) -> None:
+        """An object appeared."""
+
+    def on_add_all(self, objects: Sequence[Any]) -> None:
+        """All these objects appeared: the first list."""
+        with self._queue.first_list():
+            for obj in objects:
+                self.on_add(obj)
+
+
+class PodHandlers(_FirstListHandlers):
     """Applies added, updated and deleted pods. A handler of the pod informer."""
 
     def __init__(
@@ -107,12 +116,6 @@ class PodHandlers:
             if self._groups is not None:
                 self._groups.add(info)
             self._add_to_queue(info, started)
-
-    def on_add_all(self, pods: Sequence[Pod]) -> None:
-        """All these pods appeared: the first list."""
-        with self._queue.first_list():
-            for pod in pods:
-                self.on_add(pod)
 
     def on_update(self, old: Pod, new: Pod) -> None:
         """A pod changed."""
@@ -331,7 +334,7 @@ def _has_room(node: NodeInfo, pod: PodInfo) -> bool:
     )
 
 
-class NodeHandlers:
+class NodeHandlers(_FirstListHandlers):
     """Applies added, updated and deleted nodes. A handler of the node informer."""
 
     def __init__(
@@ -354,15 +357,6 @@ class NodeHandlers:
         self._cache.add_node(node)
         self._queue.move_all_to_active_or_backoff(NODE_ADD, None, node)
         self._timed.observe(NODE_ADD, started)
-
-    def on_add_all(self, nodes: Sequence[Node]) -> None:
-        """All these nodes joined: the first list."""
-        started = perf_counter()
-        self._cache.add_nodes(nodes)
-        with self._queue.first_list():
-            for node in nodes:
-                self._queue.move_all_to_active_or_backoff(NODE_ADD, None, node)
-        self._timed.observe_times(NODE_ADD, started, len(nodes))
 
     def on_update(self, old: Node, new: Node) -> None:
         """A node changed."""
@@ -390,7 +384,7 @@ class NodeHandlers:
         self._timed.observe(NODE_DELETE, started)
 
 
-class OtherHandlers:
+class OtherHandlers(_FirstListHandlers):
     """Hands changes of a kind that only plugins registered to the queue."""
 
     def __init__(self, event_resource: str, queue: SchedulingQueue, metrics: SchedulerMetrics):
@@ -403,12 +397,6 @@ class OtherHandlers:
     def on_add(self, obj: Any) -> None:
         """An object appeared."""
         self._move(self._add, None, obj)
-
-    def on_add_all(self, objects: Sequence[Any]) -> None:
-        """All these objects appeared: the first list."""
-        with self._queue.first_list():
-            for obj in objects:
-                self.on_add(obj)
 
     def on_update(self, old: Any, new: Any) -> None:
         """An object changed, in whatever way."""

@@ -10,7 +10,6 @@ as changed, since it holds another node now, and row 3 is beyond the size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -83,26 +82,6 @@ class ClusterTable(NodeTable):
         if self._pod_index is not None:
             self._pod_index.add_row(info)
         return row
-
-    def add_nodes(self, infos: Sequence[NodeInfo]) -> None:
-        """Give many nodes rows, column by column: several times as fast as one by one."""
-        first, size = self.size, self.size + len(infos)
-        capacity = self.capacity
-        while capacity < size:
-            capacity *= 2
-        if capacity > self.capacity:
-            self._grow(capacity)
-        self.size = size
-        self.infos.extend(infos)
-        for row, info in enumerate(infos, first):
-            info.row = row
-            dict.__setitem__(self.rows, info.name, row)
-        self._put_nodes(first, infos)
-        for row, info in enumerate(infos, first):
-            if info.pods:
-                self._put_pods(row)
-            if self._pod_index is not None:
-                self._pod_index.add_row(info)
 
     def update_node(self, info: NodeInfo) -> None:
         """Update the columns after ``info.set_node``."""
@@ -187,25 +166,6 @@ class ClusterTable(NodeTable):
         self.nodes_generation += 1
         self.changes.record(row)
         self.node_changes.record(row)
-
-    def _put_nodes(self, first: int, infos: Sequence[NodeInfo]) -> None:
-        """Do what ``_put_node`` does for each of the last rows, which are new."""
-        rows, most_sets = slice(first, self.size), self._max_sets
-        nodes = [info.node for info in infos if info.node is not None]
-        state, images = self._node_state, self.images
-        self.allocatable.put_rows(first, [info.allocatable for info in infos])
-        state.allowed_pods[rows] = [min(info.allowed_pod_number, MAX_INT64) for info in infos]
-        state.unschedulable[rows] = [node.spec.unschedulable for node in nodes]
-        state.taint_set[rows] = [self.taint_sets.code(node.spec.taints) for node in nodes]
-        state.image_set[rows] = [
-            self.image_sets.code(images.replace(NO_IMAGES, node)) if node.status.images else 0
-            for node in nodes
-        ]
-        self._labels.put_rows(first, [info.labels for info in infos], self.size, most_sets)
-        self._forget_unused(most_sets)
-        self.nodes_generation += len(infos)
-        self.changes.record_all(range(first, self.size))
-        self.node_changes.record_all(range(first, self.size))
 
     def _forget_unused(self, most_sets: int) -> None:
         """Forget taints, images and label keys that no node has, once there are many."""

@@ -147,19 +147,6 @@ class ResourceColumns:
         if row in self._sparse or not amounts.keys() <= self.arrays.keys():
             self._put_sparse_cells(row, amounts)
 
-    def put_rows(self, first: int, amounts: Sequence[dict[str, int]]) -> None:
-        """Set the cells of new rows, the first of which is ``first``."""
-        arrays = self.arrays
-        for row, of_row in enumerate(amounts, first):
-            if not of_row.keys() <= arrays.keys():
-                self._put_sparse_cells(row, of_row)
-        # Those above that have become arrays since are among these.
-        for resource, array in arrays.items():
-            array[first : first + len(amounts)] = [
-                amount if (amount := of_row.get(resource, 0)) <= MAX_INT64 else MAX_INT64
-                for of_row in amounts
-            ]
-
     def put_some(self, row: int, resources: Sequence[str], amounts: dict[str, int]) -> None:
         """Set the cells of the named resources only."""
         arrays = self.arrays

@@ -9,8 +9,7 @@ codes 0 and 2, and the mask is one ``np.isin`` over 5,000 small integers, not 5,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -140,16 +139,6 @@ class LabelColumns:
             if len(column.values) > most_values:
                 column.forget_unused(size)
                 self._values[key] = column.values
-
-    def put_rows(
-        self, first: int, labels: Sequence[Mapping[str, str]], size: int, most_values: int
-    ) -> None:
-        """Update consecutive rows, the first of which is ``first``."""
-        if self._columns:
-            for row, labels_of_row in enumerate(labels, first):
-                self.put(row, labels_of_row, size, most_values)
-        else:
-            self._keys.update(chain.from_iterable(labels))
 
     def grow(self, capacity: int) -> None:
         """Extend the columns to ``capacity`` rows."""

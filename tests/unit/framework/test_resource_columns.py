@@ -98,7 +98,7 @@ CHANGES = st.one_of(
     st.tuples(st.just("put"), st.integers(0, ROWS - 1), AMOUNTS),
     st.tuples(st.just("put_some"), st.integers(0, ROWS - 1), AMOUNTS),
     st.tuples(st.just("move"), st.integers(0, ROWS - 1), st.integers(0, ROWS - 1)),
-    st.tuples(st.sampled_from(["clear", "put_rows"]), st.integers(0, ROWS - 1), AMOUNTS),
+    st.tuples(st.just("clear"), st.integers(0, ROWS - 1), AMOUNTS),
     st.tuples(st.sampled_from(["shrink", "densify"]), st.just(0), st.just({})),
 )
 
@@ -122,11 +122,6 @@ def test_any_history(changes: list[tuple[str, int, Any]]) -> None:
             case "clear":
                 columns.clear(row)
                 rows[row] = {}
-            case "put_rows":  # the last ones, which have been cleared
-                for last in range(row, ROWS):
-                    columns.clear(last)
-                    rows[last] = argument
-                columns.put_rows(row, rows[row:])
             case _:
                 getattr(columns, what)()
         for resource in ("cpu", "a", "b", "c", "d"):

@@ -16,7 +16,7 @@ row and exists only while pods are on it; ``_assumed`` has the UIDs of assumed p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -232,37 +232,11 @@ class Cache:
             self.update_node(node)
             return
         # Pod events may arrive before those of their node: the informers are independent.
-        info = self._nodes_without_object.pop(name, None) or NodeInfo(name)
+        info = self._nodes_without_object.get(name) or NodeInfo(name)
         info.set_node(node)
+        self._nodes_without_object.pop(name, None)
         self.table.add_node(info)
         self._tree.add(node)
-
-    def add_nodes(self, nodes: Sequence[Node]) -> None:
-        """Add many nodes, at half the cost where there is none yet.
-
-        If it raises for one of them, none may have been added.
-        """
-        if self.table.size:
-            for node in nodes:
-                self.add_node(node)
-            return
-        waiting = self._nodes_without_object
-        infos = []
-        try:
-            for node in nodes:
-                name = node.metadata.name
-                info = waiting.get(name) or NodeInfo(name)
-                info.set_node(node)
-                infos.append(info)
-            self.table.add_nodes(infos)
-        except Exception:
-            self.table.clear()
-            for info in waiting.values():
-                info.node, info.row = None, -1
-            raise
-        for node in nodes:
-            waiting.pop(node.metadata.name, None)
-            self._tree.add(node)
 
     def update_node(self, node: Node) -> None:
         """Apply an update of a node."""

@@ -247,54 +247,12 @@ def test_a_node_that_is_added_twice_is_updated(harness) -> None:
     assert harness.cache.node_count == 1
 
 
-def test_many_nodes_at_once_are_as_many_one_by_one(make_harness) -> None:
-    def nodes(make_node):
-        for number in range(100):
-            labels = {"topology.kubernetes.io/zone": f"z{number % 3}", "rack": f"r{number % 7}"}
-            yield make_node(
-                f"n{number}",
-                cpu=number,
-                labels=labels,
-                taints=("a=b:NoSchedule",) if number % 5 == 0 else (),
-                unschedulable=number % 11 == 0,
-                images={f"i{number % 4}": number} if number % 2 else None,
-                resources={"gpu": 1} if number < 3 else {"common": number, "huge": "1e30"},
-            )
-
-    def contents(harness):
-        table = harness.cache.table
-        return (
-            harness.order(),
-            [table.allocatable.row(row) for row in range(100)],
-            [table.taint_sets.values[code] for code in table.taint_set.tolist()],
-            table.requested["cpu"].tolist(),
-            table.unschedulable.tolist(),
-            table.images.num_nodes,
-            [table.label_values("rack").values[code] for code in table.label("rack").tolist()],
-            (table.nodes_generation, table.changes.position > 0, table.node_changes.position),
-        )
-
-    one_by_one, at_once = make_harness(), make_harness()
-    for harness in (one_by_one, at_once):
-        harness.cache.add_pod(harness.make_pod("p", cpu="1", node_name="n7"))
-    for node in nodes(one_by_one.make_node):
-        one_by_one.cache.add_node(node)
-    at_once.cache.add_nodes([*nodes(at_once.make_node)])
-    assert contents(at_once) == contents(one_by_one)
-    assert at_once.cpu("n7") == 1000
-    # Where there are nodes already, each is added or updated.
-    at_once.cache.add_nodes([at_once.make_node("n7", cpu="8"), at_once.make_node("late")])
-    assert at_once.cache.node_count == 101
-    assert at_once.cache.table.allocatable["cpu"][7] == 8000
-
-
-def test_none_of_many_nodes_is_added_if_one_cannot_be(harness) -> None:
+def test_a_node_with_an_invalid_quantity_changes_nothing(harness) -> None:
     harness.cache.add_pod(harness.make_pod("p", cpu="1", node_name="n0"))
-    nodes = [harness.make_node("n0"), harness.make_node("n1", status={"allocatable": {"cpu": "x"}})]
     with pytest.raises(ValueError, match="quantity"):
-        harness.cache.add_nodes(nodes)
+        harness.cache.add_node(harness.make_node("n0", status={"allocatable": {"cpu": "x"}}))
     assert (harness.cache.table.size, harness.cache.node_count) == (0, 1)
-    harness.cache.add_nodes(nodes[:1])
+    harness.cache.add_node(harness.make_node("n0"))
     assert harness.cpu("n0") == 1000
 
 
