@@ -20,7 +20,7 @@ from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
 from proreus.engine.deferred_resizes import DeferredResizeHandlers
 from proreus.engine.environment import Environment
 from proreus.engine.event_handlers import PodHandlers
-from proreus.engine.groups.cycle import PodGroupCycle
+from proreus.engine.groups.cycle import CycleParts, PodGroupCycle
 from proreus.engine.groups.provided_pods import ProvidedPods
 from proreus.engine.groups.v1_36.cycle import PodGroupCycleV136
 from proreus.engine.guards.avoided_nodes import AvoidedNodes
@@ -192,7 +192,7 @@ def build_scheduler(
     )
     if not groups.any:
         return scheduler
-    parts: dict[str, Any] = {
+    parts: CycleParts = {
         "pods": scheduler,
         "cache": core.cache,
         "queue": core.queue,

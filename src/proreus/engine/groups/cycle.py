@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
-from typing import Protocol
+from typing import ClassVar, Protocol, TypedDict, Unpack
 
 from msgspec import Struct
 
@@ -43,6 +43,7 @@ from proreus.framework.pod_group import POD_GROUP_SCHEDULING_CYCLE, PodGroupInfo
 from proreus.framework.pod_info import QueuedPodInfo
 from proreus.framework.queued_pod_group import QueuedPodGroupInfo
 from proreus.framework.status import Code, Status
+from proreus.objects.meta import Resource
 from proreus.objects.pod import Pod
 from proreus.objects.scheduling import (
     POD_GROUP_INITIALLY_SCHEDULED,
@@ -79,6 +80,18 @@ class PodScheduling(Protocol):
         ...
 
 
+class GroupOutcome(Protocol):
+    """The outcome of an attempt of a group. ``status`` None: it is scheduled."""
+
+    status: Status | None
+    waiting_on_preemption: bool
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error ended the attempt, rather than a rejection."""
+        ...
+
+
 class InvalidPodGroup(ProreusError):
     """A group that cannot be scheduled as it is."""
 
@@ -92,48 +105,97 @@ class _Cycle(Struct, frozen=True):
     started: float
 
 
-class PodGroupCycle:
-    """Schedules root groups."""
+class CycleParts(TypedDict):
+    """The parts of the scheduler that a group's cycle uses."""
 
-    def __init__(
-        self,
-        *,
-        pods: PodScheduling,
-        cache: Cache,
-        queue: SchedulingQueue,
-        cycle: SchedulingCycle,
-        failures: FailureHandler,
-        environment: Environment,
-        provided_groups: bool = False,
-    ) -> None:
-        """``provided_groups``: plugins may provide groups (``PodGroupSourcePlugin``)."""
-        gates = environment.feature_gates
-        assert queue.pod_groups is not None
-        self._pods = pods
-        self._states = cache.pod_group_states
-        self._forest = cache.workload_forest
-        self._queue = queue
-        self._pod_groups = queue.pod_groups
-        self._cycle = cycle
-        self._failures = failures
+    pods: PodScheduling
+    cache: Cache
+    queue: SchedulingQueue
+    cycle: SchedulingCycle
+    failures: FailureHandler
+    environment: Environment
+
+
+class GroupCycle:
+    """The part of a group's cycle that is the same in all versions.
+
+    ``condition_type`` and ``resource``: of the condition that is written to PodGroups.
+    """
+
+    condition_type: ClassVar[str]
+    resource: ClassVar[Resource[PodGroup]]
+
+    def __init__(self, **parts: Unpack[CycleParts]) -> None:
+        environment = parts["environment"]
+        self._pods = parts["pods"]
+        self._queue = parts["queue"]
+        self._cycle = parts["cycle"]
+        self._failures = parts["failures"]
         self._rng = environment.rng
         self._paused = environment.paused
-        self._clock = environment.clock
-        self._options = AlgorithmOptions(
-            topology_aware=gates.enabled("TopologyAwareWorkloadScheduling") or provided_groups,
-            composite=gates.enabled("CompositePodGroup") or provided_groups,
-        )
-        self._policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
         self._status_writer = PodGroupStatusWriter(
             environment.stores.store(POD_GROUPS),
             environment.api,
             environment.clock,
             environment.spawn,
-            POD_GROUP_INITIALLY_SCHEDULED,
-            POD_GROUPS,
+            self.condition_type,
+            self.resource,
         )
         self._metrics = environment.metrics
         self._metrics.describe_pod_groups()
+
+    def _fail_pods(self, pods: Iterable[QueuedPodInfo], text: str) -> None:
+        """Fail an attempt of each pod."""
+        for queued in pods:
+            profile = self._pods.profiles.get(queued.pod.spec.scheduler_name)
+            if profile is None:
+                self._queue.done(queued.uid)
+            else:
+                self._failures.handle(self._pods.begin(queued, profile), error_failure(text))
+
+    async def _commit(self, attempt: Attempt, node_name: str) -> Failure | None:
+        """Assume a pod for good and start its binding cycle."""
+        attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, None)
+        schedule_result = await self._cycle.prepare_for_binding_cycle(attempt, node_name)
+        if isinstance(schedule_result, Failure):
+            return schedule_result
+        self._pods.start_binding(schedule_result)
+        return None
+
+    def _count(self, profile: Profile, result: GroupOutcome, started: float) -> None:
+        """Count an attempt of a group by its outcome."""
+        if result.status is None:
+            label = "scheduled"
+        elif result.failed:
+            label = "error"
+        else:
+            label = "waiting_on_preemption" if result.waiting_on_preemption else "unschedulable"
+        labels = (label, profile.name)
+        self._metrics.podgroup_schedule_attempts_total.labels(*labels).inc()
+        seconds = perf_counter() - started
+        self._metrics.podgroup_scheduling_attempt_duration_seconds.labels(*labels).observe(seconds)
+
+
+class PodGroupCycle(GroupCycle):
+    """Schedules root groups."""
+
+    condition_type = POD_GROUP_INITIALLY_SCHEDULED
+    resource = POD_GROUPS
+
+    def __init__(self, *, provided_groups: bool = False, **parts: Unpack[CycleParts]) -> None:
+        """``provided_groups``: plugins may provide groups (``PodGroupSourcePlugin``)."""
+        super().__init__(**parts)
+        cache, gates = parts["cache"], parts["environment"].feature_gates
+        assert self._queue.pod_groups is not None
+        self._states = cache.pod_group_states
+        self._forest = cache.workload_forest
+        self._pod_groups = self._queue.pod_groups
+        self._clock = parts["environment"].clock
+        self._options = AlgorithmOptions(
+            topology_aware=gates.enabled("TopologyAwareWorkloadScheduling") or provided_groups,
+            composite=gates.enabled("CompositePodGroup") or provided_groups,
+        )
+        self._policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
         self._metrics.describe_group_preemption()
         if self._options.topology_aware:
             self._metrics.describe_placements()
@@ -184,13 +246,7 @@ class PodGroupCycle:
         self, popped: QueuedPodGroupInfo, status: Status, leaves: Sequence[PodGroupInfo]
     ) -> dict[str, str]:
         """Fail an attempt that has not begun."""
-        for queued in popped.queued_pods:
-            profile = self._pods.profiles.get(queued.pod.spec.scheduler_name)
-            if profile is None:
-                self._queue.done(queued.uid)
-            else:
-                attempt = self._pods.begin(queued, profile)
-                self._failures.handle(attempt, error_failure(status.message))
+        self._fail_pods(popped.queued_pods, status.message)
         for leaf in leaves:
             self._write_status(leaf, status)
         self._pod_groups.add_attempted(popped, status)
@@ -251,7 +307,7 @@ class PodGroupCycle:
             else:
                 append_reason(results.values(), post_filter.status.message)
         placed = await self._submit(cycle, results, untried)
-        self._report(cycle, results[root.entity_key])
+        self._count(profile, results[root.entity_key], cycle.started)
         self._pod_groups.add_attempted(popped, status)
         return placed
 
@@ -274,7 +330,7 @@ class PodGroupCycle:
                     pod.failure = untried[queued.uid]
                 # The metric of attempts counts each pod's own time, not that of the whole group.
                 pod.attempt.started = perf_counter() - pod.seconds
-                failure = result.failure_of(pod) or await self._commit(pod)
+                failure = result.failure_of(pod) or await self._commit(pod.attempt, pod.node_name)
                 if failure is not None:
                     self._failures.handle(pod.attempt, failure, repeated=repeated)
                 placed[queued.key] = "" if failure is not None else pod.node_name
@@ -296,15 +352,6 @@ class PodGroupCycle:
         popped.reported = now
         return False
 
-    async def _commit(self, pod: PodResult) -> Failure | None:
-        """Assume a pod for good and start its binding cycle."""
-        pod.attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, None)
-        schedule_result = await self._cycle.prepare_for_binding_cycle(pod.attempt, pod.node_name)
-        if isinstance(schedule_result, Failure):
-            return schedule_result
-        self._pods.start_binding(schedule_result)
-        return None
-
     def _write_status(self, leaf: PodGroupInfo, status: Status | None) -> None:
         # The API has no object of a group that a plugin provides.
         if leaf.group is None or not leaf.entity_key.is_provided:
@@ -321,18 +368,6 @@ class PodGroupCycle:
                 "Pod group is waiting for preemption" if waits else "Unable to schedule a pod group"
             )
             log.v(2).info(text, podGroup=leaf.key, err=result.status.message)
-
-    def _report(self, cycle: _Cycle, root: PodGroupResult) -> None:
-        if root.status is None:
-            label = "scheduled"
-        elif root.failed:
-            label = "error"
-        else:
-            label = "waiting_on_preemption" if root.waiting_on_preemption else "unschedulable"
-        labels = (label, cycle.profile.name)
-        self._metrics.podgroup_schedule_attempts_total.labels(*labels).inc()
-        seconds = perf_counter() - cycle.started
-        self._metrics.podgroup_scheduling_attempt_duration_seconds.labels(*labels).observe(seconds)
 
 
 def _sort_by_rank(popped: QueuedPodGroupInfo, profile: Profile) -> None:

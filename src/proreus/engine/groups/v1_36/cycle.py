@@ -13,21 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
+from typing import Unpack
 
 from msgspec.structs import replace
 
 from proreus.base.errors import PluginError
 from proreus.base.kubernetes_version import V1_36
 from proreus.base.logs import logger
-from proreus.engine.cache.cache import Cache
-from proreus.engine.cycles.attempt import Attempt, Failure, NodeSubset, error_failure
-from proreus.engine.cycles.failure import FailureHandler
-from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
-from proreus.engine.environment import Environment
-from proreus.engine.groups.cycle import PodScheduling
-from proreus.engine.groups.status import PodGroupStatusWriter
+from proreus.engine.cycles.attempt import Attempt, Failure, NodeSubset
+from proreus.engine.groups.cycle import CycleParts, GroupCycle
 from proreus.engine.groups.v1_36.algorithm import GroupResult, Member, PodGroupAlgorithmV136
-from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.engine.runtime.plugin_errors import as_status
 from proreus.engine.runtime.pod_group_points import run_placement_generate, run_placement_score
 from proreus.engine.runtime.points import await_plugin
@@ -50,40 +45,19 @@ from proreus.objects.scheduling import POD_GROUP_SCHEDULED, POD_GROUPS, PodGroup
 log = logger(__name__)
 
 
-class PodGroupCycleV136:
+class PodGroupCycleV136(GroupCycle):
     """Schedules PodGroups: the waiting pods of a group are tried together."""
 
-    def __init__(
-        self,
-        *,
-        pods: PodScheduling,
-        cache: Cache,
-        queue: SchedulingQueue,
-        cycle: SchedulingCycle,
-        failures: FailureHandler,
-        environment: Environment,
-    ) -> None:
+    condition_type = POD_GROUP_SCHEDULED
+    resource = POD_GROUPS.as_of(V1_36)
+
+    def __init__(self, **parts: Unpack[CycleParts]) -> None:
+        super().__init__(**parts)
+        self._cache, environment = parts["cache"], parts["environment"]
         groups, gates = environment.stores.store(POD_GROUPS), environment.feature_gates
-        self._pods = pods
-        self._cache = cache
-        self._queue = queue
-        self._cycle = cycle
-        self._failures = failures
-        self._status_writer = PodGroupStatusWriter(
-            groups,
-            environment.api,
-            environment.clock,
-            environment.spawn,
-            POD_GROUP_SCHEDULED,
-            POD_GROUPS.as_of(V1_36),
-        )
-        self._rng = environment.rng
-        self._paused = environment.paused
         self._topology_aware = gates.enabled("TopologyAwareWorkloadScheduling")
         self._groups = groups if gates.enabled("WorkloadAwarePreemption") else None
         """The PodGroups, for preemption as a whole; None: pods preempt one by one."""
-        self._metrics = environment.metrics
-        self._metrics.describe_pod_groups()
 
     async def run(self, popped: QueuedPodInfo) -> str:
         """Schedule the group of a popped pod; return that pod's node, "" if it has none."""
@@ -126,13 +100,7 @@ class PodGroupCycleV136:
         return placed.get(popped.uid, "")
 
     def _fail(self, members: Sequence[QueuedPodInfo], text: str) -> str:
-        """Fail an attempt of each pod."""
-        for member in members:
-            profile = self._pods.profiles.get(member.pod.spec.scheduler_name)
-            if profile is None:
-                self._queue.done(member.uid)
-            else:
-                self._failures.handle(self._pods.begin(member, profile), error_failure(text))
+        self._fail_pods(members, text)
         return ""
 
     # ---- find ----------------------------------------------------------------------------------
@@ -272,40 +240,22 @@ class PodGroupCycleV136:
                 member = Member(self._pods.begin(queued, profile))
                 failure = Failure(result.status)
             if failure is None:
-                failure = await self._commit(member)
+                failure = await self._commit(member.attempt, member.node_name)
             if failure is None:
                 placed[queued.uid] = member.node_name
             else:
                 self._failures.handle(member.attempt, failure)
         return placed
 
-    async def _commit(self, member: Member) -> Failure | None:
-        """Assume a pod for good and start its binding cycle."""
-        member.attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, None)
-        schedule_result = await self._cycle.prepare_for_binding_cycle(
-            member.attempt, member.node_name
-        )
-        if isinstance(schedule_result, Failure):
-            return schedule_result
-        self._pods.start_binding(schedule_result)
-        return None
-
     def _report(
         self, profile: Profile, group: PodGroupInfo, result: GroupResult, started: float
     ) -> None:
         status = result.status
-        if status is None:
-            label = "scheduled"
-        elif result.failed:
-            label = "error"
+        if status is not None and result.failed:
             log.error("Error scheduling pod group", err=status.message, podGroup=group.key)
-        else:
-            label = "waiting_on_preemption" if result.waiting_on_preemption else "unschedulable"
+        elif status is not None:
             log.v(2).info("Unable to schedule pod group", podGroup=group.key, err=status.message)
-        labels = (label, profile.name)
-        self._metrics.podgroup_schedule_attempts_total.labels(*labels).inc()
-        seconds = perf_counter() - started
-        self._metrics.podgroup_scheduling_attempt_duration_seconds.labels(*labels).observe(seconds)
+        self._count(profile, result, started)
         self._status_writer.write(group.key, status)
 
 
