@@ -17,7 +17,7 @@ Stage = Literal["ALPHA", "BETA", "GA"]
 
 
 class FeatureSpec(NamedTuple):
-    """One gate: its default, its stage, whether it may be changed, and the gates it depends on.
+    """A gate, its default and stage, whether it may be changed, and its dependencies.
 
     ``on_since``: the gate is on by default where the minimum compatibility version is at least
     this one.
@@ -144,7 +144,7 @@ MERGED_GATES: Mapping[str, str] = {
     "GangScheduling": "GenericWorkload",
     "WorkloadAwarePreemption": "GenericWorkload",
 }
-"""Gates that 1.37 removed, and the one that decides since."""
+"""Gates that 1.37 removed, each with the gate that decides since."""
 
 _IN_BOTH = """
     APIResponseCompression APIServerIdentity APIServingWithRoutine

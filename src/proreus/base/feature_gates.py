@@ -41,7 +41,7 @@ class FeatureGates(NamedTuple):
     defaults.
 
     ``emulation_version``: the version of kube-scheduler that this process is.
-    ``min_compatibility``: the oldest one that it may share a cluster with; None: the one before.
+    ``min_compatibility``: the oldest one that it may share a cluster with; None for the one before.
     ``corrections``: the faults of kube-scheduler that it does not have.
     """
 
@@ -114,7 +114,7 @@ class FeatureGates(NamedTuple):
         return fault in self.corrections
 
     def enabled(self, name: str) -> bool:
-        """Return whether a gate is on; raises ``KeyError`` for one that is in no version's table.
+        """Return whether a gate is on; raises ``KeyError`` if no version has it.
 
         A gate that the emulated version does not know is on if it became GA before, and as the one
         that it was merged into; else it is off.

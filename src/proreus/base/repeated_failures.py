@@ -107,6 +107,6 @@ class LineLimit:
         return True
 
     def take_suppressed(self) -> int:
-        """Return how many lines were not allowed since the last call."""
+        """Return the number of lines that were not allowed since the last call."""
         count, self._suppressed = self._suppressed, 0
         return count

@@ -71,7 +71,7 @@ def _has_source(frame: FrameType) -> bool:
 
 
 def plugin_names_in(source: bytes) -> frozenset[str]:
-    """Return the plugin names that a file seems to define; it may be one that does not parse."""
+    """Return the plugin names that a file seems to define, even if it does not parse."""
     text = source.decode(errors="replace")
     return frozenset(_CLASS.findall(text)) | frozenset(_NAME.findall(text))
 

@@ -24,7 +24,7 @@ _JSON_TYPES: dict[Any, str] = {
 
 
 class ArgField(NamedTuple):
-    """One argument. ``default`` is plain data, None for a ``required`` one."""
+    """An argument. ``default`` is plain data, None if it is ``required``."""
 
     name: str
     type: str

@@ -111,7 +111,7 @@ def _not_registered(version: str, kind: str, remedy: str = "") -> ConfigError:
 
 
 def _remedy(version: str, kind: str) -> str:
-    """Return what to write in the place of another version and kind."""
+    """Return the remedy for another version and kind."""
     if kind == "Policy":
         return (
             f"kind: write {KIND} with apiVersion {API_VERSION}, which has plugins where a Policy "

@@ -56,7 +56,7 @@ _PRE_FILTER_SINCE_1_37 = frozenset({"NodeName", "NodeUnschedulable", "TaintToler
 
 
 def points_in_version(plugin: str, points: Set[str], gates: FeatureGates) -> Set[str]:
-    """Return those of a plugin's extension points that it has in the emulated version."""
+    """Return a plugin's extension points in the emulated version."""
     if plugin not in _PRE_FILTER_SINCE_1_37 or gates.includes(Change.NODE_CHECKS_IN_PRE_FILTER):
         return points
     return points - {"preFilter"}

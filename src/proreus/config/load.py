@@ -76,7 +76,7 @@ def load_file(
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Have the remedy of an error in a configuration say in which file; "" for none."""
+    """Prefix the remedy of an error in a configuration with its file; "" for none."""
     try:
         yield
     except ConfigError as error:
@@ -185,7 +185,7 @@ def _decode_plugin_config(
 
 
 def _with_effect(config: PluginConfig, model: type[PluginArgs]) -> Any:
-    """Return the arguments without those that have no effect, with a warning for each of them."""
+    """Return the arguments that have an effect, with a warning for each of the others."""
     if not isinstance(config.args, Mapping):
         return config.args
     known = {name: config.args[name] for name in config.args}

@@ -44,7 +44,7 @@ def read(source: str | bytes) -> Document:
 
 
 def template_remedy(text: str) -> str:
-    """Return what to do with a template of Helm that was not rendered; "" for another text."""
+    """Return the remedy for a template of Helm that was not rendered; "" for another text."""
     found = _TEMPLATE.search(text)
     if found is None:
         return ""

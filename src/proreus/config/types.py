@@ -70,7 +70,7 @@ class PluginRef(ConfigModel):
 
 
 class PluginSet(ConfigModel):
-    """What a profile enables and disables at one extension point; ``*`` disables all."""
+    """The plugins enabled and disabled at an extension point; ``*`` disables all."""
 
     go_type = "v1.PluginSet"
 
@@ -83,7 +83,7 @@ class PluginSet(ConfigModel):
 
 
 class Plugins(ConfigModel):
-    """One set for each extension point; ``multi_point`` enables a plugin at all its points."""
+    """A set for each extension point; ``multi_point`` enables a plugin at all its points."""
 
     go_type = "v1.Plugins"
 

@@ -59,7 +59,7 @@ for _scalar in SCALARS:
 
 
 def _fields(part: ConfigModel) -> dict[str, Any]:
-    """Return the fields that Go writes: all but nil and empty lists."""
+    """Return the fields that Go writes, which omits nil and empty lists."""
     dumped = part.model_dump(mode="json", by_alias=True)
     return {
         alias: _masked(part, name, _value(part, value, dumped[alias]))
@@ -69,7 +69,7 @@ def _fields(part: ConfigModel) -> dict[str, Any]:
 
 
 def _masked(part: ConfigModel, name: str, value: Any) -> Any:
-    """Return a written value, without what is secret in it."""
+    """Return a written value with its secrets masked."""
     if isinstance(part, ExtenderTLSConfig) and name == "key_data":
         return MASK
     if isinstance(part, Extender) and name == "url_prefix":

@@ -1,4 +1,4 @@
-"""The public API for plugins: what they inherit from, are given, and return.
+"""The public API for plugins: their base classes, arguments and results.
 
     from proreus.framework import CycleState, FilterPlugin, NodeInfo, PodInfo, Status
 

@@ -88,7 +88,7 @@ class AssumeCache(Generic[T]):
         return True
 
     def restore(self, key: str) -> None:
-        """Drop what was assumed or expected: ``get`` returns the watched object again."""
+        """Drop an assumed or expected object, so that ``get`` returns the watched one again."""
         assumed = self._assumed.pop(key, None)
         self._expected.discard(key)
         if assumed is not None:

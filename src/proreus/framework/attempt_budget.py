@@ -64,7 +64,7 @@ class AttemptBudget:
     """The computing time of one attempt; time spent waiting does not count.
 
     ``seconds``: the whole budget. ``exceeded``: whether ``check`` has ended the attempt.
-    ``cpu_time``: tells computing from being kept from it; None: all time counts.
+    ``cpu_time``: tells computing from being kept from it; with None all time counts.
     """
 
     __slots__ = (

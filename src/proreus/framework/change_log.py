@@ -45,7 +45,7 @@ class Changes(Generic[T]):
             self._forget()
 
     def changed_since(self, position: int) -> list[T] | None:
-        """Return what changed since a position, each once; None if that is forgotten."""
+        """Return the changes since a position, each once; None if they are forgotten."""
         start = position - self._forgotten
         return None if start < 0 else list(dict.fromkeys(self._changed[start:]))
 

@@ -110,7 +110,7 @@ class ClusterTable(NodeTable):
             self.node_changes.record(row)
 
     def rebuild_row(self, row: int, info: NodeInfo) -> None:
-        """Replace a row's ``NodeInfo`` by one that was derived anew, and write all its cells."""
+        """Replace a row's ``NodeInfo`` by a newly derived one, and write all its cells."""
         if self._image_set_differs(row):
             self._recount_images()
         info.row = row
@@ -124,7 +124,7 @@ class ClusterTable(NodeTable):
             self.changes.record_all(range(self.size))
 
     def _recount_images(self) -> None:
-        """Count the images of all nodes anew: a wrong cell says nothing about what was counted."""
+        """Count the images of all nodes anew, since a wrong cell leaves all counts in doubt."""
         images = ImageStates()
         for row, info in enumerate(self.infos):
             self._node_state.image_set[row] = self.image_sets.code(

@@ -70,7 +70,7 @@ class ImageStates:
         self.version = 0
 
     def replace(self, old: ImageSet, node: Node | None) -> ImageSet:
-        """Count a node's images instead of those that it had before; return the new ones."""
+        """Count a node's images in place of its former ones; return them."""
         if not old and (node is None or not node.status.images):
             return NO_IMAGES
         new = ImageSet(
@@ -93,7 +93,7 @@ class ImageStates:
 
 
 class ResourceColumns:
-    """One int64 column for each resource; a resource that no node has reads as zeros.
+    """An int64 column for each resource, zeros for a resource that no node has.
 
     A resource that few nodes have is stored cell by cell, and becomes an array only for the reader:
     if each node had a resource of its own, dense columns would take memory by the square of nodes.
@@ -133,7 +133,7 @@ class ResourceColumns:
         return chain(self.arrays, self._rows_with)
 
     def row(self, row: int) -> dict[str, int]:
-        """Return what a row has, without zeros."""
+        """Return the amounts of a row, without zeros."""
         amounts = {name: int(array[row]) for name, array in self.arrays.items() if array[row]}
         return amounts | self._sparse.get(row, {})
 
@@ -319,7 +319,7 @@ class NodeStateColumns:
 
 
 def read_only(view: A) -> A:
-    """Have NumPy refuse writes to a view of an array, and return it."""
+    """Make a view of an array read-only, and return it."""
     view.flags.writeable = False
     return view
 

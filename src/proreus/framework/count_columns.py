@@ -49,7 +49,7 @@ def add_by_row(counts: npt.NDArray[Any], by_row: Mapping[int, int], times: int =
 
 
 class CountColumns:
-    """The columns in use, by a key that says what they count."""
+    """The columns in use, by the key of their counts."""
 
     __slots__ = ("__weakref__", "_columns", "_unused", "_zeros", "capacity")
 
@@ -92,7 +92,7 @@ class CountColumns:
         return column
 
     def zeros(self) -> IntArray:
-        """Return the read-only counts of what does not exist."""
+        """Return read-only counts of 0."""
         if len(self._zeros) != self.capacity:
             self._zeros = np.zeros(self.capacity, dtype=np.int64)
             self._zeros.flags.writeable = False

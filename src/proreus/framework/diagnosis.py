@@ -32,7 +32,7 @@ class Diagnosis(Struct):
     post_filter_message: str = ""
 
     def add_plugin_status(self, status: Status) -> None:
-        """Record the plugin of a rejection; one that is Pending is in both sets."""
+        """Record the plugin of a rejection, in both sets if its code is Pending."""
         if not status.plugin or not status.rejected:
             return
         self.unschedulable_plugins.add(status.plugin)

@@ -77,7 +77,7 @@ class DryRunTable(Fork):
         return cells
 
     def _amounts_of(self, pods: Sequence[PodInfo]) -> IntArray:
-        """Return what each pod adds to each line of the matrix, shape (columns, victims)."""
+        """Return the amount of each pod in each line of the matrix, shape (columns, victims)."""
         # Most pods are replicas with equal requests: one line of the table for each kind of them.
         held_by = [pod.accounted_requests for pod in pods]
         kinds = {
@@ -121,7 +121,7 @@ class DryRunTable(Fork):
         self._moved(numbers, 1)
 
     def _moved(self, numbers: Rows, step: int) -> None:
-        """Update what is not a sum: NodeInfo objects, ports, the pod index, the change log."""
+        """Update all but the sums: NodeInfo objects, ports, the pod index, the change log."""
         self._moves.record(numbers, step, self.infos)
         self.changes.record_all(self.row_of[numbers].tolist())
         if self._with_ports:
@@ -186,7 +186,7 @@ class _LazyNodeInfo(NodeInfo):
         self._moves = moves
 
     def __getattr__(self, name: str) -> Any:
-        """Fill all attributes; Python calls this for one that is not set."""
+        """Fill all attributes; called by Python for an unset attribute."""
         # Without this an unknown attribute would recurse for ever: filling never sets it.
         if name not in NodeInfo.__slots__:
             raise AttributeError(name)

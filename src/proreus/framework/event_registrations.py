@@ -34,7 +34,7 @@ class QueueProfile(Protocol):
 
     @property
     def registrations(self) -> Sequence[EventRegistration]:
-        """What ``registrations_of`` returned for each plugin of the profile, in their order."""
+        """The result of ``registrations_of`` for each plugin of the profile, in their order."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Cluster events: what changed, and which plugins registered for it.
+"""Cluster events: changes of objects, and the registrations of plugins for them.
 
 A plugin registers the events that may make a pod schedulable that it rejected; the queue matches
 each event against the registrations. Actions are plain ints: they are compared on every event.
@@ -72,7 +72,7 @@ now; it may name too many. An exception counts as all pods that the plugin gates
 
 PreQueueingHintFn = Callable[[Any, Any], Collection[str] | None]
 """``pre_queueing_hint(old, new)`` returns the keys (``namespace/name``) of the pods that the change
-may help, before any hint is called; None, or an exception: any pod."""
+may help, before any hint is called; None, or an exception, stands for any pod."""
 
 ADD = 1
 """The object is new; of ``ASSIGNED_POD``: the pod has a node now. Of ``UNSCHEDULED_POD`` it only
@@ -111,7 +111,7 @@ UPDATE_POD_DELETION_TIMESTAMP = 32768
 ALL = 65535
 """Everything."""
 UPDATE = ALL & ~(ADD | DELETE)
-"""Any update, also one that has no action of its own."""
+"""Any update, also without an action of its own."""
 
 _ACTION_NAMES = {
     ADD: "Add",
@@ -139,7 +139,7 @@ POD = "Pod"
 ASSIGNED_POD = "AssignedPod"
 """A pod that has a node."""
 UNSCHEDULED_POD = "UnscheduledPod"
-"""A pod that has no node yet, and is not the one that the queue asks about."""
+"""A pod without a node, other than the pod that the queue asks about."""
 TARGET_POD = "TargetPod"
 """The waiting pod itself: an update of it wakes that pod alone."""
 UNSCHEDULABLE_POD = "UnschedulablePod"
@@ -171,7 +171,7 @@ _STANDS_FOR = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """A kind of change: a ``resource``, and what was done to it (``action``: one bit or more).
+    """A kind of change: a ``resource`` and an ``action`` (one bit or more).
 
     A registration may carry a queueing ``hint`` that looks at the change itself; without one, every
     such event moves the pod. ``label`` is the name in metrics and logs. A PreEnqueue plugin that

@@ -30,7 +30,7 @@ class CountedTerms:
 
 
 WeightedCounts = list[tuple[CountedTerms, int]]
-"""Terms, each with what a pod that has them counts: the sum of weights of those that select."""
+"""Terms, each with the count of a pod that has them: the sum of the weights that select."""
 
 
 class ExistingTerms:

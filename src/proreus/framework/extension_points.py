@@ -1,4 +1,4 @@
-"""All extension points: those that a configuration names, and those that it does not."""
+"""All extension points, named by configurations or not."""
 
 from __future__ import annotations
 

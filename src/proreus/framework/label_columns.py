@@ -73,7 +73,7 @@ class LabelColumns:
         """Every key that a node has, and some that nodes had earlier."""
         self._most_keys = 0
         self._absent = LabelColumn(0)
-        """That of all keys that no node has."""
+        """The column of every key that no node has."""
 
     def __contains__(self, key: str) -> bool:
         """Return whether a node may have a label."""
@@ -122,7 +122,7 @@ class LabelColumns:
         return len(self._columns)
 
     def forget_unused_keys(self, infos: Iterable[NodeInfo]) -> None:
-        """Forget all keys but those that the rows have, and those that have a column."""
+        """Forget the keys that neither a row nor a column has."""
         self._keys = {key for key, _ in self._columns.items()}.union(*(i.labels for i in infos))
         self._most_keys = 2 * len(self._keys)
 

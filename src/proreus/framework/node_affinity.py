@@ -116,7 +116,7 @@ def parse_node_affinity(
     node_selector: Mapping[str, str] | None = None,
     size_bytes: int = BYTES_AN_ENTRY,
 ) -> PodNodeAffinity:
-    """Parse node affinity, leniently: what does not parse is kept with its error."""
+    """Parse node affinity; terms that do not parse are kept with their errors."""
     selector = selector_of_map(node_selector)
     if affinity is None:
         return PodNodeAffinity(selector, size_bytes=size_bytes)
@@ -179,7 +179,7 @@ def _rows_for(nodes: NodeTable, terms: Sequence[ParsedNodeTerm]) -> Mapping[str,
 def _mask_of_term(
     nodes: NodeTable, term: ParsedNodeTerm, rows: Mapping[str, int]
 ) -> BoolArray | bool:
-    """Return the mask of nodes that match a term; True: all, False: none."""
+    """Return the mask of nodes that match a term, as a bool if all are alike."""
     if term.error is not None:
         return False
     matching = mask_of(nodes, term.labels)

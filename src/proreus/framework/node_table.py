@@ -142,7 +142,7 @@ class NodeTable:
         return self._labels.column(key, self.infos, self.capacity).readable[: self.size]
 
     def label_values(self, key: str) -> Interner[str]:
-        """Return what is behind the codes of a label: ``label_values(key).values[code]``."""
+        """Return the values of a label by code, ``label_values(key).values[code]``."""
         return self._labels.column(key, self.infos, self.capacity).values
 
     def matches(self, selector: Selector) -> BoolArray:
@@ -157,20 +157,20 @@ class NodeTable:
         return self._pod_index
 
     def count_pods(self, query: PodQuery) -> IntArray:
-        """Return how many pods on each node match a query."""
+        """Return the number of pods on each node that match a query."""
         return read_only(self.pod_index.count(query)[: self.size])
 
     def count_selected(
         self, terms: TermsInNamespaces, check: Callable[[], None]
     ) -> Iterator[tuple[Column, IntArray]]:
-        """Yield, by topology key and sign, what the pods on each node count that terms select."""
+        """Yield by topology key and sign the count on each node of the pods that terms select."""
         for column, counts in self.pod_index.count_selected(terms, self.has_label, check):
             yield column, read_only(counts[: self.size])
 
     def count_selected_by_all(
         self, terms: TermsInNamespaces, check: Callable[[], None]
     ) -> IntArray:
-        """Return how many pods on each node all of the terms select."""
+        """Return the number of pods on each node that all of the terms select."""
         return read_only(self.pod_index.count_selected_by_all(terms, check)[: self.size])
 
     def count_terms(self, terms: WeightedCounts) -> IntArray:

@@ -128,20 +128,20 @@ class NodeTableView(NodeTable):
         return self._parent.pod_index
 
     def count_pods(self, query: PodQuery) -> IntArray:
-        """Return how many pods on each node match a query."""
+        """Return the number of pods on each node that match a query."""
         return self._parent.count_pods(query)[self.parent_rows]
 
     def count_selected(
         self, terms: TermsInNamespaces, check: Callable[[], None]
     ) -> Iterator[tuple[Column, IntArray]]:
-        """Yield, by topology key and sign, what the pods on each node count that terms select."""
+        """Yield by topology key and sign the count on each node of the pods that terms select."""
         for column, counts in self._parent.count_selected(terms, check):
             yield column, counts[self.parent_rows]
 
     def count_selected_by_all(
         self, terms: TermsInNamespaces, check: Callable[[], None]
     ) -> IntArray:
-        """Return how many pods on each node all of the terms select."""
+        """Return the number of pods on each node that all of the terms select."""
         return self._parent.count_selected_by_all(terms, check)[self.parent_rows]
 
     def count_terms(self, terms: WeightedCounts) -> IntArray:

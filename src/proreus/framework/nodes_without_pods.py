@@ -30,12 +30,12 @@ class NodesWithoutPods(NodeTableView):
 
     @property
     def requested(self) -> ResourceColumns:  # type: ignore[override]
-        """Requests of pods: none, all zeros."""
+        """Requests of pods, all zeros."""
         return ResourceColumns(self)
 
     @property
     def nonzero_requested(self) -> ResourceColumns:  # type: ignore[override]
-        """Requests of pods: none, all zeros."""
+        """Requests of pods, all zeros."""
         return ResourceColumns(self)
 
     def __getitem__(self, row: int) -> NodeInfo:
@@ -53,7 +53,7 @@ class NodesWithoutPods(NodeTableView):
 
     @property
     def pod_count(self) -> IntArray:
-        """Number of pods on each node: zeros."""
+        """Number of pods on each node, zeros."""
         return np.zeros(self.size, dtype=np.int64)
 
     @property
@@ -67,19 +67,19 @@ class NodesWithoutPods(NodeTableView):
         return np.zeros(self.size, dtype=np.int32)
 
     def count_pods(self, query: PodQuery) -> IntArray:
-        """Return zeros: there are no pods."""
+        """Return zeros, since there are no pods."""
         return np.zeros(self.size, dtype=np.int64)
 
     def count_selected(
         self, terms: TermsInNamespaces, check: Callable[[], None]
     ) -> Iterator[tuple[Column, IntArray]]:
-        """Yield nothing: there are no pods."""
+        """Yield nothing, since there are no pods."""
         return iter(())
 
     def count_selected_by_all(
         self, terms: TermsInNamespaces, check: Callable[[], None]
     ) -> IntArray:
-        """Return zeros: there are no pods."""
+        """Return zeros, since there are no pods."""
         return np.zeros(self.size, dtype=np.int64)
 
     def take(self, rows: Rows) -> NodeTable:

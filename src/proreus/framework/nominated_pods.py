@@ -50,7 +50,7 @@ class Nominator(Protocol):
         ...
 
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
-        """Add a nomination; None: that of ``status.nominatedNodeName``."""
+        """Add a nomination; None is that of ``status.nominatedNodeName``."""
         ...
 
     def delete_nominated_pod(self, uid: str) -> None:
@@ -130,7 +130,7 @@ class NominatedPodsByPriority:
         register(self)
 
     def age(self) -> None:
-        """Drop what was not asked for since the last call: its pods may be gone."""
+        """Drop priorities that were not asked for since the last call; their pods may be gone."""
         for priority in self._by_priority.keys() - self._used:
             del self._by_priority[priority]
         self._used.clear()

@@ -48,7 +48,7 @@ POD_ACTIONS = (
     UPDATE_POD_DELETION_TIMESTAMP,
     UPDATE,
 )
-"""What may change about a pod; UPDATE is anything else."""
+"""The changes of a pod that are events; UPDATE is any other."""
 
 
 class PodEvents:

@@ -60,7 +60,7 @@ class PodGroupState(Protocol):
 
     @property
     def assumed(self) -> Mapping[str, PlacedPod]:
-        """Pods assumed on a node; in a dry run also those that it has assigned so far."""
+        """Pods assumed on a node; in a dry run also the pods that it has assigned so far."""
         ...
 
     @property
@@ -97,7 +97,7 @@ class PodGroupStates(Protocol):
     def changed_since(self, position: int) -> Sequence[str] | None:
         """Return the ``namespace/name`` of groups whose pods changed since, each once.
 
-        None: that is forgotten, and any group may have changed.
+        None if that is forgotten, and any group may have changed.
         """
         ...
 
@@ -146,7 +146,7 @@ class PodGroupInfo(Struct, frozen=True):
 class Placement(Struct, frozen=True):
     """Nodes on which a whole group may be scheduled: ``node_names``, None for all.
 
-    ``name``: for logs. ``lacking``: what these nodes are known to lack; "": the group is tried.
+    ``name``: for logs. ``lacking``: the known lack of these nodes; with "" the group is tried.
     """
 
     name: str
@@ -158,7 +158,7 @@ _MOST_REASONS = 5
 
 
 def reasons_of_placements(placements: Iterable[Placement]) -> list[str]:
-    """Return what placements lack, each reason once, the most frequent first.
+    """Return the reasons against placements, each once, the most frequent first.
 
     Example: ``rack=a and 3 others: Insufficient cpu``.
     """
@@ -215,7 +215,7 @@ not fit."""
 
 
 class PodGroupPostFilterResult(Struct, frozen=True):
-    """What a PodGroupPostFilter plugin returns.
+    """The result of a PodGroupPostFilter plugin.
 
     ``status``: Success, with or without a reason, if the group may fit once victims are gone; then
     ``nominating`` has new nominations by ``namespace/name`` of the pods, and ``victims`` the pods

@@ -48,13 +48,13 @@ class PodIndex:
                 self._add_terms(info.row, pod)
 
     def count(self, query: PodQuery) -> IntArray:
-        """Return how many pods match a query, by row; longer than the table, read-only."""
+        """Return the number of pods by row that match a query; longer than the table, read-only."""
         return self.group_pods().columns((query,))[0]
 
     def count_selected(
         self, terms: TermsInNamespaces, has_label: Callable[[str], bool], check: Callable[[], None]
     ) -> Iterator[tuple[Column, IntArray]]:
-        """Yield by row what the pods count that terms select, for each of the terms' columns.
+        """Yield, for each of the terms' columns, the counts by row of the pods that they select.
 
         Only of those whose topology key is a label of nodes. ``check`` is called now and then.
         """
@@ -71,7 +71,7 @@ class PodIndex:
     def count_selected_by_all(
         self, terms: TermsInNamespaces, check: Callable[[], None]
     ) -> IntArray:
-        """Return how many pods are selected by each of the terms, by row."""
+        """Return the number of pods by row that all of the terms select."""
         return self.group_pods().columns((TermCount(terms, None),), check)[0]
 
     def group_pods(self) -> PodLabelGroups:

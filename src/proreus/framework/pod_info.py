@@ -34,7 +34,7 @@ from proreus.objects.requests import (
 
 ASSUMED_AS = "proreus/assumed-as"
 """``CycleState`` key that Reserve may write: the ``PodInfo`` to assume on the node instead of the
-pod, because its devices take more of the node than it requests. None: the pod itself."""
+pod, because its devices take more of the node than it requests. None for the pod itself."""
 
 _WITHOUT_POD_LEVEL = PodResourcesOptions(pod_level=False)
 
@@ -46,7 +46,7 @@ SelectorKey = tuple[str, frozenset[tuple[str, str]]]
 
 
 class HostPort(NamedTuple):
-    """A port taken on a node's own address: ``ip`` (0.0.0.0: on all), ``protocol``, ``port``."""
+    """A port taken on a node's own address: ``ip`` (0.0.0.0 for all), ``protocol``, ``port``."""
 
     ip: str
     protocol: str
@@ -90,7 +90,7 @@ class PodRequests:
 
 
 class PodInfo:
-    """A pod and what is derived from it. Immutable, except that some is derived at first use."""
+    """A pod and values derived from it, some at first use; otherwise immutable."""
 
     __slots__ = (
         "_accounted_requests",
@@ -114,7 +114,7 @@ class PodInfo:
         resources_options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS,
         before: PodInfo | None = None,
     ) -> None:
-        """``before``: another version of the pod; what is derived of the same is shared."""
+        """``before``: another version of the pod; values derived of equal parts are shared."""
         self.pod: Pod = pod
         """The API object."""
         self.key: str = key_of(pod)
@@ -130,23 +130,23 @@ class PodInfo:
             and _requests_are_equal(before.pod.spec, pod.spec)
             else _requests_of(pod, pod_level)
         )
-        """What the pod requests: ``requests.amounts.get("cpu", 0)`` in milli-CPU, for instance."""
+        """The pod's requests, ``requests.amounts.get("cpu", 0)`` in milli-CPU for instance."""
         self._accounted_requests: PodRequests | None = None
         self._host_ports: tuple[HostPort, ...] | None = None
         self._importance: tuple[int, float] | None = None
         self._selector_key: SelectorKey | None = None
         self._resized: PodRequests | None = None
         self.affinity_terms: Any = None
-        """``AffinityTerms``, kept here by ``framework.affinity_terms``; None: not looked up yet."""
+        """``AffinityTerms``, set by ``framework.affinity_terms``; None before that."""
         self.node_affinity: Any = None
-        """A ``PodNodeAffinity``, kept here by ``framework.node_affinity``; None: not parsed yet."""
+        """A ``PodNodeAffinity``, set by ``framework.node_affinity``; None before that."""
         self.toleration_index: Any = None
-        """A ``TolerationIndex``, kept here by ``framework.tolerations``; None: not made yet."""
+        """A ``TolerationIndex``, set by ``framework.tolerations``; None before that."""
         if before is not None:
             self._share(before)
 
     def _share(self, before: PodInfo) -> None:
-        """Take over what another version of the pod has had parsed, where the pod is the same."""
+        """Share the parsed parts of another version of the pod that are equal."""
         # A pod may have 15,000 terms, which take long to parse and little to compare. By the next
         # event caches may have dropped them for those of other such pods.
         old, new = before.pod.spec, self.pod.spec
@@ -221,7 +221,7 @@ class PodInfo:
 
     @property
     def accounted_requests(self) -> PodRequests:
-        """The requests counted on the pod's node: its devices may add to what it requests."""
+        """The requests counted on the pod's node, those of its devices included."""
         # Derived at first use: only pods that are on a node need it.
         if self._accounted_requests is None:
             taken = self.pod.status.node_allocatable_resource_claim_statuses
@@ -259,7 +259,7 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
 
 
 _BYTES_A_REQUEST = 600
-"""What the request for one resource takes, as text, in the key and in the amounts."""
+"""The memory of the request for a resource, as text, in the key and in the amounts."""
 
 
 def _requests_of(pod: Pod, pod_level: bool) -> PodRequests:
@@ -312,15 +312,15 @@ _shared_requests = LoadingCache(16 * 2**20, _key_of_requests, _computed_requests
 
 
 class QueueingParams(Struct, eq=False, kw_only=True):
-    """What the queue knows about an entity, besides what it is (kube-scheduler's type of the name).
+    """The history of a queued pod or group (kube-scheduler's type of the name).
 
     ``attempts``: how often it was tried; ``unschedulable_count``, how often it was rejected;
     ``consecutive_errors_count``, how many attempts in a row failed with an error.
-    ``initial_attempt_timestamp`` (None: not tried yet) and ``backoff_expiration`` (None: not in
-    back-off): in seconds of ``Clock.monotonic``. ``unschedulable_plugins`` and ``pending_plugins``:
-    the plugins that rejected it, kept after the pop until an attempt fails. ``gating_plugin``: the
-    PreEnqueue plugin that gates it, or "". ``flush_timestamp``: when the flush of pods that waited
-    too long last moved it, or tried to.
+    ``initial_attempt_timestamp`` (None before the first attempt) and ``backoff_expiration`` (None
+    if not in back-off): in seconds of ``Clock.monotonic``. ``unschedulable_plugins`` and
+    ``pending_plugins``: the plugins that rejected it, kept after the pop until an attempt fails.
+    ``gating_plugin``: the PreEnqueue plugin that gates it, or "". ``flush_timestamp``: when the
+    flush of pods that waited too long last moved it, or tried to.
     """
 
     attempts: int = 0

@@ -39,7 +39,7 @@ _GroupKey = tuple[str, frozenset[LabelPair], bool]
 
 
 class PodMatch(NamedTuple):
-    """Matches pods of these namespaces (None: of all) whose labels the selector selects."""
+    """Matches pods of these namespaces (None for all) whose labels the selector selects."""
 
     namespaces: frozenset[str] | None
     selector: Selector
@@ -69,7 +69,7 @@ class PodQuery(Struct, frozen=True, cache_hash=True, gc=False):
 
     @property
     def needs(self) -> LabelNeeds:
-        """What every selected pod has."""
+        """The labels that every selected pod needs."""
         return needs_of(self.matches[0].selector)
 
     def selects(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
@@ -79,7 +79,7 @@ class PodQuery(Struct, frozen=True, cache_hash=True, gc=False):
         return all(match.matches(namespace, labels) for match in self.matches)
 
     def weigh(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> int:
-        """Return what a pod with these properties counts."""
+        """Return the count of a pod with these properties."""
         return int(self.selects(namespace, labels, terminating))
 
     def selects_pod(self, pod: Pod) -> bool:
@@ -104,7 +104,7 @@ class PodLabelGroup:
         self.columns: dict[CountColumn, int] = {}
 
     def weight_in(self, query: Query) -> int:
-        """Return what one of these pods counts for a query."""
+        """Return the count of one of these pods for a query."""
         return query.weigh(self.namespace, self.labels, self.terminating)
 
 
@@ -178,7 +178,7 @@ class PodLabelGroups:
     def columns(
         self, queries: Sequence[Query], check: Callable[[], None] = lambda: None
     ) -> list[IntArray]:
-        """Return how many pods each query selects, by row; longer than the table.
+        """Return the number of pods by row that each query selects; longer than the table.
 
         All queries have the same ``namespaces`` and ``needs``. ``check`` is called for each group
         that is looked at.

@@ -10,7 +10,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.objects.pod import Pod
 
 PROVIDED = "/"
-"""What the name of a pod that a plugin provides contains, and no name of the API can."""
+"""The part of the name of a provided pod that no name of the API can have."""
 
 
 def is_provided(pod: Pod) -> bool:

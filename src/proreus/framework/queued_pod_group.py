@@ -47,8 +47,8 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
     round_rejectors: frozenset[str] = frozenset()
     """The plugins that rejected pods in the earlier attempts of the round."""
     in_the_way: Mapping[bytes, QueuedPodInfo] = msgspec.field(default_factory=dict)
-    """One of each kind of pods that were placed where another lacked what they took, in the last
-    attempt or the round: had they room elsewhere, the group might fit."""
+    """A pod of each kind that took the place of another pod in the last attempt, or the round. The
+    group might fit if it had room elsewhere."""
     helped: bool = False
     """Whether something has happened during the round that may help its pods."""
     room_made: int = 0
@@ -123,7 +123,7 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
             del self.profiles[profile]
 
     def begin_round(self) -> None:
-        """Have the next attempt begin with the first placement."""
+        """Begin the next attempt with the first placement."""
         self.next_placement, self.round_rejectors, self.helped = 0, frozenset(), False
 
     def begin_attempt(self) -> None:
@@ -141,7 +141,7 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
     def set_initial_attempt_timestamp(
         self, now: float, pods: Iterable[QueuedPodInfo] | None = None
     ) -> None:
-        """Set the time of the first attempt of pods that have none; ``pods`` None: all of them."""
+        """Set the time of the first attempt of ``pods`` without one, None for all pods."""
         for queued in self.queued_pods if pods is None else pods:
             if queued.initial_attempt_timestamp is None:
                 queued.initial_attempt_timestamp = now
@@ -152,7 +152,7 @@ class QueuedPodGroupInfo(QueueingParams, eq=False):
 
 
 QueuedEntityInfo = QueuedPodInfo | QueuedPodGroupInfo
-"""What waits in the scheduling queue."""
+"""An entity of the scheduling queue: a pod or a group."""
 
 PodsByGroup = Mapping[EntityKey, Sequence[QueuedPodInfo]]
 """Queued pods by their PodGroup."""

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class ReadOnlyError(TypeError):
-    """A plugin tried to change what it was given."""
+    """A plugin tried to change a value of the scheduler's."""
 
 
 def _refuse(self: object, *args: Any, **kwargs: Any) -> NoReturn:

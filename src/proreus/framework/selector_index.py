@@ -25,7 +25,7 @@ _MOST_VALUES = 1_000
 
 
 class LabelNeeds(NamedTuple):
-    """What every object has that is selected: one of ``labels``, or else a label with the key.
+    """The needs of every selected object: one of ``labels``, or else a label with the key.
 
     With neither it may be any object.
     """
@@ -40,7 +40,7 @@ class LabelNeeds(NamedTuple):
 
 
 def needs_of(selector: Selector) -> LabelNeeds:
-    """Return what every object has that a selector selects."""
+    """Return the needs of every object that a selector selects."""
     # Requirements are ANDed, so one of them is enough to narrow the candidates. One with thousands
     # of values, which a pod may have, costs less to evaluate than to index.
     for requirement in selector.requirements:
@@ -53,7 +53,7 @@ def needs_of(selector: Selector) -> LabelNeeds:
 
 
 def needs_of_any(selectors: Iterable[Selector]) -> LabelNeeds:
-    """Return what every object has that one of the selectors selects."""
+    """Return the needs of every object that one of the selectors selects."""
     every = list(map(needs_of, selectors))
     keys = {one.labels[0][0] if one.labels else one.key for one in every}
     if None in keys:
@@ -66,7 +66,7 @@ def needs_of_any(selectors: Iterable[Selector]) -> LabelNeeds:
 
 
 class SelectorIndex(Generic[T]):
-    """Values, each with what an object needs to be selected, found by the labels of an object."""
+    """Values with the needs of selected objects, found by the labels of an object."""
 
     __slots__ = ("_by_key", "_by_label", "_unindexed")
 

@@ -75,9 +75,9 @@ class SelectorSet:
                     by_label[label] = [numbers, number]
 
     def matching(self, labels: Mapping[str, str]) -> BoolArray | None:
-        """Return which selectors select an object with these labels.
+        """Return the mask of selectors that select an object with these labels.
 
-        None: none of them; ``self.all``, and no other array: all of them.
+        None if no selector does; the array ``self.all`` itself if all do.
         """
         if self._only is not None:
             return self.all if self._only.matches(labels) else None

@@ -40,14 +40,14 @@ class AffinityTerm(Struct, frozen=True, cache_hash=True, gc=False):
 
 
 Weighted = tuple[tuple[int, AffinityTerm], ...]
-"""Terms, each with what a pod that it selects counts."""
+"""Terms, each with the count of a pod that it selects."""
 
 Column = tuple[str, bool]
 """A topology key, and whether weights are negative: so a sum is 0 only where no pod adds to it."""
 
 
 class TermSet:
-    """Terms with their weights; equal ones are equal. ``columns``: what they are summed up by."""
+    """Terms with their weights, compared by value. ``columns``: the keys of their sums."""
 
     def __init__(self, weighted: Weighted = ()) -> None:
         self.weighted = weighted
@@ -77,7 +77,7 @@ class TermSet:
 
     @cached_property
     def needs(self) -> LabelNeeds:
-        """What every pod has that a term selects."""
+        """The labels that every pod needs that a term selects."""
         return needs_of_any(term.selector for _, term in self.weighted)
 
     @cached_property
@@ -96,7 +96,7 @@ class TermSet:
 
     @cached_property
     def all(self) -> BoolArray:
-        """What ``covering`` and ``selecting`` return for all of the terms."""
+        """The result of ``covering`` and ``selecting`` for all of the terms."""
         return self._pods.all
 
     @cached_property
@@ -126,7 +126,7 @@ class TermSet:
         namespace_labels: Mapping[str, str] | None,
         everywhere_if_empty: bool = False,
     ) -> BoolArray | None:
-        """Return which terms are about pods of a namespace; None: none of them.
+        """Return the mask of terms about pods of a namespace, None if there are none.
 
         ``namespace_labels``: None if there is no such namespace. ``everywhere_if_empty``: a
         namespaceSelector that selects a namespace without labels selects all, as in kube-scheduler
@@ -148,9 +148,9 @@ class TermSet:
         return found if found.any() else None
 
     def selecting(self, covering: BoolArray | None, labels: Mapping[str, str]) -> BoolArray | None:
-        """Return which terms, of those that cover their namespace, select pods with these labels.
+        """Return the mask of the covering terms that select pods with these labels.
 
-        None: none of them.
+        None if there are none.
         """
         selected = None if covering is None else self._pods.matching(labels)
         if selected is None or covering is None or covering is self.all:
@@ -165,7 +165,7 @@ class TermSet:
         return last[2]
 
     def sums(self, selected: BoolArray) -> list[int]:
-        """Return what a pod counts that is selected by these terms, for each of ``columns``."""
+        """Return the count of a pod that these terms select, for each of ``columns``."""
         if selected is self.all:
             return self._sums_of_all
         last = self._last_sums
@@ -227,13 +227,13 @@ class TermsInNamespaces(Struct, frozen=True, eq=False):
         )
 
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> BoolArray | None:
-        """Return which terms select pods with these labels in a namespace; None: none of them."""
+        """Return the mask of terms that select pods of a namespace and labels, None if none do."""
         known = self.namespaces.get(namespace)
         covering = self.terms.covering(namespace, known, self.everywhere_if_empty)
         return self.terms.selecting(covering, labels)
 
     def selecting_pod(self, pod: Pod) -> BoolArray | None:
-        """Return which terms select a pod; None: none of them."""
+        """Return the mask of terms that select a pod, None if none do."""
         return self.selecting(pod.metadata.namespace, pod.metadata.labels)
 
     def all_select(self, pod: Pod) -> bool:
@@ -244,7 +244,7 @@ class TermsInNamespaces(Struct, frozen=True, eq=False):
 class TermCount(Struct, frozen=True, cache_hash=True):
     """Counts the pods that inter-pod terms select, by the weights of these terms.
 
-    ``number``: of the terms' column that is counted; None: a pod that all of them select counts 1.
+    ``number``: of the terms' column that is counted; None to count 1 for a pod that all select.
     """
 
     terms: TermsInNamespaces
@@ -257,11 +257,11 @@ class TermCount(Struct, frozen=True, cache_hash=True):
 
     @property
     def needs(self) -> LabelNeeds:
-        """What every selected pod has."""
+        """The labels that every selected pod needs."""
         return self.terms.terms.needs
 
     def weigh(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> int:
-        """Return what a pod with these properties counts."""
+        """Return the count of a pod with these properties."""
         selecting = self.terms.selecting(namespace, labels)
         if selecting is None:
             return 0

@@ -1,4 +1,4 @@
-"""Tolerations of pods, indexed by what they match.
+"""Tolerations of pods, indexed by the taints that they match.
 
 Pods with the same tolerations share one index, so that they can be compared by identity, and so
 that 50,000 of them are looked at once.

@@ -115,7 +115,7 @@ class Verdicts:
         return rows
 
     def counts(self) -> Mapping[Status, int]:
-        """Return how many rows each status rejected."""
+        """Return the number of rejected rows by status."""
         if self.ids is None:
             return {}
         numbers = np.bincount(self.ids, minlength=len(self.statuses))

@@ -29,7 +29,7 @@ RequestsOf = Callable[[Container], Nano]
 
 
 class PodResourcesOptions(NamedTuple):
-    """Which parts of a pod's requests count, by feature gates.
+    """The parts of a pod's requests that count, by feature gates.
 
     ``pod_level``: ``spec.resources`` (PodLevelResources). ``devices``: what devices take of the
     node's cpu, memory and the like, as the pod's status has it (DRANodeAllocatableResources).

@@ -50,7 +50,7 @@ class ExactDeviceRequest(ApiStruct, frozen=True):
 
 
 class DeviceSubRequest(ApiStruct, frozen=True):
-    """One of several alternatives of a request (KEP-4816)."""
+    """An alternative of a request (KEP-4816)."""
 
     name: str = ""
     device_class_name: str = ""

@@ -47,9 +47,7 @@ class EntityKey(Struct, frozen=True):
 
     @property
     def is_provided(self) -> bool:
-        """Return whether a plugin provides the group: no object of the API has a slash in its
-        name.
-        """
+        """Return whether a plugin provides the group. No name of the API has a slash."""
         return "/" in self.name
 
 
@@ -58,7 +56,7 @@ class BasicSchedulingPolicy(ApiStruct, frozen=True):
 
 
 class GangSchedulingPolicy(ApiStruct, frozen=True):
-    """All or nothing: no pod starts before ``min_count`` pods can."""
+    """A gang: no pod starts before ``min_count`` pods can."""
 
     min_count: int = 0
 
@@ -178,7 +176,7 @@ class PodGroup(ApiStruct, frozen=True):
 
 
 class CompositeGangSchedulingPolicy(ApiStruct, frozen=True):
-    """All or nothing: no pod starts before ``min_group_count`` child groups can."""
+    """A gang: no pod starts before ``min_group_count`` child groups can."""
 
     min_group_count: int = 0
 

@@ -118,7 +118,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
         return self.matches_value(labels.get(self.key))
 
     def matches_value(self, value: str | None) -> bool:
-        """Return whether a value of the label (None: absent) matches."""
+        """Return whether a value of the label (None if absent) matches."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
@@ -231,7 +231,7 @@ EVERYTHING = Selector()
 
 
 def parse_label_selector(selector: LabelSelector | None) -> Selector:
-    """Parse metav1.LabelSelector: None selects nothing, an empty one everything."""
+    """Parse metav1.LabelSelector; None selects nothing, an empty selector everything."""
     if selector is None:
         return NOTHING
     requirements = [_equality(key, value) for key, value in sorted(selector.match_labels.items())]

@@ -154,7 +154,7 @@ class StorageClass(ApiStruct, frozen=True):
 
 
 class VolumeNodeResources(ApiStruct, frozen=True):
-    """The number of volumes of a driver that a node can hold; None: unlimited."""
+    """The number of volumes of a driver that a node can hold; None if unlimited."""
 
     count: int | None = None
 

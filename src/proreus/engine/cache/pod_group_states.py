@@ -72,7 +72,7 @@ class PodGroupStates:
         return self._changes.position
 
     def changed_since(self, position: int) -> list[str] | None:
-        """Return the groups whose pods changed since, each once; None: that is forgotten."""
+        """Return the groups whose pods changed since, each once; None if that is forgotten."""
         return self._changes.changed_since(position)
 
     def get(self, key: str) -> PodGroupState | None:

@@ -121,7 +121,7 @@ class PodGroupAlgorithm:
         self._tries = 0
         """How many pods have been tried."""
         self._order: Order | None = None
-        """The order in which the pods are tried; None: their own."""
+        """The order in which the pods are tried; None for their own."""
         self._assumed: list[PodResult] = []
         """The pods that are assumed now, in the order in which they were."""
 

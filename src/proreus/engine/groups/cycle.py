@@ -81,7 +81,7 @@ class PodScheduling(Protocol):
 
 
 class GroupOutcome(Protocol):
-    """The outcome of an attempt of a group. ``status`` None: it is scheduled."""
+    """The outcome of an attempt of a group. ``status`` is None if it is scheduled."""
 
     status: Status | None
     waiting_on_preemption: bool

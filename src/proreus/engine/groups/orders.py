@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 class OtherOrders:
     """The orders of one group in one placement.
 
-    ``nodes``: where it may go; None: what they have is not known. ``placed``: how many of its pods
+    ``nodes``: where it may go; None if their room is not known. ``placed``: how many of its pods
     have a node already.
     """
 
@@ -64,7 +64,7 @@ class OtherOrders:
         )
 
     def next(self, results: Results) -> Order | None:
-        """Return an order to try after the last one; None: it is given up.
+        """Return an order to try after the last one; None to give up.
 
         ``results``: of the last order.
         """

@@ -69,15 +69,15 @@ class ProvidedPods:
         return ChainMap(cast(dict[str, Pod], pods), self._pods)
 
     def connect(self, handlers: PodInformerHandlers) -> None:
-        """Report pods to these handlers, those that are there already as added."""
+        """Report pods to these handlers, present ones as added."""
         self._handlers = handlers
         for pod in list(self._pods.values()):
             handlers.on_add(pod)
 
     def on_change(self, changed: PodChangeFn) -> Callable[[], None]:
-        """Call ``changed(old, new)`` on each change, before the handlers; return what ends that.
+        """Call ``changed(old, new)`` on each change, before the handlers; return its end.
 
-        For pods that are there already it is called at once.
+        For present pods it is called at once. The result ends the calls.
         """
         self._changed.append(changed)
         for pod in list(self._pods.values()):
@@ -108,7 +108,7 @@ class ProvidedPods:
             self._handlers.on_update(old, pod)
 
     def remove(self, key: str) -> None:
-        """Remove a pod; one that is not there is ignored."""
+        """Remove a pod, if it is there."""
         pod = self._pods.pop(key, None)
         self._source_names.pop(key, None)
         if pod is not None:

@@ -38,13 +38,13 @@ class PodResult(Struct):
 class PodGroupResult(Struct):
     """The result of one group.
 
-    ``status`` None: it can be scheduled. ``pods``: of those that were tried, in their order.
+    ``status``: None if it can be scheduled. ``pods``: of the pods that were tried, in their order.
     ``any_scheduled``: whether one of its pods fits, those of all groups below included.
     ``waiting_on_preemption``: whether it may fit once victims are gone; then ``nominating`` has
     their pods' new nominations, by ``namespace/name``. ``state``: what plugins keep about the try
     in one placement. ``lacking``: how many more of its pods need a node than found one, if it does
     not fit: at least so many as are known to, and 1. ``next_placement``: the place of the first
-    placement that was not tried, since others took long; 0: all were, or it fits. ``rejectors``:
+    placement that was not tried, since others took long; 0 if all were, or it fits. ``rejectors``:
     the plugins that rejected pods in all placements that were tried. ``in_the_way``: see
     ``QueuedPodGroupInfo``.
     """

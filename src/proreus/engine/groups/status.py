@@ -72,7 +72,7 @@ class PodGroupStatusWriter:
         self._failures_logged = LineLimit(now=clock.monotonic)
 
     def write(self, key: str, status: Status | None) -> None:
-        """Record the result of an attempt for a group (None: scheduled). True stays True."""
+        """Record the result of an attempt for a group (None if scheduled). True stays True."""
         if key not in self._groups:
             log.error("Failed to get PodGroup for status update", err="not found", podGroup=key)
             return

@@ -44,10 +44,10 @@ def controller_name(meta: ObjectMeta) -> str | None:
 
 
 class AvoidanceRules(Struct, frozen=True):
-    """When a node is avoided, and for how long.
+    """The rules of avoidance.
 
-    ``threshold``: rejections of one controller's pods by one node; 0: never. ``max_seconds``: the
-    longest time that a node is avoided, and how long rejections are remembered.
+    ``threshold``: rejections of a controller's pods by a node, 0 for never. ``max_seconds``: the
+    longest time that a node is avoided, and that rejections are remembered.
     """
 
     threshold: int = 0
@@ -109,7 +109,7 @@ class AvoidedNodes:
     def record(self, controller: str, node_name: str) -> float:
         """Count a rejection; return for how many seconds the node is avoided from now on.
 
-        0: the threshold is not reached, or the node is avoided already.
+        0 if the threshold is not reached, or the node is avoided already.
         """
         pair, now = (controller, node_name), self._clock.monotonic()
         known = self._pairs.pop(pair, None)

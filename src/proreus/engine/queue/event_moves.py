@@ -54,8 +54,8 @@ Precheck = Callable[[QueuedPodInfo], bool]
 class _Move(Struct):
     """An event, and the pods that it may help.
 
-    ``changes``: the old and the new version of each object that it is about; None: too many to be
-    kept. ``candidates``: None until they are looked up.
+    ``changes``: the old and the new version of each object that it is about; None if they are too
+    many to be kept. ``candidates``: None until they are looked up.
     """
 
     event: ClusterEvent
@@ -66,7 +66,7 @@ class _Move(Struct):
 
     @property
     def change(self) -> tuple[Any, Any] | None:
-        """The change that hints are asked about; None: of many, one is likely to help."""
+        """The change that hints are asked about; None for many, of which one is likely to help."""
         return self.changes[0] if self.changes is not None and len(self.changes) == 1 else None
 
 

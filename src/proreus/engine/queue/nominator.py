@@ -79,7 +79,7 @@ class Nominator:
             self._changes.record(node)
 
     def add_nominated_pod(self, pod: PodInfo, nominating: NominatingInfo | None) -> None:
-        """Register a nomination, and drop an earlier one (None: the node in the pod's status).
+        """Register a nomination, and drop an earlier one; None is the node in its status.
 
         Up to 1.36, an empty node name registers the pod without a node. A pod that is gone or bound
         is not registered.

@@ -33,7 +33,7 @@ class PendingPods:
         self._recorder = recorder
         self.nominator = sub_queues.nominator
         self.pod_groups = pod_groups
-        """The pods of groups; None: pods are queued one by one."""
+        """The pods of groups; None if pods are queued one by one."""
         self._expose_gauges()
 
     def _expose_gauges(self) -> None:

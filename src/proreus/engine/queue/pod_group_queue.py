@@ -274,7 +274,7 @@ class PodGroupQueue:
     def _left(self, entity: QueuedPodGroupInfo, queued: QueuedPodInfo | None) -> None:
         """Put a group where it belongs now that a pod has left it; one without pods is dropped.
 
-        ``queued`` None: the pod did not wait with the others.
+        ``queued`` is None if the pod did not wait with the others.
         """
         entity.begin_round()
         if queued is not None:

@@ -193,7 +193,7 @@ class QueueingHints:
     ) -> list[QueuedEntityInfo]:
         """Return the pods and groups that an event could help, before hints are called.
 
-        ``changes``: the old and the new version of each object that it is about; None: not known.
+        ``changes``: the old and the new version of each object that it is about; None if not known.
         """
         if event.wildcard:
             return pods.pods()
@@ -368,7 +368,7 @@ def _ungated_pods(
     event: ClusterEvent,
     changes: Iterable[tuple[Any, Any]],
 ) -> Collection[str] | None:
-    """Return the keys of the pods that an event ungates; None: the plugin failed, try all."""
+    """Return the keys of the pods that an event ungates; None, for all, if the plugin failed."""
     try:
         return dict.fromkeys(
             key

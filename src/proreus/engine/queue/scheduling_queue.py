@@ -79,7 +79,7 @@ class SchedulingQueue(PendingPods):
         metrics: SchedulerMetrics | None = None,
         forest: WorkloadForest | None = None,
     ) -> None:
-        """``forest``: the pod groups, which are queued as a whole; None: pods are queued alone."""
+        """``forest``: the pod groups, which are queued as a whole; None to queue pods alone."""
         self.on_ready: Callable[[], None] = lambda: None
         self._clock = clock
         self._pod_lister = pod_lister

@@ -56,7 +56,7 @@ class Member(Struct):
 
 
 class GroupResult(Struct):
-    """``status`` None: the group can be scheduled. ``members``: of the pods that were tried."""
+    """``status``: None if the group can be scheduled. ``members``: of the pods that were tried."""
 
     status: Status | None
     members: list[Member] = field(default_factory=list)

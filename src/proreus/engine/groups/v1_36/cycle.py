@@ -57,7 +57,7 @@ class PodGroupCycleV136(GroupCycle):
         groups, gates = environment.stores.store(POD_GROUPS), environment.feature_gates
         self._topology_aware = gates.enabled("TopologyAwareWorkloadScheduling")
         self._groups = groups if gates.enabled("WorkloadAwarePreemption") else None
-        """The PodGroups, for preemption as a whole; None: pods preempt one by one."""
+        """The PodGroups, for preemption as a whole; None if pods preempt one by one."""
 
     async def run(self, popped: QueuedPodInfo) -> str:
         """Schedule the group of a popped pod; return that pod's node, "" if it has none."""
