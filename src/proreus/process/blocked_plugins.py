@@ -76,7 +76,7 @@ class BlockedPlugins:
         try:
             self._write({**self._read(), call.owner.name: entry})
         except OSError as error:
-            log.error("Cannot note that a plugin blocks", err=error, file=str(self.path))
+            log.error("Cannot record a blocked plugin", err=error, file=str(self.path))
             return False
         return True
 
@@ -93,7 +93,7 @@ class BlockedPlugins:
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:
-            log.error("Cannot read which plugins blocked", err=error, file=str(self.path))
+            log.error("Cannot read the blocked plugins", err=error, file=str(self.path))
             return {}
 
     def _write(self, entries: dict[str, BlockedCall]) -> None:

@@ -132,7 +132,7 @@ class ElectionThread:
                     self._fence.close()
                     self._watch_the_end()
                     raise LeaseLost(
-                        "the Lease's time is over, and the thread that renews it does not answer"
+                        "the Lease has expired, and the thread that renews it does not respond"
                     )
         ended.result()
 
@@ -177,7 +177,7 @@ class ElectionThread:
         if not self._process_ended.wait(self._end_seconds):
             log.error(
                 "The process does not end and is killed",
-                err="the Lease is not ours any more, and the event loop or a task goes on",
+                err="the Lease is lost, but the event loop or a task is still running",
             )
             self._end_process()
 

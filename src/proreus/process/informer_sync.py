@@ -87,7 +87,7 @@ class InformerSync:
                 await group.wait_until_connected()
         except TimeoutError:
             missing = ", ".join(group.disconnected)
-            log.warning("Leading, although not everything can be watched", kinds=missing)
+            log.warning("Leading, although some resources cannot be watched", kinds=missing)
 
 
 REFUSED_LIMIT_SECONDS = 100.0
@@ -135,7 +135,7 @@ class RefusedWatches:
         if not self._reported:
             self._reported = True
             log.error(
-                "The apiserver refuses what the start needs; it is asked again",
+                "The apiserver refuses a request that the start needs; retrying",
                 resource=resource.plural,
                 err=error,
                 givesUpAfter=f"{REFUSED_LIMIT_SECONDS:g}s",
@@ -157,6 +157,6 @@ def _final(refusal: _Refusal) -> ApiError:
     return type(error)(
         error.status,
         error.reason,
-        f"the apiserver does not let us watch {refusal.resource.plural}: {error.message} "
-        f"(asked again for {REFUSED_LIMIT_SECONDS:g} seconds)",
+        f"the apiserver refuses the watch of {refusal.resource.plural}: {error.message} "
+        f"(retried for {REFUSED_LIMIT_SECONDS:g} seconds)",
     )

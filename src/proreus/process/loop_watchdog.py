@@ -156,7 +156,7 @@ class LoopWatchdog:
             return
         log.error(
             "A plugin blocks the event loop",
-            err="nothing else is done while it works; it must not wait, nor compute for long",
+            err="no pod is scheduled meanwhile; a plugin must neither wait nor compute for long",
             plugin=call.plugin,
             point=call.point,
             place=place,
@@ -170,7 +170,7 @@ class LoopWatchdog:
         self.release()
         log.error(
             "A plugin blocks the event loop; the process ends",
-            err=f"it has done so for {self._exit_seconds:g}s (--plugin-blocked-exit-timeout)",
+            err=f"blocked for {self._exit_seconds:g}s (--plugin-blocked-exit-timeout)",
             plugin=call.plugin,
             point=call.point,
             place=place,
@@ -202,7 +202,7 @@ class StuckCycle(Struct, frozen=True):
         if not self.limit_seconds:
             return None
         if (seconds := self.scheduler.cycle_seconds) > self.limit_seconds:
-            return f"a scheduling cycle has been going on for {seconds:.0f} s"
+            return f"a scheduling cycle has been running for {seconds:.0f} s"
         if (seconds := self.watchdog.silent_seconds) > self.limit_seconds:
-            return f"the event loop has not turned for {seconds:.0f} s"
+            return f"the event loop has been blocked for {seconds:.0f} s"
         return None

@@ -84,7 +84,7 @@ class ProcessTasks:
                 raise
             # A TaskGroup takes it for the task's wish, and the process would live on without it.
             self.ending = True
-            raise RuntimeError(f"{name} was cancelled before the process was to end") from error
+            raise RuntimeError(f"{name} was cancelled while the process was running") from error
         except (SystemExit, KeyboardInterrupt) as error:
             # It would end the loop at once, and the process without a word.
             self.ending = True

@@ -172,8 +172,10 @@ class Reloader:
 
     def _refused(self, why: str) -> None:
         self._record("failure", why)
-        log.error("Configuration refused; the one before stays", err=why, file=self._options.config)
-        note = f"reload {self._count}: the configuration before stays in force: {why}"
+        log.error(
+            "Configuration refused; the old one stays in force", err=why, file=self._options.config
+        )
+        note = f"reload {self._count}: the old configuration stays in force: {why}"
         self._process.record_process_event("Warning", "ConfigReloadFailed", note)
 
     def _record(self, result: str, why: str, adopted: bool = False) -> None:

@@ -149,7 +149,7 @@ class ShadowTrials:
             self._end(state, "refused", str(error))
         except Exception as error:
             # A bug in a plugin or in here must not end a process that schedules well.
-            log.error("Trial in the shadow failed", err=error, trace=True)
+            log.error("Trial of the shadow configuration failed", err=error, trace=True)
             self._end(state, "refused", logs.named_error_text(error))
 
     async def _load(self) -> LoadedPlugins:
@@ -179,7 +179,7 @@ class ShadowTrials:
             config, loaded_plugins.registry, limits
         )
         state.trial = trial
-        log.info("Shadow configuration is being tried", file=self._options.config)
+        log.info("Trial of the shadow configuration begins", file=self._options.config)
         self._metrics.shadow_running.set(1)
         try:
             await self._until_finished(trial)

@@ -93,7 +93,7 @@ class WatchedFiles:
         except OSError as error:
             # Nothing is known of the files, while this process has no file descriptor left for
             # example. That is no change, least of all one to a configuration without plugins.
-            log.v(2).info("Cannot look at the files", err=error)
+            log.v(2).info("Cannot read the files", err=error)
             return False
         before, self._seen = self._seen, found
         return found != before

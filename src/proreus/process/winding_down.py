@@ -29,7 +29,7 @@ async def end_scheduling(scheduler: Scheduler, tasks: Tasks) -> None:
     await _wait_for(tasks)
     if left := scheduler.pods_in_flight():
         log.warning(
-            "Ending with pods in flight; who schedules next tries them",
+            "Ending with pods in flight; the next scheduler will try them",
             count=len(left),
             pods=left[:_PODS_NAMED],
         )
@@ -56,5 +56,5 @@ async def _cancel(scheduler: Scheduler, tasks: set[asyncio.Task[None]]) -> None:
         _, late = await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
         if late:
             names = sorted(task.get_name() for task in late)
-            log.error("Work goes on though it was cancelled; it can write no more", tasks=names)
+            log.error("Cancelled tasks are still running; they can no longer write", tasks=names)
     await closing

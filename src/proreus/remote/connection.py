@@ -39,7 +39,7 @@ def address_problem(address: str) -> str | None:
     except ValueError as error:
         return f"{address}: {error}, allowed are {ALLOWED}"
     if parts.query or parts.fragment or parts.username:
-        return f"{address}: must be nothing but an address, allowed are {ALLOWED}"
+        return f"{address}: must be an address only, allowed are {ALLOWED}"
     if parts.scheme == "unix" and not parts.netloc and len(parts.path) > 1:
         return None
     if parts.scheme == "http" and port and parts.path in ("", "/") and _is_loopback(parts.hostname):
@@ -154,5 +154,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         return (error.os_error.strerror or str(error.os_error)).lower()
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the connection was closed instead of an answer"
+        return "the connection was closed without a response"
     return str(error) or type(error).__name__

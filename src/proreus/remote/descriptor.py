@@ -104,8 +104,8 @@ def name_problem(name: str) -> str | None:
     if _NAME.fullmatch(name):
         return None
     return (
-        f'"{name}" must begin with a letter, go on with letters, digits, "-", "_" or ".", and have '
-        "at most 63 characters"
+        f'"{name}" must begin with a letter, contain only letters, digits, "-", "_" or ".", and '
+        "have at most 63 characters"
     )
 
 
@@ -146,7 +146,7 @@ def _unknown_or_twice(
         if text not in allowed:
             yield f'{field}[{index}]: "{text}" is unknown, allowed are {", ".join(allowed)}'
         elif text in texts[:index]:
-            yield f'{field}[{index}]: "{text}" stands there twice'
+            yield f'{field}[{index}]: "{text}" is listed twice'
 
 
 def _actions_of(event: EventRegistration) -> int:

@@ -174,8 +174,8 @@ class Endpoint:
         if trial_requests.is_refused(path, body, self.epoch):
             self._channel.metrics.count(path, "left_out")
             raise Unavailable(
-                f"{self.address}{path}: no answer about this pod while there was one about "
-                f"another; it is not asked again for {REFUSED_SECONDS:g} s"
+                f"{self.address}{path}: no response about this pod, but one about "
+                f"another; not asked again for {REFUSED_SECONDS:g} s"
             )
         body |= {"snapshot": self.snapshot.id, "version": self.snapshot.version}
         seconds = self.descriptor.timeout_seconds
@@ -189,7 +189,7 @@ class Endpoint:
 
     def _still_out_of_sync(self, path: str, error: OutOfSync) -> BadResponse:
         self._channel.metrics.count(path, "bad")
-        return BadResponse(f"{self.address}{error}; it was sent everything and reports it again")
+        return BadResponse(f"{self.address}{error}; it got all nodes and reports it again")
 
     # ---- keeping it in sync --------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class Endpoint:
             )
         if descriptor.events != known.events and not self.is_slot:
             log.warning(
-                "Plugin wants to hear of other events; it will from the next reload on",
+                "Plugin registers other events, which take effect at the next reload",
                 plugin=known.name,
                 endpoint=connection.address,
             )

@@ -133,7 +133,7 @@ class RemoteFilter(_RowRequests, FilterPlugin):
         unexpected = rejected[~np.isin(rejected, requested)]
         if len(unexpected):
             first = unexpected[:3].tolist()
-            raise BadResponse(f"rejected: {first} are not among the rows of the question")
+            raise BadResponse(f"rejected: {first} are not among the requested rows")
         statuses = []
         for index, body in enumerate(response.statuses):
             status = wire.status_of(f"statuses[{index}]", body, *REJECTIONS, Code.ERROR)

@@ -131,7 +131,7 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
             if not self.endpoint.descriptor.ignorable:
                 return Status.error(str(error))
             state_data.points = ()
-            log.v(2).info("Going on without a plugin", plugin=self.name, err=error)
+            log.v(2).info("Continuing without a plugin", plugin=self.name, err=error)
             return None
 
     def request_body(self, state_data: RemoteStateData, **more: Any) -> dict[str, Any]:

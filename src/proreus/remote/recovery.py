@@ -107,7 +107,7 @@ class Recovery:
             return False
         self._trial_requests.refuse(first, self._channel.epoch, REFUSED_SECONDS)
         log.error(
-            "Plugin does not answer one request, and others of the kind",
+            "Plugin does not answer one request, but answers others",
             plugin=self._channel.descriptor.name,
             endpoint=self._channel.address,
             path=first.path,

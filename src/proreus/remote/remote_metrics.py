@@ -15,8 +15,7 @@ class RemoteMetrics:
         self._requests = metrics.counter(
             "proreus_remote_plugin_requests_total",
             "ALPHA",
-            "Requests to plugins in processes of their own; result: answered, silent, bad, "
-            "left_out.",
+            "Requests to out-of-process plugins; result: answered, silent, bad, left_out.",
             "plugin",
             "path",
             "result",
@@ -24,7 +23,7 @@ class RemoteMetrics:
         self._seconds = metrics.histogram(
             "proreus_remote_plugin_request_duration_seconds",
             "ALPHA",
-            "Response time of plugins in processes of their own.",
+            "Response time of out-of-process plugins.",
             _DURATIONS,
             "plugin",
             "path",
@@ -32,14 +31,13 @@ class RemoteMetrics:
         self.up = metrics.gauge(
             "proreus_remote_plugin_up",
             "ALPHA",
-            "Whether a plugin in a process of its own responds (1), or gets no requests until it "
-            "does (0).",
+            "Whether an out-of-process plugin responds (1), or gets no requests until it does (0).",
             "plugin",
         ).labels(plugin)
         self.resyncs = metrics.counter(
             "proreus_remote_plugin_resyncs_total",
             "ALPHA",
-            "How often all nodes were sent to a plugin in a process of its own.",
+            "How often all nodes were sent to an out-of-process plugin.",
             "plugin",
         ).labels(plugin)
         self.up.set(1)

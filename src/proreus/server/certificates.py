@@ -48,7 +48,7 @@ class ServingCertificate:
         try:
             self._load()
         except ConfigError as error:
-            log.error("Keeping the serving certificate: the new one cannot be used", err=error)
+            log.error("Keeping the serving certificate: the new one is unusable", err=error)
             return False
         log.info("Reloaded the serving certificate", files=[str(path) for path in stamps])
         return True

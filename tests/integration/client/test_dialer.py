@@ -152,7 +152,7 @@ async def test_a_proxy_for_plain_http_gets_the_whole_url_and_its_own_password(se
     ("status", "message"),
     [
         (b"407 Proxy Authentication Required", "the proxy answered HTTP 407"),
-        (b"nonsense", "the proxy's answer is no HTTP"),
+        (b"nonsense", "the proxy's response is not HTTP"),
     ],
 )
 async def test_a_proxy_that_refuses_means_that_nothing_was_sent(status, message):
@@ -246,7 +246,7 @@ async def test_headers_of_a_proxy_without_an_end_mean_that_nothing_was_sent():
     with listening(endless) as port:
         credentials = Credentials("https://apiserver.example", proxy=f"http://127.0.0.1:{port}")
         async with ApiClient(credentials) as client:
-            with pytest.raises(Unreachable, match="headers of the proxy's answer are too long"):
+            with pytest.raises(Unreachable, match="headers of the proxy's response are too long"):
                 await client.request("POST", "/x", b"{}")
 
 

@@ -640,7 +640,7 @@ async def test_one_resource_with_errors_is_named_and_hides_no_outage(server, cli
     named = [one for one in before if "/api/v1/nodes: conversion webhook failed" in one]
     assert len(named) == 1
     assert "The apiserver does not answer" in before[0]
-    assert "The apiserver answers; its errors are about one resource" in before[1]
+    assert "The apiserver answers; its errors concern one resource" in before[1]
     assert len(before) == 3
     assert [one for one in after if "The apiserver does not answer" in one]
 

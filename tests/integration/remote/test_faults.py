@@ -163,9 +163,7 @@ async def test_one_pod_whose_request_hangs_does_not_stop_the_others(
     asked = len(served.asked("filter"))
     world.advance(30)
     assert await world.attempt() == ""
-    assert "no answer about this pod while there was one about another" in (
-        world.condition("evil").message
-    )
+    assert "no response about this pod, but one about another" in (world.condition("evil").message)
     assert len(served.asked("filter")) == asked
     assert not world.endpoint.is_open
     served.health["epoch"] = "another"
@@ -243,7 +241,7 @@ async def test_one_that_forgets_again_and_again_is_a_bad_answer(make_cluster, st
     served = await start("filter", filter=lambda *_: resync())
     world = await make_cluster(served)
     assert await world.place() == ""
-    assert "was sent everything and reports it again" in world.condition().message
+    assert "got all nodes and reports it again" in world.condition().message
     assert len(served.asked("filter")) == 2
     assert not world.endpoint.is_open
 
@@ -284,7 +282,7 @@ async def test_other_events_count_from_the_next_reload_on(make_cluster, start, c
     served.descriptor["events"] = [{"resource": "AssignedPod"}]
     served.forget()
     assert await world.place("b") != ""
-    message = "Plugin wants to hear of other events; it will from the next reload on"
+    message = "Plugin registers other events, which take effect at the next reload"
     assert [record.getMessage() for record in caplog.records] == [message]
 
 
@@ -296,7 +294,10 @@ async def test_other_events_count_from_the_next_reload_on(make_cluster, start, c
     [
         (web.Response(body=b"<html>"), "/v1/filter: the answer cannot be read: JSON is malformed"),
         ({"rejected": "%%%"}, "rejected: not an array of int64"),
-        ({"rejected": [7], "statuses": [{"code": "Unschedulable"}]}, "[7] are not among the rows"),
+        (
+            {"rejected": [7], "statuses": [{"code": "Unschedulable"}]},
+            "[7] are not among the requested rows",
+        ),
         ({"rejected": [-1], "statuses": [{"code": "Unschedulable"}]}, "[-1] are not among"),
         ({"rejected": [0, 1], "status": [0]}, "status: 1 entries for 2 rejected rows"),
         ({"rejected": [0]}, "status: must be indices of the 0 statuses"),
@@ -360,7 +361,7 @@ async def test_scores_out_of_range(make_cluster, start):
         ({"name": "a b"}, 'name: "a b" must begin with a letter'),
         ({"points": []}, "points: at least one is needed"),
         ({"points": ["bind"]}, 'points[0]: "bind" is unknown, allowed are preFilter, filter'),
-        ({"points": ["filter", "filter"]}, 'points[1]: "filter" stands there twice'),
+        ({"points": ["filter", "filter"]}, 'points[1]: "filter" is listed twice'),
         ({"nodeColumns": ["label.x"]}, 'nodeColumns[0]: "label.x" is unknown'),
         ({"podFields": ["spec.nodes"]}, 'podFields[0]: "spec.nodes" is unknown'),
         ({"timeoutSeconds": 0}, "timeoutSeconds: 0 must be more than 0 and at most 10"),

@@ -52,7 +52,7 @@ async def ended(pid):
 
 async def test_endless_output_is_not_kept(plugin, tmp_path):
     started = time.monotonic()
-    with pytest.raises(ConfigError, match="it prints more than any credential has"):
+    with pytest.raises(ConfigError, match="its output is too long for a credential"):
         await plugin(f"echo $$ > {tmp_path}/pid; exec yes").run()
     assert time.monotonic() - started < 10
     await ended((tmp_path / "pid").read_text().strip())
@@ -138,9 +138,9 @@ def processes_of_groups(pids):
 @pytest.mark.parametrize(
     ("output", "named"),
     [
-        ("hello", "cannot be read"),
-        ("", "cannot be read"),
-        ("\\0377", "cannot be read"),
+        ("hello", "cannot be decoded"),
+        ("", "cannot be decoded"),
+        ("\\0377", "cannot be decoded"),
         (printed(token=None), "neither token nor certificate"),
         (printed(token=5), "Expected `str | null`, got `int`"),
         (printed(token="a", expirationTimestamp="tomorrow"), "RFC3339"),
@@ -149,7 +149,7 @@ def processes_of_groups(pids):
         (json.dumps({"kind": "ExecCredential", "apiVersion": "v0"}), "ExecCredential of v0, not"),
         (json.dumps({"kind": "ExecCredential", "apiVersion": VERSION}), "neither token"),
         (json.dumps({"kind": "ExecCredential", "status": ["token"]}), "got `array`"),
-        ("[" * 5000, "cannot be read"),
+        ("[" * 5000, "cannot be decoded"),
     ],
 )
 async def test_an_invalid_credential_is_an_error_with_its_reason(plugin, tmp_path, output, named):

@@ -115,7 +115,7 @@ def test_an_unreadable_note_is_logged_and_replaced(path, folder, content, caplog
     path.parent.mkdir()
     path.write_text(content)
     recorded(path, folder)
-    assert "Cannot read which plugins blocked" in {r.getMessage() for r in caplog.records}
+    assert "Cannot read the blocked plugins" in {r.getMessage() for r in caplog.records}
     assert list(json.loads(path.read_text())) == ["Blocks"]
     assert os.listdir(path.parent) == [path.name]
 
@@ -134,7 +134,7 @@ def test_a_place_that_cannot_be_written_is_logged(folder, caplog):
     plugins, blocked_plugins = loaded(folder), BlockedPlugins(folder / "words.py" / "x", "skip")
     blocked_plugins.apply(plugins)
     assert not blocked_plugins.record(call(plugins))
-    assert caplog.records[-1].getMessage() == "Cannot note that a plugin blocks"
+    assert caplog.records[-1].getMessage() == "Cannot record a blocked plugin"
 
 
 def test_the_default_place_is_the_users_own():

@@ -166,7 +166,7 @@ async def test_a_thread_that_hangs_costs_the_lease(monkeypatch) -> None:
     await asyncio.sleep(0)
     assert begun.wait(CONNECT_TIMEOUT_SECONDS)
     fence.until = -math.inf
-    with pytest.raises(LeaseLost, match="does not answer"):
+    with pytest.raises(LeaseLost, match="does not respond"):
         await running
     go_on.set()
     thread.process_ended()
@@ -177,7 +177,7 @@ async def test_a_process_that_does_not_end_without_its_lease_is_ended() -> None:
     ended = threading.Event()
 
     async def work() -> None:
-        raise LeaseLost("the event loop has not turned for 61 s")
+        raise LeaseLost("the event loop has been blocked for 61 s")
 
     thread = election(work, end_process=ended.set, end_seconds=0.01)
     running = asyncio.create_task(thread.run())

@@ -48,7 +48,7 @@ async def test_the_first_lists_are_waited_for() -> None:
 async def test_a_resource_that_stays_refused_ends_the_start() -> None:
     sync = informer_sync(Stores(("Pod",), ("Node",)))
     sync.on_error(*refusal("Node"))
-    with pytest.raises(Forbidden, match="does not let us watch nodes"):
+    with pytest.raises(Forbidden, match="refuses the watch of nodes"):
         await sync.wait_for_first_lists()
     assert asyncio.get_running_loop().time() == pytest.approx(REFUSED_LIMIT_SECONDS, abs=2)
 
@@ -97,4 +97,4 @@ async def test_a_new_leader_waits_for_its_watches(caplog: pytest.LogCaptureFixtu
     informers.connected.clear()
     await sync.catch_up()
     assert 37 <= loop.time() < 39
-    assert caplog.messages == ["Leading, although not everything can be watched"]
+    assert caplog.messages == ["Leading, although some resources cannot be watched"]

@@ -95,7 +95,7 @@ async def test_a_part_that_is_cancelled_too_early_ends_the_process() -> None:
     with pytest.raises(ExceptionGroup) as raised:
         await run_part(cancels_itself())
     [bug] = raised.value.exceptions
-    assert str(bug) == "scheduling was cancelled before the process was to end"
+    assert str(bug) == "scheduling was cancelled while the process was running"
 
 
 async def test_parts_that_are_cancelled_because_another_failed_are_no_bugs() -> None:

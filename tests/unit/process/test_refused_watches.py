@@ -26,7 +26,7 @@ async def test_a_refusal_that_lasts_ends_the_start_with_its_resource(caplog):
     assert record.pairs["resource"] == "pods"
     await still_waiting(watches, REFUSED_LIMIT_SECONDS - 2)
     watches.record(PODS, Forbidden(403, "Forbidden", "pods is forbidden"))
-    with pytest.raises(Forbidden, match="does not let us watch pods: pods is forbidden"):
+    with pytest.raises(Forbidden, match="refuses the watch of pods: pods is forbidden"):
         await asyncio.wait_for(watches.raise_when_final(), 4)
 
 

@@ -22,9 +22,9 @@ def stuck(cycle: float = 0.0, silent: float = 0.0, limit: float = 60.0) -> Stuck
         (0, 0.1, None),
         (20, 20, None),  # a search that takes long, and blocks the loop meanwhile
         (60, 60, None),
-        (61, 0.1, "a scheduling cycle has been going on for 61 s"),  # it awaits what never comes
-        (61, 61, "a scheduling cycle has been going on for 61 s"),
-        (0, 61, "the event loop has not turned for 61 s"),
+        (61, 0.1, "a scheduling cycle has been running for 61 s"),  # it awaits what never comes
+        (61, 61, "a scheduling cycle has been running for 61 s"),
+        (0, 61, "the event loop has been blocked for 61 s"),
     ],
 )
 def test_a_stuck_cycle_is_a_problem(cycle, silent, problem) -> None:

@@ -200,7 +200,7 @@ async def test_livez_has_checks_besides_ping(serve):
     client, _ = await serve(sources=sources, authorization=OPEN)
     _, body = await client("/livez?verbose")
     assert body == "[+]ping ok\n[+]scheduling-cycle ok\nlivez check passed\n"
-    problems[0] = "a scheduling cycle has been going on for 61 s"
+    problems[0] = "a scheduling cycle has been running for 61 s"
     answer, body = await client("/livez")
     assert answer.status == 500
     assert "[-]scheduling-cycle failed: reason withheld" in body

@@ -194,7 +194,7 @@ class Credentials:
         """Log that credentials could not be fetched, once until that changes."""
         if self._fault != str(error):
             self._fault = str(error)
-            logger.warning("%s: the credentials are not renewed: %s", self.server, error)
+            logger.warning("%s: cannot renew the credentials: %s", self.server, error)
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Return the TLS context, or None for a plain-text server.

@@ -130,7 +130,7 @@ class ExecPlugin(Struct, frozen=True, rename="camel"):
         try:
             answer = msgspec.json.decode(output, type=_ExecCredential)
         except UNDECODABLE as error:
-            raise _failed(f"what {self.command} printed cannot be read: {error}") from error
+            raise _failed(f"the output of {self.command} cannot be decoded: {error}") from error
         if answer.kind != "ExecCredential" or answer.api_version != self.api_version:
             raise _failed(
                 f"{self.command} printed {answer.kind or 'no kind'} of "
@@ -163,7 +163,7 @@ class _Run(asyncio.SubprocessProtocol):
         elif not self.output.done():
             self._read += data
             if len(self._read) > MOST_OUTPUT_BYTES:
-                self.output.set_exception(_failed("it prints more than any credential has"))
+                self.output.set_exception(_failed("its output is too long for a credential"))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Note the end of the output."""

@@ -60,7 +60,7 @@ class Connectivity:
         # Or the next outage, of which this is none, would not be logged.
         if not self._unreachable and self._lost_at is not None:
             self._lost_at = None
-            log.info("The apiserver answers; its errors are about one resource", path=path)
+            log.info("The apiserver answers; its errors concern one resource", path=path)
 
     async def pause(self, seconds: float) -> None:
         """Wait for ``seconds``, or until a watch finds that the apiserver is back."""
@@ -74,7 +74,7 @@ class Connectivity:
         if now - self._restored_at >= _RESTORED_LOG_INTERVAL_SECONDS:
             log.error(
                 "The apiserver's resourceVersions have gone back, as after a restored backup; "
-                "everything is listed anew",
+                "everything is listed again",
                 resource=path,
                 held=held,
                 listed=version,

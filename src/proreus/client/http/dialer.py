@@ -217,10 +217,10 @@ class _Tunnel(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(NotConnected(f"the proxy's answer is no HTTP/1.1: {error}"))
+            self._fail(NotConnected(f"the proxy's response is not HTTP/1.1: {error}"))
         self._head_bytes += len(data)
         if self._head_bytes > MOST_HEAD_BYTES:
-            self._fail(NotConnected("the headers of the proxy's answer are too long"))
+            self._fail(NotConnected("the headers of the proxy's response are too long"))
 
     def on_headers_complete(self) -> None:
         """Take the status as the answer; later bytes are the server's."""

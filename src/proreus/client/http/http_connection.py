@@ -187,11 +187,11 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.close(ConnectionError(f"the answer is no HTTP/1.1: {error}"))
+            self.close(ConnectionError(f"the response is not HTTP/1.1: {error}"))
         if not self._in_body:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
-                self.close(ConnectionError("the headers of the answer are too long"))
+                self.close(ConnectionError("the headers of the response are too long"))
         if self.outdated:
             self._end_stream_after_line()
 

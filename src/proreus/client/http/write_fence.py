@@ -20,7 +20,7 @@ class NotLeading(Unreachable):
     """The Lease has ended, so nothing was sent."""
 
     def __init__(self) -> None:
-        super().__init__("the Lease is not held any more: nothing is written")
+        super().__init__("the Lease is no longer held: nothing is written")
 
 
 class WriteFence:

@@ -61,7 +61,7 @@ class ObjectFaults:
         place = _place(error)
         if self._should_log("handler", type(handler).__name__, type(error).__name__, place):
             logger.error(
-                "%s of %s failed for %s and goes on with the others%s",
+                "%s of %s failed for %s and continues with the others%s",
                 *(type(handler).__qualname__, self._plural, key_of(obj), self._suppressed_note()),
                 exc_info=error,
             )

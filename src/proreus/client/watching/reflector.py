@@ -174,7 +174,7 @@ class Reflector(Generic[T]):
                 if not self._synced:
                     self._deliver(self._store.replace, [], ())
                     self.connected.set()
-                    self._report_error(error, "not served: taken as empty, and looked for rarely")
+                    self._report_error(error, "not served: treated as empty, retried rarely")
                     await asyncio.sleep(
                         self._options.not_served_retry_seconds * self._rng.uniform(1, 1.2)
                     )
@@ -202,7 +202,7 @@ class Reflector(Generic[T]):
                 self.resource_version = ""
                 self._report_error(
                     ResponseLost(
-                        f"the apiserver answered something that is no list or watch: {error}"
+                        f"the apiserver's response is neither a list nor a watch: {error}"
                     ),
                     "will be tried again",
                 )

@@ -226,7 +226,7 @@ class EventDecoder(Generic[T]):
             if not isinstance(obj, Unreadable):
                 return WatchEvent(frame.type, obj)
             if not obj.metadata.name:
-                raise DecodeError("an object changed that can neither be read nor named")
+                raise DecodeError("a changed object can be neither decoded nor named")
             return UnreadableEvent(frame.type, obj)
         return None
 

@@ -216,7 +216,7 @@ class Dispatcher:
         async def verify() -> bytes | None:
             # With generateName, or a subresource that stores nothing, no read can find the write.
             if not name or subresource:
-                raise ResponseLost(f"whether the {resource.kind} was created cannot be known")
+                raise ResponseLost(f"it is unknown whether the {resource.kind} was created")
             try:
                 found = await self._writer.read(resource.path(namespace, name))
             except NotFound:

@@ -264,7 +264,7 @@ class EventRecorder:
         except NotFound:
             self._core_only = True
         except ApiError as error:
-            logger.warning("whether events.k8s.io/v1 is served is not known: %s", error)
+            logger.warning("cannot discover events.k8s.io/v1: %s", error)
 
     async def _work(self) -> None:
         while True:

@@ -312,7 +312,7 @@ class RequestWindow:
         """Log that many writes of a namespace take long."""
         if in_flight >= _MANY_SLOW and self._may_report(namespace, "slow"):
             log.warning(
-                "The apiserver takes long for the writes of a namespace; those of others go on. An "
+                "The apiserver is slow to write in a namespace; writes to others continue. An "
                 "admission webhook may hang",
                 namespace=namespace,
                 inFlight=in_flight,
@@ -323,9 +323,7 @@ class RequestWindow:
         webhook.
         """
         if not place.quick and self._may_report(place.namespace, "refused"):
-            log.warning(
-                "A write that took long was refused", namespace=place.namespace, err=message
-            )
+            log.warning("A slow write was refused", namespace=place.namespace, err=message)
 
     def _may_report(self, namespace: str, what: str) -> bool:
         """Return whether a line may be logged: one in ten minutes for a namespace."""

@@ -94,7 +94,7 @@ def _place(plugin: type) -> str:
 def _attribute_violations(plugin: type[Plugin]) -> Iterator[ContractViolation]:
     name: Any = plugin.name
     if not isinstance(name, str) or not name or name == "*" or not name.isprintable():
-        text = f"name must be a printable text other than * and nothing, not {name!r}"
+        text = f"name must be a printable text, neither empty nor *, not {name!r}"
         yield ContractViolation(attribute_location(plugin, "name"), text)
     args: Any = plugin.Args
     if args is not None and not (isinstance(args, type) and issubclass(args, PluginArgs)):

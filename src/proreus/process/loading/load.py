@@ -236,7 +236,7 @@ class _Loading:
             whose = dict.fromkeys((str(other.origin), "{}:{}".format(*other.location)))
             why = (
                 f'class {plugin.__name__}: the name "{plugin.name}" is that of another plugin '
-                f"({', '.join(whose)}); set name to one of its own"
+                f"({', '.join(whose)}); set name to a unique one"
             )
             place = f"{file}:{line}"
             self.refusals.append(RejectedPlugin(source, place, why, conflicting_name=plugin.name))

@@ -79,7 +79,7 @@ async def test_an_extender_binds_nothing_once_another_leads(kit) -> None:
 
     await world.attempt()
     assert calls == []
-    assert "the Lease is not held any more: nothing is written" in world.notes()[0]
+    assert "the Lease is no longer held: nothing is written" in world.notes()[0]
 
 
 # ---- Permit --------------------------------------------------------------------------------------

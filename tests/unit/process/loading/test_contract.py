@@ -105,7 +105,7 @@ def test_plugins_of_the_tree_keep_the_contract(plugin):
         (
             "class A(FilterPlugin):\n    name = ''\n    def filter(self, state, pod, node): ...",
             2,
-            "name must be a printable text other than * and nothing, not ''",
+            "name must be a printable text, neither empty nor *, not ''",
         ),
         (
             "class A(FilterPlugin):\n"
