@@ -170,18 +170,13 @@ class DeviceKind:
             self.driver, attributes, capacity, bool(self.device.allow_multiple_allocations)
         )
 
-    def attribute(self, name: str) -> Value | None:
-        """Return type and value of an attribute, as constraints compare them; None: not there.
+    def attribute_values(self, name: str, lists: bool) -> frozenset[Value]:
+        """Return type and value of each value of an attribute; see ``values_of``.
 
         ``name`` has a domain; the driver may publish its own attributes without it.
         """
         found = self._attribute(name)
-        return None if found is None else value_of(found)
-
-    def attribute_values(self, name: str) -> frozenset[Value]:
-        """Return type and value of all values of an attribute, which may be a list; empty: none."""
-        found = self._attribute(name)
-        return frozenset() if found is None else values_of(found)
+        return frozenset() if found is None else values_of(found, lists)
 
     def _attribute(self, name: str) -> DeviceAttribute | None:
         # The full name first, then the bare one in the driver's own domain (lookupAttribute).
@@ -193,32 +188,31 @@ class DeviceKind:
         return found
 
 
-def value_of(attribute: DeviceAttribute) -> Value:
-    """Return type and value of an attribute; ``NOT_COMPARABLE`` for a list."""
-    if attribute.string_value is not None:
-        return "string", attribute.string_value
-    if attribute.int_value is not None:
-        return "int", attribute.int_value
-    if attribute.bool_value is not None:
-        return "bool", attribute.bool_value
-    if attribute.version_value is not None:
-        return "version", attribute.version_value
-    return NOT_COMPARABLE
+def values_of(attribute: DeviceAttribute, lists: bool) -> frozenset[Value]:
+    """Return type and value of each value of an attribute, as constraints compare them.
 
-
-def values_of(attribute: DeviceAttribute) -> frozenset[Value]:
-    """Return type and value of all values of an attribute, which may be a list; empty: none."""
-    lists: tuple[tuple[str, Sequence[object] | None], ...] = (
-        ("int", attribute.int_values),
-        ("bool", attribute.bool_values),
-        ("string", attribute.string_values),
-        ("version", attribute.version_values),
+    Without ``lists`` a list counts as ``NOT_COMPARABLE``.
+    """
+    if lists:
+        each: tuple[tuple[str, Sequence[object] | None], ...] = (
+            ("int", attribute.int_values),
+            ("bool", attribute.bool_values),
+            ("string", attribute.string_values),
+            ("version", attribute.version_values),
+        )
+        for kind, values in each:
+            if values:
+                return frozenset((kind, value) for value in values)
+    single: tuple[Value, ...] = (
+        ("string", attribute.string_value),
+        ("int", attribute.int_value),
+        ("bool", attribute.bool_value),
+        ("version", attribute.version_value),
     )
-    for kind, values in lists:
-        if values:
-            return frozenset((kind, value) for value in values)
-    value = value_of(attribute)
-    return frozenset() if value == NOT_COMPARABLE else frozenset((value,))
+    found = next((one for one in single if one[1] is not None), None)
+    if found is None:
+        return frozenset() if lists else frozenset((NOT_COMPARABLE,))
+    return frozenset((found,))
 
 
 def _value(name: str, attribute: DeviceAttribute, lists: bool) -> Attribute:

@@ -11,16 +11,17 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from proreus.objects.devices import DeviceAttribute
+from proreus.plugins.dynamic_resources.cel.attributes import compile_derived_attribute
+from proreus.plugins.dynamic_resources.cel.expressions import CelError
 from proreus.plugins.dynamic_resources.devices.allocated import Consumed
 from proreus.plugins.dynamic_resources.devices.availability_index import DeviceAvailability
 from proreus.plugins.dynamic_resources.devices.capacity import has_capacity
-from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
+from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind, Value, values_of
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.search.allocation_error import AllocationError
+from proreus.plugins.dynamic_resources.search.allocation_error import AllocationError, quoted
 from proreus.plugins.dynamic_resources.search.alternative import Alternative
-from proreus.plugins.dynamic_resources.search.compatibility_groups import JoinedGroups
 from proreus.plugins.dynamic_resources.search.consumed_counters import ConsumedCounters
-from proreus.plugins.dynamic_resources.search.derived_attributes import DerivedAttributes
 from proreus.plugins.dynamic_resources.search.prepared_claims import PreparedClaims
 
 DevicePosition = tuple[int, int]
@@ -72,8 +73,7 @@ class AllocatingDevices:
         self._shares: dict[DevicePosition, int] = {}
         self._may_skip = availability.may_skip
         self._leaks_counters = not features.allocator_of_1_37
-        self._groups = JoinedGroups(availability) if features.compatibility_groups else None
-        self._counters = ConsumedCounters(availability, by_pool_name=self._leaks_counters)
+        self._counters = ConsumedCounters(availability, features)
 
     # ---- checks --------------------------------------------------------------------------------
 
@@ -133,21 +133,21 @@ class AllocatingDevices:
             return False
         # Before anything is placed: a further share is recognised by the ones before it.
         counters_needed = self._needs_counters(device, kind)
-        if counters_needed and not self._consume_counters(pool, kind):
+        if counters_needed and not self._counters.consume(pool, kind):
             return False
         # Counters leak here: if taints or constraints refuse the device, what it consumed stays
         # consumed until this search ends. allocateDevice had no rollback at this point up to 1.36,
         # and which later device still fits, hence who gets what, depends on it.
         if not one.tolerates(kind) or not self._add_to_constraints(claim, one, device, kind):
             if counters_needed and not self._leaks_counters:
-                self._release_counters(pool, kind)
+                self._counters.release(pool, kind)
             return False
         # The caller has checked capacity already, for a request for all devices before the search:
         # an earlier request of this search may have consumed it since.
         if not self.has_capacity(one, device, kind):
             self._remove_from_constraints(claim, one)
             if counters_needed and not self._leaks_counters:
-                self._release_counters(pool, kind)
+                self._counters.release(pool, kind)
             return False
         consumed: Mapping[str, int] | None = None
         if kind.shared:
@@ -174,7 +174,7 @@ class AllocatingDevices:
             # The second leak: up to 1.36 counters of a device that allows multiple allocations were
             # not released.
             if assignment.counters_consumed and not self._leaks_counters:
-                self._release_counters(device[0], kind)
+                self._counters.release(device[0], kind)
             return
         holders = self._holders[device]
         holders.discard(claim)
@@ -182,7 +182,7 @@ class AllocatingDevices:
         if not holders:
             del self._holders[device]
         if assignment.counters_consumed:
-            self._release_counters(device[0], kind)
+            self._counters.release(device[0], kind)
 
     def _remove_share(self, device: DevicePosition, consumed: Mapping[str, int]) -> None:
         self._shares[device] -= 1
@@ -235,21 +235,6 @@ class AllocatingDevices:
         # A partition given without its counters checked could overlap with another one.
         return self._features.partitionable_devices or not kind.consumes
 
-    def _consume_counters(self, pool: int, kind: DeviceKind) -> bool:
-        if self._groups is not None and not self._groups.join(pool, kind):
-            return False
-        if self._counters.consume(pool, kind):
-            return True
-        if self._groups is not None:
-            self._groups.leave()
-        return False
-
-    def _release_counters(self, pool: int, kind: DeviceKind) -> None:
-        # Devices leave in the reverse order of their placement.
-        self._counters.release(pool, kind)
-        if self._groups is not None:
-            self._groups.leave()
-
     def _needs_counters(self, device: DevicePosition, kind: DeviceKind) -> bool:
         """Return whether the device has to consume its shared counters now (KEP-4815)."""
         if not kind.consumes:
@@ -259,3 +244,43 @@ class AllocatingDevices:
             device in self._consumed_capacity or device in self._allocating_capacity
         )
         return not shared
+
+
+class DerivedAttributes:
+    """A device as constraints see it for a request that derives attributes (DRADerivedAttributes).
+
+    An attribute is looked up among those that the request derives, by name, and only then among
+    those that the device has; selectors see the device's own only. ``check`` is called before each
+    expression that is evaluated, and may raise.
+    """
+
+    __slots__ = ("_check", "_kind", "_request")
+
+    def __init__(self, request: Alternative, kind: DeviceKind, check: Callable[[], None]) -> None:
+        self._request = request
+        self._kind = kind
+        self._check = check
+
+    def attribute_values(self, name: str, lists: bool) -> frozenset[Value]:
+        """Return type and value of each value of an attribute; raises ``AllocationError``."""
+        expression = self._request.derived.get(name)
+        if expression is None:
+            return self._kind.attribute_values(name, lists)
+        return values_of(self._derive(name, expression), lists)
+
+    def _derive(self, name: str, expression: str) -> DeviceAttribute:
+        self._check()
+        error = compile_derived_attribute(expression).error
+        if error:
+            raise AllocationError(
+                f"compile derived attribute {quoted(name)} failed: {quoted(error)}",
+                self._request.claim,
+            )
+        try:
+            return self._kind.derive(expression)
+        except CelError as cel_error:
+            raise AllocationError(
+                f"evaluate derived attribute {quoted(name)} on device {{device}} failed: "
+                f"{quoted(str(cel_error))}",
+                self._request.claim,
+            ) from None

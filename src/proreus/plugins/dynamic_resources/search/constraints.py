@@ -8,44 +8,36 @@ and adds d2 after d1 was removed; then d3. ``DistinctAttribute("numa")`` adds d1
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 from proreus.plugins.dynamic_resources.devices.kinds import NOT_COMPARABLE, Value
 
+Values = frozenset[Value]
+
 
 class Attributes(Protocol):
-    """The attributes of a device: a ``DeviceKind``, or what a request derives of one."""
+    """The attributes of a device: a ``DeviceKind``, or the attributes a request derives of one."""
 
-    def attribute(self, name: str) -> Value | None:
-        """Return type and value of an attribute; None: not there."""
-        ...
-
-    def attribute_values(self, name: str) -> frozenset[Value]:
-        """Return type and value of all values of an attribute; empty: none."""
+    def attribute_values(self, name: str, lists: bool) -> Values:
+        """Return type and value of each value of an attribute; see ``kinds.values_of``."""
         ...
 
 
-class Constraint(Protocol):
-    """Remembers what it needs of the devices placed so far."""
+class Constraint(ABC):
+    """Remembers what it needs of the devices placed so far for the named requests.
 
-    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
-        """Place a device; return whether that is allowed. A refused device is not placed."""
-        ...
+    No names mean all requests. ``lists``: an attribute may be a list (gate DRAListTypeAttributes,
+    with ``Change.ALLOCATOR_OF_1_37`` only: 1.36 does not tell its allocator about the gate).
+    """
 
-    def remove(self, request: str, subrequest: str) -> None:
-        """Remove the device that was placed last."""
-        ...
-
-
-class _OverRequests:
-    """Applies to the named requests; to all if none is named."""
-
-    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
+    def __init__(self, attribute: str, requests: tuple[str, ...], *, lists: bool = False) -> None:
         self.attribute = attribute
         self._requests = frozenset(requests)
+        self._lists = lists
 
     def applies(self, request: str, subrequest: str) -> bool:
-        """Return whether the devices of a request, or of one of its subrequests, are concerned."""
+        """Return whether the constraint applies to a request, or to one of its subrequests."""
         names = self._requests
         # The name of a request stands for all its subrequests; ``request/subrequest`` for one.
         return (
@@ -54,61 +46,64 @@ class _OverRequests:
             or (bool(subrequest) and f"{request}/{subrequest}" in names)
         )
 
-
-class MatchAttribute(_OverRequests):
-    """All devices have the attribute, with the same type and value."""
-
-    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
-        super().__init__(attribute, requests)
-        self._value: Value | None = None
-        self._count = 0
-
     def add(self, request: str, subrequest: str, device: Attributes) -> bool:
-        """Place a device; the first sets the value for all."""
+        """Place a device; return whether that is allowed. A refused device is not placed."""
         if not self.applies(request, subrequest):
             return True
-        value = device.attribute(self.attribute)
-        if value is None:
-            return False
-        # A list is accepted as the first value, but nothing matches it, not even itself.
-        if self._count and (value != self._value or value == NOT_COMPARABLE):
-            return False
-        self._value = value
-        self._count += 1
-        return True
-
-    def remove(self, request: str, subrequest: str) -> None:
-        """Remove the device that was placed last."""
-        # All placed devices have one value, so it is enough to know how many there are: at 0 the
-        # next device sets the value anew.
-        if self.applies(request, subrequest):
-            self._count -= 1
-
-
-class DistinctAttribute(_OverRequests):
-    """Devices differ in the attribute (KEP-5075)."""
-
-    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
-        super().__init__(attribute, requests)
-        self._values: list[Value] = []
-
-    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
-        """Place a device, if none that was placed has its value."""
-        if not self.applies(request, subrequest):
-            return True
-        value = device.attribute(self.attribute)
-        if value is None or value in self._values:
-            return False
-        self._values.append(value)
-        return True
+        values = device.attribute_values(self.attribute, self._lists)
+        return bool(values) and self._add(request, values)
 
     def remove(self, request: str, subrequest: str) -> None:
         """Remove the device that was placed last."""
         if self.applies(request, subrequest):
-            self._values.pop()
+            self._remove(request)
+
+    @abstractmethod
+    def _add(self, request: str, values: Values) -> bool: ...
+
+    @abstractmethod
+    def _remove(self, request: str) -> None: ...
 
 
-class DistinctAttributeOf136(_OverRequests):
+class MatchAttribute(Constraint):
+    """All devices have a value of the attribute in common, with its type."""
+
+    def __init__(self, attribute: str, requests: tuple[str, ...], *, lists: bool = False) -> None:
+        super().__init__(attribute, requests, lists=lists)
+        self._common: list[Values] = []
+        """The values that the first one, two … devices have in common."""
+
+    def _add(self, request: str, values: Values) -> bool:
+        # Without ``lists`` a list is accepted first, but nothing matches it, not even itself.
+        if self._common:
+            values = (values & self._common[-1]) - {NOT_COMPARABLE}
+        if not values:
+            return False
+        self._common.append(values)
+        return True
+
+    def _remove(self, request: str) -> None:
+        self._common.pop()
+
+
+class DistinctAttribute(Constraint):
+    """No two devices share a value of the attribute (KEP-5075)."""
+
+    def __init__(self, attribute: str, requests: tuple[str, ...], *, lists: bool = False) -> None:
+        super().__init__(attribute, requests, lists=lists)
+        self._values: list[Values] = []
+
+    def _add(self, request: str, values: Values) -> bool:
+        if not all(map(values.isdisjoint, self._values)):
+            return False
+        self._values.append(values)
+        return True
+
+    def _remove(self, request: str) -> None:
+        self._values.pop()
+
+
+class DistinctAttributeOf136(Constraint):
     """``DistinctAttribute`` as kube-scheduler 1.36 has it (``Change.ALLOCATOR_OF_1_37``).
 
     One value is remembered for each request: of three devices of one
@@ -117,78 +112,18 @@ class DistinctAttributeOf136(_OverRequests):
 
     def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
         super().__init__(attribute, requests)
-        self._values: dict[str, Value] = {}
+        self._values: dict[str, Values] = {}
 
-    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
-        """Place a device, if no remembered one has its value."""
-        if not self.applies(request, subrequest):
-            return True
-        value = device.attribute(self.attribute)
-        if value is None or value in self._values.values():
-            return False
+    def _add(self, request: str, values: Values) -> bool:
         # A list is accepted as the first value; later it is distinct from none.
-        if self._values and value == NOT_COMPARABLE:
+        if values in self._values.values() or (self._values and NOT_COMPARABLE in values):
             return False
         # distinctAttributeConstraint of 1.36 keys values by request, so a later device of a request
         # replaces the value of the one before. A stricter check would reject what it accepts.
-        self._values[request] = value
+        self._values[request] = values
         return True
 
-    def remove(self, request: str, subrequest: str) -> None:
-        """Remove the device that was placed last."""
+    def _remove(self, request: str) -> None:
         # The value that this one replaced is not restored, as upstream: after a rollback the next
         # device is compared with other requests only.
-        if self.applies(request, subrequest):
-            self._values.pop(request, None)
-
-
-class MatchAttributeLists(_OverRequests):
-    """``MatchAttribute`` with gate DRAListTypeAttributes: all devices have a value in common.
-
-    Only with ``Change.ALLOCATOR_OF_1_37``: 1.36 does not tell its allocator about the gate.
-    """
-
-    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
-        super().__init__(attribute, requests)
-        self._common: list[frozenset[Value]] = []
-        """The values that the first one, two … devices have in common."""
-
-    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
-        """Place a device, if it has a value that all others have."""
-        if not self.applies(request, subrequest):
-            return True
-        common = device.attribute_values(self.attribute)
-        if self._common:
-            common &= self._common[-1]
-        if not common:
-            return False
-        self._common.append(common)
-        return True
-
-    def remove(self, request: str, subrequest: str) -> None:
-        """Remove the device that was placed last."""
-        if self.applies(request, subrequest):
-            self._common.pop()
-
-
-class DistinctAttributeLists(_OverRequests):
-    """``DistinctAttribute`` with gate DRAListTypeAttributes: no two devices share a value."""
-
-    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
-        super().__init__(attribute, requests)
-        self._values: list[frozenset[Value]] = []
-
-    def add(self, request: str, subrequest: str, device: Attributes) -> bool:
-        """Place a device, if none that was placed has one of its values."""
-        if not self.applies(request, subrequest):
-            return True
-        values = device.attribute_values(self.attribute)
-        if not values or not all(map(values.isdisjoint, self._values)):
-            return False
-        self._values.append(values)
-        return True
-
-    def remove(self, request: str, subrequest: str) -> None:
-        """Remove the device that was placed last."""
-        if self.applies(request, subrequest):
-            self._values.pop()
+        self._values.pop(request, None)

@@ -73,7 +73,7 @@ def _cannot_match(claim: PreparedClaim, available: Mapping[int, tuple[DeviceKind
         # A device without the attribute violates the constraint whatever the others have.
         by_value: dict[object, list[tuple[DeviceKind, int]]] = {}
         for kind, count in available.values():
-            for value in kind.attribute_values(constraint.attribute):
+            for value in kind.attribute_values(constraint.attribute, lists=True):
                 by_value.setdefault(value, []).append((kind, count))
         if not any(_fit(concerned, kinds) for kinds in by_value.values()):
             return True

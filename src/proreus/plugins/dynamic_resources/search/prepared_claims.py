@@ -24,10 +24,8 @@ from proreus.plugins.dynamic_resources.search.alternative import Alternative
 from proreus.plugins.dynamic_resources.search.constraints import (
     Constraint,
     DistinctAttribute,
-    DistinctAttributeLists,
     DistinctAttributeOf136,
     MatchAttribute,
-    MatchAttributeLists,
 )
 
 
@@ -52,13 +50,11 @@ class PreparedClaim(Struct):
 def _new_constraint(written: DeviceConstraint, features: Features) -> Constraint:
     lists = features.list_attributes and features.allocator_of_1_37
     if written.match_attribute is not None:
-        match = MatchAttributeLists if lists else MatchAttribute
-        return match(written.match_attribute, written.requests)
+        return MatchAttribute(written.match_attribute, written.requests, lists=lists)
     attribute = written.distinct_attribute or ""
-    if lists:
-        return DistinctAttributeLists(attribute, written.requests)
-    distinct = DistinctAttribute if features.allocator_of_1_37 else DistinctAttributeOf136
-    return distinct(attribute, written.requests)
+    if features.allocator_of_1_37:
+        return DistinctAttribute(attribute, written.requests, lists=lists)
+    return DistinctAttributeOf136(attribute, written.requests)
 
 
 class PreparedClaims(Struct):

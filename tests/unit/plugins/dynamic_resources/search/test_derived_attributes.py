@@ -26,15 +26,14 @@ from proreus.plugins.dynamic_resources.cel.cost import LIMIT_EXCEEDED
 from proreus.plugins.dynamic_resources.cel.expressions import CelError
 from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind, DeviceKinds
 from proreus.plugins.dynamic_resources.features import Features
+from proreus.plugins.dynamic_resources.search.allocating_devices import DerivedAttributes
 from proreus.plugins.dynamic_resources.search.allocation_error import AllocationError
 from proreus.plugins.dynamic_resources.search.alternative import Alternative
 from proreus.plugins.dynamic_resources.search.constraints import (
     Constraint,
     DistinctAttribute,
     MatchAttribute,
-    MatchAttributeLists,
 )
-from proreus.plugins.dynamic_resources.search.derived_attributes import DerivedAttributes
 
 FEATURES = Features(derived_attributes=True)
 RESULTS = {
@@ -123,7 +122,7 @@ def test_other_results_are_errors(expression: str, error: str) -> None:
 def test_other_types_do_not_compile(expression: str, spelled: str) -> None:
     one = request(group=expression)
     with pytest.raises(AllocationError) as raised:
-        attributes_of(one, SLOTS[1]).attribute("drv.com/group")
+        attributes_of(one, SLOTS[1]).attribute_values("drv.com/group", False)
     assert raised.value.text == (
         "compile derived attribute drv.com/group failed: must evaluate to a primitive scalar "
         f"(string, integer, boolean, semver) or a list of these scalars, not {spelled}"
@@ -148,7 +147,11 @@ def test_a_derived_attribute_comes_before_the_devices_own() -> None:
 
 def test_lists_match_with_their_gate_only() -> None:
     one = request(group=f"[{OWN}.slot, {OWN}.slot + 1]")
-    assert accepted(MatchAttributeLists("drv.com/group", ()), one, [1, 2, 5]) == [True, True, False]
+    assert accepted(MatchAttribute("drv.com/group", (), lists=True), one, [1, 2, 5]) == [
+        True,
+        True,
+        False,
+    ]
     # As upstream, without the gate a list is accepted as the first value only.
     assert accepted(MatchAttribute("drv.com/group", ()), one, [1, 1]) == [True, False]
     assert accepted(DistinctAttribute("drv.com/group", ()), one, [1, 5]) == [True, False]
@@ -157,7 +160,7 @@ def test_lists_match_with_their_gate_only() -> None:
 def test_an_error_names_attribute_and_device() -> None:
     one = request(group=f"{OWN}.missing")
     with pytest.raises(AllocationError) as raised:
-        attributes_of(one, SLOTS[1]).attribute_values("drv.com/group")
+        attributes_of(one, SLOTS[1]).attribute_values("drv.com/group", True)
     assert raised.value.text == (
         "evaluate derived attribute drv.com/group on device {device} failed: no such key: missing"
     )
@@ -180,7 +183,7 @@ def test_the_search_may_be_ended_before_an_expression_is_evaluated() -> None:
 
     one = request(group=f"{OWN}.slot")
     with pytest.raises(Ended):
-        DerivedAttributes(one, SLOTS[1], check).attribute("drv.com/group")
+        DerivedAttributes(one, SLOTS[1], check).attribute_values("drv.com/group", False)
 
 
 def test_results_are_limited_in_size() -> None:
