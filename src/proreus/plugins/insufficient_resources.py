@@ -1,8 +1,11 @@
-"""The reasons and statuses with which NodeResourcesFit rejects nodes, for one node and by row."""
+"""The rejection of nodes that lack resources, for one node and by row.
+
+For NodeResourcesFit, and for DynamicResources where devices add to what a pod requests.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from functools import lru_cache
 
 import numpy as np
@@ -12,26 +15,25 @@ from proreus.framework.columns import ResourceColumns
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
-from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
+from proreus.framework.verdicts import BoolArray, Verdicts
 
 TOO_MANY_PODS = "Too many pods"
 
 _INSUFFICIENT = "Insufficient "
 """Followed by the resource."""
 
-_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
-_MOST_BITS = 62
+BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _MOST_SHARED_REASONS = 16
 
 Needs = Mapping[str, int]
-"""What a pod requests, by resource, in the order of messages."""
+"""The requests of a pod by resource, in the order of messages."""
 
 
 def needs_of(amounts: Mapping[str, int]) -> Needs:
     """Return the requests that are not 0; cpu, memory and ephemeral-storage first."""
-    needs = {r: amounts[r] for r in _BASE_RESOURCES if amounts.get(r, 0) > 0}
+    needs = {r: amounts[r] for r in BASE_RESOURCES if amounts.get(r, 0) > 0}
     others = dict(amounts)
-    for resource in _BASE_RESOURCES:
+    for resource in BASE_RESOURCES:
         others.pop(resource, None)
     # No loop in Python: a pod may request 40,000 resources.
     if 0 in others.values():
@@ -59,11 +61,11 @@ def rejection(
             continue
         # kube-scheduler checks a base resource also where nothing is needed: the node may have
         # less than its pods request.
-        base = resource in _BASE_RESOURCES
+        base = resource in BASE_RESOURCES
         if needed or base:
             reasons.append(_INSUFFICIENT + resource)
             unresolvable = unresolvable or (amount if base else needed) > capacity
-    return _status_of(tuple(reasons), unresolvable) if reasons else None
+    return _status_of(tuple(reasons), unresolvable, "NodeResourcesFit") if reasons else None
 
 
 def reject_rows(
@@ -71,9 +73,9 @@ def reject_rows(
     failing: BoolArray,
     needs: Needs,
     short: Mapping[str, BoolArray],
-    nowhere: Set[str],
-    too_many_pods: BoolArray,
     allocatable: ResourceColumns,
+    nowhere: Set[str] = frozenset(),
+    too_many_pods: BoolArray | None = None,
 ) -> None:
     """Reject the failing rows, those with the same reasons with one status.
 
@@ -81,61 +83,39 @@ def reject_rows(
     ``allocatable``: by resource and row.
     """
     rows = np.flatnonzero(failing)
+    no_room = np.zeros(len(rows), dtype=np.bool_) if too_many_pods is None else too_many_pods[rows]
     # The first bit: Unresolvable, more than is allocatable. The second: too many pods.
-    bits = [np.full(len(rows), bool(nowhere)), too_many_pods[rows]]
-    places: dict[str, int] = {}
+    bits = [np.full(len(rows), bool(nowhere)), no_room]
     for resource, lacks in short.items():
         lacking = lacks[rows]
         bits[0] |= lacking & (allocatable[resource][rows] < needs[resource])
-        places[resource] = len(bits)
         bits.append(lacking)
-    sets = _as_numbers(bits)
-    for one in _distinct(sets):
-        equal = sets == one
-        first = int(equal.argmax())
-        reasons = [TOO_MANY_PODS] if bits[1][first] else []
-        insufficient = {resource for resource, place in places.items() if bits[place][first]}
-        reasons += [
-            _INSUFFICIENT + resource
-            for resource in needs
-            if resource in nowhere or resource in insufficient
-        ]
-        verdicts.reject_with(rows[equal], _status_of(tuple(reasons), bool(bits[0][first])))
+    packed = np.packbits(np.array(bits), axis=0)
+    # Most often all rows fail for the same reasons.
+    left = np.arange(len(rows))
+    while len(left):
+        first = int(left[0])
+        equal = (packed[:, left] == packed[:, first : first + 1]).all(axis=0)
+        lacked = {resource for resource, lacks in short.items() if lacks[rows[first]]} | nowhere
+        reasons = [TOO_MANY_PODS] if no_room[first] else []
+        reasons += [_INSUFFICIENT + resource for resource in needs if resource in lacked]
+        status = _status_of(tuple(reasons), bool(bits[0][first]), verdicts.plugin)
+        verdicts.reject_with(rows[left[equal]], status)
+        left = left[~equal]
 
 
-def _status_of(reasons: tuple[str, ...], unresolvable: bool) -> Status:
+def _status_of(reasons: tuple[str, ...], unresolvable: bool, plugin: str) -> Status:
     """Return a status, shared with other nodes and pods.
 
     ``unresolvable``: the pod requests more than the node has for all pods.
     """
     # Cached statuses must be small: a pod may request thousands of resources.
     make = _shared_status if len(reasons) <= _MOST_SHARED_REASONS else _new_status
-    return make(reasons, unresolvable)
+    return make(reasons, unresolvable, plugin)
 
 
-def _new_status(reasons: tuple[str, ...], unresolvable: bool) -> Status:
-    code = Code.UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE
-    return Status(code, reasons, "NodeResourcesFit")
+def _new_status(reasons: tuple[str, ...], unresolvable: bool, plugin: str) -> Status:
+    return Status(Code.UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE, reasons, plugin)
 
 
 _shared_status = cleared_with_age(lru_cache(maxsize=1024)(_new_status))
-
-
-def _as_numbers(bits: Sequence[BoolArray]) -> IntArray:
-    """Return a number for each row: the same for rows with the same bits."""
-    if len(bits) > _MOST_BITS:
-        packed = np.packbits(np.array(bits), axis=0)
-        return np.unique(packed, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    numbers: IntArray = bits[0].astype(np.int64)
-    for place, bit in enumerate(bits[1:], start=1):
-        numbers |= bit.astype(np.int64) << place
-    return numbers
-
-
-def _distinct(numbers: IntArray) -> list[int]:
-    """Return the distinct numbers; most often all rows fail for the same reason."""
-    first = int(numbers[0])
-    if (numbers == first).all():
-        return [first]
-    found: list[int] = np.unique(numbers).tolist()
-    return found

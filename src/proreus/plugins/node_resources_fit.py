@@ -169,7 +169,7 @@ class NodeResourcesFit(
                     verdicts.reject_row(own, status)
             if not failing.any():
                 return
-        reject_rows(verdicts, failing, needs, short, nowhere, too_many_pods, allocatable)
+        reject_rows(verdicts, failing, needs, short, allocatable, nowhere, too_many_pods)
 
     def _is_deferred_resize(self, pod: PodInfo) -> bool:
         """Return whether the pod is on its node, and waits for preemption to be resized there."""

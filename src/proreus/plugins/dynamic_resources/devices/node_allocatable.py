@@ -11,14 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from proreus.base.errors import ProreusError
-from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Code, Status
-from proreus.framework.verdicts import Rows, Verdicts
+from proreus.framework.status import Status
 from proreus.objects.devices import Device, QuantityText
 from proreus.objects.pod import NodeAllocatableResourceClaimStatus, Pod
 from proreus.objects.quantity import parse_quantity
@@ -32,8 +29,6 @@ Statuses = tuple[NodeAllocatableResourceClaimStatus, ...]
 
 Amount = tuple[int, QuantityText]
 """Nano-units, and a quantity in whose format they are written."""
-
-_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
 class MappingError(ProreusError):
@@ -156,37 +151,3 @@ def _containers(pod: Pod, name: str) -> Iterator[str]:
         for used in container.resources.claims:
             if used.name in entries:
                 yield container.name
-
-
-# ---- filter --------------------------------------------------------------------------------------
-
-
-def reject_insufficient(
-    nodes: NodeTable, rows: Rows, effective_request: EffectiveRequest, verdicts: Verdicts
-) -> None:
-    """Reject those of some rows whose node has too little left for a request."""
-    # As NodeResourcesFit, which has checked the pod without its devices: one bit for each lacking
-    # resource, so that rows with the same reasons share one status.
-    needs = [
-        (r, effective_request.amounts[r]) for r in _resources_to_check(effective_request.amounts)
-    ]
-    short = np.zeros(len(rows), dtype=np.int64)
-    never = np.zeros(len(rows), dtype=np.bool_)
-    for bit, (resource, amount) in enumerate(needs):
-        there = nodes.allocatable[resource][rows]
-        lacking = amount > there - nodes.requested[resource][rows]
-        short |= lacking.astype(np.int64) << bit
-        never |= lacking & (amount > there)
-    for bits in np.unique(short[short > 0]).tolist():
-        reasons = tuple(f"Insufficient {r}" for bit, (r, _) in enumerate(needs) if bits >> bit & 1)
-        # Preemption may help, unless the node is too small without any pods.
-        for code, too_small in ((Code.UNSCHEDULABLE, False), (Code.UNRESOLVABLE, True)):
-            where = rows[(short == bits) & (never == too_small)]
-            if len(where):
-                verdicts.reject_with(where, Status(code, reasons))
-
-
-def _resources_to_check(amounts: Mapping[str, int]) -> list[str]:
-    """Return the resources that devices may consume; NodeResourcesFit checks the others."""
-    pages = sorted(name for name in amounts if name.startswith("hugepages-"))
-    return [r for r in (*_BASE_RESOURCES, *pages) if amounts.get(r, 0) > 0]

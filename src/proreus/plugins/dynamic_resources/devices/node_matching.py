@@ -34,8 +34,8 @@ def slice_matches_node(spec: ResourceSliceSpec, node: str, labels: Labels) -> bo
     return False
 
 
-def device_matches_node(device: Device, node: str, labels: Labels) -> bool:
-    """Return whether a device of a slice with perDeviceNodeSelection selects a node."""
+def device_matches_node(device: Device | ResourceSliceSpec, node: str, labels: Labels) -> bool:
+    """Return whether a device, or a slice, selects a node; raises ``PoolError``."""
     if device.node_name:
         return device.node_name == node
     return bool(device.all_nodes) or _selects(device.node_selector, node, labels)

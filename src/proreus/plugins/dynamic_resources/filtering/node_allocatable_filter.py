@@ -7,15 +7,15 @@ them or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
 import numpy as np
 
+from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.framework.verdicts import BoolArray, IntArray, Rows, Verdicts
+from proreus.framework.verdicts import Rows, Verdicts
 from proreus.objects.devices import Device, ResourceSliceSpec
 from proreus.objects.meta import key_of
 from proreus.objects.resource_claims import (
@@ -33,14 +33,13 @@ from proreus.plugins.dynamic_resources.devices.node_allocatable import (
     EffectiveRequest,
     MappingError,
     NodeAllocatableForm,
-    reject_insufficient,
 )
 from proreus.plugins.dynamic_resources.devices.node_matching import (
     PoolError,
+    device_matches_node,
     matching_nodes,
-    parsed_selector,
 )
-from proreus.plugins.dynamic_resources.devices.pools import PoolView
+from proreus.plugins.dynamic_resources.devices.pools import Pools, PoolView
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
 from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.filtering.node_allocatable_resources import (
@@ -50,8 +49,7 @@ from proreus.plugins.dynamic_resources.filtering.node_allocatable_resources impo
 from proreus.plugins.dynamic_resources.search.allocating_devices import DeviceAssignment
 from proreus.plugins.dynamic_resources.search.allocator import Solution
 from proreus.plugins.dynamic_resources.state_data import ClaimsToAllocate, StateData
-
-_NOT_FOUND, _OUT_OF_REACH = -1, -2
+from proreus.plugins.insufficient_resources import BASE_RESOURCES, reject_rows
 
 
 class NodeAllocatableFilter:
@@ -117,7 +115,7 @@ class NodeAllocatableFilter:
             if isinstance(effective_request, Status):
                 verdicts.reject_with(some, effective_request)
             elif effective_request is not None:
-                reject_insufficient(nodes, some, effective_request, verdicts)
+                _reject_insufficient(nodes, some, effective_request.amounts, verdicts)
 
     def effective_request_at(
         self, nodes: NodeTable, to_allocate: ClaimsToAllocate, number: int | None, row: int
@@ -161,106 +159,98 @@ class NodeAllocatableFilter:
         self, nodes: NodeTable, rows: Rows
     ) -> Iterator[tuple[Rows, Sequence[ClaimDevices] | MappingError]]:
         """Yield rows with the devices there of claims that were allocated before, or an error."""
-        claims: list[tuple[ResourceClaim, list[_Place]]] = []
+        claims: list[tuple[ResourceClaim, list[_Published]]] = []
         for place in self._state_data.available_on_nodes:
             claim = self._state_data.claims[place]
             allocation = self._allocation_of(claim)
             if allocation is not None:
-                places = [self._place(one, nodes, rows) for one in allocation.devices.results]
-                if any(self.form.consumes(kind.device) for one in places for kind in one.kinds):
-                    claims.append((claim, places))
-        columns = [one.column for _, places in claims for one in places]
-        if not columns:
+                found = [_Published(self._manager.pools, one) for one in allocation.devices.results]
+                if any(self.form.consumes(kind.device) for one in found for *_, kind in one.slices):
+                    claims.append((claim, found))
+        if not claims:
             yield rows, ()
             return
         # As a rule all rows, or those that reach the devices and the others.
-        combined, group = np.unique(np.stack(columns), axis=1, return_inverse=True)
-        for number, values in enumerate(combined.T.tolist()):
-            yield rows[group.ravel() == number], self._devices_at(claims, iter(values))
+        groups: dict[tuple[DeviceKind | str, ...], list[int]] = {}
+        for row in rows.tolist():
+            kinds = tuple(one.at(nodes[row]) for _, found in claims for one in found)
+            groups.setdefault(kinds, []).append(row)
+        for kinds, some in groups.items():
+            yield np.array(some, dtype=np.intp), self._devices_at(claims, iter(kinds))
 
     def _devices_at(
-        self, claims: Sequence[tuple[ResourceClaim, list[_Place]]], values: Iterator[int]
+        self,
+        claims: Sequence[tuple[ResourceClaim, list[_Published]]],
+        kinds: Iterator[DeviceKind | str],
     ) -> Sequence[ClaimDevices] | MappingError:
         found = []
-        for claim, places in claims:
-            there = [(one, next(values)) for one in places]
-            kinds = [one.kinds[value] for one, value in there if value >= 0]
+        for claim, published in claims:
+            there = [(one.result, next(kinds)) for one in published]
             # A claim none of whose devices consumes anything here does not matter.
-            if not any(self.form.consumes(kind.device) for kind in kinds):
+            if not any(
+                isinstance(k, DeviceKind) and self.form.consumes(k.device) for _, k in there
+            ):
                 continue
             devices: list[ClaimDevice] = []
-            for one, value in there:
-                if value < 0:
+            for result, kind in there:
+                if isinstance(kind, str):
                     try:
                         self.form.status_of(claim, devices, ())
                     except MappingError as error:  # of an earlier device, which comes first
                         return error
-                    return MappingError(one.error(claim, value))
-                devices.append(one.device(value))
+                    where = f"device {result.device}, driver {result.driver}"
+                    return MappingError(f"claim {key_of(claim)}, {where}: {kind}")
+                devices.append(ClaimDevice.of(result, kind))
             found.append((claim, devices))
         return found
 
-    def _place(self, result: DeviceRequestAllocationResult, nodes: NodeTable, rows: Rows) -> _Place:
-        found = _Place(result, np.full(len(rows), _NOT_FOUND, dtype=np.int64), [])
-        for spec, kinds in self._manager.pools.published((result.driver, result.pool)):
-            for device, kind in zip(spec.devices, kinds, strict=True):
-                if device.name == result.device:
-                    new = (found.column == _NOT_FOUND) & _slice_reaches(spec, nodes)[rows]
-                    found.column[new] = len(found.kinds)
-                    found.kinds.append(kind)
-                    if spec.per_device_node_selection:
-                        found.column[new & ~_reaches(device, nodes)[rows]] = _OUT_OF_REACH
-                    break
-        return found
 
+class _Published:
+    """A device of an allocation, and the slices of its pool that have it (``slices``)."""
 
-class _Place:
-    """Where a device of an allocation is.
-
-    ``column``: by row, a position in ``kinds``, or why it is not there.
-    """
-
-    def __init__(
-        self, result: DeviceRequestAllocationResult, column: IntArray, kinds: list[DeviceKind]
-    ) -> None:
+    def __init__(self, pools: Pools, result: DeviceRequestAllocationResult) -> None:
         self.result = result
-        self.column = column
-        self.kinds = kinds
+        self.slices = [
+            (spec, device, kind)
+            for spec, kinds in pools.published((result.driver, result.pool))
+            for device, kind in zip(spec.devices, kinds, strict=True)
+            if device.name == result.device
+        ]
 
-    def device(self, value: int) -> ClaimDevice:
-        """Return the device where the column has a value."""
-        return ClaimDevice.of(self.result, self.kinds[value])
-
-    def error(self, claim: ResourceClaim, value: int) -> str:
-        """Return kube-scheduler's text for a device that is not there."""
+    def at(self, node: NodeInfo) -> DeviceKind | str:
+        """Return the kind of the device on a node, or why it is not there."""
         one = self.result
-        why = f"device {one.device} does not match node"
-        if value == _NOT_FOUND:
-            why = f"device {one.device} not found in pool {one.pool} for driver {one.driver}"
-        return f"claim {key_of(claim)}, device {one.device}, driver {one.driver}: {why}"
+        for spec, device, kind in self.slices:
+            if spec.per_device_node_selection:
+                if _reaches(device, node):
+                    return kind
+                return f"device {one.device} does not match node"
+            if _reaches(spec, node):
+                return kind
+        return f"device {one.device} not found in pool {one.pool} for driver {one.driver}"
 
 
-def _slice_reaches(spec: ResourceSliceSpec, nodes: NodeTable) -> BoolArray:
-    """Return the mask of nodes that reach a slice (``filterSlicesForNode``)."""
-    reached = _reaches(spec, nodes)
-    return reached | True if spec.per_device_node_selection else reached
+def _reaches(selected: ResourceSliceSpec | Device, node: NodeInfo) -> bool:
+    try:
+        return device_matches_node(selected, node.name, node.labels)
+    except PoolError:  # selects nothing here; the search reports it
+        return False
 
 
-def _reaches(selected: ResourceSliceSpec | Device, nodes: NodeTable) -> BoolArray:
-    """Return the mask of nodes that a slice or a device selects."""
-    if selected.all_nodes:
-        return np.ones(len(nodes), dtype=np.bool_)
-    mask = np.zeros(len(nodes), dtype=np.bool_)
-    row = nodes.rows.get(selected.node_name) if selected.node_name else None
-    if row is not None:
-        mask[row] = True
-    if selected.node_selector is not None:
-        try:
-            selector = parsed_selector(msgspec.json.encode(selected.node_selector))
-        except PoolError:  # selects nothing here; the search reports it
-            return mask
-        mask |= matching_nodes(selector, nodes)
-    return mask
+def _reject_insufficient(
+    nodes: NodeTable, rows: Rows, amounts: Mapping[str, int], verdicts: Verdicts
+) -> None:
+    """Reject those of some rows whose node has too little left for cpu, memory and huge pages.
+
+    NodeResourcesFit checks other resources, and the pod without its devices.
+    """
+    pages = sorted(name for name in amounts if name.startswith("hugepages-"))
+    needs = {r: amounts[r] for r in (*BASE_RESOURCES, *pages) if amounts.get(r, 0) > 0}
+    short = {r: nodes.allocatable[r] - nodes.requested[r] < amount for r, amount in needs.items()}
+    failing = np.zeros(len(nodes), dtype=np.bool_)
+    for lacks in short.values():
+        failing[rows] |= lacks[rows]
+    reject_rows(verdicts, failing, needs, short, nodes.allocatable)
 
 
 def _claim_device(
