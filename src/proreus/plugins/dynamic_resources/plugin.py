@@ -46,7 +46,7 @@ from proreus.plugins.dynamic_resources.features import Features
 from proreus.plugins.dynamic_resources.filtering.claim_filter import ClaimFilter
 from proreus.plugins.dynamic_resources.hints import events
 from proreus.plugins.dynamic_resources.pre_filtering import PreFilter
-from proreus.plugins.dynamic_resources.search.search_time import SearchTime, timer
+from proreus.plugins.dynamic_resources.search.search_time import SearchTime
 from proreus.plugins.dynamic_resources.state_data import PLUGIN, StateData
 
 _NOTHING = StateData()
@@ -107,7 +107,7 @@ class DynamicResources(
 
     def _search_time(self, state: CycleState) -> SearchTime:
         seconds = self.args.filter_timeout_seconds if self.features.filter_timeout else None
-        return SearchTime(state.budget, self.name, timer(self.handle.clock.now, seconds))
+        return SearchTime(state.budget, self.name, self.handle.clock.now, seconds)
 
     # ---- PreEnqueue and PreFilter --------------------------------------------------------------
 

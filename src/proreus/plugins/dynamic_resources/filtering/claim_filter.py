@@ -34,7 +34,6 @@ from proreus.plugins.dynamic_resources.dra_manager import (
     FITS,
     INVALID_POOLS,
     NO_FIT,
-    AllocationCache,
     DRAManager,
 )
 from proreus.plugins.dynamic_resources.filtering.extended_resources import (
@@ -159,12 +158,14 @@ class ClaimFilter:
         numbers = self._manager.availability_index.column(self._nodes, nodes)
         if rows is not None:
             numbers = numbers[rows]
-        # All searches together within the time for one node: then none of them took longer, and the
-        # usual case reads the clock for one deadline only.
         try:
             outcome = self._manager.outcomes_for(allocation_cache, numbers, self._search_time())
-        except AllocationTimeout:
-            outcome = self._allocate_one_by_one(nodes, allocation_cache, numbers, rows, verdicts)
+        except AllocationTimeout as timeout:
+            # One Error is enough to end the attempt; rows without a result (UNKNOWN) pass.
+            outcome = allocation_cache.outcome[numbers]
+            for row in np.arange(len(nodes))[_in_rows(numbers == timeout.number, rows)].tolist():
+                text = f"node {nodes[row].name}: timed out trying to allocate devices"
+                verdicts.reject_row(row, Status.error(text))
         if self._node_allocatable is not None:
             for number in np.unique(numbers[outcome == FITS]).tolist():
                 fitting = np.flatnonzero((outcome == FITS) & (numbers == number))
@@ -190,33 +191,6 @@ class ClaimFilter:
             if text not in statuses:
                 statuses[text] = Status.error(text).with_plugin(verdicts.plugin)
             verdicts.reject_row(row, statuses[text])
-
-    def _allocate_one_by_one(
-        self,
-        nodes: NodeTable,
-        allocation_cache: AllocationCache,
-        numbers: IntArray,
-        rows: Rows | None,
-        verdicts: Verdicts,
-    ) -> IntArray:
-        """Search with a deadline of its own for each availability; a timeout is an Error."""
-        late: set[int] = set()
-        for number in np.unique(numbers).tolist():
-            try:
-                self._manager.outcomes_for(
-                    allocation_cache, np.array([number]), self._search_time()
-                )
-            except AllocationTimeout:
-                late.add(number)
-                break  # one Error is enough to end the attempt
-        for index, number in enumerate(numbers.tolist()):
-            if number in late:
-                row = index if rows is None else int(rows[index])
-                text = f"node {nodes[row].name}: timed out trying to allocate devices"
-                verdicts.reject_row(row, Status.error(text))
-        # The rest is UNKNOWN (-1), and passes: the attempt ends with the Error anyway.
-        outcome: IntArray = np.maximum(allocation_cache.outcome[numbers], FITS)
-        return outcome
 
     def _error_message(
         self,

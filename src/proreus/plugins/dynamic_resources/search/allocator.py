@@ -37,7 +37,11 @@ _STEPS_PER_DEADLINE_CHECK = 256
 
 
 class AllocationTimeout(Exception):
-    """The search took longer than ``filterTimeout`` allows."""
+    """The search for the availability ``number`` took longer than ``filterTimeout`` allows."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class Solution(Struct, frozen=True):
@@ -379,4 +383,4 @@ class _Search:
 
     def _check_deadline(self) -> None:
         if self._deadline_exceeded():
-            raise AllocationTimeout
+            raise AllocationTimeout(self._availability.number)

@@ -11,6 +11,7 @@ there is one search a node, and these are as many as the attempt's budget allows
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from proreus.base.errors import BudgetExceeded, ProreusError
 from proreus.framework.attempt_budget import AttemptBudget
@@ -40,25 +41,34 @@ class SearchSuspended(BudgetExceeded):
 class SearchTime:
     """The time that the searches of one extension point may take for one pod.
 
-    ``budget``: the attempt's, None for no limit. ``timed_out``: whether ``filterTimeout`` is over.
+    ``budget``: the attempt's, None for no limit. ``now``: a clock in seconds. ``timeout_seconds``:
+    the limit for each search, ``filterTimeout``; None or 0 for no limit.
     """
 
     def __init__(
-        self, budget: AttemptBudget | None, plugin: str, timed_out: Callable[[], bool]
+        self,
+        budget: AttemptBudget | None,
+        plugin: str,
+        now: Callable[[], float],
+        timeout_seconds: float | None,
     ) -> None:
         self._budget = budget
         self._plugin = plugin
-        self._timed_out = timed_out
+        self._now = now
+        self._timeout_seconds = timeout_seconds
+        self._deadline = inf
         self._ends = 0.0
         self._left = _SLICE_SECONDS
         self._slices = 0
 
     def begin(self, slices: int, resumable: bool) -> None:
         """Note that a search begins, or goes on after ``slices`` attempts."""
+        if self._timeout_seconds:
+            self._deadline = self._now() + self._timeout_seconds
         if self._budget is None:
             return
         self._slices = slices
-        self._ends = float("inf")
+        self._ends = inf
         if resumable:
             loading = 0.0 if has_environments() else _LOADING_SECONDS
             self._ends = self._budget.seconds_used() + loading + _USUAL_SECONDS + self._left
@@ -78,12 +88,4 @@ class SearchTime:
                     budget.exceeded = True
                 raise SearchSuspended(self._plugin, "Filter", self._slices + 1)
             budget.check(self._plugin, "Filter")
-        return self._timed_out()
-
-
-def timer(now: Callable[[], float], seconds: float | None) -> Callable[[], bool]:
-    """Return a function that returns whether so many seconds are over; none: they never are."""
-    if not seconds:
-        return lambda: False
-    end = now() + seconds
-    return lambda: now() > end
+        return self._deadline < inf and self._now() > self._deadline

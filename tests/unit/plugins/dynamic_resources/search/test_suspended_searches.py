@@ -149,7 +149,7 @@ def test_many_quick_searches_are_not_suspended() -> None:
     now = [0.0]
     budget = AttemptBudget(1.0, lambda: now[0])
     budget.resume()
-    time = SearchTime(budget, "DynamicResources", lambda: False)
+    time = SearchTime(budget, "DynamicResources", lambda: 0.0, None)
     for _ in range(400):
         time.begin(0, True)
         now[0] += 0.0019
@@ -174,7 +174,7 @@ def test_the_search_that_loads_cel_is_not_suspended_for_it(
     now = [0.0]
     budget = AttemptBudget(1.0, lambda: now[0])
     budget.resume()
-    time = SearchTime(budget, "DynamicResources", lambda: False)
+    time = SearchTime(budget, "DynamicResources", lambda: 0.0, None)
     for loaded, spent in ((False, 0.25), (True, 0.04)):
         monkeypatch.setattr(search_time, "has_environments", lambda loaded=loaded: loaded)
         time.begin(0, True)
@@ -191,7 +191,7 @@ def test_the_pod_waits_longer_once_its_parts_took_the_whole_budget() -> None:
     now = [0.0]
     budget = AttemptBudget(1.0, lambda: now[0])
     budget.resume()
-    time = SearchTime(budget, "DynamicResources", lambda: False)
+    time = SearchTime(budget, "DynamicResources", lambda: 0.0, None)
     time.begin(19, True)
     now[0] += 0.06
     with pytest.raises(SearchSuspended, match="has taken 1s so far"):
