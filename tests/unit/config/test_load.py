@@ -11,7 +11,7 @@ from proreus.base.kubernetes_version import V1_36, V1_37
 from proreus.config.fields import PluginArgs
 from proreus.config.load import default_configuration, load, load_file
 from proreus.config.types import Extender, LeaderElection
-from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
+from proreus.plugins.inter_pod_affinity.plugin import InterPodAffinityArgs
 from proreus.plugins.node_resources_fit_args import NodeResourcesFitArgs
 
 from .conftest import FakeCatalog

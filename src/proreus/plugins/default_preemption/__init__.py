@@ -56,16 +56,18 @@ priorities 10 and 0 on ``a`` follow and are victims as well. Node ``a`` is picke
 priority among its victims is 10, on ``b`` it is 50.
 """
 
-from proreus.plugins.default_preemption.args import DefaultPreemptionArgs
 from proreus.plugins.default_preemption.domain_victims import DomainVictim, DomainVictims
-from proreus.plugins.default_preemption.node_dry_run import NodeDryRun
-from proreus.plugins.default_preemption.plugin import DefaultPreemption
+from proreus.plugins.default_preemption.plugin import DefaultPreemption, DefaultPreemptionArgs
 from proreus.plugins.default_preemption.potential_victims import (
     DisruptionBudgets,
     sorted_by_importance,
 )
 from proreus.plugins.default_preemption.select_candidate import Candidate
-from proreus.plugins.default_preemption.unit_dry_run import UnitDryRun, candidate_of_units
+from proreus.plugins.default_preemption.unit_dry_run import (
+    NodeDryRun,
+    UnitDryRun,
+    candidate_of_units,
+)
 
 __all__ = [
     "Candidate",

@@ -11,7 +11,8 @@ there is capacity for one, ``c`` stays, and the victims are ``a`` and ``b`` with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,8 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import BoolArray, Rows, Verdicts
 from proreus.plugins.default_preemption.domain_victims import (
-    DomainVictim,
     DomainVictims,
+    GroupGenerations,
     NodeNotFound,
 )
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCache
@@ -49,6 +50,18 @@ ChoosePotentialVictims = Callable[[PodInfo, NodeInfo], Sequence[PodInfo] | Statu
 
 SelectVictims = Callable[[CycleState, PodInfo, NodeInfo, DisruptionBudgets], Candidate | Status]
 """See ``DefaultPreemption.select_victims_on_node``."""
+
+
+class _Trial(NamedTuple):
+    """A row to be dry-run in lockstep with others.
+
+    ``pods``: its potential victims in the order of the reprieve. ``candidate``: makes the candidate
+    from the indices of those that have to be evicted.
+    """
+
+    row: int
+    pods: list[PodInfo]
+    candidate: Callable[[list[int]], Candidate | Status]
 
 
 class DryRun:
@@ -148,118 +161,88 @@ class DryRun:
 
     def _dry_run(self, rows: Rows) -> None:
         """Dry-run rows and cache the results, apart from errors."""
-        if self._rows_with_groups:
-            with_groups = [row for row in rows.tolist() if row in self._rows_with_groups]
-            self._dry_run_units(with_groups)
-            rows = np.setdiff1d(rows, with_groups, assume_unique=True)
-            if not len(rows):
-                return
-        if self._select is not None:
-            for row in rows.tolist():
-                self._dry_run_selection(row, self._select)
-            return
-        tried: list[int] = []
-        potential_victims: list[list[PodInfo]] = []
-        violating: list[int] = []
+        trials: list[_Trial] = []
         for row in rows.tolist():
-            potential = self._potential_victims(row)
-            if potential is None:
-                continue
-            tried.append(row)
-            first, others = self._budgets.filter_pods_with_pdb_violation(potential)
-            # Reprieved in this order, so that as few budgets as possible are violated.
-            potential_victims.append(first + others if first else others)
-            violating.append(len(first))
-        nodes = self._handle.nodes
-        for index, victim_indices in enumerate(self._victims(tried, potential_victims)):
-            if victim_indices is None:
-                continue
-            pods, violations = potential_victims[index], violating[index]
-            row = tried[index]
-            name = nodes[row].name
-            # The pod was rejected with all pods in place and fits now that all are back: a filter
-            # contradicts itself. kube-scheduler reports the same error.
-            if not victim_indices:
-                self.errors.append(f'expected at least one victim pod on node "{name}"')
-                continue
-            victim_pods = [pods[number] for number in victim_indices]
-            # With one group only, the order of the reprieve is the order of importance already.
-            if 0 < violations < len(pods) or not self._budgets.by_importance:
-                victim_pods = self._by_importance(victim_pods, row)
-            violated = sum(number < violations for number in victim_indices)
-            self._dry_run_cache.note_candidate(row, Candidate(name, tuple(victim_pods), violated))
-
-    def _dry_run_selection(self, row: int, select: SelectVictims) -> None:
-        try:
-            found = select(self._state, self._pod, self._handle.nodes[row], self._budgets)
-        except PluginError as error:
-            self.errors.append(str(error))
-            return
-        self._note(row, found)
-
-    def _note(self, row: int, found: Candidate | Status) -> None:
-        if isinstance(found, Candidate):
-            self._dry_run_cache.note_candidate(row, found)
-        elif found.code == Code.ERROR:
-            self.errors.append(found.message)
-        else:
-            self._dry_run_cache.note_failures(np.array([row], dtype=np.intp), found)
-
-    def _potential_victims(self, row: int) -> list[PodInfo] | None:
-        """Return the pods that may be evicted from a row; None if it is no candidate."""
-        if self._choose is None:
-            return self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
-        found = self._choose(self._pod, self._handle.nodes[row])
-        if isinstance(found, Status):
-            self._note(row, found)
-            return None
-        return list(found)
-
-    def _dry_run_units(self, rows: Sequence[int]) -> None:
-        """Dry-run rows with pods of groups."""
-        assert self._units is not None
-        single_pods: dict[int, list[DomainVictim]] = {}
-        for row in rows:
             try:
-                units = self._units.of_nodes([self._handle.nodes[row]])
-                if all(unit.is_single_pod for unit in units):
-                    single_pods[row] = units
-                    continue
-                dry_run = UnitDryRun(self._handle, self._state, self._pod, row)
-                self._note_units(row, dry_run.select_victims(units, self._budgets), units)
+                if row in self._rows_with_groups:
+                    found, groups = self._with_groups(row)
+                else:
+                    found, groups = self._without_groups(row), ()
             except (NodeNotFound, PluginError) as error:
                 self.errors.append(str(error))
-        if single_pods:
-            self._dry_run_single_pods(single_pods)
-
-    def _dry_run_single_pods(self, units_by_row: Mapping[int, list[DomainVictim]]) -> None:
-        """Dry-run rows where each pod may be evicted by itself, though pods of groups are there."""
-        rows, potential, violating = [], [], []
-        for row, units in units_by_row.items():
-            lower, violations = self._budgets.reprieve_order(
-                unit for unit in units if unit.priority < self._pod.priority
-            )
-            if not lower:
-                self._note_units(row, Status.unresolvable(NO_VICTIMS))
                 continue
-            rows.append(row)
-            potential.append(lower)
-            violating.append(violations)
-        pods = [[unit.placed[0].pod for unit in units] for units in potential]
-        for index, indices in enumerate(self._victims(rows, pods)):
-            if indices is not None:
-                name = self._handle.nodes[rows[index]].name
-                victims = [potential[index][number] for number in indices]
-                self._note_units(rows[index], candidate_of_units(name, victims, violating[index]))
+            if isinstance(found, _Trial):
+                trials.append(found)
+            else:
+                self._note(row, found, groups)
+        for trial, victims in zip(trials, self._victims(trials), strict=True):
+            if victims:
+                self._note(trial.row, trial.candidate(victims))
+            elif victims is not None:
+                # The pod was rejected with all pods in place and fits now that all are back: a
+                # filter contradicts itself. kube-scheduler reports the same error.
+                name = self._handle.nodes[trial.row].name
+                self.errors.append(f'expected at least one victim pod on node "{name}"')
 
-    def _note_units(
-        self, row: int, found: Candidate | Status, units: Sequence[DomainVictim] = ()
-    ) -> None:
+    def _without_groups(self, row: int) -> _Trial | Candidate | Status:
+        node = self._handle.nodes[row]
+        if self._select is not None:
+            return self._select(self._state, self._pod, node, self._budgets)
+        if self._choose is None:
+            potential = self._pods_by_priority.lower_priority_pods(row, self._pod.priority)
+        else:
+            chosen = self._choose(self._pod, node)
+            if isinstance(chosen, Status):
+                return chosen
+            potential = list(chosen)
+        first, others = self._budgets.filter_pods_with_pdb_violation(potential)
+        # Reprieved in this order, so that as few budgets as possible are violated.
+        pods = first + others if first else others
+
+        def candidate(victims: list[int]) -> Candidate:
+            victim_pods = [pods[number] for number in victims]
+            # With one group only, the order of the reprieve is the order of importance already.
+            if 0 < len(first) < len(pods) or not self._budgets.by_importance:
+                victim_pods = self._by_importance(victim_pods, row)
+            violated = sum(number < len(first) for number in victims)
+            return Candidate(node.name, tuple(victim_pods), violated)
+
+        return _Trial(row, pods, candidate)
+
+    def _with_groups(self, row: int) -> tuple[_Trial | Candidate | Status, GroupGenerations]:
+        """Return a trial or the result of a row with pods of groups, and the groups it evicts.
+
+        Raises ``NodeNotFound`` and ``PluginError``.
+        """
+        assert self._units is not None
+        node = self._handle.nodes[row]
+        units = self._units.of_nodes([node])
+        if not all(unit.is_single_pod for unit in units):
+            dry_run = UnitDryRun(self._handle, self._state, self._pod, row)
+            groups = tuple(group for unit in units for group in unit.groups)
+            return dry_run.select_victims(units, self._budgets), groups
+        # Each pod may be evicted by itself, though pods of groups are there.
+        lower, violations = self._budgets.reprieve_order(
+            unit for unit in units if unit.priority < self._pod.priority
+        )
+        if not lower:
+            return Status.unresolvable(NO_VICTIMS), ()
+
+        def candidate(victims: list[int]) -> Candidate | Status:
+            return candidate_of_units(node.name, [lower[number] for number in victims], violations)
+
+        return _Trial(row, [unit.placed[0].pod for unit in lower], candidate), ()
+
+    def _note(self, row: int, found: Candidate | Status, groups: GroupGenerations = ()) -> None:
         if isinstance(found, Status) and found.code == Code.ERROR:
             self.errors.append(found.message)
-            return
-        groups = tuple(group for unit in units for group in unit.groups)
-        self._dry_run_cache.note_with_groups(row, found, groups)
+        elif row in self._rows_with_groups:
+            # Which pods stay there depends on the priorities of groups: any change drops the row.
+            self._dry_run_cache.note_with_groups(row, found, groups)
+        elif isinstance(found, Candidate):
+            self._dry_run_cache.note_candidate(row, found)
+        else:
+            self._dry_run_cache.note_failures(np.array([row], dtype=np.intp), found)
 
     def _by_importance(self, victims: list[PodInfo], row: int) -> list[PodInfo]:
         if not self._pods_by_priority.sampled_once:
@@ -269,18 +252,16 @@ class DryRun:
         chosen = {pod.uid for pod in victims}
         return [pod for pod in lower if pod.uid in chosen]
 
-    def _victims(
-        self, row_numbers: list[int], potential_victims: list[list[PodInfo]]
-    ) -> list[list[int] | None]:
-        """Return for each row the indices of its potential victims that have to be evicted.
+    def _victims(self, trials: list[_Trial]) -> list[list[int] | None]:
+        """Return for each trial the indices of its pods that have to be evicted.
 
         None: the pod does not fit even without all of them, or a plugin failed.
         """
-        if not row_numbers:
+        if not trials:
             return []
-        rows = np.array(row_numbers, dtype=np.intp)
+        rows = np.array([trial.row for trial in trials], dtype=np.intp)
         preemption_dry_run = self._handle.dry_run_preemption(
-            self._state, self._pod, rows, potential_victims
+            self._state, self._pod, rows, [trial.pods for trial in trials]
         )
         fits = self._fitting(rows, preemption_dry_run)
         counts = np.diff(preemption_dry_run.first)
@@ -301,21 +282,14 @@ class DryRun:
                     victims[index], fits[index] = None, False
         return victims
 
-    def _note_failures(self, rows: Rows, status: Status) -> None:
-        if self._rows_with_groups.isdisjoint(rows.tolist()):
-            self._dry_run_cache.note_failures(rows, status)
-            return
-        # Which pods stay there depends on the priorities of groups: any change drops these rows.
-        for row in rows.tolist():
-            self._note_units(row, status)
-
     def _fitting(self, rows: Rows, preemption_dry_run: PreemptionDryRun) -> BoolArray:
         """Return on which rows the pod fits without its potential victims."""
         verdicts = preemption_dry_run.remove_all_victims()
         for status in verdicts.counts():
             failing = np.flatnonzero(verdicts.ids == verdicts.id_of(status))
-            if status.code == Code.ERROR:
-                self.errors.append(status.message)
-            else:
-                self._note_failures(rows[failing], status)
+            if status.code != Code.ERROR and not self._rows_with_groups:
+                self._dry_run_cache.note_failures(rows[failing], status)
+                continue
+            for row in rows[failing].tolist():
+                self._note(row, status)
         return verdicts.passed()

@@ -24,7 +24,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.workload_forest import Group, WorkloadForest
 from proreus.objects.scheduling import EntityKey, PodGroup, pod_group_entity_key, pod_group_key
 
-_POD, _POD_GROUP, _COMPOSITE_POD_GROUP = 1, 2, 3
+POD, POD_GROUP, COMPOSITE_POD_GROUP = 1, 2, 3
 """Ranks of units: of two with the same priority, the larger one is more important."""
 
 
@@ -74,7 +74,7 @@ class DomainVictim(Struct):
     @property
     def is_group(self) -> bool:
         """Whether pods of a group are evicted with it."""
-        return self.rank > _POD
+        return self.rank > POD
 
     @property
     def importance(self) -> tuple[float, ...]:
@@ -167,7 +167,7 @@ class DomainVictims:
 
     def _single(self, pod: PodInfo, node_name: str) -> DomainVictim:
         # A pod of a group that is evicted pod by pod still ranks as a group.
-        rank = _POD_GROUP if pod_group_key(pod.pod) else _POD
+        rank = POD_GROUP if pod_group_key(pod.pod) else POD
         return DomainVictim(self.priority_of(pod), rank, [PlacedPod(pod, node_name)])
 
     def _group(self, group: Group, pod: PodInfo, node_name: str) -> DomainVictim:
@@ -175,7 +175,7 @@ class DomainVictims:
         placed = [self._as_counted(one) for state in states for one in state.scheduled()]
         if not placed:
             return self._single(pod, node_name)
-        rank = _POD_GROUP if isinstance(group, PodGroup) else _COMPOSITE_POD_GROUP
+        rank = POD_GROUP if isinstance(group, PodGroup) else COMPOSITE_POD_GROUP
         generations = tuple((state, state.generation) for state in states)
         return DomainVictim(self.priority_of(pod), rank, placed, generations)
 

@@ -7,7 +7,7 @@ there are 100 (the larger of 10 % of 600 and ``minCandidateNodesAbsolute``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 
 from proreus.base.errors import ApiError, ExtenderError
+from proreus.base.feature_gates import FeatureGates
 from proreus.base.known_faults import KnownFault
 from proreus.base.kubernetes_version import Change
+from proreus.config.field_errors import child, invalid
+from proreus.config.fields import Int32, PluginArgs
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.diagnosis import Diagnosis, FitError
 from proreus.framework.events import DELETE, ClusterEvent
@@ -43,7 +46,6 @@ from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.objects.policy import POD_DISRUPTION_BUDGETS
 from proreus.objects.scheduling import pod_group_entity_key
-from proreus.plugins.default_preemption.args import DefaultPreemptionArgs
 from proreus.plugins.default_preemption.candidates import DryRun
 from proreus.plugins.default_preemption.domain_victims import DomainVictims
 from proreus.plugins.default_preemption.dry_run_cache import DryRunCaches
@@ -69,6 +71,33 @@ from proreus.plugins.default_preemption.select_candidate import (
 )
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
+
+
+class DefaultPreemptionArgs(PluginArgs):
+    """How many candidate nodes a dry run has to find.
+
+    ``min_candidate_nodes_percentage``: their share of all nodes, ``min_candidate_nodes_absolute``:
+    their least number. A subclass may have fields of its own. ``go_type`` is the name in
+    kube-scheduler's messages.
+    """
+
+    go_type = "v1.DefaultPreemptionArgs"
+
+    min_candidate_nodes_percentage: Int32 = 10
+    min_candidate_nodes_absolute: Int32 = 100
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check both ranges; at most one of the values may be zero."""
+        percentage, absolute = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
+        if not 0 <= self.min_candidate_nodes_percentage <= 100:
+            value = self.min_candidate_nodes_percentage
+            yield invalid(child(path, percentage), value, "not in valid range [0, 100]")
+        if self.min_candidate_nodes_absolute < 0:
+            value = self.min_candidate_nodes_absolute
+            yield invalid(child(path, absolute), value, "not in valid range [0, inf)")
+        if self.min_candidate_nodes_percentage == self.min_candidate_nodes_absolute == 0:
+            for name, other in ((percentage, absolute), (absolute, percentage)):
+                yield invalid(child(path, name), 0, f"cannot be zero at the same time as {other}")
 
 
 class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePlugin):

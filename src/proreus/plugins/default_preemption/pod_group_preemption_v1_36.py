@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from msgspec import Struct, field
-
 from proreus.base.errors import ApiError
 from proreus.base.kubernetes_version import Change
 from proreus.framework.handle import Handle
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_group import (
+    PlacedPod,
     PodGroupInfo,
     PodGroupPostFilterResult,
     SchedulePodGroup,
@@ -26,6 +25,7 @@ from proreus.framework.pod_group import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.objects.scheduling import POD_GROUPS, PodGroup, pod_group_key
+from proreus.plugins.default_preemption.domain_victims import POD, POD_GROUP, DomainVictim
 from proreus.plugins.default_preemption.eviction import Evictor, Preemptor
 from proreus.plugins.default_preemption.potential_victims import DisruptionBudgets
 from proreus.plugins.default_preemption.select_candidate import Candidate
@@ -39,43 +39,26 @@ Fits = Callable[[], Awaitable[Status | None]]
 """Returns None if the group fits the nodes as they are now, or else why it does not."""
 
 
-class PreemptionUnit(Struct):
-    """A unit of eviction: one pod, or all pods of a group. ``nodes``: the node of each pod."""
-
-    priority: int
-    whole_group: bool
-    pods: list[PodInfo] = field(default_factory=list)
-    nodes: list[str] = field(default_factory=list)
-
-    @property
-    def importance(self) -> tuple[int, bool, int, float]:
-        """A key that sorts the most important first: groups before pods, large ones first."""
-        starts = [pod.pod.status.start_time for pod in self.pods]
-        started = min((s.timestamp() for s in starts if s is not None), default=float("inf"))
-        return -self.priority, not self.whole_group, -len(self.pods), started
-
-
 def preemption_units(
     nodes: NodeTable, groups: Mapping[str, PodGroup], priority: int
-) -> list[PreemptionUnit]:
+) -> list[DomainVictim]:
     """Return all units with a priority below ``priority``, the most important first."""
-    of_group: dict[str, PreemptionUnit] = {}
-    units: list[PreemptionUnit] = []
+    of_group: dict[str, DomainVictim] = {}
+    units: list[DomainVictim] = []
     for node in nodes:
         for pod in node.pods.values():
             key = pod_group_key(pod.pod)
             group = groups.get(key)
             if group is None or not group.disrupted_as_whole:
-                unit = PreemptionUnit(pod.priority, False)
+                unit = DomainVictim(pod.priority, POD, [])
                 units.append(unit)
             elif (known := of_group.get(key)) is not None:
                 unit = known
             else:
                 # The group's priority: those of its pods do not count when it is evicted whole.
-                unit = of_group[key] = PreemptionUnit(group.priority, True)
+                unit = of_group[key] = DomainVictim(group.priority, POD_GROUP, [])
                 units.append(unit)
-            unit.pods.append(pod)
-            unit.nodes.append(node.name)
+            unit.placed.append(PlacedPod(pod, node.name))
     return sorted((u for u in units if u.priority < priority), key=lambda unit: unit.importance)
 
 
@@ -152,9 +135,9 @@ class PodGroupDryRun:
         self._nodes = nodes
         self._budgets = budgets
         self._fits = fits
-        self._removed: dict[int, PreemptionUnit] = {}
+        self._removed: dict[int, DomainVictim] = {}
 
-    async def run(self, units: Sequence[PreemptionUnit]) -> Candidate | Status:
+    async def run(self, units: Sequence[DomainVictim]) -> Candidate | Status:
         """Return the victims, or the status of the group without all of the units."""
         if not units:
             return Status.unresolvable(NO_VICTIMS)
@@ -179,9 +162,9 @@ class PodGroupDryRun:
             # Also after an error or a cancellation: the table is the one that cycles schedule on.
             self._restore(list(self._removed.values()))
 
-    async def _reprieve(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit] | Status:
+    async def _reprieve(self, units: Sequence[DomainVictim]) -> list[DomainVictim] | Status:
         """Reprieve units in order while the group still fits; return those that stay victims."""
-        victims: list[PreemptionUnit] = []
+        victims: list[DomainVictim] = []
         # Each `_fits` schedules the whole group, and as a rule most of the cluster has nothing to
         # do with it. Hence twice as many units a step while they fit, half as many if they do not.
         start, size = 0, 1
@@ -204,14 +187,14 @@ class PodGroupDryRun:
             size = max(1, len(some) // 2)
         return victims
 
-    def _remove(self, units: Iterable[PreemptionUnit]) -> None:
+    def _remove(self, units: Iterable[DomainVictim]) -> None:
         for unit in units:
             self._removed[id(unit)] = unit
-            for pod, node_name in zip(unit.pods, unit.nodes, strict=True):
+            for pod, node_name in unit.placed:
                 self._nodes.remove_pod(self._nodes.rows[node_name], pod.uid)
 
-    def _restore(self, units: Iterable[PreemptionUnit]) -> None:
+    def _restore(self, units: Iterable[DomainVictim]) -> None:
         for unit in units:
             del self._removed[id(unit)]
-            for pod, node_name in zip(unit.pods, unit.nodes, strict=True):
+            for pod, node_name in unit.placed:
                 self._nodes.add_pod(self._nodes.rows[node_name], pod)

@@ -11,6 +11,9 @@ from functools import partial
 
 import numpy as np
 
+from proreus.base.feature_gates import FeatureGates
+from proreus.config.field_errors import child, invalid
+from proreus.config.fields import Boolean, Int32, PluginArgs
 from proreus.framework.affinity_terms import NO_TERMS, AffinityTerms, affinity_terms
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.domains import sum_by_domain
@@ -29,7 +32,6 @@ from proreus.framework.plugin import (
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
-from proreus.plugins.inter_pod_affinity.args import InterPodAffinityArgs
 from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
 from proreus.plugins.inter_pod_affinity.hints import AffinityHints
 from proreus.plugins.inter_pod_affinity.namespaces import Namespaces
@@ -43,6 +45,24 @@ _SCORES = "InterPodAffinity/scores"
 _AFFINITY_REJECTED = Status.unresolvable(REASON_AFFINITY).with_plugin(_NAME)
 _ANTI_AFFINITY_REJECTED = Status.unschedulable(REASON_ANTI_AFFINITY).with_plugin(_NAME)
 _EXISTING_REJECTED = Status.unschedulable(REASON_EXISTING).with_plugin(_NAME)
+
+
+class InterPodAffinityArgs(PluginArgs):
+    """How the affinity terms of existing pods count in the score of an incoming pod."""
+
+    go_type = "v1.InterPodAffinityArgs"
+
+    hard_pod_affinity_weight: Int32 = 1
+    ignore_preferred_terms_of_existing_pods: Boolean = False
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check the range of the weight."""
+        if not 0 <= self.hard_pod_affinity_weight <= 100:
+            yield invalid(
+                child(path, "hardPodAffinityWeight"),
+                self.hard_pod_affinity_weight,
+                "not in valid range [0, 100]",
+            )
 
 
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):

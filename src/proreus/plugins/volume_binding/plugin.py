@@ -8,11 +8,15 @@ has bound the claim. If anything fails in between, Unreserve restores what was n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Self
 
 from msgspec import Struct
 
 from proreus.base.errors import ApiError
+from proreus.base.feature_gates import FeatureGates
+from proreus.config.field_errors import child, invalid
+from proreus.config.fields import Int64, PluginArgs
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import Handle
@@ -30,7 +34,12 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.plugins.resource_scoring import broken_linear
-from proreus.plugins.volume_binding.args import VolumeBindingArgs
+from proreus.plugins.resource_scoring_args import (
+    MAX_CUSTOM_SCORE,
+    MAX_UTILIZATION,
+    UtilizationShapePoint,
+    shape_problems,
+)
 from proreus.plugins.volume_binding.assumed_volumes import AssumedVolumes, VolumeBinder
 from proreus.plugins.volume_binding.claims import (
     ClaimsUnusable,
@@ -59,6 +68,45 @@ class _StateData(Struct):
 
 
 _NO_CLAIMS = _StateData()
+
+
+class VolumeBindingArgs(PluginArgs):
+    """How long PreBind waits for volumes, and how storage capacity is scored."""
+
+    go_type = "v1.VolumeBindingArgs"
+
+    bind_timeout_seconds: Int64 = 600
+    shape: tuple[UtilizationShapePoint, ...] | None = None
+
+    def with_defaults(self, gates: FeatureGates) -> Self:
+        """Prefer nodes whose storage the pod uses least, if StorageCapacityScoring is enabled."""
+        if self.shape or not gates.enabled("StorageCapacityScoring"):
+            return self
+        shape = (
+            UtilizationShapePoint(utilization=0, score=MAX_CUSTOM_SCORE),
+            UtilizationShapePoint(utilization=MAX_UTILIZATION, score=0),
+        )
+        return self.model_copy(update={"shape": shape})
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check the timeout, and the shape, which is an error while its gate is disabled."""
+        if self.bind_timeout_seconds < 0:
+            yield invalid(
+                child(path, "bindTimeoutSeconds"),
+                self.bind_timeout_seconds,
+                "invalid BindTimeoutSeconds, should not be a negative value",
+            )
+        where = child(path, "shape")
+        if gates.enabled("StorageCapacityScoring"):
+            yield from shape_problems(self.shape or (), where)
+        elif self.shape is not None:
+            points = [{"Utilization": p.utilization, "Score": p.score} for p in self.shape]
+            yield invalid(
+                where,
+                points,
+                "unexpected field `shape`, remove it or turn on the feature gate "
+                "StorageCapacityScoring",
+            )
 
 
 class VolumeBinding(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from proreus.plugins.default_preemption.args import DefaultPreemptionArgs
 from proreus.plugins.default_preemption.eviction import Preemptor
-from proreus.plugins.default_preemption.plugin import DefaultPreemption
+from proreus.plugins.default_preemption.plugin import DefaultPreemption, DefaultPreemptionArgs
 from proreus.plugins.default_preemption.select_candidate import Candidate
 from proreus.testing import FakeHandle, make_node, make_pod
 
