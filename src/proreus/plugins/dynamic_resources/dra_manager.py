@@ -124,8 +124,8 @@ class DRAManager:
             self._pool_changed,
             handle.feature_gates.includes(Change.IN_FLIGHT_UNTIL_PRE_BIND_ENDS),
         )
-        self.availability_index = AvailabilityIndex(self.pools, self.allocated)
-        self.totals = DeviceTotals(self.pools, self.allocated)
+        self.availability_index = AvailabilityIndex(self.pools, self.allocated, handle.nodes)
+        self.totals = DeviceTotals(self.pools, self.allocated, handle.nodes)
         self.classes: Mapping[str, DeviceClass] = handle.store(DEVICE_CLASSES)
         self.extended = ExtendedResourceClasses()
         self.extended_claims: dict[str, str] = {}

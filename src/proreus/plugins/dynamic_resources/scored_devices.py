@@ -25,10 +25,9 @@ class ScoredDevices:
     ``affects_score`` is true must not be kept in the equivalence cache.
     """
 
-    def __init__(self, resources: frozenset[str], manager: DRAManager, table: NodeTable) -> None:
+    def __init__(self, resources: frozenset[str], manager: DRAManager) -> None:
         self._resources = resources
         self._manager = manager
-        self._table = table
 
     @staticmethod
     def of(handle: Handle, resources: Iterable[str]) -> ScoredDevices | None:
@@ -38,7 +37,7 @@ class ScoredDevices:
         found = frozenset(filter(may_be_dra_backed, resources))
         if not found or not features.extended_resources:
             return None
-        return ScoredDevices(found, DRAManager.of(handle, features), handle.nodes)
+        return ScoredDevices(found, DRAManager.of(handle, features))
 
     def affects_score(self, amounts: Mapping[str, int]) -> bool:
         """Return whether devices count in the score of a pod that requests these amounts."""
@@ -47,7 +46,7 @@ class ScoredDevices:
         )
 
     def at(self, resource: str, node: NodeInfo) -> tuple[int, int]:
-        """Return how many devices are taken on a node, and how many it reaches."""
+        """Return the numbers of devices that are taken on a node, and that it reaches."""
         cls = self._class_of(resource)
         return (0, 0) if cls is None else self._manager.totals.at(resource, cls, node)
 
@@ -56,7 +55,7 @@ class ScoredDevices:
         cls = self._class_of(resource)
         if cls is None:
             return None
-        return self._manager.totals.columns(resource, cls, self._table, nodes)
+        return self._manager.totals.columns(resource, cls, nodes)
 
     def _class_of(self, resource: str) -> DeviceClass | None:
         return self._manager.extended.get(resource) if resource in self._resources else None

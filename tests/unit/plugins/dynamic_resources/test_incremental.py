@@ -148,18 +148,18 @@ def test_pools_of_which_nothing_is_taken_any_more_are_forgotten(cluster: Any) ->
     assert not uses
 
 
-def test_nodes_that_are_gone_are_forgotten(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(availability_index, "_SPARE_NODES", 5)
+def test_nodes_that_are_gone_are_forgotten(cluster: Any) -> None:
     world = World(cluster)
     index, nodes = world.devices.plugin.manager.availability_index, world.devices.handle.nodes
     for number in range(50):
         info = NodeInfo(f"gone-{number}")
         info.set_node(make_node(info.name))
         nodes.add_node(info)
-        index.column(nodes, nodes)
+        index.column(nodes)
         nodes.remove_node(info)
-    index.column(nodes, nodes)
-    assert len(index._entries) <= 5 + 2 * len(nodes)
+    index.column(nodes)
+    index.age()
+    assert len(index._entries) == len(nodes)
     world.slice("n1", ["a"])
     world.reserve(1, odd=False)
     world.check()
@@ -173,7 +173,7 @@ def test_names_of_nodes_are_not_kept_while_nobody_asks(
     world = World(cluster)
     index = world.devices.plugin.manager.availability_index
     if asked:
-        index.column(world.devices.handle.nodes, world.devices.handle.nodes)
+        index.column(world.devices.handle.nodes)
     for number in range(50):
         world.slice(f"gone-{number}", ["a"])
         world.drop(f"gone-{number}", None)

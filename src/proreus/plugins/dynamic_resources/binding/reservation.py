@@ -93,7 +93,7 @@ class ClaimReservation:
             to_allocate.allocation_cache.prepared,
             result,
             to_allocate.claims,
-            self._manager.availability_index.views_of(self._handle.nodes, node_name),
+            self._manager.availability_index.views_of(node_name),
             node_name,
             self._manager.features,
             self._handle.rng,

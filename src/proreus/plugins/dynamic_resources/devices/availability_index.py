@@ -1,4 +1,4 @@
-"""Which nodes have the same ``DeviceAvailability``: equal devices, the same of them taken.
+"""The ``DeviceAvailability`` of each node: nodes with equal devices, equally taken, share one.
 
 One search holds for all nodes with the same availability. A column has its number for each node and
 is updated row by row, at a few microseconds for each pod, whatever the size of the cluster.
@@ -20,11 +20,13 @@ from msgspec import Struct
 from proreus.base.bounded_cache import register
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.verdicts import IntArray
+from proreus.framework.node_table_views import NodeTableView
+from proreus.framework.verdicts import IntArray, Rows
 from proreus.plugins.dynamic_resources.devices.allocated import AllocatedDevices, PoolState
 from proreus.plugins.dynamic_resources.devices.pools import PoolKey, Pools, PoolView
 
 _MAX_AVAILABILITIES_PER_NODE = 8
+_SPARE_AVAILABILITIES = 1024
 _SPARE_NODES = 1024
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
@@ -74,12 +76,13 @@ class AvailabilityIndex:
     change; results that are kept by number are void with a new epoch.
     """
 
-    def __init__(self, pools: Pools, allocated: AllocatedDevices) -> None:
+    def __init__(self, pools: Pools, allocated: AllocatedDevices, table: NodeTable) -> None:
+        """``table``: all nodes; referred to weakly, since managers are kept by their table."""
         self._pools = pools
         self._allocated = allocated
+        self._table = weakref.ref(table)
         self._optional_node_operations = pools.features.optional_node_operations
         self.epoch = 0
-        self._table: weakref.ref[NodeTable] | None = None
         self._column: IntArray = np.empty(0, dtype=np.int64)
         self._group_of_row: IntArray = np.empty(0, dtype=np.int64)
         self._position = -1
@@ -98,10 +101,17 @@ class AvailabilityIndex:
         self.all: list[DeviceAvailability] = []
 
     def age(self) -> None:
-        """Begin anew if most kinds of devices that are known belong to slices that are gone."""
-        # Availabilities and their results refer to kinds by number.
-        if self._pools.has_many_unused_kinds():
+        """Forget nodes that are gone; begin anew if most of what is known is of no use any more."""
+        table = self._table()
+        if table is None:
+            return
+        # Availabilities that no node has any more are kept, since the same ones come back. Devices
+        # that are published with ever new attributes would make them grow without end, though.
+        # Availabilities and their results refer to kinds of devices by number.
+        most = _SPARE_AVAILABILITIES + _MAX_AVAILABILITIES_PER_NODE * table.size
+        if len(self.all) > most or self._pools.has_many_unused_kinds():
             self.begin_epoch()
+        self._entries = {n: one for n, one in self._entries.items() if n in table.rows}
 
     def begin_epoch(self) -> None:
         """Forget all availabilities, and the kinds of devices that are gone."""
@@ -156,57 +166,42 @@ class AvailabilityIndex:
 
     # ---- queries -------------------------------------------------------------------------------
 
-    def column(self, table: NodeTable, nodes: NodeTable) -> IntArray:
+    def column(self, nodes: NodeTable) -> IntArray:
         """Return the number of the availability of each node in ``nodes``.
 
-        ``nodes``: ``table``, a part or a fork of it. Shape ``(len(nodes),)``; not to be written to.
+        ``nodes``: all, a part or a fork of them. Shape ``(len(nodes),)``; not to be written to.
         """
         # The column is kept for the whole table. Devices do not change in a fork (a dry run of
         # preemption removes pods, and their claims keep their devices), so it is good for those.
-        self._refresh(table)
-        if nodes is table:
-            return self._column
-        rows = table.rows
-        parent_rows = [rows[node.name] for node in nodes]
-        return self._column[np.array(parent_rows, dtype=np.intp)]
+        table = self._refreshed()
+        return self._column if nodes is table else self._column[rows_in(table, nodes)]
 
-    def of_node(self, table: NodeTable, name: str) -> DeviceAvailability | None:
-        """Return the availability of a node; None if there is no such node."""
-        self._refresh(table)
-        row = table.rows.get(name)
-        return None if row is None else self.all[int(self._column[row])]
+    def of_node(self, name: str) -> DeviceAvailability:
+        """Return the availability of a node."""
+        row = self._refreshed().rows[name]
+        return self.all[int(self._column[row])]
 
-    def views_of(self, table: NodeTable, name: str) -> tuple[PoolView, ...]:
+    def views_of(self, name: str) -> tuple[PoolView, ...]:
         """Return the pools in reach of a node, with their own names, in the order of the search."""
+        table = self._table()
+        assert table is not None
         entry = self._entry_of(table[table.rows[name]])
         return _merged(entry.local, entry.group.views)
 
     # ---- upkeep --------------------------------------------------------------------------------
 
-    def _refresh(self, table: NodeTable) -> None:
+    def _refreshed(self) -> NodeTable:
+        """Bring the column up to date with the table of all nodes; return that."""
+        table = self._table()
+        assert table is not None
         rows: list[int] | None = None
-        if (
-            self._table is not None
-            and self._table() is table
-            and not self._all_dirty
-            and len(self._column) == table.size
-        ):
+        if not self._all_dirty and len(self._column) == table.size:
             # Changed nodes matter for their labels, which node selectors of slices match. None: the
             # table no longer knows what has changed since, so that every row is computed anew.
             rows = table.changes_since(self._position)
-            if self._dirty_nodes:
-                known = table.rows
-                more = [known[name] for name in self._dirty_nodes if name in known]
-                rows = None if rows is None else [*rows, *more]
-        # Availabilities that no node has any more are kept, since the same ones come back. Devices
-        # that are published with ever new attributes would make them grow without end, though.
-        if len(self.all) > 1024 + _MAX_AVAILABILITIES_PER_NODE * table.size:
-            self.begin_epoch()
-            rows = None
-        if len(self._entries) > _SPARE_NODES + 2 * table.size:
-            self._entries = {n: one for n, one in self._entries.items() if n in table.rows}
+            if rows is not None:
+                rows += [table.rows[name] for name in self._dirty_nodes if name in table.rows]
         if rows is None:
-            self._table = weakref.ref(table)
             entries = [self._entry_of(info) for info in table]
             self._column = np.array(list(map(self._number_at, entries)), dtype=np.int64)
             self._group_of_row = np.array([p.group.number for p in entries], dtype=np.int64)
@@ -224,6 +219,7 @@ class AvailabilityIndex:
         self._dirty_groups.clear()
         self._all_dirty = False
         self._position = table.position
+        return table
 
     def _refresh_groups(self, table: NodeTable) -> None:
         """Renumber nodes that reach a changed pool which is not their own."""
@@ -320,3 +316,10 @@ class AvailabilityIndex:
 
 def _merged(local: tuple[PoolView, ...], shared: tuple[PoolView, ...]) -> tuple[PoolView, ...]:
     return local if not shared else tuple(sorted((*local, *shared), key=lambda view: view.order))
+
+
+def rows_in(table: NodeTable, nodes: NodeTable) -> Rows:
+    """Return the rows of a table that have the nodes of a part or a fork of it."""
+    if isinstance(nodes, NodeTableView) and nodes.parent is table:
+        return nodes.parent_rows
+    return np.array([table.rows[node.name] for node in nodes], dtype=np.intp)

@@ -1,4 +1,4 @@
-"""How many devices of a class are in reach of each node, and how many of those are taken.
+"""The numbers of a class' devices that each node reaches, and that are taken of these.
 
 For scores only (``calculateDRAResourceTotals`` upstream): old generations and incomplete
 pools count, taints and counters do not matter. Totals are kept by ``NodeScope`` and updated pool by
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -22,13 +22,17 @@ from msgspec import Struct, field
 
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.node_table_views import NodeTableView
-from proreus.framework.verdicts import BoolArray, IntArray, Rows
+from proreus.framework.verdicts import IntArray
 from proreus.objects.devices import Device, DeviceClass, ResourceSliceSpec
 from proreus.plugins.dynamic_resources.cel.expressions import CelError
 from proreus.plugins.dynamic_resources.devices.allocated import AllocatedDevices, Uses
+from proreus.plugins.dynamic_resources.devices.availability_index import rows_in
 from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
-from proreus.plugins.dynamic_resources.devices.node_matching import PoolError, parsed_selector
+from proreus.plugins.dynamic_resources.devices.node_matching import (
+    PoolError,
+    matching_nodes,
+    parsed_selector,
+)
 from proreus.plugins.dynamic_resources.devices.pools import PoolKey, Pools
 
 Key = TypeVar("Key", str, bytes)
@@ -48,7 +52,7 @@ class DeviceCounts(NamedTuple):
 
 
 NO_DEVICES = DeviceCounts()
-_SPARE_POOLS = 1024
+_SPARE_NODES = 1024
 
 
 class _Members(Struct):
@@ -66,19 +70,17 @@ class _Members(Struct):
 
 
 class _ClassTotals:
-    """Totals of one class: ``local`` by node name, ``by_selector`` by encoded node selector.
-
-    ``local_columns``: ``local`` as columns, shape ``(3, rows)``, rows taken, capacity and errors.
-    ``stale_nodes``: the nodes where it is out of date.
-    """
+    """Totals of one class: ``local`` by node name, ``by_selector`` by encoded node selector."""
 
     def __init__(self, cls: DeviceClass) -> None:
         self.cls = cls
         self.expressions = _expressions(cls)
         self.local: dict[str, DeviceCounts] = {}
         self.by_selector: dict[bytes, DeviceCounts] = {}
-        self.local_columns: IntArray | None = None
-        self.stale_nodes: set[str] = set()
+        self._columns: IntArray = np.empty((3, 0), dtype=np.int64)
+        self._position = -1
+        self._stale_nodes: set[str] = set()
+        """The nodes whose totals differ from their columns."""
         self._members: dict[PoolKey, dict[NodeScope, _Members]] = {}
         self._counted: dict[PoolKey, dict[NodeScope, DeviceCounts]] = {}
 
@@ -125,92 +127,93 @@ class _ClassTotals:
                 continue
             if isinstance(node_scope, str):
                 _adjust(self.local, node_scope, was, now)
-                self.stale_nodes.add(node_scope)
+                self._stale_nodes.add(node_scope)
             else:
                 _adjust(self.by_selector, node_scope, was, now)
+        # Nodes come and go with their pools, and it may be long until the next query.
+        if len(self._stale_nodes) > _SPARE_NODES + len(self.local):
+            self._position = -1
+            self._stale_nodes.clear()
+
+    def local_columns(self, table: NodeTable) -> IntArray:
+        """Return ``local`` for the rows of the table: taken, capacity and errors, shape (3, rows).
+
+        Not to be written to.
+        """
+        rows = None
+        if self._position >= 0 and self._columns.shape[1] == table.size:
+            rows = table.changes_since(self._position)
+        if rows is None:
+            each = [self.local.get(node.name, NO_DEVICES) for node in table]
+            self._columns = np.array(each, dtype=np.int64).reshape(-1, 3).T.copy()
+        else:
+            rows += [table.rows[name] for name in self._stale_nodes if name in table.rows]
+            for row in rows:
+                self._columns[:, row] = self.local.get(table[row].name, NO_DEVICES)
+        self._stale_nodes.clear()
+        self._position = table.position
+        return self._columns
 
 
 class DeviceTotals:
     """Totals of the device classes behind the resources that plugins score.
 
     A class is counted from its first query on; without queries nothing is kept up to date.
+    ``table``: all nodes.
     """
 
-    def __init__(self, pools: Pools, allocated: AllocatedDevices) -> None:
+    def __init__(self, pools: Pools, allocated: AllocatedDevices, table: NodeTable) -> None:
         self._pools = pools
         self._allocated = allocated
+        self._table = weakref.ref(table)
         self._classes: dict[str, _ClassTotals] = {}
-        self._changed_pools: set[PoolKey] = set()
-        self._changed_allocations: set[PoolKey] = set()
-        self._table: weakref.ref[NodeTable] | None = None
-        self._size = 0
-        self._position = -1
-        self._masks: dict[bytes, BoolArray] = {}
-
-    # ---- what changed --------------------------------------------------------------------------
 
     def allocations_changed(self, key: PoolKey) -> None:
-        """Mark a pool of which devices were taken or released."""
-        if self._classes:
-            self._changed_allocations.add(key)
-            self._drop_if_unused()
+        """Count a pool of which devices were taken or released."""
+        for known in self._classes.values():
+            known.count_pool(key, self._allocated.uses.get(key, {}))
 
     def slices_changed(self, keys: Iterable[PoolKey]) -> None:
-        """Mark pools whose slices changed."""
-        if self._classes:
-            self._changed_pools.update(keys)
-            self._drop_if_unused()
-
-    def _drop_if_unused(self) -> None:
-        # Pools come and go with their nodes, and their names are new ones. A later query counts
-        # everything anew, which takes no longer than to count so many pools again.
-        changed = len(self._changed_pools) + len(self._changed_allocations)
-        if changed > _SPARE_POOLS + 2 * len(self._pools):
-            self._classes.clear()
-            self._masks.clear()
-            self._changed_pools.clear()
-            self._changed_allocations.clear()
-
-    # ---- queries -------------------------------------------------------------------------------
+        """Find the members in pools whose slices changed, and count them."""
+        for known in self._classes.values():
+            for key in keys:
+                known.list_pool(self._pools, key)
+                known.count_pool(key, self._allocated.uses.get(key, {}))
 
     def at(self, resource: str, cls: DeviceClass, node: NodeInfo) -> tuple[int, int]:
-        """Return how many devices are taken on a node, and how many it reaches.
+        """Return the numbers of devices that are taken on a node, and that it reaches.
 
         ``(0, 0)`` if a selector of the class cannot be evaluated for one of them.
         """
         known = self._totals_of(resource, cls)
         held, capacity, errors = known.local.get(node.name, NO_DEVICES)
         for selector, more in known.by_selector.items():
-            if _selected(selector, node):
+            if not selector or parsed_selector(selector).matches(node.labels, node.name):
                 held, capacity, errors = held + more[0], capacity + more[1], errors + more[2]
         return (0, 0) if errors else (held, capacity)
 
     def columns(
-        self, resource: str, cls: DeviceClass, table: NodeTable, nodes: NodeTable
+        self, resource: str, cls: DeviceClass, nodes: NodeTable
     ) -> tuple[IntArray, IntArray]:
         """Return the same for each node, as two columns of shape ``(len(nodes),)``.
 
-        ``nodes``: ``table``, a part or a fork of it.
+        ``nodes``: all, a part or a fork of them.
         """
-        known = self._totals_of(resource, cls)
-        self._refresh(table)
-        assert known.local_columns is not None
-        totals = known.local_columns.copy()
-        # Few selectors, many nodes: masks are added up at each query instead of being kept in the
+        known, table = self._totals_of(resource, cls), self._table()
+        assert table is not None
+        columns = known.local_columns(table)
+        totals = columns.copy() if nodes is table else columns[:, rows_in(table, nodes)]
+        # Few selectors, many nodes: they are matched at each query instead of being kept in the
         # columns, where a change of one network pool would rewrite every row.
         for selector, more in known.by_selector.items():
             column = np.array(more, dtype=np.int64)[:, None]
-            totals += column * self._mask(selector, table) if selector else column
+            if selector:
+                column = column * matching_nodes(parsed_selector(selector), nodes)
+            totals += column
         totals[:2, totals[2] > 0] = 0
-        if nodes is not table:
-            totals = totals[:, _rows_of(nodes, table)]
         return totals[0], totals[1]
 
-    # ---- upkeep --------------------------------------------------------------------------------
-
     def _totals_of(self, resource: str, cls: DeviceClass) -> _ClassTotals:
-        if self._changed_pools or self._changed_allocations:
-            self._recount()
         known = self._classes.get(resource)
         # An update of a class that leaves its selectors alone keeps its members. Another class may
         # also back the resource from now on: then they are found anew.
@@ -223,65 +226,6 @@ class DeviceTotals:
                 known.count_pool(key, self._allocated.uses.get(key, {}))
         known.cls = cls
         return known
-
-    def _recount(self) -> None:
-        for known in self._classes.values():
-            for key in self._changed_pools:
-                known.list_pool(self._pools, key)
-            for key in self._changed_pools | self._changed_allocations:
-                known.count_pool(key, self._allocated.uses.get(key, {}))
-        # Masks of selectors that no slice has any more would stay for ever.
-        if self._changed_pools:
-            wanted = {
-                selector for known in self._classes.values() for selector in known.by_selector
-            }
-            self._masks = {s: mask for s, mask in self._masks.items() if s in wanted}
-        self._changed_pools.clear()
-        self._changed_allocations.clear()
-
-    def _refresh(self, table: NodeTable) -> None:
-        """Update all columns with nodes that were added, deleted or changed."""
-        rows: list[int] | None = None
-        if self._table is not None and self._table() is table and self._size == table.size:
-            rows = table.changes_since(self._position)
-        if rows is None:
-            self._table = weakref.ref(table)
-            self._masks.clear()
-        else:
-            for selector, mask in self._masks.items():
-                for row in rows:
-                    mask[row] = _selected(selector, table[row])
-        for known in self._classes.values():
-            _refresh_local_columns(known, table, rows)
-        self._size, self._position = table.size, table.position
-
-    def _mask(self, selector: bytes, table: NodeTable) -> BoolArray:
-        mask = self._masks.get(selector)
-        if mask is None:
-            each = [_selected(selector, node) for node in table]
-            mask = self._masks[selector] = np.array(each, dtype=np.bool_)
-        return mask
-
-
-def _refresh_local_columns(
-    known: _ClassTotals, table: NodeTable, rows: Sequence[int] | None
-) -> None:
-    local = known.local
-    if rows is None or known.local_columns is None:
-        each = [local.get(node.name, NO_DEVICES) for node in table]
-        known.local_columns = np.array(each, dtype=np.int64).reshape(-1, 3).T.copy()
-    else:
-        places = table.rows
-        for row in (*rows, *(places[name] for name in known.stale_nodes if name in places)):
-            known.local_columns[:, row] = local.get(table[row].name, NO_DEVICES)
-    known.stale_nodes.clear()
-
-
-def _rows_of(nodes: NodeTable, table: NodeTable) -> Rows:
-    if isinstance(nodes, NodeTableView) and nodes.parent is table:
-        return nodes.parent_rows
-    rows = table.rows
-    return np.array([rows[node.name] for node in nodes], dtype=np.intp)
 
 
 def _expressions(cls: DeviceClass) -> tuple[str, ...]:
@@ -300,10 +244,6 @@ def _node_scope_of(spec: ResourceSliceSpec, device: Device) -> NodeScope | None:
     if chooser.node_selector is not None:
         return msgspec.json.encode(chooser.node_selector)
     return None if chooser is device else ALL_NODES
-
-
-def _selected(selector: bytes, node: NodeInfo) -> bool:
-    return not selector or parsed_selector(selector).matches(node.labels, node.name)
 
 
 def _adjust(

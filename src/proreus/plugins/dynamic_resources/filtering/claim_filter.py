@@ -23,10 +23,7 @@ from proreus.objects.resource_claims import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from proreus.plugins.dynamic_resources.devices.availability_index import (
-    DeviceAvailability,
-    can_skip_operations,
-)
+from proreus.plugins.dynamic_resources.devices.availability_index import can_skip_operations
 from proreus.plugins.dynamic_resources.devices.node_allocatable import EffectiveRequest
 from proreus.plugins.dynamic_resources.devices.node_matching import matching_nodes
 from proreus.plugins.dynamic_resources.dra_manager import (
@@ -145,31 +142,25 @@ class ClaimFilter:
             yield from ((place, cannot) for place in skipping)
 
     def _allocate(
-        self, nodes: NodeTable, to_allocate: ClaimsToAllocate, rows: Rows | None, verdicts: Verdicts
+        self, nodes: NodeTable, to_allocate: ClaimsToAllocate, rows: Rows, verdicts: Verdicts
     ) -> None:
         allocation_cache = to_allocate.allocation_cache
         if allocation_cache is None:
             if self._node_allocatable is not None:
-                all_rows = np.arange(len(nodes)) if rows is None else rows
-                self._node_allocatable.reject_insufficient(
-                    nodes, to_allocate, None, all_rows, verdicts
-                )
+                self._node_allocatable.reject_insufficient(nodes, to_allocate, None, rows, verdicts)
             return
-        numbers = self._manager.availability_index.column(self._nodes, nodes)
-        if rows is not None:
-            numbers = numbers[rows]
+        numbers = self._manager.availability_index.column(nodes)[rows]
         try:
             outcome = self._manager.outcomes_for(allocation_cache, numbers, self._search_time())
         except AllocationTimeout as timeout:
             # One Error is enough to end the attempt; rows without a result (UNKNOWN) pass.
             outcome = allocation_cache.outcome[numbers]
-            for row in np.arange(len(nodes))[_in_rows(numbers == timeout.number, rows)].tolist():
+            for row in rows[numbers == timeout.number].tolist():
                 text = f"node {nodes[row].name}: timed out trying to allocate devices"
                 verdicts.reject_row(row, Status.error(text))
         if self._node_allocatable is not None:
             for number in np.unique(numbers[outcome == FITS]).tolist():
-                fitting = np.flatnonzero((outcome == FITS) & (numbers == number))
-                where = fitting if rows is None else rows[fitting]
+                where = rows[(outcome == FITS) & (numbers == number)]
                 self._node_allocatable.reject_insufficient(
                     nodes, to_allocate, number, where, verdicts
                 )
@@ -179,13 +170,13 @@ class ClaimFilter:
             (NO_FIT, _CANNOT_ALLOCATE),
             (INVALID_POOLS, _INVALID_POOLS),
         ):
-            verdicts.reject_with(_in_rows(outcome == code, rows), status)
+            verdicts.reject_with(rows[outcome == code], status)
         # Errors name devices and pools, which differ from node to node.
         statuses: dict[str, Status] = {}
         for index in np.flatnonzero(outcome == ERROR).tolist():
             allocation_error = allocation_cache.results[int(numbers[index])]
             assert isinstance(allocation_error, AllocationError)
-            row = index if rows is None else int(rows[index])
+            row = int(rows[index])
             text = self._error_message(allocation_error, to_allocate, nodes, row)
             # Where the text names no device it is that of all nodes: one Status for 5,000 of them.
             if text not in statuses:
@@ -201,7 +192,7 @@ class ClaimFilter:
     ) -> str:
         views: Sequence[object] = ()
         if "{" in allocation_error.text:
-            views = self._manager.availability_index.views_of(self._nodes, nodes[row].name)
+            views = self._manager.availability_index.views_of(nodes[row].name)
         return allocation_error.message(to_allocate.claims, views)  # type: ignore[arg-type]
 
     def effective_request_at(self, name: str) -> EffectiveRequest | None:
@@ -211,9 +202,7 @@ class ClaimFilter:
         to_allocate = self.claims_to_allocate_at(name)
         number = None
         if to_allocate.allocation_cache is not None:
-            availability = self._manager.availability_index.of_node(self._nodes, name)
-            assert availability is not None
-            number = availability.number
+            number = self._manager.availability_index.of_node(name).number
         row = self._nodes.rows[name]
         return self._node_allocatable.effective_request_at(self._nodes, to_allocate, number, row)
 
@@ -221,14 +210,14 @@ class ClaimFilter:
 
     def _claims_to_allocate_by_rows(
         self, nodes: NodeTable, verdicts: Verdicts
-    ) -> Iterator[tuple[ClaimsToAllocate, Rows | None]]:
-        """Yield the claims to allocate, and the rows where they are (None: all).
+    ) -> Iterator[tuple[ClaimsToAllocate, Rows]]:
+        """Yield the claims to allocate, and the rows where they are.
 
         Rejects rows that lack an extended resource which no device class backs.
         """
         state_data = self._state_data
         if not state_data.dra_backed:
-            yield self._claims_to_allocate(()), None
+            yield self._claims_to_allocate(()), np.arange(len(nodes))
             return
         # One bit for each resource that a node lacks. Nodes with equal bits get the same claim, so
         # there are as many searches as different lacks, not as nodes.
@@ -293,8 +282,7 @@ class ClaimFilter:
         to_allocate = self.claims_to_allocate_at(name)
         if to_allocate.allocation_cache is None:
             return to_allocate, None
-        availability = self._manager.availability_index.of_node(self._nodes, name)
-        assert isinstance(availability, DeviceAvailability)
+        availability = self._manager.availability_index.of_node(name)
         return to_allocate, self._manager.result(
             to_allocate.allocation_cache, availability, self._search_time()
         )
@@ -310,22 +298,12 @@ class ClaimFilter:
         for to_allocate, rows in self._claims_to_allocate_by_rows(nodes, ignored):
             if to_allocate.allocation_cache is None or not _has_alternatives(to_allocate):
                 continue
-            numbers = self._manager.availability_index.column(self._nodes, nodes)
-            if rows is not None:
-                numbers = numbers[rows]
+            numbers = self._manager.availability_index.column(nodes)[rows]
             self._manager.outcomes_for(to_allocate.allocation_cache, numbers, self._search_time())
-            found = to_allocate.allocation_cache.score[numbers]
-            if rows is None:
-                scores += found
-            else:
-                scores[rows] += found
+            scores[rows] += to_allocate.allocation_cache.score[numbers]
         return scores
 
 
 def _has_alternatives(to_allocate: ClaimsToAllocate) -> bool:
     assert to_allocate.allocation_cache is not None
     return any(any(claim.prioritized) for claim in to_allocate.allocation_cache.prepared.claims)
-
-
-def _in_rows(mask: BoolArray, rows: Rows | None) -> BoolArray | Rows:
-    return mask if rows is None else rows[mask]

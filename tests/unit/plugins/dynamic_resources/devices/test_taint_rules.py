@@ -74,12 +74,12 @@ def test_a_rule_costs_what_it_selects(cluster: Any) -> None:
     assert many.filter(many.pod("x")) == {}
     manager = DRAManager.of(many.handle, many.plugin.features)
     index = manager.availability_index
-    before = {f"n{n}": index.views_of(many.handle.nodes, f"n{n}") for n in range(10)}
+    before = {f"n{n}": index.views_of(f"n{n}") for n in range(10)}
 
     rule = {"deviceSelector": {"pool": "n3"}, "taint": {"key": "k", "effect": "NoSchedule"}}
     many.handle.add({"kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": rule})
     assert set(many.filter(many.pod("x"))) == {"n3"}
-    after = {f"n{n}": index.views_of(many.handle.nodes, f"n{n}") for n in range(10)}
+    after = {f"n{n}": index.views_of(f"n{n}") for n in range(10)}
     assert {name for name, views in after.items() if views is not before[name]} == {"n3"}
 
     # The eviction controller writes into the status of a rule again and again.
@@ -87,7 +87,7 @@ def test_a_rule_costs_what_it_selects(cluster: Any) -> None:
     many.handle.add(
         {"kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": rule, "status": status}
     )
-    assert index.views_of(many.handle.nodes, "n3") is after["n3"]
+    assert index.views_of("n3") is after["n3"]
 
 
 def test_whether_a_rule_wakes_pods_is_found_once_for_all_of_them(cluster: Any) -> None:
