@@ -118,9 +118,9 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             )
         if self._composite:
             return self._pre_enqueue_in_tree(group)
-        state = self._states.get(key)
-        known = 0 if state is None else state.all_pods_count
-        return _TOO_FEW if known < self._min_count(group) else None
+        if group.spec.scheduling_policy.gang is None or self._has_enough_known(group):
+            return None
+        return _TOO_FEW
 
     def _pre_enqueue_in_tree(self, group: PodGroup) -> Status | None:
         root = self._forest.root_of(group.key)
@@ -191,7 +191,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         # The pod group cycle schedules all pods of the gang itself and decides about them together:
         # none needs to be activated or allowed.
         in_group_cycle = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
-        if gang.scheduled_count < self._min_count(group):
+        if not self._has_enough_scheduled(group):
             # Those that wait as one with this pod are being bound, or requeued, after it.
             if not in_group_cycle and not self._whole:
                 self.handle.activate([other.key for other in gang.unscheduled.values()])
@@ -217,11 +217,6 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         for waiting in self.handle.waiting_pods():
             if waiting.pod.uid in assumed:
                 waiting.allow(self.name)
-
-    def _min_count(self, group: PodGroup) -> int:
-        """Return the minCount of a group; 0 if it is no gang, or none any more."""
-        gang = group.spec.scheduling_policy.gang
-        return 0 if gang is None or self._has_started(group) else gang.min_count
 
     def _has_started(self, group: Group) -> bool:
         """Return whether a gang was scheduled before, and need not be so again as a whole."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,38 +24,14 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.verdicts import IntArray
 from proreus.objects.resource_names import is_scalar_resource
+from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices
+from proreus.plugins.resource_scoring_args import ResourceSpec
 
 _WITH_DEFAULTS = frozenset({"cpu", "memory"})
 """Resources for which containers without a request count with a default."""
 
 _MOST_IN_PERCENT = MAX_INT64 // 100
 """The greatest amount of which a hundredfold fits int64."""
-
-
-class WeightedResource(Protocol):
-    """A resource and its weight, as configured."""
-
-    @property
-    def name(self) -> str:
-        """Name of the resource."""
-        ...
-
-    @property
-    def weight(self) -> int:
-        """Weight of the resource in the average."""
-        ...
-
-
-class Devices(Protocol):
-    """Devices that provide extended resources on nodes without their own (KEP-5004)."""
-
-    def at(self, resource: str, node: NodeInfo) -> tuple[int, int]:
-        """Return the numbers of allocated and of all devices on a node."""
-        ...
-
-    def columns(self, resource: str, nodes: NodeTable) -> tuple[IntArray, IntArray] | None:
-        """Return the same for each node; None if devices do not provide the resource."""
-        ...
 
 
 class ScoredRequest(NamedTuple):
@@ -82,7 +58,7 @@ class ColumnLoad(NamedTuple):
 
 
 def scored_requests_of(
-    resources: Iterable[WeightedResource], amounts: Mapping[str, int], defaults: bool
+    resources: Iterable[ResourceSpec], amounts: Mapping[str, int], defaults: bool
 ) -> tuple[ScoredRequest, ...]:
     """Return a pod's requests of the scored resources."""
     # As in kube-scheduler an extended resource that the pod does not request is not scored.
@@ -96,7 +72,7 @@ def scored_requests_of(
 
 
 def loads_of(
-    scored_requests: Iterable[ScoredRequest], node: NodeInfo, devices: Devices | None = None
+    scored_requests: Iterable[ScoredRequest], node: NodeInfo, devices: ScoredDevices | None = None
 ) -> list[Load]:
     """Return the loads on a node, without resources that it does not have."""
     allocatable, exact, nonzero = node.allocatable, node.requested, node.nonzero_requested
@@ -114,7 +90,7 @@ def loads_of(
 
 
 def placement_loads(
-    resources: Iterable[WeightedResource], pods: Sequence[PodInfo], nodes: NodeTable
+    resources: Iterable[ResourceSpec], pods: Sequence[PodInfo], nodes: NodeTable
 ) -> list[Load]:
     """Return the loads of several pods on a set of nodes taken as one; see ``loads_of``."""
     loads = []
@@ -134,7 +110,7 @@ def score_rows(
     scored_requests: Sequence[ScoredRequest],
     nodes: NodeTable,
     score: Callable[[Sequence[ColumnLoad], int], IntArray],
-    devices: Devices | None = None,
+    devices: ScoredDevices | None = None,
     score_row: Callable[[Iterable[Load]], int] | None = None,
 ) -> IntArray:
     """Score all rows with ``score(loads, rows)``, called for rows that have the same resources.

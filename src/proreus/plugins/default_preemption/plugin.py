@@ -61,7 +61,6 @@ from proreus.plugins.default_preemption.pod_group_preemption_v1_36 import (
     PodGroupPreemption,
 )
 from proreus.plugins.default_preemption.potential_victims import (
-    BudgetSelectors,
     DisruptionBudgets,
     PodsByPriority,
 )
@@ -112,7 +111,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         super().__init__(args, handle)
         self._pods = handle.store(PODS, with_provided=True)
         self._budgets = handle.store(POD_DISRUPTION_BUDGETS)
-        self._budget_selectors = BudgetSelectors()
         gates = handle.feature_gates
         self._sampled_once = gates.includes(Change.START_TIME_SAMPLED_ONCE)
         self._prefers_movable = gates.corrects(KnownFault.PINNED_VICTIM)
@@ -357,7 +355,6 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
             pinned = PinnedPods(self.handle.nodes, compare)
         return DisruptionBudgets(
             self._budgets.values(),
-            self._budget_selectors,
             stop_at_first_exhausted=stop,
             check=check,
             pinned=pinned,

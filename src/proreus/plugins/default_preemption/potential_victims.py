@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size, register
+from proreus.base.bounded_cache import register
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import NOT_STARTED, PodInfo
@@ -28,7 +28,6 @@ from proreus.objects.meta import key_of
 from proreus.objects.policy import PodDisruptionBudget
 from proreus.objects.selectors import (
     NOTHING,
-    LabelSelector,
     Selector,
     SelectorError,
     parse_label_selector,
@@ -38,8 +37,6 @@ from proreus.plugins.default_preemption.pinned_pods import PinnedPods
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 """Why a node without potential victims is no candidate."""
-
-_SELECTORS_BYTES = 16 * 2**20
 
 # Above every priority, so that a node without pods never has lower-priority ones.
 _NO_PODS = 2**31
@@ -175,28 +172,9 @@ class HasPods(Protocol):
 T = TypeVar("T", bound=HasPods)
 
 
-class BudgetSelectors:
-    """The parsed selectors of budgets, kept from one preemption to the next while they are used."""
-
-    def __init__(self) -> None:
-        self._parsed: BoundedCache[str, tuple[LabelSelector | None, Selector]] = BoundedCache(
-            _SELECTORS_BYTES
-        )
-
-    def of(self, budget: PodDisruptionBudget) -> Selector:
-        """Return the selector of a budget; one that selects nothing if the budget is ignored."""
-        key, selector = key_of(budget), budget.spec.selector
-        known = self._parsed.get(key)
-        if known is not None and known[0] == selector:
-            return known[1]
-        parsed = _parse_budget_selector(selector)
-        self._parsed.put(key, (selector, parsed), BYTES_AN_ENTRY + approximate_size(parsed))
-        return parsed
-
-
-def _parse_budget_selector(selector: LabelSelector | None) -> Selector:
+def _selector_of(budget: PodDisruptionBudget) -> Selector:
     try:
-        parsed = parse_label_selector(selector)
+        parsed = parse_label_selector(budget.spec.selector)
     except SelectorError:
         # kube-scheduler ignores a budget that it cannot parse: it limits no eviction.
         return NOTHING
@@ -208,8 +186,8 @@ def _parse_budget_selector(selector: LabelSelector | None) -> Selector:
 class DisruptionBudgets:
     """The PodDisruptionBudgets of the cluster, as they are when a preemption begins.
 
-    ``selectors``: those of preemptions before. ``stop_at_first_exhausted``: a victim that violates
-    a budget uses up nothing of the budgets after that one (``Change.FIRST_EXHAUSTED_BUDGET``).
+    ``stop_at_first_exhausted``: a victim that violates a budget uses up nothing of the budgets
+    after that one (``Change.FIRST_EXHAUSTED_BUDGET``).
     ``check``: called for each victim. ``pinned``: of equal priority, reprieve pods that can run on
     no other node first (``KnownFault.PINNED_VICTIM``); None: only as important as they are.
     """
@@ -217,7 +195,6 @@ class DisruptionBudgets:
     def __init__(
         self,
         budgets: Iterable[PodDisruptionBudget],
-        selectors: BudgetSelectors | None = None,
         *,
         stop_at_first_exhausted: bool = True,
         check: Callable[[], None] = lambda: None,
@@ -227,7 +204,6 @@ class DisruptionBudgets:
         self._pinned = pinned
         self._selectors_of: dict[str, SelectorSet] = {}
         self._budgets = tuple(budgets)
-        self._selectors = selectors or BudgetSelectors()
         self._stop_at_first_exhausted = stop_at_first_exhausted
 
     # Most pods that fit nowhere find no victims, and so ask for no budget.
@@ -324,7 +300,7 @@ class DisruptionBudgets:
             return
         selectors = self._selectors_of.get(victim.namespace)
         if selectors is None:
-            selectors = SelectorSet([self._selectors.of(one) for _, one in budgets])
+            selectors = SelectorSet([_selector_of(one) for _, one in budgets])
             self._selectors_of[victim.namespace] = selectors
         selected = selectors.matching(victim.labels)
         if selected is not None:

@@ -1,7 +1,7 @@
 """The selector of default constraints, deduced from a pod's services and its owner.
 
 Services are found by the pod's labels in an index. A selector is cached for pods with the same
-labels and owner until a service or an owner in their namespace changes.
+labels and owner until any service or owner changes.
 
 Worked example: a pod with the labels ``app=web, tier=front`` of a ReplicaSet that selects
 ``app=web``; a Service selects ``tier=front``. The selector is ``tier=front, app=web``.
@@ -31,27 +31,22 @@ from proreus.objects.workloads import (
     SERVICES,
     STATEFUL_SETS,
     ReplicaSet,
-    ReplicationController,
     Service,
     StatefulSet,
 )
 
-_MAX_VERSIONS = 20_000
 _EMPTY = selector_of_map({})
 
 
 class DefaultSelectors:
     """Deduces selectors (kube-scheduler's ``DefaultSelector``)."""
 
-    # Invariant: the cached selectors with a namespace's version are deduced from its present
-    # objects.
+    # Invariant: the cached selectors are deduced from the present objects.
 
     def __init__(self, handle: Handle) -> None:
         self._services: dict[str, SelectorIndex[str]] = {}
         self._service_maps: dict[str, dict[str, str]] = {}
-        self._cache: BoundedCache[object, tuple[int, Selector]] = BoundedCache(16 * 2**20)
-        self._versions: dict[str, int] = {}
-        """By namespace, how often its services and owners have changed; absent: never."""
+        self._cache: BoundedCache[object, Selector] = BoundedCache(16 * 2**20)
         self._replication_controllers = handle.store(REPLICATION_CONTROLLERS)
         replica_sets, stateful_sets = handle.store(REPLICA_SETS), handle.store(STATEFUL_SETS)
         self._controllers: dict[tuple[str, str], Mapping[str, ReplicaSet | StatefulSet]] = {
@@ -70,16 +65,11 @@ class DefaultSelectors:
         if owner is None and meta.namespace not in self._services:
             return _EMPTY
         key = meta.namespace, tuple(meta.labels.items()), owner
-        version = self._versions.get(meta.namespace, 0)
-        cached = self._cache.get(key)
-        if cached is not None and cached[0] == version:
-            return cached[1]
-        selector = self._deduce(pod, owner)
-        self._cache.put(
-            key,
-            (version, selector),
-            BYTES_AN_ENTRY + approximate_size(key) + approximate_size(selector),
-        )
+        selector = self._cache.get(key)
+        if selector is None:
+            selector = self._deduce(pod, owner)
+            size_bytes = BYTES_AN_ENTRY + approximate_size(key) + approximate_size(selector)
+            self._cache.put(key, selector, size_bytes)
         return selector
 
     def _deduce(self, pod: Pod, owner: OwnerReference | None) -> Selector:
@@ -129,20 +119,11 @@ class DefaultSelectors:
             services.add(_needs_of(new.spec.selector), key)
         if not services:
             del self._services[namespace]
-        self._changed(namespace)
+        self._cache.clear()
 
     def _owner_changed(self, old: Any, new: Any) -> None:
-        owner: ReplicationController | ReplicaSet | StatefulSet = new if new is not None else old
         if old is None or new is None or old.spec != new.spec:
-            self._changed(owner.metadata.namespace)
-
-    def _changed(self, namespace: str) -> None:
-        # Namespaces come and go: their versions must not stay for ever. Forgotten ones count from 0
-        # again, so everything that is cached goes with them.
-        if len(self._versions) >= _MAX_VERSIONS:
-            self._versions.clear()
             self._cache.clear()
-        self._versions[namespace] = self._versions.get(namespace, 0) + 1
 
 
 def _needs_of(labels: dict[str, str]) -> LabelNeeds:

@@ -70,8 +70,6 @@ class Storage:
             handle.on_change(PERSISTENT_VOLUME_CLAIMS, self._notify_waiters)
             handle.on_change(PERSISTENT_VOLUMES, self._notify_waiters)
         self._migrated: dict[str, frozenset[str]] = {}
-        self._migrated_version = 0
-        self._migrated_masks: dict[str, tuple[tuple[int, int], BoolArray]] = {}
         handle.on_change(CSI_NODES, self._csi_node_changed)
 
     @staticmethod
@@ -117,19 +115,9 @@ class Storage:
         return plugin in self._migrated.get(node_name, _NONE)
 
     def migrated_mask(self, nodes: NodeTable, plugin: str) -> BoolArray | None:
-        """Return the mask of nodes where an in-tree plugin is migrated; None: nowhere."""
+        """Return the mask of nodes where an in-tree plugin is migrated; None if it is nowhere."""
         if not self._migrated:
             return None
-        # A view or a fork has other rows than the table that masks are cached for.
-        if type(nodes) is not NodeTable:
-            return self._migrated_mask(nodes, plugin)
-        version = (nodes.nodes_generation, self._migrated_version)
-        known = self._migrated_masks.get(plugin)
-        if known is None or known[0] != version:
-            known = self._migrated_masks[plugin] = (version, self._migrated_mask(nodes, plugin))
-        return known[1]
-
-    def _migrated_mask(self, nodes: NodeTable, plugin: str) -> BoolArray:
         return np.array([self.is_migrated(node.name, plugin) for node in nodes], dtype=np.bool_)
 
     def _csi_node_changed(self, old: CSINode | None, new: CSINode | None) -> None:
@@ -137,13 +125,10 @@ class Storage:
         assert one is not None
         name = one.metadata.name
         plugins = _NONE if new is None else migrated_plugins(new)
-        if plugins == self._migrated.get(name, _NONE):
-            return
-        self._migrated_version += 1
         if plugins:
             self._migrated[name] = plugins
         else:
-            del self._migrated[name]
+            self._migrated.pop(name, None)
 
     # ---- waiting -------------------------------------------------------------------------------
 

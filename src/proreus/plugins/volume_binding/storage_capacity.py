@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 from msgspec import Struct
 
-from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, LoadingCache
 from proreus.framework.handle import Handle
 from proreus.objects.meta import key_of
 from proreus.objects.quantity import parse_quantity, whole_value
 from proreus.objects.selectors import (
-    LabelSelector,
     ParsedNodeSelector,
     SelectorError,
     parse_label_selector,
@@ -61,24 +58,11 @@ def storage_capacity_of(capacity: CSIStorageCapacity) -> StorageCapacity | None:
     if limit is None or capacity.node_topology is None:
         return None
     try:
-        nodes = _shared_topologies.of(capacity.node_topology)
+        nodes = nodes_of_selectors([parse_label_selector(capacity.node_topology)])
     except SelectorError:
         return None
     total = whole_value(parse_quantity(capacity.capacity or 0))
     return StorageCapacity(nodes, limit, total)
-
-
-def _key_of(topology: LabelSelector) -> bytes:
-    return _encode(topology)
-
-
-def _parsed(key: bytes, topology: LabelSelector) -> tuple[ParsedNodeSelector, int]:
-    nodes = nodes_of_selectors([parse_label_selector(topology)])
-    return nodes, BYTES_AN_ENTRY + BYTES_AN_ENCODED_BYTE * len(key)
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_shared_topologies = LoadingCache(16 * 2**20, _key_of, _parsed)
 
 
 def limit_of(capacity: CSIStorageCapacity) -> int | None:

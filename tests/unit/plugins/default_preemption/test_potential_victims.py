@@ -6,12 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proreus.framework.node_table import NodeTable
-from proreus.framework.pod_info import PodInfo
 from proreus.objects.policy import PodDisruptionBudget
-from proreus.objects.selectors import LabelSelector, Selector, parse_label_selector
-from proreus.plugins.default_preemption import potential_victims
 from proreus.plugins.default_preemption.potential_victims import (
-    BudgetSelectors,
     DisruptionBudgets,
     PodsByPriority,
 )
@@ -108,31 +104,6 @@ def test_the_last_pod_takes_the_place_of_a_removed_one() -> None:
     for uid in list(nodes[0].pods):
         nodes.remove_pod(0, uid)
     assert _seen(pods_by_priority, nodes, 1) == {}
-
-
-def test_a_selector_is_parsed_once_while_its_budget_keeps_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    parsed: list[LabelSelector | None] = []
-
-    def parse(selector: LabelSelector | None) -> Selector:
-        parsed.append(selector)
-        return parse_label_selector(selector)
-
-    monkeypatch.setattr(potential_victims, "parse_label_selector", parse)
-    selectors = BudgetSelectors()
-    a, b, c = (make_pod(name, labels={"app": name}) for name in "abc")
-
-    def violating(budget: PodDisruptionBudget, *victims: PodInfo) -> list[PodInfo]:
-        return DisruptionBudgets([budget], selectors).filter_pods_with_pdb_violation([*victims])[0]
-
-    assert violating(_budget("a")) == []
-    assert not parsed, "nobody asked for it"
-    assert violating(_budget("a"), a, b) == [a]
-    assert violating(_budget("a", allowed=1), a, b) == []
-    assert len(parsed) == 1
-    assert violating(_budget("b"), a, b, c) == [b]
-    assert len(parsed) == 2
 
 
 @pytest.mark.parametrize("stop", [False, True])

@@ -14,33 +14,31 @@ from __future__ import annotations
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from msgspec import Struct, field
 
+from proreus.framework.node_affinity import matches_selector
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import IntArray
 from proreus.objects.devices import Device, DeviceClass, ResourceSliceSpec
+from proreus.objects.selectors import NodeSelector
 from proreus.plugins.dynamic_resources.cel.expressions import CelError
 from proreus.plugins.dynamic_resources.devices.allocated import AllocatedDevices, Uses
 from proreus.plugins.dynamic_resources.devices.availability_index import rows_in
 from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
 from proreus.plugins.dynamic_resources.devices.node_matching import (
     PoolError,
-    matching_nodes,
     parsed_selector,
 )
 from proreus.plugins.dynamic_resources.devices.pools import PoolKey, Pools
 
-Key = TypeVar("Key", str, bytes)
+NodeScope = str | NodeSelector
+"""The nodes that reach a device: the one of this name, all, or those of a node selector."""
 
-NodeScope = str | bytes
-"""The nodes that reach a device: the one of this name, or those of an encoded node selector."""
-
-ALL_NODES: NodeScope = b""
+ALL_NODES = ""
 
 
 class DeviceCounts(NamedTuple):
@@ -70,13 +68,13 @@ class _Members(Struct):
 
 
 class _ClassTotals:
-    """Totals of one class: ``local`` by node name, ``by_selector`` by encoded node selector."""
+    """Totals of one class: ``local`` by node name or ``ALL_NODES``, ``by_selector`` by selector."""
 
     def __init__(self, cls: DeviceClass) -> None:
         self.cls = cls
         self.expressions = _expressions(cls)
         self.local: dict[str, DeviceCounts] = {}
-        self.by_selector: dict[bytes, DeviceCounts] = {}
+        self.by_selector: dict[NodeSelector, DeviceCounts] = {}
         self._columns: IntArray = np.empty((3, 0), dtype=np.int64)
         self._position = -1
         self._stale_nodes: set[str] = set()
@@ -95,7 +93,7 @@ class _ClassTotals:
                 # An error is counted where the device is in reach, and makes it 0 of 0 there: the
                 # resource then does not count in the score, as upstream where evaluation fails.
                 try:
-                    if isinstance(node_scope, bytes) and node_scope:
+                    if isinstance(node_scope, NodeSelector):
                         parsed_selector(node_scope)
                     if self._selects(kind):
                         members[node_scope].names[device.name] += 1
@@ -125,11 +123,14 @@ class _ClassTotals:
             was, now = before.get(node_scope, NO_DEVICES), after.get(node_scope, NO_DEVICES)
             if was == now:
                 continue
+            totals: dict[Any, DeviceCounts] = self.by_selector
             if isinstance(node_scope, str):
-                _adjust(self.local, node_scope, was, now)
+                totals = self.local
                 self._stale_nodes.add(node_scope)
-            else:
-                _adjust(self.by_selector, node_scope, was, now)
+            have = totals.pop(node_scope, NO_DEVICES)
+            total = DeviceCounts(*(h - w + n for h, w, n in zip(have, was, now, strict=True)))
+            if total != NO_DEVICES:
+                totals[node_scope] = total
         # Nodes come and go with their pools, and it may be long until the next query.
         if len(self._stale_nodes) > _SPARE_NODES + len(self.local):
             self._position = -1
@@ -187,9 +188,13 @@ class DeviceTotals:
         """
         known = self._totals_of(resource, cls)
         held, capacity, errors = known.local.get(node.name, NO_DEVICES)
-        for selector, more in known.by_selector.items():
-            if not selector or parsed_selector(selector).matches(node.labels, node.name):
-                held, capacity, errors = held + more[0], capacity + more[1], errors + more[2]
+        reached = [
+            more
+            for selector, more in known.by_selector.items()
+            if parsed_selector(selector).matches(node.labels, node.name)
+        ]
+        for more in (*reached, known.local.get(ALL_NODES, NO_DEVICES)):
+            held, capacity, errors = held + more[0], capacity + more[1], errors + more[2]
         return (0, 0) if errors else (held, capacity)
 
     def columns(
@@ -205,11 +210,10 @@ class DeviceTotals:
         totals = columns.copy() if nodes is table else columns[:, rows_in(table, nodes)]
         # Few selectors, many nodes: they are matched at each query instead of being kept in the
         # columns, where a change of one network pool would rewrite every row.
+        totals += np.array(known.local.get(ALL_NODES, NO_DEVICES), dtype=np.int64)[:, None]
         for selector, more in known.by_selector.items():
             column = np.array(more, dtype=np.int64)[:, None]
-            if selector:
-                column = column * matching_nodes(parsed_selector(selector), nodes)
-            totals += column
+            totals += column * matches_selector(nodes, parsed_selector(selector))
         totals[:2, totals[2] > 0] = 0
         return totals[0], totals[1]
 
@@ -233,7 +237,7 @@ def _expressions(cls: DeviceClass) -> tuple[str, ...]:
 
 
 def _node_scope_of(spec: ResourceSliceSpec, device: Device) -> NodeScope | None:
-    """Return which nodes reach a device; None: no node."""
+    """Return the nodes that reach a device; None if there is none."""
     # A slice that names no nodes counts on all of them in kube-scheduler's scores, though its
     # devices are not allocated. With perDeviceNodeSelection, a device without nodes has none.
     chooser: Device | ResourceSliceSpec = device if spec.per_device_node_selection else spec
@@ -242,17 +246,5 @@ def _node_scope_of(spec: ResourceSliceSpec, device: Device) -> NodeScope | None:
     if chooser.node_name:
         return chooser.node_name
     if chooser.node_selector is not None:
-        return msgspec.json.encode(chooser.node_selector)
+        return chooser.node_selector
     return None if chooser is device else ALL_NODES
-
-
-def _adjust(
-    totals: dict[Key, DeviceCounts], node_scope: Key, was: DeviceCounts, now: DeviceCounts
-) -> None:
-    """Subtract from a total what a pool counted before, and add what it counts now."""
-    have = totals.get(node_scope, NO_DEVICES)
-    total = DeviceCounts(*(h - w + n for h, w, n in zip(have, was, now, strict=True)))
-    if total == NO_DEVICES:
-        totals.pop(node_scope, None)
-    else:
-        totals[node_scope] = total

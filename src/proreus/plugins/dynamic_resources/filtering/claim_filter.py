@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from proreus.framework.node_affinity import matches_selector
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
@@ -25,7 +26,6 @@ from proreus.objects.resource_claims import (
 )
 from proreus.plugins.dynamic_resources.devices.availability_index import can_skip_operations
 from proreus.plugins.dynamic_resources.devices.node_allocatable import EffectiveRequest
-from proreus.plugins.dynamic_resources.devices.node_matching import matching_nodes
 from proreus.plugins.dynamic_resources.dra_manager import (
     ERROR,
     FITS,
@@ -128,7 +128,7 @@ class ClaimFilter:
             if place in self._state_data.not_ready:
                 masks[place] = np.ones(len(nodes), dtype=np.bool_)
             elif selector is not None:
-                masks[place] = ~matching_nodes(selector, nodes)
+                masks[place] = ~matches_selector(nodes, selector)
         for place, cannot in self._cannot_skip(nodes):
             masks[place] = masks[place] | cannot if place in masks else cannot
         return masks

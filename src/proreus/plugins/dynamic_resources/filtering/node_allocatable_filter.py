@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from proreus.framework.node_affinity import matches_selector
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -37,7 +38,6 @@ from proreus.plugins.dynamic_resources.devices.node_allocatable import (
 from proreus.plugins.dynamic_resources.devices.node_matching import (
     PoolError,
     device_matches_node,
-    matching_nodes,
 )
 from proreus.plugins.dynamic_resources.devices.pools import Pools, PoolView
 from proreus.plugins.dynamic_resources.dra_manager import DRAManager
@@ -79,7 +79,7 @@ class NodeAllocatableFilter:
             # Where the claim cannot be used, that is the reason.
             where = np.ones(len(nodes), dtype=np.bool_)
             if selector is not None:
-                where &= matching_nodes(selector, nodes)
+                where &= matches_selector(nodes, selector)
             if place in state_data.skipping:
                 where &= np.array([can_skip_operations(info) for info in nodes], dtype=np.bool_)
             text = (

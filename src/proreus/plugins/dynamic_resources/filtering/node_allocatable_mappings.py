@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from proreus.framework.node_affinity import matches_selector
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
@@ -27,7 +28,6 @@ from proreus.plugins.dynamic_resources.devices.node_allocatable import (
     NodeAllocatableForm,
     Sums,
 )
-from proreus.plugins.dynamic_resources.devices.node_matching import matching_nodes
 from proreus.plugins.dynamic_resources.filtering.node_allocatable_filter import (
     NodeAllocatableFilter,
 )
@@ -111,7 +111,7 @@ class NodeAllocatableFilterOf136(NodeAllocatableFilter):
         for place, selector in state_data.available_on_nodes.items():
             # A claim in flight within the group is in no pod's status yet.
             if place not in state_data.shared_in_group:
-                mask = matching_nodes(selector, nodes) if selector is not None else None
+                mask = matches_selector(nodes, selector) if selector is not None else None
                 rows = np.arange(len(nodes)) if mask is None else np.flatnonzero(mask)
                 _reject_in_use(nodes, rows, self._pod, state_data.claims[place], verdicts)
 
