@@ -66,7 +66,8 @@ def is_accessible(labels: Mapping[str, str], accessible_nodes: AccessibleNodes) 
 
 def accessible_mask(nodes: NodeTable, accessible_nodes: ParsedNodeSelector) -> BoolArray:
     """Return the mask of nodes that can access something, shape (nodes,)."""
-    return first_accessible(nodes, [accessible_nodes]) == 0
+    mask: BoolArray = first_accessible(nodes, [accessible_nodes]) == 0
+    return mask
 
 
 def first_accessible(nodes: NodeTable, reaches_of: Sequence[AccessibleNodes]) -> IntArray:
