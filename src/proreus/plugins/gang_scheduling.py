@@ -133,7 +133,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         )
 
     def _no_root(self, group: PodGroup) -> str:
-        """Return why the root of a group is not known: a group above it is missing."""
+        """Return the text for a group whose root is not known: a group above it is missing."""
         topmost = self._forest.topmost_known(group.key)
         parent = None if topmost is None else self._forest.parent_of(topmost)
         text = f"composite pod group object not found in state for {parent}"
@@ -192,7 +192,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         # none needs to be activated or allowed.
         in_group_cycle = state.get(POD_GROUP_SCHEDULING_CYCLE) is not None
         if not self._has_enough_scheduled(group):
-            # Those that wait as one with this pod are being bound, or requeued, after it.
+            # Pods that wait as one with this pod are being bound, or requeued, after it.
             if not in_group_cycle and not self._whole:
                 self.handle.activate([other.key for other in gang.unscheduled.values()])
             return _WAIT

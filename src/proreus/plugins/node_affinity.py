@@ -127,7 +127,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return sum(weight for weight, term in terms if term.matches(labels, name))
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Return the same for all nodes."""
+        """Return ``score`` for all nodes."""
         terms = self._terms(node_affinity(pod))
         return weigh_terms(nodes, terms) if terms else 0
 

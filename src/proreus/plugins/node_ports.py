@@ -73,7 +73,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
             verdicts.reject_with(taken, _REJECTED)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register deleted pods with such a port, and new nodes."""
+        """Register deleted pods that used a port of the pod, and new nodes."""
         return (
             *pod_registrations(
                 self.handle.feature_gates, assigned=DELETE, hint=_is_schedulable_after_pod_deleted

@@ -102,7 +102,7 @@ class NodeResourcesFit(
             requests.amounts
         ):
             return None
-        # What such a pod lacks on its node depends on what it counts with there.
+        # The lack of such a pod on its node depends on the amounts that it counts with there.
         if self._deferred_resizes and is_pod_resize_deferred(pod.pod):
             return None
         if pod.pod.spec.resources is None:

@@ -26,7 +26,7 @@ class RequestedToCapacityRatioParam(ConfigModel):
 
 
 class ScoringStrategy(ConfigModel):
-    """How NodeResourcesFit scores: LeastAllocated, MostAllocated or RequestedToCapacityRatio."""
+    """The scores of NodeResourcesFit: LeastAllocated, MostAllocated, RequestedToCapacityRatio."""
 
     go_type = "v1.ScoringStrategy"
 

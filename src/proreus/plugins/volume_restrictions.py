@@ -122,7 +122,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         )
 
     def _is_schedulable_after_node_deleted(self, pod: PodInfo, old: Node, new: None) -> bool:
-        # What the pods of the node use counts no more, though they are deleted later, or never.
+        # The claims of the node's pods count no more, though these are deleted later, or never.
         nodes = self.handle.nodes
         row = nodes.rows.get(old.metadata.name)
         return any(

@@ -120,7 +120,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return topologies_of(volume)
 
     def _why_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
-        """Return why a claim has no volume; None if it waits for its first consumer."""
+        """Return the rejection for a claim without a volume; None if it waits for a consumer."""
         name = class_of_claim(claim)
         if not name:
             text = "PersistentVolumeClaim had no pv name and storageClass name"

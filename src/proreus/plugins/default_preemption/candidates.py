@@ -67,9 +67,9 @@ class _Trial(NamedTuple):
 class DryRun:
     """Finds the candidates for one pod.
 
-    ``choose`` says which pods of a node are potential victims, ``select`` finds the victims on a
-    node; None: as kube-scheduler does. ``units``: finds the units in which pods of groups are
-    evicted; None: each pod by itself.
+    ``choose`` returns the potential victims on a node, ``select`` finds the victims on a node; None
+    means as kube-scheduler does. ``units`` finds the units in which pods of groups are evicted;
+    None means each pod by itself.
 
     ``verdicts`` (by row of the cluster's table) and ``errors``: why other rows are no candidates.
     """
@@ -137,7 +137,7 @@ class DryRun:
         return potential_rows
 
     def _dry_run_batch(self, rows: Rows) -> Iterator[Candidate]:
-        """Yield the candidates among some rows, dry-running those that are not in the cache."""
+        """Yield the candidates among some rows, dry-running rows that are not in the cache."""
         rows_to_try = self._dry_run_cache.rows_to_try(rows)
         if len(rows_to_try) and self._dry_run_cache.reusable:
             self._dry_run_ahead(rows_to_try)
@@ -237,7 +237,7 @@ class DryRun:
         if isinstance(found, Status) and found.code == Code.ERROR:
             self.errors.append(found.message)
         elif row in self._rows_with_groups:
-            # Which pods stay there depends on the priorities of groups: any change drops the row.
+            # The pods that stay depend on the priorities of groups: any change drops the row.
             self._dry_run_cache.note_with_groups(row, found, groups)
         elif isinstance(found, Candidate):
             self._dry_run_cache.note_candidate(row, found)
@@ -255,7 +255,7 @@ class DryRun:
     def _victims(self, trials: list[_Trial]) -> list[list[int] | None]:
         """Return for each trial the indices of its pods that have to be evicted.
 
-        None: the pod does not fit even without all of them, or a plugin failed.
+        None means that the pod does not fit even without all of them, or that a plugin failed.
         """
         if not trials:
             return []
@@ -283,7 +283,7 @@ class DryRun:
         return victims
 
     def _fitting(self, rows: Rows, preemption_dry_run: PreemptionDryRun) -> BoolArray:
-        """Return on which rows the pod fits without its potential victims."""
+        """Return a mask of the rows that the pod fits without its potential victims."""
         verdicts = preemption_dry_run.remove_all_victims()
         for status in verdicts.counts():
             failing = np.flatnonzero(verdicts.ids == verdicts.id_of(status))

@@ -149,7 +149,7 @@ class DomainVictims:
     def units_of_pod(
         self, pod: PodInfo, node_name: str, seen: set[EntityKey]
     ) -> Iterator[DomainVictim]:
-        """Yield the unit of a pod, unless it is that of a group in ``seen``; then add the group."""
+        """Yield the unit of a pod unless its group is in ``seen``, and add the group there."""
         whole = self._disrupted_with(pod)
         if whole is None:
             yield self._single(pod, node_name)

@@ -141,7 +141,7 @@ class DryRunCache:
         self._result_ids[rows] = status_id
 
     def rows_to_try(self, rows: Rows) -> Rows:
-        """Return those of the rows that are not cached."""
+        """Return the rows that are not cached."""
         rows_to_try: Rows = rows[self._result_ids[rows] == _UNKNOWN]
         return rows_to_try
 
@@ -151,7 +151,7 @@ class DryRunCache:
             yield self._candidates[row]
 
     def reject_failed(self, rows: Rows, verdicts: Verdicts) -> None:
-        """Reject those of the rows that are cached as rejected."""
+        """Reject the rows that are cached as rejected."""
         result_ids = self._result_ids[rows]
         # Rows are many and statuses few: one call for each status that occurs.
         for result_id in np.flatnonzero(np.bincount(result_ids)).tolist():

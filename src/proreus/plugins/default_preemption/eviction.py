@@ -49,9 +49,9 @@ DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 _PARALLELISM = 16
-"""How many victims are evicted at a time: kube-scheduler's default ``parallelism``."""
+"""The number of victims evicted at a time: kube-scheduler's default ``parallelism``."""
 _BINDING_SECONDS = 1.0
-"""How long to wait for the end of a victim's binding, which a webhook may hold up."""
+"""The longest wait for the end of a victim's binding, which a webhook may hold up."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 10.0
 """kube-scheduler's default back-off of pods."""
 
@@ -87,7 +87,7 @@ class Preemptor(Struct, frozen=True):
 
 
 def uid_of_group(group: PodGroup | CompositePodGroup) -> str:
-    """Return what tells a group apart: its UID, or the key of one that a plugin provides."""
+    """Return the identity of a group: its UID, or the key of a group that a plugin provides."""
     return group.metadata.uid or str(group.key)
 
 
@@ -102,7 +102,7 @@ class Evictor:
         self._counts_groups = gates.enabled("GenericWorkload") and gates.includes(
             Change.POD_GROUP_ENTITIES
         )
-        """Whether there are metrics of preemptions by groups, and by what preempts."""
+        """Whether preemptions by groups have metrics, and by kind of preemptor."""
         self._async = gates.enabled("SchedulerAsyncPreemption")
         self._as_of_1_37 = gates.includes(Change.PREEMPTION_EXECUTOR_OF_1_37)
         self.running = RunningPreemptions(pods)
@@ -122,7 +122,7 @@ class Evictor:
     async def prepare_candidate(self, candidate: Candidate, preemptor: Preemptor) -> None:
         """Evict all victims, or begin to (gate SchedulerAsyncPreemption).
 
-        Raises ``ApiError`` for the first one that cannot be evicted, without the gate.
+        Without the gate, raises ``ApiError`` for the first victim that cannot be evicted.
         """
         if self._async:
             self.evict_in_background(candidate, preemptor)
@@ -130,7 +130,7 @@ class Evictor:
             await self.evict(candidate, preemptor)
 
     async def evict(self, candidate: Candidate, preemptor: Preemptor) -> None:
-        """Evict all victims. Raises ``ApiError`` for the first one that cannot be evicted."""
+        """Evict all victims. Raises ``ApiError`` for the first that cannot be evicted."""
         self._count_victims(candidate, preemptor)
         started, result = perf_counter(), "success"
         victims = _not_terminating(candidate)

@@ -1,4 +1,4 @@
-"""Whose victims are evicted next, when many preemptions evict theirs at the same time.
+"""The order in which many concurrent preemptions evict their victims.
 
 The apiserver needs several milliseconds for each victim. If it were given those of all preemptions
 at once, all would be done late, at about the same time, and no preemptor could be bound before.
@@ -19,12 +19,12 @@ from heapq import heappop, heappush
 from itertools import count
 
 _CONCURRENT_EVICTIONS = 64
-"""How many victims are evicted at a time: as many as writes are in flight at first."""
+"""The number of victims evicted at a time: as many as writes are in flight at first."""
 _SLOW_SECONDS = 1.0
 
 
 class EvictionTurns:
-    """Lets so many evictions run at once, those of the preemption that began first before others.
+    """Limits concurrent evictions, and prefers the preemption that began first.
 
     An asyncio.Semaphore would take them in the order in which they came: a preemption that evicts
     its victims a few at a time would wait behind all others after each of them.

@@ -1,4 +1,4 @@
-"""Which pods can run on no other node, by what they require of nodes and tolerate.
+"""The pods that can run on no other node, by their node affinity and tolerations.
 
 For ``KnownFault.PINNED_VICTIM``. Whether there is room elsewhere is not asked: the replacement of a
 pod that is not pinned can at least wait for it, or preempt.

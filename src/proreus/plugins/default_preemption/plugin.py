@@ -73,7 +73,7 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 class DefaultPreemptionArgs(PluginArgs):
-    """How many candidate nodes a dry run has to find.
+    """The number of candidate nodes that a dry run has to find.
 
     ``min_candidate_nodes_percentage``: their share of all nodes, ``min_candidate_nodes_absolute``:
     their least number. A subclass may have fields of its own. ``go_type`` is the name in
@@ -117,7 +117,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         self._evictor = Evictor(handle, self._pods, self.name)
         self._group_preemption_v1_36 = PodGroupPreemption(handle, self._evictor)
         self._victims = self.preemption_units()
-        """Where pods may be evicted with others of their group; None: pods are evicted alone."""
+        """The units of eviction where a group may be evicted whole; None means pod by pod."""
         self._group_preemption: PodGroupEvaluator | None = None
         if self._victims is not None:
             handle.metrics.describe_group_preemption()
@@ -149,7 +149,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         return self._evictor.running.ungated_by(gone.metadata.uid)
 
     def _is_ungated(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        # Whatever went last: the events of other victims, which helped, found the pod gated.
+        # The event of any victim will do: those of earlier victims found the pod gated.
         return self._evictor.running.is_ungated(pod.key)
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -191,8 +191,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         """Return the pods on a node that may be evicted for ``pod``, the most important first.
 
         By default all pods of lower priority. Override it to choose among them: it is called in
-        PostFilter for nodes where removing pods may help. A Status: why the node is no candidate.
-        Nodes with pods of PodGroups (gate GenericWorkload) are not asked about.
+        PostFilter for nodes where removing pods may help. A Status says why the node is no
+        candidate. Nodes with pods of PodGroups (gate GenericWorkload) are not asked about.
         """
         row = self.handle.nodes.rows[node.name]
         return self._pods_by_priority.lower_priority_pods(row, pod.priority)
@@ -208,7 +208,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         raise NotImplementedError
 
     def preemption_units(self) -> DomainVictims | None:
-        """Return what finds the units in which pods are evicted; None: each pod by itself.
+        """Return the finder of units that are evicted together; None means each pod by itself.
 
         It is called once, by the constructor. By default pods of PodGroups are evicted together as
         their disruption mode says (gate GenericWorkload). Override it for other units: then groups
@@ -237,8 +237,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         losing = self._evictor.pods_leaving_other_nodes
         if not losing:
             return rows
-        # Those that lose most last: of candidates that cost the same, and whose victims have not
-        # started, the last is picked. Nominated nodes after all: they hardly become candidates.
+        # Nodes that lose most come last: of candidates that cost the same, and whose victims have
+        # not started, the last is picked. Nominated nodes after all: they hardly become candidates.
         losing_rows = self._among(rows, sorted(losing, key=losing.__getitem__))
         nominated_rows = self._among(rows, self.handle.nominator.nominated_nodes())
         losing_rows = losing_rows[~np.isin(losing_rows, nominated_rows)]
@@ -302,7 +302,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         return best
 
     def ineligibility(self, state: CycleState, pod: Pod, verdicts: Verdicts) -> str:
-        """Return why the pod may not preempt; "" if it may."""
+        """Return the reason why the pod may not preempt; "" if it may."""
         if pod.spec.preemption_policy == "Never":
             return "not eligible due to preemptionPolicy=Never."
         nodes = self.handle.nodes
@@ -361,7 +361,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin, PreEnqueuePl
         )
 
     def num_candidates(self, nodes: int) -> int:
-        """Return how many candidates are enough among ``nodes`` potential nodes."""
+        """Return the number of candidates that are enough among ``nodes`` potential nodes."""
         args: DefaultPreemptionArgs = self.args
         by_percentage = nodes * args.min_candidate_nodes_percentage // 100
         return min(nodes, max(by_percentage, args.min_candidate_nodes_absolute))

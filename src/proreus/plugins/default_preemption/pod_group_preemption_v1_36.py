@@ -86,7 +86,7 @@ class PodGroupPreemption:
         return "" if group is None else group.metadata.uid
 
     def ineligibility(self, pod: PodInfo) -> str:
-        """Return why a pod of a PodGroup may not preempt by itself; "" if it may."""
+        """Return the reason why a pod of a PodGroup may not preempt by itself; "" if it may."""
         key = pod_group_key(pod.pod)
         if not key:
             return ""

@@ -125,7 +125,7 @@ class PodsByPriority:
         return self._rows_with_groups
 
     def has_lower_priority_pods(self, rows: Rows, priority: int) -> BoolArray:
-        """Return which of the rows have pods below a priority."""
+        """Return a mask of the rows that have pods below a priority."""
         below: BoolArray = self._lowest[rows] < priority
         return below
 
@@ -189,7 +189,7 @@ class DisruptionBudgets:
     ``stop_at_first_exhausted``: a victim that violates a budget uses up nothing of the budgets
     after that one (``Change.FIRST_EXHAUSTED_BUDGET``).
     ``check``: called for each victim. ``pinned``: of equal priority, reprieve pods that can run on
-    no other node first (``KnownFault.PINNED_VICTIM``); None: only as important as they are.
+    no other node first (``KnownFault.PINNED_VICTIM``); None means only by importance.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class RunningPreemptions:
 
         A key is returned until ``is_gated`` is called for it. ``gone``: the deleted pod's UID.
         """
-        # Those that await a deletion too: the watch may report that one while it reports this.
+        # Preemptions that await a deletion too: the watch may report that one along with this.
         for running in (*self._by_last.get(gone, ()), *self._awaiting_deletion):
             self.is_running(running.uid)
         # A gated pod that was deleted itself never reaches `is_gated` again.

@@ -1,4 +1,4 @@
-"""What claims say: which belong to a pod, whom they are reserved for, what they request.
+"""The content of claims: their pods, their reservations, their requests.
 
 Nothing here writes a claim or looks at devices. Error texts are kube-scheduler's.
 """
@@ -197,7 +197,7 @@ def check_requests(
 def alternatives(
     name: str, exactly: ExactDeviceRequest | None, subrequests: tuple[DeviceSubRequest, ...]
 ) -> Iterator[tuple[str, AnyRequest]]:
-    """Yield what may satisfy a request, by the name it has in results: ``r`` or ``r/sub``."""
+    """Yield the alternatives of a request, by their name in results: ``r`` or ``r/sub``."""
     if exactly is not None:
         yield name, exactly
     else:

@@ -58,7 +58,7 @@ from proreus.plugins.dynamic_resources.search.search_time import SearchTime
 from proreus.plugins.extended_resources import ExtendedResourceClasses
 
 _BYTES_A_RESULT = 500
-"""What the result for one availability takes: a few devices, and two cells."""
+"""The bytes of the result for one availability: a few devices, and two cells."""
 
 UNKNOWN, FITS, NO_FIT, INVALID_POOLS, ERROR = -1, 0, 1, 2, 3
 """The kinds of results, in ``AllocationCache.outcome``."""

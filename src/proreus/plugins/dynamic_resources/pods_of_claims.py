@@ -37,7 +37,7 @@ class PodsOfClaims:
     def concerned_by(
         self, old: ResourceClaim | None, new: ResourceClaim | None
     ) -> Collection[str] | None:
-        """Return the pods that a change of a claim may help; None: any pod may be."""
+        """Return the pods that a change of a claim may help; None means any pod."""
         # Devices that are free now may be what any pod waits for.
         freed = new is None or new.status.allocation is None
         if old is not None and old.status.allocation is not None and freed:

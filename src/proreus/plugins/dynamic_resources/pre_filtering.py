@@ -1,4 +1,4 @@
-"""PreFilter's part for claims: which are allocated, and where those can be used."""
+"""PreFilter's part for claims: the allocated ones, and the nodes where they can be used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from proreus.plugins.extended_resources import may_be_dra_backed
 
 
 class PreFilter:
-    """Finds what PreFilter has to know about a pod's claims."""
+    """Collects the ``StateData`` of a pod in PreFilter."""
 
     def __init__(self, manager: DRAManager, binder: ClaimBinder, groups: PodGroupClaims) -> None:
         self._manager = manager
@@ -42,7 +42,7 @@ class PreFilter:
         return tuple(sorted(filter(may_be_dra_backed, found))) if found else ()
 
     def inspect(self, pod: PodInfo, *, in_group_cycle: bool) -> StateData | None:
-        """Return what Filter needs; None for a pod without claims.
+        """Return the state of a pod for Filter; None for a pod without claims.
 
         ``in_group_cycle``: the pod is scheduled with its whole group, and adopts an allocation that
         another pod of the group has in flight. Raises ``ClaimError``, which rejects the pod, and

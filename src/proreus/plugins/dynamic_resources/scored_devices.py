@@ -51,7 +51,7 @@ class ScoredDevices:
         return (0, 0) if cls is None else self._manager.totals.at(resource, cls, node)
 
     def columns(self, resource: str, nodes: NodeTable) -> tuple[IntArray, IntArray] | None:
-        """Return the same for each node, shape ``(len(nodes),)``; None if no class backs it."""
+        """Return ``at`` for each node, shape ``(len(nodes),)``; None if no class backs it."""
         cls = self._class_of(resource)
         if cls is None:
             return None

@@ -1,4 +1,4 @@
-"""What DynamicResources keeps in the ``CycleState`` of a pod (``stateData`` upstream)."""
+"""The state of DynamicResources in the ``CycleState`` of a pod (``stateData`` upstream)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class ClaimsToAllocate(Struct):
 
 
 class StateData(Struct):
-    """What PreFilter learned about a pod, and what Reserve and PreBind did.
+    """The findings of PreFilter about a pod, and the work of Reserve and PreBind.
 
     ``claims``: the pod's own. ``available_on_nodes``: by position of each allocated claim, its
-    parsed node selector (None: usable on all nodes). ``not_ready``: positions of allocated claims
+    parsed node selector (None if it is usable on all). ``not_ready``: positions of allocated claims
     whose devices failed to become ready. ``shared_in_group``: positions of claims whose allocation
     another pod of the group has in flight; also in ``available_on_nodes``. ``dra_backed``: extended
     resources that devices may provide. ``group_consumers``: by name of the claim, the pod's group,
@@ -65,7 +65,7 @@ class StateData(Struct):
     reserved: tuple[tuple[ResourceClaim, AllocationResult], ...] = ()
     """Claims that Reserve put in flight, and their allocations."""
     statuses: Statuses = ()
-    """What the devices consume of the node's cpu, memory and huge pages."""
+    """The node's cpu, memory and huge pages that the devices consume."""
     statuses_written: bool = False
     """Whether PreBind has begun to write ``statuses`` to the pod."""
     written: list[ResourceClaim] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Queueing hints: which events may make a pod schedulable that InterPodAffinity rejected.
+"""Queueing hints: the events that may help a pod that InterPodAffinity rejected.
 
 A pod is rejected for its own affinity, for its own anti-affinity, or for that of existing pods.
 kube-scheduler's hints overlook some changes that end such a rejection (docs/parity.md); these find
@@ -259,7 +259,7 @@ def _covers_otherwise(
 ) -> bool:
     """Return whether a term is about a namespace with the one labels and not with the other.
 
-    None: there is no such namespace.
+    None means that the namespace does not exist.
     """
     was, now = terms.covering(namespace, before), terms.covering(namespace, after)
     return (was is None) != (now is None) or (

@@ -48,7 +48,7 @@ _EXISTING_REJECTED = Status.unschedulable(REASON_EXISTING).with_plugin(_NAME)
 
 
 class InterPodAffinityArgs(PluginArgs):
-    """How the affinity terms of existing pods count in the score of an incoming pod."""
+    """The weight of existing pods' affinity terms in the score of an incoming pod."""
 
     go_type = "v1.InterPodAffinityArgs"
 

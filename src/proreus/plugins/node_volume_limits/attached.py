@@ -9,8 +9,8 @@ name ``v2`` and ``v3``: three volumes count.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -39,8 +39,6 @@ from proreus.plugins.node_volume_limits.volumes import (
 
 _SPARE_NODES = 1024
 
-K = TypeVar("K", bound=Hashable)
-
 
 class NodeVolumes(Struct):
     """The volumes of one node.
@@ -62,7 +60,7 @@ class AttachedVolumes:
     """The volumes of every node of the handle's table; ``refresh`` before reading."""
 
     # Invariant: _volumes_by_row[row] equals `volumes_of_node` of that row's node; the columns and
-    # the two indexes of rows agree with it.
+    # the index of rows agree with it.
 
     def __init__(self, handle: Handle, lookup: VolumeLookup) -> None:
         self._table = handle.nodes
@@ -75,10 +73,9 @@ class AttachedVolumes:
         # Drivers take the place of resources: a node may have thousands that no other has.
         self._counts = ResourceColumns(self._table)
         self._exceeded_from = ResourceColumns(self._table)
-        """From which count on a driver's limit is exceeded: the limit and one; 0: no limit."""
+        """The least count that exceeds a driver's limit: the limit and one; 0 means no limit."""
         self._capacity = self._table.capacity
-        self._rows_by_volume: dict[VolumeId, set[int]] = {}
-        self._rows_by_source: dict[Source, set[int]] = {}
+        self._rows_by_key: dict[VolumeId | Source, set[int]] = {}
         self._rows_with_errors: set[int] = set()
         self._stale_rows: set[int] = set()
         self._stale_nodes: set[str] = set()
@@ -93,7 +90,7 @@ class AttachedVolumes:
     def exceeds_limit(self, driver: str, number: int) -> BoolArray | None:
         """Return, by row, whether ``number`` more volumes would exceed the driver's limit.
 
-        None: it has no limit on any row.
+        None if it has no limit on any row.
         """
         if driver not in self._exceeded_from:
             return None
@@ -104,11 +101,11 @@ class AttachedVolumes:
 
     def rows_with(self, volume: VolumeId) -> set[int]:
         """Return the rows whose pods use a volume."""
-        return self._rows_by_volume.get(volume, set())
+        return self._rows_by_key.get(volume, set())
 
     def is_counted(self, volume: PersistentVolume) -> bool:
         """Return whether pods or attachments of a node refer to a volume."""
-        return (PERSISTENT_VOLUMES.kind, volume.metadata.name) in self._rows_by_source
+        return (PERSISTENT_VOLUMES.kind, volume.metadata.name) in self._rows_by_key
 
     def rows_with_errors(self) -> set[int]:
         """Return the rows with a pod whose volumes cannot be determined."""
@@ -185,19 +182,18 @@ class AttachedVolumes:
 
     def _remove_row(self, row: int) -> None:
         node_volumes = self._volumes_by_row[row]
-        for volume_id in node_volumes.volumes.ids:
-            _discard(self._rows_by_volume, volume_id, row)
-        for source in node_volumes.volumes.sources:
-            _discard(self._rows_by_source, source, row)
+        for key in (*node_volumes.volumes.ids, *node_volumes.volumes.sources):
+            rows = self._rows_by_key[key]
+            rows.discard(row)
+            if not rows:
+                del self._rows_by_key[key]
         self._rows_with_errors.discard(row)
         self._volumes_by_row[row] = _NO_VOLUMES
 
     def _add_row(self, row: int, node_volumes: NodeVolumes) -> None:
         self._volumes_by_row[row] = node_volumes
-        for volume_id in node_volumes.volumes.ids:
-            self._rows_by_volume.setdefault(volume_id, set()).add(row)
-        for source in node_volumes.volumes.sources:
-            self._rows_by_source.setdefault(source, set()).add(row)
+        for key in (*node_volumes.volumes.ids, *node_volumes.volumes.sources):
+            self._rows_by_key.setdefault(key, set()).add(row)
         self._counts.put(row, node_volumes.counts)
         self._exceeded_from.put(
             row, {driver: 1 + limit for driver, limit in node_volumes.limits.items()}
@@ -216,7 +212,7 @@ class AttachedVolumes:
         def changed(old: ApiObject | None, new: ApiObject | None) -> None:
             one = new or old
             assert one is not None
-            self._stale_rows |= self._rows_by_source.get((resource.kind, key_of(one)), set())
+            self._stale_rows |= self._rows_by_key.get((resource.kind, key_of(one)), set())
 
         handle.on_change(resource, changed)
 
@@ -248,7 +244,7 @@ class AttachedVolumes:
                 self._stale_nodes.clear()
 
     def validate(self) -> None:
-        """Recompute every row. Raises ``AssertionError`` for one that differs."""
+        """Recompute every row. Raises ``AssertionError`` if one differs."""
         assert len(self._volumes_by_row) == self._table.size
         for row, node in enumerate(self._table):
             node_volumes = self.volumes_of_node(node)
@@ -257,17 +253,9 @@ class AttachedVolumes:
             limits = {driver: first - 1 for driver, first in self._exceeded_from.row(row).items()}
             assert limits == node_volumes.limits, node
             assert (row in self._rows_with_errors) == bool(node_volumes.volumes.problem), node
-        for volume_id, rows in self._rows_by_volume.items():
+        for key, rows in self._rows_by_key.items():
             assert rows == {
-                r
-                for r, node_volumes in enumerate(self._volumes_by_row)
-                if volume_id in node_volumes.volumes.ids
+                row
+                for row, one in enumerate(self._volumes_by_row)
+                if key in (*one.volumes.ids, *one.volumes.sources)
             }
-
-
-def _discard(index: dict[K, set[int]], key: K, row: int) -> None:
-    rows = index.get(key)
-    if rows is not None:
-        rows.discard(row)
-        if not rows:
-            del index[key]

@@ -237,7 +237,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
 
 def _limits(csi_node: CSINode) -> dict[str, float]:
-    """Return how many volumes of each installed driver the node takes."""
+    """Return the number of volumes of each installed driver that the node takes."""
     return {
         driver.name: inf
         if driver.allocatable is None or driver.allocatable.count is None

@@ -1,4 +1,4 @@
-"""Which volumes of a pod count towards the limits of CSI drivers, and under which id.
+"""The volumes of a pod that count towards the limits of CSI drivers, and their ids.
 
 Legacy in-tree volumes count for the driver that they were migrated to, a claim without a volume for
 the provisioner of its class.

@@ -1,4 +1,4 @@
-"""Which constraints apply to a pod: its own, or else the profile's defaults.
+"""The constraints that apply to a pod: its own, or else the profile's defaults.
 
 Equal constraints of several pods are parsed once and shared.
 

@@ -132,7 +132,7 @@ def _needs_of(labels: dict[str, str]) -> LabelNeeds:
 
 
 def _lenient(controller: ReplicaSet | StatefulSet) -> Selector:
-    """Return a controller's selector; one that is absent or does not parse adds nothing."""
+    """Return a controller's selector; an absent or invalid one adds nothing."""
     try:
         return parse_label_selector(controller.spec.selector)
     except SelectorError:

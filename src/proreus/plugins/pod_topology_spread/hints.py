@@ -1,4 +1,4 @@
-"""Queueing hints: which events may make a pod schedulable that PodTopologySpread rejected."""
+"""Queueing hints: the events that may help a pod that PodTopologySpread rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes count for a constraint, and in which domain.
+"""The nodes that count for a constraint, and their domains.
 
 That depends on nodes, and on the node affinity and tolerations of the incoming pod, but not on
 running pods. It is cached by these until a node changes.
@@ -41,7 +41,7 @@ class TopologyDomains(Struct, frozen=True):
     known: Rows
     counted: int
     values: Interner[str]
-    """What the codes mean. Held here, so that they keep their meaning (``LabelColumns``)."""
+    """The label values of codes; held here, so that codes keep their meaning (``LabelColumns``)."""
 
     def sums(self, counts: IntArray) -> IntArray:
         """Return the sum of a column by code; at the end a 0 for nodes without the label."""

@@ -27,7 +27,7 @@ from proreus.objects.selectors import (
 from proreus.objects.storage import PersistentVolume
 
 AccessibleNodes = ParsedNodeSelector | None
-"""The nodes that can access something; None: all nodes."""
+"""The nodes that can access something; None means all nodes."""
 
 
 _parsed: BoundedCache[NodeSelector, ParsedNodeSelector] = BoundedCache(32 * 2**20)

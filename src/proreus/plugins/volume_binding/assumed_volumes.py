@@ -100,8 +100,8 @@ class VolumeBinder:
         return assumed
 
     def revert_assumed_pod_volumes(self, assumed: AssumedVolumes) -> None:
-        """Restore what was assumed and not written."""
-        # What was written is the state of the apiserver; the volume controller goes on with it.
+        """Restore the assumed objects that were not written."""
+        # Written objects are the state of the apiserver; the volume controller goes on with it.
         storage = self._storage
         for _, volume in assumed.volumes:
             if key_of(volume) not in assumed.written:
@@ -113,7 +113,7 @@ class VolumeBinder:
     # ---- write ---------------------------------------------------------------------------------
 
     async def bind_pod_volumes(self, assumed: AssumedVolumes) -> None:
-        """Write what was assumed, volumes first. Raises ``ApiError``."""
+        """Write the assumed objects, volumes first. Raises ``ApiError``."""
         api, storage = self._handle.api, self._storage
         for place, (claim, volume) in enumerate(assumed.volumes):
             patch = _with_preconditions(

@@ -1,4 +1,4 @@
-"""Queueing hints: which events may make a pod schedulable that VolumeBinding rejected."""
+"""Queueing hints: the events that may help a pod that VolumeBinding rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which existing volumes match a claim (static provisioning).
+"""The existing volumes that match a claim (static provisioning).
 
 Worked example: a claim for 5Gi, and free volumes of its class of 10Gi, 6Gi and 4Gi: the result is
 6Gi, 10Gi. A node gets the first of them that it can access.

@@ -71,7 +71,7 @@ _NO_CLAIMS = _StateData()
 
 
 class VolumeBindingArgs(PluginArgs):
-    """How long PreBind waits for volumes, and how storage capacity is scored."""
+    """The time that PreBind waits for volumes, and the scoring of storage capacity."""
 
     go_type = "v1.VolumeBindingArgs"
 
@@ -183,7 +183,7 @@ class VolumeBinding(
         return None
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node by how full its storage would be."""
+        """Score one node by the use of its storage with the pod."""
         pod_volume_finder = self._state_data(state).pod_volume_finder
         result = None if pod_volume_finder is None else pod_volume_finder.find_pod_volumes(node)
         if result is None or isinstance(result, Status):
@@ -234,7 +234,7 @@ class VolumeBinding(
         return Status.skip() if self._state_data(state).assumed is None else None
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Write what was assumed and wait until every claim is bound."""
+        """Write the assumed objects and wait until every claim is bound."""
         assumed = self._state_data(state).assumed
         if assumed is None:
             return None

@@ -1,4 +1,4 @@
-"""On which nodes a pod's volumes are accessible or can be provisioned, and which it would get.
+"""The nodes where a pod's volumes are accessible or can be provisioned, and the volumes there.
 
 What does not depend on the node is computed once a cycle. ``find_pod_volumes`` filters one node and
 ``filter_all`` a table, with the same results.
@@ -57,7 +57,7 @@ _STATUSES = tuple(_status(bits) for bits in range(1 << len(_REASONS)))
 
 
 class PodVolumes(Struct, frozen=True):
-    """What a pod would get on a node: existing volumes, and volumes to provision."""
+    """The volumes of a pod on a node: existing ones, and those to provision."""
 
     static_bindings: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
     dynamic_provisions: tuple[tuple[PersistentVolumeClaim, StorageCapacity | None], ...] = ()
@@ -67,7 +67,7 @@ NO_VOLUMES = PodVolumes()
 
 
 class VolumesOfNodes(Struct, frozen=True):
-    """Where a pod fits, and the volumes that it would get: columns, shape (nodes,).
+    """The nodes that a pod fits, and its volumes there: columns, shape (nodes,).
 
     ``bits``: why not, 0 if it fits. ``one_by_one``: the nodes whose result columns cannot express,
     such as an error or one volume for two claims; as a rule there are none. ``places``: for each
@@ -145,7 +145,7 @@ class PodVolumeFinder:
     # ---- one node ------------------------------------------------------------------------------
 
     def find_pod_volumes(self, node: NodeInfo) -> Status | PodVolumes:
-        """Return what the pod would get on a node, or why it does not fit."""
+        """Return the volumes that the pod would get on a node, or the status that rejects it."""
         labels = node.labels
         try:
             bits = self._check_bound_claims(node.name, labels)
@@ -213,7 +213,7 @@ class PodVolumeFinder:
                 verdicts.reject_row(row, status)
 
     def find_all(self, nodes: NodeTable) -> VolumesOfNodes:
-        """Return on which nodes of a table the pod fits, and what it would get there."""
+        """Return the nodes of a table that the pod fits, and its volumes there."""
         bits: IntArray = np.zeros(len(nodes), dtype=np.int64)
         one_by_one: BoolArray = np.zeros(len(nodes), dtype=np.bool_)
         places: Sequence[IntArray] = ()
@@ -242,7 +242,7 @@ class PodVolumeFinder:
     def _inaccessible_mask(
         self, nodes: NodeTable, bound: BoundVolume, one_by_one: BoolArray
     ) -> BoolArray | None:
-        """Return the mask of nodes that cannot access a volume; None: all can."""
+        """Return the mask of nodes that cannot access a volume; None if all can."""
         plugin, mask = bound.plugin, None
         if bound.accessible_nodes is not None:
             mask = ~accessible_mask(nodes, bound.accessible_nodes)
@@ -297,7 +297,7 @@ class PodVolumeFinder:
         return found
 
     def _tracked_at(self, found: Sequence[IntArray]) -> IntArray:
-        """Return for how many claims each node would need a part of a tracked capacity."""
+        """Return the number of claims that need a part of a tracked capacity, by node."""
         tracked: IntArray = np.zeros(len(found[0]), dtype=np.int64)
         for candidates, provisioning, places in zip(
             self.open, self.open_provisionings, found, strict=True

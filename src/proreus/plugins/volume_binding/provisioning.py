@@ -1,4 +1,4 @@
-"""Where a volume can be provisioned for a claim (storage capacity: KEP-1472)."""
+"""The nodes where a volume can be provisioned for a claim (storage capacity: KEP-1472)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOWHERE = ParsedNodeSelector(())
 
 
 class Provisioning(Struct, frozen=True):
-    """How a volume can be provisioned for a claim.
+    """The provisioning of a volume for a claim.
 
     ``allowed``: the nodes that the class allows. ``storage_capacities``: those large enough; None
     if capacity is not tracked. ``problem``: why this cannot be determined, "" if it can.
@@ -54,7 +54,7 @@ class Provisioning(Struct, frozen=True):
 
 
 def provisioning_for(claim: PersistentVolumeClaim, storage: Storage) -> Provisioning:
-    """Return how a volume can be provisioned for a claim."""
+    """Return the nodes and capacities for provisioning a volume for a claim."""
     name = class_of_claim(claim)
     if not name:
         return Provisioning(claim, problem=f'no class for claim "{key_of(claim)}"')
@@ -111,7 +111,7 @@ def _allowed(storage_class: StorageClass) -> AccessibleNodes:
 
 
 def _selector_of(term: TopologySelectorTerm) -> Selector | None:
-    """Parse a term; None for one that is empty or does not parse: it matches no node."""
+    """Parse a term; None if it is empty or does not parse, and so matches no node."""
     try:
         requirements = tuple(
             parse_requirement(

@@ -29,7 +29,7 @@ Usage = tuple[str, int, int]
 def score_nodes(
     finder: PodVolumeFinder, nodes: NodeTable, rate: Callable[[int], int]
 ) -> IntArray | int:
-    """Return ``volume_score`` for every node of a table; 0 for one that the pod does not fit."""
+    """Return ``volume_score`` for every node of a table; 0 where the pod does not fit."""
     if not finder.gets_known_capacities:
         return 0
     found = finder.find_all(nodes)
@@ -54,7 +54,7 @@ def score_nodes(
 
 
 class _OpenClaim:
-    """What nodes offer for a claim: an existing volume, capacity to provision one, or neither."""
+    """The offers of nodes for a claim: an existing volume, capacity for a new one, or neither."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _OpenClaim:
         self._offer_at = np.where(place < len(volumes), place, len(volumes) + capacity)
 
     def at(self, row: int) -> PersistentVolume | StorageCapacity | None:
-        """Return what a node offers."""
+        """Return the offer of a node."""
         return self._offers[int(self._offer_at[row])]
 
     def split(self, kinds: IntArray) -> IntArray:
@@ -84,7 +84,7 @@ class _OpenClaim:
 
 
 def _size(offer: PersistentVolume | StorageCapacity | None) -> Hashable:
-    """Return what of an offer counts in ``usages_of``."""
+    """Return the part of an offer that counts in ``usages_of``."""
     if isinstance(offer, PersistentVolume):
         return offer.spec.storage_class_name, capacity_of(offer)
     return None if offer is None else offer.capacity

@@ -1,4 +1,4 @@
-"""What happens to claims after Reserve: writes, the wait for devices, and taking both back.
+"""The writes of claims after Reserve, the wait for their devices, and the undoing of both.
 
 In PreBind, each claim is written, assumed in the manager, and its allocation is no longer in
 flight, in this order (``bindClaim`` upstream). Unreserve (``reservation``) and PostFilter
@@ -41,7 +41,7 @@ _STATUSES = "nodeAllocatableResourceClaimStatuses"
 
 
 class Readiness(Enum):
-    """How far the drivers have prepared a claim's devices (KEP-5007)."""
+    """The progress of drivers in preparing a claim's devices (KEP-5007)."""
 
     READY = "ready"
     WAITING = "waiting"
@@ -50,9 +50,9 @@ class Readiness(Enum):
 
 
 class ClaimBinder:
-    """Writes a pod's claims, and assumes in the manager what was written.
+    """Writes a pod's claims, and assumes the written ones in the manager.
 
-    ``timeout_seconds``: how long devices may take to become ready; None: no limit.
+    ``timeout_seconds``: the longest wait for devices to become ready; None means no limit.
     """
 
     def __init__(self, handle: Handle, manager: DRAManager, timeout_seconds: float | None) -> None:
@@ -135,7 +135,7 @@ class ClaimBinder:
     async def unreserve(
         self, held: Sequence[ResourceClaim], created: ResourceClaim | None, uid: str
     ) -> None:
-        """Remove a pod from the claims it holds, and delete the one that was created for it."""
+        """Remove a pod from the claims it holds, and delete the claim that was created for it."""
         # Allocations stay: the next attempt of the pod uses them, or its PostFilter deallocates.
         for claim in held:
             try:
@@ -155,8 +155,8 @@ class ClaimBinder:
     # ---- what devices take of the node ---------------------------------------------------------
 
     async def write_statuses(self, pod: Pod, statuses: Statuses) -> None:
-        """Write to a pod's status what its devices take of the node; raises ``ClaimWriteError``."""
-        # What an earlier attempt still has to clear must not be this one's.
+        """Write the node resources of a pod's devices to its status; raises ``ClaimWriteError``."""
+        # An earlier attempt may still have its own to clear, and must not clear this one's.
         clearing = self._clearing.get(pod.metadata.uid)
         if clearing is not None:
             await clearing.wait()
@@ -169,7 +169,7 @@ class ClaimBinder:
             ) from error
 
     async def clear_statuses(self, pod: Pod) -> None:
-        """Remove from a pod's status what its devices take of the node."""
+        """Remove the node resources of a pod's devices from its status."""
         uid = pod.metadata.uid
         cleared = self._clearing[uid] = asyncio.Event()
         try:
@@ -192,7 +192,7 @@ class ClaimBinder:
     # ---- binding conditions --------------------------------------------------------------------
 
     def readiness_of(self, claim: ResourceClaim) -> tuple[Readiness, str]:
-        """Return how far a claim's devices are, and an error message if they failed."""
+        """Return the readiness of a claim's devices, and an error message if they failed."""
         timeout_seconds = self._timeout_seconds
         return readiness(
             claim,
@@ -260,7 +260,7 @@ def needs_conditions(claim: ResourceClaim) -> bool:
 
 
 def readiness(claim: ResourceClaim, now: float, timeout_seconds: float) -> tuple[Readiness, str]:
-    """Return how far the devices are, and an error message if they failed.
+    """Return the readiness of the devices, and an error message if they failed.
 
     ``now``: seconds since the epoch; the timeout counts from ``allocationTimestamp``.
     """

@@ -75,7 +75,7 @@ class Deallocation:
     ) -> Status:
         """Deallocate claims that keep pods of a group from nodes, or release the group's.
 
-        ``states``: of the pods that PreFilter has seen; None: of none.
+        ``states``: of the pods that PreFilter has seen; None if it has seen none.
         """
         in_force = self._handle.feature_gates.enabled("TopologyAwareWorkloadScheduling")
         if group.is_composite or (in_force and _has_constraints(group)):

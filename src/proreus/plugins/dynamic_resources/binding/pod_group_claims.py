@@ -48,7 +48,7 @@ class PodGroupClaims:
 
         Raises ``ClaimError`` if the group does not exist.
         """
-        # Whom to reserve the claims for is unknown without the group, so the pod waits for it.
+        # The consumer to reserve the claims for is unknown without the group: the pod waits for it.
         key = pod_group_key(pod) if self._enabled else ""
         if not key:
             return None
@@ -115,7 +115,7 @@ class PodGroupClaims:
         return False
 
     def _scheduled(self, state: CycleState, group: PodGroup) -> int:
-        """Return how many pods of a group have a node, without those of a dry run."""
+        """Return the number of pods of a group that have a node, without those of a dry run."""
         # In the group's own cycle, its pods are assumed one by one. The cycle records how many had
         # a node before.
         cycle: PodGroupSchedulingCycle | None = state.get(POD_GROUP_SCHEDULING_CYCLE)

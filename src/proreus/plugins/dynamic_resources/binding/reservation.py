@@ -33,7 +33,7 @@ _NOT_FOUND = Status.error("claim allocation not found for node")
 
 
 class ClaimReservation:
-    """Puts the allocations of pods in flight, and has them written."""
+    """Puts the allocations of pods in flight, and writes them."""
 
     def __init__(self, handle: Handle, manager: DRAManager, binder: ClaimBinder) -> None:
         self._handle = handle
@@ -73,7 +73,7 @@ class ClaimReservation:
         return None
 
     def _shared_in_group(self, data: StateData) -> Allocations | None:
-        """Return what other pods of the group have in flight; None if one has been given up."""
+        """Return the allocations of other pods of the group in flight; None if one is given up."""
         shared = [data.claims[place] for place in sorted(data.shared_in_group)]
         if any(self._manager.allocation_of(claim) is None for claim in shared):
             return None
@@ -163,7 +163,7 @@ class ClaimReservation:
             if (flying := self._manager.allocated.remove_in_flight(uid)) is not None
         ]
         data.reserved = ()
-        # What was written stays assumed: the apiserver has it, and the watch may be far behind.
+        # Written claims stay assumed: the apiserver has them, and the watch may be far behind.
         # With the watched version back, the devices would be free for the next pod.
         if any(self._is_latest(one) or one.was_never_written for one in given_up):
             self._handle.announce(CLAIM_RESTORED)

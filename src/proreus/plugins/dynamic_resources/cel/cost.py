@@ -1,4 +1,4 @@
-"""What evaluating an expression may take at most, known before it is evaluated.
+"""The greatest cost of evaluating an expression, known before it is evaluated.
 
 cel-cpp counts no cost and limits no memory. Kubernetes' limit, a cost of 1,000,000, is not enough
 by itself: the cost of a call is known when its result is already there, and a text of megabytes in
@@ -29,8 +29,8 @@ MAX_COST = 1_000_000
 MAX_BYTES = 2**20
 """Of each value."""
 MAX_KEPT_BYTES = 2**14
-"""What an evaluation may leave behind: cel-expr-python 0.1.3 never frees the arguments and the
-result of a function in Python, and whoever may create claims writes expressions."""
+"""Bytes that an evaluation may leave behind: cel-expr-python 0.1.3 never frees the arguments and
+the result of a function in Python, and whoever may create claims writes expressions."""
 _KEPT_BYTES_A_CALL = 200
 
 _MAX_VISITS = 20_000
@@ -40,7 +40,7 @@ _SCALAR = 8
 class Bound(NamedTuple):
     """The most bytes that a value may take, and the most items that a list or map has.
 
-    ``inside``: the bound of what a look-up or a loop finds in it; None: that of the value itself.
+    ``inside``: the bound of a value that a look-up or a loop finds in it; None means its own.
     """
 
     size: int
@@ -48,7 +48,7 @@ class Bound(NamedTuple):
     inside: Bound | None = None
 
     def found(self) -> Bound:
-        """Return the bound of what a look-up or a loop finds."""
+        """Return the bound of a value that a look-up or a loop finds."""
         return self.inside or self
 
     def or_(self, other: Bound) -> Bound:
@@ -263,7 +263,7 @@ class _Walk:
 
 
 def _instructions(expr: bytes) -> int:
-    """Return how many instructions RE2 makes of a pattern: ``a{1000}`` has a thousand.
+    """Return the number of instructions that RE2 makes of a pattern: a thousand of ``a{1000}``.
 
     Each character of a text may cost a step for each of them. Raises ``Unbounded`` for a pattern
     that is computed.
@@ -296,7 +296,7 @@ def _literal(expr: bytes, of_type: int) -> bytes:
 
 
 def _result(name: str, operands: list[Bound]) -> Bound:
-    """Return the bound of a function's result; raises ``Unbounded`` for one that is not known."""
+    """Return the bound of a function's result; raises ``Unbounded`` if it is unknown."""
     if name in _TO_SCALAR:
         return Bound(2 * _SCALAR)
     if name.startswith("format."):

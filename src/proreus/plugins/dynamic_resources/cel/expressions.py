@@ -102,7 +102,7 @@ class CELExpression(Generic[T]):
             self.error = f"{self.compile_error_prefix}{error}"
 
     def type_error(self, returned: str) -> str:
-        """Return what is wrong with an expression of this type, empty if nothing is."""
+        """Return the fault of an expression of this type; empty if there is none."""
         raise NotImplementedError
 
     def converted(self, result: Any) -> T:
@@ -173,7 +173,7 @@ def _error_message(error: str, missed: re.Match[str] | None) -> str:
 
 _compiled: BoundedCache[tuple[type[CELExpression[Any]], str], Any] = BoundedCache(32 * 2**20)
 _BYTES_A_CHARACTER = 110
-"""What a compiled expression takes in C++ at most: ``true || true || …`` has the most operators."""
+"""The most bytes of a compiled expression in C++: ``true || true || …`` has the most operators."""
 
 E = TypeVar("E", bound=CELExpression[Any])
 

@@ -137,7 +137,7 @@ def named(name: str) -> bytes:
 
 
 def validate(value: bytes, text: str) -> list[str]:
-    """Return what is wrong with a text; empty if nothing is."""
+    """Return the faults of a text; empty if there are none."""
     if value[:1] != _FORMAT_TAG:
         raise ValueError("no such overload")
     return list(FORMATS[bytes(value[1:]).decode()](text))

@@ -1,1 +1,1 @@
-"""Devices that nodes reach, by what the slices say, and those of them that are in use."""
+"""The devices that nodes reach by their slices, and the use of these devices."""

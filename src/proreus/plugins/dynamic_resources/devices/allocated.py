@@ -1,4 +1,4 @@
-"""Which devices are allocated: by claims as watched or assumed, and by allocations in flight.
+"""The allocated devices: by claims as watched or assumed, and by allocations in flight.
 
 An allocation is in flight from Reserve until PreBind has written it, or until Unreserve. Sums are
 updated claim by claim, so that a cycle never walks over all claims (``GatherAllocatedState``
@@ -27,11 +27,11 @@ from proreus.plugins.dynamic_resources.features import Features
 
 
 class DeviceUse(Struct):
-    """How a device is used.
+    """The use of a device.
 
-    ``exclusive``: how many claims have it alone; more than 1 if another scheduler allocates, too.
-    ``shares``: by share ID, of a device that allows multiple allocations. ``consumed``: nano-units
-    by capacity.
+    ``exclusive``: the number of claims that have it alone; more than 1 if another scheduler
+    allocates, too. ``shares``: by share ID, of a device that allows multiple allocations.
+    ``consumed``: nano-units by capacity.
     """
 
     exclusive: int = 0
@@ -71,7 +71,7 @@ Consumed = tuple[tuple[str, int], ...]
 
 
 class PoolState(Struct, frozen=True):
-    """What is taken of a pool as a node sees it; equal states allow the same allocations.
+    """The taken part of a pool as a node sees it; equal states allow the same allocations.
 
     ``taken``: positions of devices that are allocated exclusively. ``consumed``: position and
     consumed capacity of shared ones. ``available``: by counter set, what is left of its counters.
@@ -214,7 +214,7 @@ class AllocatedDevices:
         self._changed(key)
 
     def state_of(self, view: PoolView) -> PoolState:
-        """Return what is taken of a pool, by the positions of devices in a view of it."""
+        """Return the taken part of a pool, by the positions of devices in a view of it."""
         uses = self.uses.get(view.key)
         if not uses and not view.counters:
             return FREE
@@ -238,7 +238,7 @@ def _same(one: AllocationResult, other: AllocationResult) -> bool:
 
 
 def _available(view: PoolView, uses: Uses) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
-    """Return what the devices in use leave of each counter."""
+    """Return the amount of each counter that the devices in use leave."""
     if not view.counters:
         return ()
     # Devices on other nodes consume the counters of the pool as well, whether they are shared or
@@ -253,7 +253,7 @@ def _available(view: PoolView, uses: Uses) -> tuple[tuple[str, tuple[tuple[str, 
 
 
 def _common_groups(devices: Iterable[GroupsBySet]) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return what the allocated devices of a pool have in common, by counter set."""
+    """Return the groups that allocated devices of a pool have in common, by counter set."""
     found: dict[str, frozenset[str]] = {}
     for sets in devices:
         for name, groups in sets.items():

@@ -144,7 +144,7 @@ class AvailabilityIndex:
                 or key in self._pools.non_local
                 or key in self._pools.invalid_counter_pools
             )
-        # Which nodes reach such a pool is known only after matching it with every node, so nothing
+        # The nodes that reach the pool are known only after matching it with every node, so nothing
         # that is kept by node is still good.
         if non_local:
             self._entries.clear()

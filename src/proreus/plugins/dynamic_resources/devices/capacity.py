@@ -1,4 +1,4 @@
-"""How much of a device's capacity a request consumes (KEP-5075). Amounts are nano-units.
+"""The amount of a device's capacity that a request consumes (KEP-5075), in nano-units.
 
 Example: policy ``validRange`` min 4Gi, step 2Gi, max 40Gi, default 8Gi. A request without an amount
 consumes 8Gi, one for 1Gi consumes 4Gi, 5Gi becomes 6Gi, and 41Gi, which would be 42Gi, is refused.
@@ -37,9 +37,9 @@ class CapacityError(Exception):
 def consumed_capacities(
     kind: DeviceKind, requested: Requested, features: Features
 ) -> dict[str, int] | None:
-    """Return how much would be consumed of each capacity of a device.
+    """Return the amount of each capacity of a device that would be consumed.
 
-    None: the device lacks one of those that are requested, or its policy forbids an amount. Raises
+    None if the device lacks one that is requested, or its policy forbids an amount. Raises
     ``CapacityError`` for amounts beyond Go's int64, and negative ones; up to 1.36 the device was
     passed over (``Change.ALLOCATOR_OF_1_37``).
     """
@@ -65,7 +65,7 @@ def consumed_capacities(
 def _fault(
     capacity: Capacity, requested: QuantityText | None, amount: int, features: Features
 ) -> str:
-    """Return why an amount cannot be represented, or that it is negative; "" if it is all right."""
+    """Return the fault of an amount: not representable, or negative; "" if there is none."""
     bounds = None if capacity.policy is None else capacity.policy.valid_range
     rounded = bounds is not None and bounds.step is not None
     least = parse_quantity(bounds.min) if bounds is not None and bounds.min is not None else None
@@ -91,7 +91,7 @@ def _fault(
 
 
 def consumed_amount(capacity: Capacity, requested: QuantityText | None, features: Features) -> int:
-    """Return how much of one capacity is consumed for a requested amount; None: not requested.
+    """Return the amount of one capacity that is consumed; ``requested`` is None without a request.
 
     May be more than the policy allows. ``calculateConsumedCapacity`` upstream.
     """

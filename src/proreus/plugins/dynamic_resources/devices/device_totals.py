@@ -111,7 +111,7 @@ class _ClassTotals:
         return all(map(kind.matches, self.expressions))
 
     def count_pool(self, key: PoolKey, uses: Uses) -> None:
-        """Update the totals with what a pool lists and what of it is taken."""
+        """Update the totals with the members of a pool and their uses."""
         # The difference to what the pool counted before is added, so the cost does not depend on
         # how many pools there are. Sums over all pools would be computed for each pod.
         before = self._counted.pop(key, {})
@@ -200,7 +200,7 @@ class DeviceTotals:
     def columns(
         self, resource: str, cls: DeviceClass, nodes: NodeTable
     ) -> tuple[IntArray, IntArray]:
-        """Return the same for each node, as two columns of shape ``(len(nodes),)``.
+        """Return ``at`` for each node, as two columns of shape ``(len(nodes),)``.
 
         ``nodes``: all, a part or a fork of them.
         """

@@ -33,18 +33,18 @@ from proreus.plugins.dynamic_resources.cel.values import quantity_value, semver
 from proreus.plugins.dynamic_resources.features import Features
 
 _matches: BoundedCache[tuple[int, str], bool | CelError] = BoundedCache(16 * 2**20)
-"""Whether an expression selects a kind of device, by ``DeviceKind.serial`` and expression."""
+"""The answer of an expression for a kind of device, by ``DeviceKind.serial`` and expression."""
 _derived: BoundedCache[tuple[int, str], DeviceAttribute | CelError] = BoundedCache(16 * 2**20)
-"""What an expression derives of a kind of device, likewise."""
+"""The attribute that an expression derives of a kind of device, likewise."""
 _serials = count()
 
 Value = tuple[str, object]
 """Type and value of an attribute: the integer 1 and the version "1" do not match."""
 NOT_COMPARABLE: Value = ("list", None)
-"""What a list counts as where only single values are compared."""
+"""The value of a list where only single values are compared."""
 
 RUNTIME_ERROR = "CEL runtime error: "
-"""How the text of a ``CelError`` begins that depends on the device."""
+"""The beginning of the text of a ``CelError`` that depends on the device."""
 
 GroupsBySet = dict[str, frozenset[str]]
 """The compatibility groups of a device by the counter set that it consumes."""
@@ -260,7 +260,7 @@ class DeviceKinds(Struct):
         return kind
 
     def with_taints(self, kind: DeviceKind, taints: tuple[DeviceTaint, ...]) -> DeviceKind:
-        """Return the kind of such a device with more taints, of DeviceTaintRules (KEP-5055)."""
+        """Return the kind with the taints of DeviceTaintRules added (KEP-5055)."""
         if not taints:
             return kind
         key = kind.number, taints

@@ -32,7 +32,7 @@ Amount = tuple[int, QuantityText]
 
 
 class MappingError(ProreusError):
-    """How much of the node a device consumes cannot be computed; ends the attempt."""
+    """A device's part of its node cannot be computed; this ends the attempt."""
 
 
 class ClaimDevice(Struct, frozen=True):
@@ -57,7 +57,7 @@ ClaimDevices = tuple[ResourceClaim, Sequence[ClaimDevice]]
 
 
 class EffectiveRequest(Struct, frozen=True):
-    """What a pod with its devices requests of a node; ``statuses``: the devices' part, by claim."""
+    """The amounts that a pod requests with its devices; ``statuses``: their part, by claim."""
 
     amounts: Mapping[str, int]
     statuses: Statuses
@@ -67,7 +67,7 @@ class EffectiveRequest(Struct, frozen=True):
 
 
 class NodeAllocatableForm:
-    """How devices say what they consume of their node, and how that is added to requests."""
+    """The form in which devices declare the part of their node that they consume."""
 
     def consumes(self, device: Device) -> bool:
         """Return whether a device consumes of its node."""
@@ -76,17 +76,17 @@ class NodeAllocatableForm:
     def status_of(
         self, claim: ResourceClaim, devices: Sequence[ClaimDevice], containers: tuple[str, ...]
     ) -> NodeAllocatableResourceClaimStatus | None:
-        """Return what a claim's devices consume; None for nothing. Raises ``MappingError``."""
+        """Return the consumption of a claim's devices, None if none; raises ``MappingError``."""
         raise NotImplementedError
 
     def refusal(self, pod: PodInfo, with_devices: Pod, amounts: Mapping[str, int]) -> Status | None:
-        """Return why a pod cannot have its devices; None if it can."""
+        """Return the status that rejects a pod with its devices; None if nothing does."""
         raise NotImplementedError
 
     def effective_request_of(
         self, pod: PodInfo, allocated_devices: Iterable[ClaimDevices]
     ) -> EffectiveRequest | Status | None:
-        """Return what a pod requests with its devices; None if none of them consumes of the node.
+        """Return a pod's request with its devices; None if none of them consumes of the node.
 
         A status says why the pod cannot have the devices. Raises ``MappingError``.
         """

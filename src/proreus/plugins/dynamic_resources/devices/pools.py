@@ -266,7 +266,7 @@ class Pools:
         return self._view_of(key, relevant, node, labels) if relevant else None
 
     def reach(self, key: PoolKey, node: str, labels: Labels) -> tuple[object, ...]:
-        """Return which slices and devices of a pool a node reaches: a key for nodes alike.
+        """Return the slices and devices of a pool that a node reaches: a key for nodes alike.
 
         Nodes with equal results for all pools that are not local have one group of views.
         """
@@ -356,7 +356,7 @@ class Pools:
         return {device.name: k.groups for device, k in _each(pool, current) if k.groups}
 
     def _consumers(self, pool: _Pool, current: Iterable[ResourceSlice]) -> dict[str, Counters]:
-        """Return what each device of the current slices, on any node, consumes of counters."""
+        """Return the counters that each device of the current slices consumes, on any node."""
         if not self.features.partitionable_devices:
             return {}
         return {device.name: k.consumes for device, k in _each(pool, current) if k.consumes}
@@ -402,7 +402,7 @@ class Pools:
         counters: Counters,
     ) -> int:
         # Of a selector only the number of its terms matters to the search, which refuses several.
-        # What it selects is in ``matches_node``, or made the slice relevant.
+        # Its selection is in ``matches_node``, or made the slice relevant.
         device_shapes = tuple(
             (d.kind.number, d.matches_node, d.local, term_count(d.selector), bool(d.skips))
             for d in devices

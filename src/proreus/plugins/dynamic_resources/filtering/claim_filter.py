@@ -196,7 +196,7 @@ class ClaimFilter:
         return allocation_error.message(to_allocate.claims, views)  # type: ignore[arg-type]
 
     def effective_request_at(self, name: str) -> EffectiveRequest | None:
-        """Return what pod and devices request of a node; None: no more than the pod's requests."""
+        """Return the request of pod and devices; None if it is no more than the pod's requests."""
         if self._node_allocatable is None:
             return None
         to_allocate = self.claims_to_allocate_at(name)

@@ -64,7 +64,7 @@ class NodeAllocatableFilter:
 
     def reject_shared(self, nodes: NodeTable, verdicts: Verdicts) -> None:
         """Reject nodes for an allocated claim that is a part of its node, and another pod's."""
-        # What the claim is of the node counts with one pod. Shared by a second one, it would be
+        # The claim's part of the node counts with one pod. Shared by a second one, it would be
         # counted again. An overhead is there for each pod.
         state_data = self._state_data
         workloads = self._manager.features.workload_claims
@@ -120,7 +120,7 @@ class NodeAllocatableFilter:
     def effective_request_at(
         self, nodes: NodeTable, to_allocate: ClaimsToAllocate, number: int | None, row: int
     ) -> EffectiveRequest | None:
-        """Return what pod and devices request of a node; None: no more than the pod's requests."""
+        """Return the request of pod and devices; None if it is no more than the pod's requests."""
         rows = np.array([row])
         found = next(self._effective_requests(nodes, to_allocate, number, rows))[1]
         return found if isinstance(found, EffectiveRequest) else None
@@ -218,7 +218,7 @@ class _Published:
         ]
 
     def at(self, node: NodeInfo) -> DeviceKind | str:
-        """Return the kind of the device on a node, or why it is not there."""
+        """Return the kind of the device on a node, or the reason why it is not there."""
         one = self.result
         for spec, device, kind in self.slices:
             if spec.per_device_node_selection:
@@ -240,7 +240,7 @@ def _reaches(selected: ResourceSliceSpec | Device, node: NodeInfo) -> bool:
 def _reject_insufficient(
     nodes: NodeTable, rows: Rows, amounts: Mapping[str, int], verdicts: Verdicts
 ) -> None:
-    """Reject those of some rows whose node has too little left for cpu, memory and huge pages.
+    """Reject the given rows whose node has too little cpu, memory or huge pages left.
 
     NodeResourcesFit checks other resources, and the pod without its devices.
     """

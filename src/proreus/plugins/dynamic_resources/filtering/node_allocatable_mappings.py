@@ -43,7 +43,7 @@ class NodeAllocatableResourceMappings(NodeAllocatableForm):
     def status_of(
         self, claim: ResourceClaim, devices: Sequence[ClaimDevice], containers: tuple[str, ...]
     ) -> NodeAllocatableResourceClaimStatus | None:
-        """Return what a claim's devices consume; None for nothing. Raises ``MappingError``."""
+        """Return the consumption of a claim's devices, None if none; raises ``MappingError``."""
         sums = Sums()
         for device in devices:
             for resource, amount in _taken(claim, device):
@@ -56,7 +56,7 @@ class NodeAllocatableResourceMappings(NodeAllocatableForm):
         )
 
     def refusal(self, pod: PodInfo, with_devices: Pod, amounts: Mapping[str, int]) -> Status | None:
-        """Return why a pod cannot have its devices; None if it can."""
+        """Return the status that rejects a pod with its devices; None if nothing does."""
         for status in with_devices.status.node_allocatable_resource_claim_statuses:
             if not status.containers:
                 return Status.unresolvable(
@@ -77,7 +77,7 @@ class NodeAllocatableResourceMappings(NodeAllocatableForm):
 
 
 def _taken(claim: ResourceClaim, device: ClaimDevice) -> Iterator[tuple[str, Amount]]:
-    """Yield what one device consumes of each resource."""
+    """Yield the amount of each resource that one device consumes."""
     for resource, mapping in sorted(device.kind.device.node_allocatable_resource_mappings.items()):
         multiplier = mapping.allocation_multiplier
         key = mapping.capacity_key
@@ -131,7 +131,7 @@ def _reject_in_use(
     nodes: NodeTable, rows: Rows, pod: PodInfo, claim: ResourceClaim, verdicts: Verdicts
 ) -> None:
     """Reject the rows on which another pod uses an allocated claim that consumes of the node."""
-    # What the claim consumes is counted with one pod. Shared by a second one, it would be counted
+    # The consumption is counted with one pod. Shared by a second one, it would be counted
     # again, or not at all once the first is gone.
     name = claim.metadata.name
     for row in rows.tolist():

@@ -1,4 +1,4 @@
-"""What a device's ``nodeAllocatableResources`` add to a pod's requests.
+"""The requests that a device's ``nodeAllocatableResources`` add to those of a pod.
 
 A device that *is* a part of its node, as that of a driver for cpus, has a mapping: it counts once
 for each claim, which pods cannot share. One that takes some of the node while it is used has an
@@ -59,7 +59,7 @@ class NodeAllocatableResources(NodeAllocatableForm):
     def status_of(
         self, claim: ResourceClaim, devices: Sequence[ClaimDevice], containers: tuple[str, ...]
     ) -> NodeAllocatableResourceClaimStatus | None:
-        """Return what a claim's devices consume; None for nothing. Raises ``MappingError``."""
+        """Return the consumption of a claim's devices, None if none; raises ``MappingError``."""
         mapped, per_pod, per_container = Sums(), Sums(), Sums()
         for device in devices:
             for resource, one in sorted(device.kind.device.node_allocatable_resources.items()):
@@ -94,7 +94,7 @@ class NodeAllocatableResources(NodeAllocatableForm):
         )
 
     def refusal(self, pod: PodInfo, with_devices: Pod, amounts: Mapping[str, int]) -> Status | None:
-        """Return why a pod cannot have its devices: pod-level resources that do not cover them."""
+        """Return the rejection of a pod whose pod-level resources do not cover its devices."""
         # Pod-level requests replace the sum of the parts (KEP-2837), so devices would go uncounted,
         # and the apiserver, which compares the rest, does not know them
         # (validatePodLevelResourcesCoverDRA).
@@ -115,7 +115,7 @@ class NodeAllocatableResources(NodeAllocatableForm):
 def _mapped(
     claim: ResourceClaim, device: ClaimDevice, resource: str, mapping: NodeAllocatableMapping
 ) -> Amount | None:
-    """Return what one device is of a resource; None if it does not matter for this claim."""
+    """Return the amount of a resource that one device is; None if it is none for this claim."""
     key = mapping.capacity_key
     if not key:
         text = mapping.device_multiplier

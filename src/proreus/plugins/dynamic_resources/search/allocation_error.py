@@ -29,7 +29,7 @@ class AllocationError(ProreusError):
         self.plain_name = False
 
     def at(self, pool: int, device: int, *, plain_name: bool = False) -> AllocationError:
-        """Return the error for a device: one that was found for its kind names no device yet."""
+        """Return the error for a device: an error found for its kind names no device yet."""
         found = AllocationError(self.text, self.claim, pool, device)
         found.plain_name = plain_name
         return found

@@ -66,7 +66,7 @@ AllocatorResult = Solution | NoSolution | AllocationError
 
 
 class Checkpoint(Struct, frozen=True):
-    """Where a search was suspended: all that comes before in its order has been tried.
+    """The place where a search was suspended: all before it in its order has been tried.
 
     ``devices``: those that were placed, in their order, and the one that was looked at; empty if
     the search had not begun. ``choices``: as in ``Solution``. ``slices``: how often it was
@@ -147,7 +147,7 @@ class _Search:
         self._looked_at: DevicePosition | None = None
 
     def checkpoint(self) -> Checkpoint:
-        """Return where this search has been suspended."""
+        """Return the place where this search has been suspended."""
         before = self._checkpoint or Checkpoint((), (), 0)
         slices = before.slices + 1
         # Not yet where the search before this one was suspended.
@@ -233,7 +233,7 @@ class _Search:
     def _all_of(self, one: Alternative) -> list[DevicePosition]:
         found = []
         for pool, view in enumerate(self._views):
-            # What "all" means is unknown while a slice is missing. Giving fewer devices for good
+            # The number of all is unknown while a slice is missing. Giving fewer devices for good
             # would be worse than trying again, so this is an error that ends the attempt.
             if view.incomplete or view.invalid:
                 state = "being updated" if view.incomplete else "invalid"

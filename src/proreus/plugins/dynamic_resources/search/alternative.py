@@ -1,4 +1,4 @@
-"""One way to satisfy a request: which devices it selects and tolerates, and what it takes of them.
+"""One way to satisfy a request: its selectors, its tolerations, and the capacity it consumes.
 
 What is found for a kind of device is kept: the search comes to the same devices again and again, on
 thousands of nodes.
@@ -121,9 +121,9 @@ class Alternative:
         return True
 
     def amounts(self, kind: DeviceKind) -> Mapping[str, int] | None:
-        """Return what the request consumes of a device's capacities, in nano-units by name.
+        """Return the amounts that the request consumes of a device's capacities, in nano-units.
 
-        None: the device lacks one that is requested, or its policy does not allow the amount.
+        None if the device lacks one that is requested, or its policy does not allow the amount.
         Raises ``AllocationError`` for an amount that cannot be represented, or is negative.
         """
         if kind.number not in self._amounts:
@@ -156,7 +156,7 @@ class Alternative:
 
 
 def _cel_message(error: CelError, features: Features) -> str:
-    """Return what the template says of a selector that failed, from 1.37 on with the device."""
+    """Return the text of a template for a selector that failed, from 1.37 on with the device."""
     text = quoted(str(error))
     if not features.allocator_of_1_37 or not text.startswith(RUNTIME_ERROR):
         return f": {text}"

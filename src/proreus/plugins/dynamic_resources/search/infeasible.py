@@ -48,7 +48,7 @@ def too_few_matching_devices(
 
 
 def _needed(request: Request) -> int:
-    """Return how many devices a request needs that nobody else has, at least."""
+    """Return the least number of devices that a request needs for itself alone."""
     if any(one.admin_access for one in request):
         return 0
     return min((one.count for one in request), default=0)

@@ -140,7 +140,7 @@ def _for_all(
 
 
 def _node_selector(devices: Sequence[DeviceOnNode], node_name: str) -> NodeSelector | None:
-    """Return the nodes on which an allocation can be used; None: on all of them.
+    """Return the nodes on which an allocation can be used; None means all nodes.
 
     The result is that of ``createNodeSelector`` in kube-scheduler's allocator.
     """

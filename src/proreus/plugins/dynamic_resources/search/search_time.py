@@ -1,4 +1,4 @@
-"""How long the searches for one pod's devices may delay other pods.
+"""The time that searches for one pod's devices may keep other pods waiting.
 
 A claim that a user may write can have more combinations of devices than can ever be tried. So a
 search that takes long is cut short: the attempt ends with an error, and the pod's next attempt
@@ -18,11 +18,11 @@ from proreus.framework.attempt_budget import AttemptBudget
 from proreus.plugins.dynamic_resources.cel.expressions import has_environments
 
 _USUAL_SECONDS = 0.002
-"""What a search may take without being counted."""
+"""Seconds that a search may take without being counted."""
 _SLICE_SECONDS = 0.05
-"""What the searches of one attempt may take beyond that, together."""
+"""Seconds that the searches of one attempt may take beyond that, together."""
 _LOADING_SECONDS = 0.25
-"""What the first search of the process may take beyond that: it loads what evaluates CEL."""
+"""Seconds that the first search of the process may take beyond that: it loads cel-cpp."""
 
 
 class SearchSuspended(BudgetExceeded):
