@@ -75,7 +75,7 @@ class AttachedVolumes:
         self._exceeded_from = ResourceColumns(self._table)
         """The least count that exceeds a driver's limit: the limit and one; 0 means no limit."""
         self._capacity = self._table.capacity
-        self._rows_by_key: dict[VolumeId | Source, set[int]] = {}
+        self._rows_by_key: dict[tuple[str, ...], set[int]] = {}
         self._rows_with_errors: set[int] = set()
         self._stale_rows: set[int] = set()
         self._stale_nodes: set[str] = set()
