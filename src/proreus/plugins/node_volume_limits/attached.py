@@ -32,7 +32,6 @@ from proreus.objects.storage import (
 )
 from proreus.plugins.node_volume_limits.volumes import (
     LimitedVolumes,
-    Source,
     VolumeId,
     VolumeLookup,
 )
