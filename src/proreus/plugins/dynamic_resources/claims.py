@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from proreus.base.errors import ProreusError
-from proreus.objects.meta import OwnerReference, controller_of, key_of
+from proreus.objects.meta import controller_of, key_of
 from proreus.objects.pod import Pod, PodResourceClaim
 from proreus.objects.resource_claims import (
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
@@ -101,7 +101,13 @@ def _check_owner(pod: Pod, claim: ResourceClaim, workload_claims: bool) -> None:
     message = f"ResourceClaim {key_of(claim)} was not created for Pod {key_of(pod)}"
     if group is None:
         raise ClaimError(f"{message} (Pod is not owner)")
-    if _group_owner(pod, claim) is None:
+    owner = controller_of(claim.metadata)
+    if (
+        owner is None
+        or owner.kind != "PodGroup"
+        or owner.api_version.rpartition("/")[0] != _GROUP_API
+        or owner.name != group.pod_group_name
+    ):
         raise ClaimError(
             f"{message} (neither Pod nor PodGroup {group.pod_group_name} is the owner)"
         )
@@ -149,18 +155,6 @@ def is_reserved_for_pod(claim: ResourceClaim, pod: Pod, workload_claims: bool) -
         )
         for consumer in claim.status.reserved_for
     )
-
-
-def _group_owner(pod: Pod, claim: ResourceClaim) -> OwnerReference | None:
-    group, owner = pod.spec.scheduling_group, controller_of(claim.metadata)
-    if group is None or owner is None:
-        return None
-    same = (
-        owner.kind == "PodGroup"
-        and owner.api_version.rpartition("/")[0] == _GROUP_API
-        and owner.name == group.pod_group_name
-    )
-    return owner if same else None
 
 
 # ---- requests ----------------------------------------------------------------------------------

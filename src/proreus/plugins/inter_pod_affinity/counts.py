@@ -8,10 +8,12 @@ pods. ``affinity["topology.kubernetes.io/zone"]`` is 2 and 0, so that Filter rej
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proreus.framework.affinity_terms import affinity_terms
-from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.domains import DomainSums, sum_by_domain
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -24,7 +26,7 @@ Sums = dict[str, DomainSums]
 """Counts by topology key and domain."""
 
 
-class AffinityCounts:
+class AffinityCounts(Struct, eq=False):
     """The counts for one incoming pod, with its ``required`` and ``required_anti`` terms.
 
     ``affinity``: existing pods that match all required affinity terms, by each of their keys.
@@ -38,39 +40,15 @@ class AffinityCounts:
     about the hostname.
     """
 
-    __slots__ = (
-        "affinity",
-        "anti",
-        "existing",
-        "hostname_terms",
-        "matching_anywhere",
-        "namespace_labels",
-        "required",
-        "required_anti",
-        "self_affine",
-    )
-
-    def __init__(
-        self,
-        required: TermsInNamespaces,
-        required_anti: TermsInNamespaces,
-        namespace_labels: Mapping[str, str],
-        affinity: Sums,
-        anti: Sums,
-        existing: Sums,
-        self_affine: bool,
-        matching_anywhere: int | None = None,
-        hostname_terms: bool = False,
-    ) -> None:
-        self.required = required
-        self.required_anti = required_anti
-        self.namespace_labels = namespace_labels
-        self.affinity = affinity
-        self.anti = anti
-        self.existing = existing
-        self.self_affine = self_affine
-        self.matching_anywhere = matching_anywhere
-        self.hostname_terms = hostname_terms
+    required: TermsInNamespaces
+    required_anti: TermsInNamespaces
+    namespace_labels: Mapping[str, str]
+    affinity: Sums
+    anti: Sums
+    existing: Sums
+    self_affine: bool
+    matching_anywhere: int | None
+    hostname_terms: bool
 
     @classmethod
     def from_nodes(
@@ -80,16 +58,11 @@ class AffinityCounts:
         pod: PodInfo,
         namespace_labels: Mapping[str, str],
         nodes: NodeTable,
-        budget: AttemptBudget | None = None,
-        hostname_fast_path: bool = False,
+        check: Callable[[], None],
+        hostname_fast_path: bool,
     ) -> AffinityCounts:
-        """Count the pods on all nodes for a pod; raises ``BudgetExceeded``."""
+        """Count the pods on all nodes for a pod; ``check`` may raise ``BudgetExceeded``."""
         matching_anywhere = None
-
-        def check() -> None:
-            if budget is not None:
-                budget.check("InterPodAffinity", "PreFilter")
-
         affinity: Sums = {}
         keys = [key for key, _ in required.terms.columns]
         if keys:
@@ -145,16 +118,11 @@ class AffinityCounts:
 
     def clone(self) -> AffinityCounts:
         """Return a copy for a dry run."""
-        return AffinityCounts(
-            self.required,
-            self.required_anti,
-            self.namespace_labels,
-            _forked(self.affinity),
-            _forked(self.anti),
-            _forked(self.existing),
-            self.self_affine,
-            self.matching_anywhere,
-            self.hostname_terms,
+        return replace(
+            self,
+            affinity=_forked(self.affinity),
+            anti=_forked(self.anti),
+            existing=_forked(self.existing),
         )
 
     def count_pod(

@@ -99,7 +99,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             pod,
             self._namespaces.labels_of(pod),
             nodes,
-            state.budget,
+            partial(state.check_budget, self.name, "PreFilter"),
             self._hostname_fast_path,
         )
         if counts.nothing_to_check:

@@ -6,11 +6,12 @@ minimum is 2, so that a zone may have at most 1 + 2 - 1 = 2 pods before: the fir
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from proreus.framework.attempt_budget import AttemptBudget
 from proreus.framework.domains import DomainSums
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -22,35 +23,20 @@ from proreus.plugins.pod_topology_spread.topology_domains import (
 )
 
 
-class SpreadCounts:
+class SpreadCounts(Struct, eq=False):
     """Counts by constraint.
 
     ``sums``: pods by domain. ``self_matches``: 1 if the pod itself counts for the constraint.
+    ``min_match_nums``: the lowest counts, as far as they are known. ``matching_constraints``: by
+    selector key the indices of the constraints that pods with that key count for.
     """
 
-    __slots__ = (
-        "_domains",
-        "_matching_constraints",
-        "_min_match_nums",
-        "constraints",
-        "self_matches",
-        "sums",
-    )
-
-    def __init__(
-        self,
-        constraints: Sequence[SpreadConstraint],
-        domains: Sequence[TopologyDomains],
-        sums: list[DomainSums],
-        self_matches: Sequence[int],
-    ) -> None:
-        self.constraints = constraints
-        self.sums = sums
-        self.self_matches = self_matches
-        self._domains = domains
-        self._min_match_nums: list[int | None] = [None] * len(constraints)
-        self._matching_constraints: dict[SelectorKey, list[int]] = {}
-        """By selector key: the indices of the constraints that pods with that key count for."""
+    constraints: Sequence[SpreadConstraint]
+    domains: Sequence[TopologyDomains]
+    sums: list[DomainSums]
+    self_matches: Sequence[int]
+    min_match_nums: dict[int, int] = field(default_factory=dict)
+    matching_constraints: dict[SelectorKey, list[int]] = field(default_factory=dict)
 
     @classmethod
     def from_nodes(
@@ -59,14 +45,13 @@ class SpreadCounts:
         pod: PodInfo,
         nodes: NodeTable,
         domain_cache: TopologyDomainCache,
-        budget: AttemptBudget | None = None,
+        check: Callable[[], None],
     ) -> SpreadCounts:
-        """Count the pods on all nodes for a pod; raises ``BudgetExceeded``."""
+        """Count the pods on all nodes for a pod; ``check`` may raise ``BudgetExceeded``."""
         domains = domain_cache.of(constraints, pod, nodes, all_keys=True)
         sums = []
         for constraint, one in zip(constraints, domains, strict=True):
-            if budget is not None:
-                budget.check("PodTopologySpread", "PreFilter")
+            check()
             values = nodes.label_values(constraint.topology_key)
             # Without a domain to count in, pods need not be looked for.
             if constraint.query is None or not one.codes:
@@ -83,21 +68,20 @@ class SpreadCounts:
 
     def min_match_num(self, index: int) -> int:
         """Return the lowest count of a domain; 0 if there are fewer domains than minDomains."""
-        known = self._min_match_nums[index]
-        if known is None:
-            known = self._min_match_nums[index] = self._compute_min_match_num(index)
-        return known
-
-    def _compute_min_match_num(self, index: int) -> int:
-        domains, by_code = self._domains[index], self.sums[index].by_code
-        # A domain that is missing counts as an empty one (KEP-3022); without any there is no
-        # minimum.
-        if domains.counted < self.constraints[index].min_domains or not len(domains.known):
-            return 0
-        # The usual case, where all domains count: a slice instead of a gather.
-        if len(domains.known) == domains.codes:
-            return int(by_code[: domains.codes].min())
-        return int(by_code[domains.known].min())
+        found = self.min_match_nums.get(index)
+        if found is None:
+            domains, by_code = self.domains[index], self.sums[index].by_code
+            # A domain that is missing counts as an empty one (KEP-3022); without any there is no
+            # minimum.
+            if domains.counted < self.constraints[index].min_domains or not len(domains.known):
+                found = 0
+            # The usual case, where all domains count: a slice instead of a gather.
+            elif len(domains.known) == domains.codes:
+                found = int(by_code[: domains.codes].min())
+            else:
+                found = int(by_code[domains.known].min())
+            self.min_match_nums[index] = found
+        return found
 
     def skew_limit(self, index: int) -> int:
         """Return the highest count with which a domain may take the pod.
@@ -111,10 +95,7 @@ class SpreadCounts:
     def clone(self) -> SpreadCounts:
         """Return a copy for a dry run."""
         sums = [one.fork() for one in self.sums]
-        other = SpreadCounts(self.constraints, self._domains, sums, self.self_matches)
-        other._min_match_nums = list(self._min_match_nums)
-        other._matching_constraints = self._matching_constraints
-        return other
+        return replace(self, sums=sums, min_match_nums=dict(self.min_match_nums))
 
     def count_pod(
         self,
@@ -125,9 +106,9 @@ class SpreadCounts:
         domain_cache: TopologyDomainCache,
     ) -> bool:
         """Add (``step`` 1) or remove (-1) another pod on a node; return whether it can count."""
-        matching = self._matching_constraints.get(other.selector_key)
+        matching = self.matching_constraints.get(other.selector_key)
         if matching is None:
-            matching = self._matching_constraints[other.selector_key] = (
+            matching = self.matching_constraints[other.selector_key] = (
                 self._find_matching_constraints(pod, other)
             )
         if not matching:
@@ -139,7 +120,7 @@ class SpreadCounts:
                 constraint = self.constraints[index]
                 if domain_cache.accepts(constraint, pod, node):
                     self.sums[index].add(labels[constraint.topology_key], step)
-                    self._min_match_nums[index] = None
+                    self.min_match_nums.pop(index, None)
         return True
 
     def _find_matching_constraints(self, pod: PodInfo, other: PodInfo) -> list[int]:

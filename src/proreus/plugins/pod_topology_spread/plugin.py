@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from proreus.base.known_faults import KnownFault
 from proreus.framework.cycle_state import CycleState
@@ -74,9 +75,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status.error(resolved.hard_error)
         if not resolved.hard:
             return _SKIP
-        counts = SpreadCounts.from_nodes(
-            resolved.hard, pod, nodes, self._domain_cache, state.budget
-        )
+        check = partial(state.check_budget, self.name, "PreFilter")
+        counts = SpreadCounts.from_nodes(resolved.hard, pod, nodes, self._domain_cache, check)
         state.write(self.name, counts)
         return None
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from math import log
 
 import numpy as np
+from msgspec import Struct
 
 from proreus.framework.interning import ABSENT
 from proreus.framework.node_info import NodeInfo
@@ -28,7 +29,7 @@ from proreus.plugins.pod_topology_spread.topology_domains import TopologyDomainC
 INVALID_SCORE = -1
 
 
-class SpreadScores:
+class SpreadScores(Struct, eq=False):
     """Cycle state for Score.
 
     ``all_keys``: nodes that lack a topology key are ignored. ``points``: for each constraint the
@@ -36,19 +37,10 @@ class SpreadScores:
     is its own domain, or none has the label.
     """
 
-    __slots__ = ("all_keys", "constraints", "points", "weights")
-
-    def __init__(
-        self,
-        constraints: Sequence[SpreadConstraint],
-        all_keys: bool,
-        weights: list[float],
-        points: list[FloatArray | None],
-    ) -> None:
-        self.constraints = constraints
-        self.all_keys = all_keys
-        self.weights = weights
-        self.points = points
+    constraints: Sequence[SpreadConstraint]
+    all_keys: bool
+    weights: list[float]
+    points: list[FloatArray | None]
 
     @classmethod
     def from_nodes(

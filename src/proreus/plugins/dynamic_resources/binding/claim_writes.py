@@ -27,6 +27,7 @@ from proreus.objects.resource_claims import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
+from proreus.plugins.dynamic_resources.devices.allocated import same_devices
 
 _TRIES = 5
 _BACKOFF_SECONDS = 0.01
@@ -94,7 +95,7 @@ class ClaimWriter:
             known = current.status.allocation
             # The same devices are no conflict: another pod of the group, or an earlier attempt
             # whose response was lost, has written this allocation.
-            if allocation is not None and known is not None and not _same(known, allocation):
+            if allocation is not None and known is not None and not same_devices(known, allocation):
                 raise ClaimWriteError(f"claim {key} got allocated elsewhere in the meantime")
             if allocation is None and current.status.allocation is None:
                 raise ClaimWriteError(f"claim {key} got deallocated elsewhere in the meantime")
@@ -244,10 +245,6 @@ class ClaimWriter:
         except ApiError as error:
             raise ClaimWriteError(f"{what}: {error}") from error
         return _typed(response)
-
-
-def _same(one: AllocationResult, other: AllocationResult) -> bool:
-    return one.devices.results == other.devices.results
 
 
 def _typed(response: dict[str, Any]) -> ResourceClaim:

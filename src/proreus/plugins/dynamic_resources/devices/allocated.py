@@ -176,7 +176,9 @@ class AllocatedDevices:
         held = self._counted.get(uid)
         # From in flight to assumed to watched, an allocation stays the same three times over. No
         # change of ``uses`` means that no node's availability is computed again.
-        if wanted is held or (wanted is not None and held is not None and _same(wanted, held)):
+        if wanted is held or (
+            wanted is not None and held is not None and same_devices(wanted, held)
+        ):
             return
         if held is not None:
             del self._counted[uid]
@@ -233,7 +235,8 @@ class AllocatedDevices:
         return PoolState(frozenset(taken), tuple(sorted(consumed)), _available(view, uses), groups)
 
 
-def _same(one: AllocationResult, other: AllocationResult) -> bool:
+def same_devices(one: AllocationResult, other: AllocationResult) -> bool:
+    """Return whether two allocations have the same devices."""
     return one.devices.results == other.devices.results
 
 

@@ -6,8 +6,9 @@ parsed once for its kind, and a CEL selector is evaluated once for its kind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -32,11 +33,11 @@ from proreus.plugins.dynamic_resources.cel.expressions import (
 from proreus.plugins.dynamic_resources.cel.values import quantity_value, semver
 from proreus.plugins.dynamic_resources.features import Features
 
-_matches: BoundedCache[tuple[int, str], bool | CelError] = BoundedCache(16 * 2**20)
-"""The answer of an expression for a kind of device, by ``DeviceKind.serial`` and expression."""
-_derived: BoundedCache[tuple[int, str], DeviceAttribute | CelError] = BoundedCache(16 * 2**20)
-"""The attribute that an expression derives of a kind of device, likewise."""
+_results: BoundedCache[tuple[int, str, str], Any] = BoundedCache(32 * 2**20)
+"""Results of expressions for kinds of devices, by ``DeviceKind.serial``, use and expression."""
 _serials = count()
+
+R = TypeVar("R")
 
 Value = tuple[str, object]
 """Type and value of an attribute: the integer 1 and the version "1" do not match."""
@@ -97,52 +98,43 @@ class DeviceKind:
         self._serial = next(_serials)
 
     def matches(self, expression: str) -> bool:
-        """Return whether a CEL selector selects the device; raises ``CelError``.
+        """Return whether a CEL selector selects the device; raises ``CelError``."""
 
-        Results are cached by expression, errors as well.
-        """
-        # The evaluation depends on the expression and the kind alone: CEL has no clock and no
-        # state. An entry is never wrong, so the cache is only bounded, for expressions that carry
-        # a claim's own numbers.
-        key = self._serial, expression
-        matched = _matches.get(key)
-        if matched is None:
-            matched = self._evaluate(expression)
-            _matches.put(
-                key, matched, BYTES_AN_ENTRY + approximate_size((expression, str(matched)))
-            )
-        if isinstance(matched, CelError):
-            raise matched
-        return matched
+        def evaluate() -> bool:
+            selector = compile_selector(expression)
+            if selector.error:
+                raise CelError(f"CEL compile error: {selector.error}")
+            try:
+                return selector.matches(self._cel_view())
+            except CelError as error:
+                raise CelError(f"{RUNTIME_ERROR}{error}") from None
 
-    def _evaluate(self, expression: str) -> bool | CelError:
-        selector = compile_selector(expression)
-        if selector.error:
-            return CelError(f"CEL compile error: {selector.error}")
-        try:
-            return selector.matches(self._cel_view())
-        except CelError as error:
-            return CelError(f"{RUNTIME_ERROR}{error}")
+        return self._result("selector", expression, evaluate)
 
     def derive(self, expression: str) -> DeviceAttribute:
         """Return the attribute that an expression derives of the device; raises ``CelError``.
 
-        The expression must compile (``compile_derived_attribute``). Cached like ``matches``.
+        The expression must compile (``compile_derived_attribute``).
         """
-        key = self._serial, expression
-        derived = _derived.get(key)
-        if derived is None:
+        derived = compile_derived_attribute(expression)
+        return self._result("derived", expression, lambda: derived.evaluate(self._cel_view()))
+
+    def _result(self, use: str, expression: str, evaluate: Callable[[], R]) -> R:
+        # The evaluation depends on the expression and the kind alone: CEL has no clock and no
+        # state. An entry, which may be an error, is never wrong, so the cache is only bounded, for
+        # expressions that carry a claim's own numbers.
+        key = self._serial, use, expression
+        result = _results.get(key)
+        if result is None:
             try:
-                derived = compile_derived_attribute(expression).evaluate(self._cel_view())
+                result = evaluate()
             except CelError as error:
-                derived = error.with_traceback(None)
-            content = (
-                str(derived) if isinstance(derived, CelError) else msgspec.json.encode(derived)
-            )
-            _derived.put(key, derived, BYTES_AN_ENTRY + approximate_size((expression, content)))
-        if isinstance(derived, CelError):
-            raise derived.with_traceback(None)
-        return derived
+                result = error
+            content = msgspec.json.encode(result, enc_hook=str)
+            _results.put(key, result, BYTES_AN_ENTRY + approximate_size((expression, content)))
+        if isinstance(result, CelError):
+            raise result.with_traceback(None)
+        return result
 
     def _cel_view(self) -> DeviceView:
         # Built with the first expression, not with the kind: an attribute that CEL cannot represent

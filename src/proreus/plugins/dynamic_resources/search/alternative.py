@@ -67,7 +67,6 @@ class Alternative:
         # thousands of nodes; there are few kinds.
         self._selectable: dict[int, bool | AllocationError] = {}
         self._amounts: dict[int, Mapping[str, int] | None] = {}
-        self._tolerated: dict[int, bool] = {}
 
     def selects(self, kind: DeviceKind, check: Callable[[], None] = _no_check) -> bool:
         """Return whether class and request select a device; raises ``AllocationError``.
@@ -140,19 +139,13 @@ class Alternative:
 
     def tolerates(self, kind: DeviceKind) -> bool:
         """Return whether the request tolerates all taints of a device that prevent allocation."""
-        # Most devices have no taints, and need no entry in the cache.
-        if not kind.taints:
-            return True
         # Effects other than these two are ignored, as in taintPreventsAllocation: None is
         # informational, and unknown ones are of a newer API.
-        result = self._tolerated.get(kind.number)
-        if result is None:
-            result = self._tolerated[kind.number] = all(
-                taint.effect not in _HARD
-                or any(tolerates(toleration, taint) for toleration in self.tolerations)  # type: ignore[arg-type]
-                for taint in kind.taints
-            )
-        return result
+        return all(
+            taint.effect not in _HARD
+            or any(tolerates(toleration, taint) for toleration in self.tolerations)  # type: ignore[arg-type]
+            for taint in kind.taints
+        )
 
 
 def _cel_message(error: CelError, features: Features) -> str:
