@@ -236,13 +236,9 @@ class DryRun:
     def _note(self, row: int, found: Candidate | Status, groups: GroupGenerations = ()) -> None:
         if isinstance(found, Status) and found.code == Code.ERROR:
             self.errors.append(found.message)
-        elif row in self._rows_with_groups:
-            # The pods that stay depend on the priorities of groups: any change drops the row.
-            self._dry_run_cache.note_with_groups(row, found, groups)
-        elif isinstance(found, Candidate):
-            self._dry_run_cache.note_candidate(row, found)
         else:
-            self._dry_run_cache.note_failures(np.array([row], dtype=np.intp), found)
+            # The pods that stay depend on the priorities of groups: any change drops the row.
+            self._dry_run_cache.note(row, found, groups if row in self._rows_with_groups else None)
 
     def _by_importance(self, victims: list[PodInfo], row: int) -> list[PodInfo]:
         if not self._pods_by_priority.sampled_once:
@@ -286,10 +282,6 @@ class DryRun:
         """Return a mask of the rows that the pod fits without its potential victims."""
         verdicts = preemption_dry_run.remove_all_victims()
         for status in verdicts.counts():
-            failing = np.flatnonzero(verdicts.ids == verdicts.id_of(status))
-            if status.code != Code.ERROR and not self._rows_with_groups:
-                self._dry_run_cache.note_failures(rows[failing], status)
-                continue
-            for row in rows[failing].tolist():
+            for row in rows[verdicts.ids == verdicts.id_of(status)].tolist():
                 self._note(row, status)
         return verdicts.passed()

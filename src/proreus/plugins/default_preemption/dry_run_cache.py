@@ -32,11 +32,8 @@ from proreus.objects.policy import PodDisruptionBudget
 from proreus.plugins.default_preemption.domain_victims import GroupGenerations
 from proreus.plugins.default_preemption.select_candidate import Candidate
 
-# In `DryRunCache._result_ids`; greater ones are indices into its statuses.
-_UNKNOWN, _CANDIDATE = 0, 1
-
 _BUDGET_BYTES = 64 * 2**20
-_BYTES_A_ROW = 40
+_BYTES_A_ROW = 100
 _MIN_BYTES = 4 * 2**20
 """At most 16 entries, however few nodes there are: candidates refer to their victims."""
 
@@ -65,10 +62,8 @@ class DryRunCache:
     def _reset(self) -> None:
         self._position = self._nodes.position
         self._nodes_generation = self._nodes.nodes_generation
-        self._result_ids = np.full(len(self._nodes), _UNKNOWN, dtype=np.int32)
-        self._statuses: list[Status | None] = [None, None]
-        self._status_ids: dict[Status, int] = {}
-        self._candidates: dict[int, Candidate] = {}
+        self._size = len(self._nodes)
+        self._results: dict[int, Candidate | Status] = {}
         self._remaining: dict[int, RemainingPods] = {}
         self._groups: dict[int, GroupGenerations] = {}
 
@@ -80,7 +75,7 @@ class DryRunCache:
         # Positions count the changes of one object and mean nothing for another.
         if nominated is self._nominated:
             others = nominated.changes.since(self._nominated_position, len(nodes))
-        if rows is None or others is None or len(self._result_ids) != len(nodes):
+        if rows is None or others is None or self._size != len(nodes):
             self._reset()
         else:
             self._position = nodes.position
@@ -103,9 +98,8 @@ class DryRunCache:
         self._nominated, self._nominated_position = nominated, nominated.changes.position
 
     def _invalidate(self, rows: list[int]) -> None:
-        self._result_ids[rows] = _UNKNOWN
         for row in rows:
-            self._candidates.pop(row, None)
+            self._results.pop(row, None)
             self._remaining.pop(row, None)
             self._groups.pop(row, None)
 
@@ -113,51 +107,40 @@ class DryRunCache:
         info, priority = self._nodes[row], self._priority
         return info.node, tuple(pod for pod in info.pods.values() if pod.priority >= priority)
 
-    def note_candidate(self, row: int, candidate: Candidate) -> None:
-        """Cache a row as a candidate."""
-        self._result_ids[row] = _CANDIDATE
-        self._candidates[row] = candidate
-
-    def note_failures(self, rows: Rows, status: Status) -> None:
-        """Cache rows as rejected with a status, all lower-priority pods removed."""
-        self._reject(rows, status)
-        self._remaining.update((row, self._remaining_at(row)) for row in rows.tolist())
-
-    def note_with_groups(
-        self, row: int, found: Candidate | Status, groups: GroupGenerations
+    def note(
+        self, row: int, found: Candidate | Status, groups: GroupGenerations | None = None
     ) -> None:
-        """Cache a row with pods of groups; ``groups``: those that are evicted as a whole."""
-        if isinstance(found, Candidate):
-            self.note_candidate(row, found)
-        else:
-            self._reject(np.array([row], dtype=np.intp), found)
-        self._groups[row] = groups
+        """Cache the result of a row, with all its lower-priority pods removed if it is a status.
 
-    def _reject(self, rows: Rows, status: Status) -> None:
-        status_id = self._status_ids.get(status)
-        if status_id is None:
-            status_id = self._status_ids[status] = len(self._statuses)
-            self._statuses.append(status)
-        self._result_ids[rows] = status_id
+        ``groups``: those that are evicted as a whole; None for a row without pods of groups.
+        """
+        self._results[row] = found
+        if groups is not None:
+            self._groups[row] = groups
+        elif isinstance(found, Status):
+            self._remaining[row] = self._remaining_at(row)
 
     def rows_to_try(self, rows: Rows) -> Rows:
         """Return the rows that are not cached."""
-        rows_to_try: Rows = rows[self._result_ids[rows] == _UNKNOWN]
-        return rows_to_try
+        return np.array([row for row in rows.tolist() if row not in self._results], dtype=np.intp)
 
     def candidates(self, rows: Rows) -> Iterator[Candidate]:
         """Yield the candidates among rows, in the order of the rows."""
-        for row in rows[self._result_ids[rows] == _CANDIDATE].tolist():
-            yield self._candidates[row]
+        for row in rows.tolist():
+            found = self._results.get(row)
+            if isinstance(found, Candidate):
+                yield found
 
     def reject_failed(self, rows: Rows, verdicts: Verdicts) -> None:
         """Reject the rows that are cached as rejected."""
-        result_ids = self._result_ids[rows]
         # Rows are many and statuses few: one call for each status that occurs.
-        for result_id in np.flatnonzero(np.bincount(result_ids)).tolist():
-            status = self._statuses[result_id]
-            if status is not None:
-                verdicts.reject_with(rows[result_ids == result_id], status)
+        by_status: dict[Status, list[int]] = {}
+        for row in rows.tolist():
+            found = self._results.get(row)
+            if isinstance(found, Status):
+                by_status.setdefault(found, []).append(row)
+        for status, rejected in by_status.items():
+            verdicts.reject_with(np.array(rejected, dtype=np.intp), status)
 
 
 class DryRunCaches:

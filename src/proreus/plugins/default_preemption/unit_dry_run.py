@@ -11,6 +11,8 @@ if the preemptor fits ``a`` only then, both are the victims of the candidate ``a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from proreus.framework.cycle_state import CycleState
@@ -110,24 +112,21 @@ class UnitDryRun:
 
     def remove(self, unit: DomainVictim) -> None:
         """Remove the pods of a unit: from the node, and from counts across nodes."""
-        for pod, node_name in unit.placed:
-            if node_name == self._name:
-                self._dry_run.remove(pod)
-            else:
-                self._handle.run_pre_filter_extension_remove_pod(
-                    self.state, self._pod, pod, self._node(node_name)
-                )
+        self._apply(unit, self._dry_run.remove, self._handle.run_pre_filter_extension_remove_pod)
 
     def add(self, unit: DomainVictim) -> None:
         """Put the pods of a unit back."""
+        self._apply(unit, self._dry_run.add, self._handle.run_pre_filter_extension_add_pod)
+
+    def _apply(
+        self,
+        unit: DomainVictim,
+        here: Callable[[PodInfo], None],
+        elsewhere: Callable[[CycleState, PodInfo, PodInfo, NodeInfo], None],
+    ) -> None:
+        nodes = self._handle.nodes
         for pod, node_name in unit.placed:
             if node_name == self._name:
-                self._dry_run.add(pod)
+                here(pod)
             else:
-                self._handle.run_pre_filter_extension_add_pod(
-                    self.state, self._pod, pod, self._node(node_name)
-                )
-
-    def _node(self, name: str) -> NodeInfo:
-        nodes = self._handle.nodes
-        return nodes[nodes.rows[name]]
+                elsewhere(self.state, self._pod, pod, nodes[nodes.rows[node_name]])

@@ -267,8 +267,12 @@ class PodVolumeFinder:
     def _find_volumes_all(
         self, nodes: NodeTable, bits: IntArray, one_by_one: BoolArray
     ) -> Sequence[IntArray]:
-        found = [self._match_all(nodes, candidates, one_by_one) for candidates in self.open]
+        if any(candidates.problem for candidates in self.open):
+            one_by_one |= True
+        found = [first_accessible(nodes, candidates.accessible_nodes) for candidates in self.open]
         self._find_conflicts(found, one_by_one)
+        # For how many claims each node would need a part of a tracked capacity.
+        tracked: IntArray = np.zeros(len(nodes), dtype=np.int64)
         undecided: BoolArray = np.ones(len(nodes), dtype=np.bool_)
         for candidates, provisioning, places in zip(
             self.open, self.open_provisionings, found, strict=True
@@ -285,6 +289,7 @@ class PodVolumeFinder:
                 bits[failing] |= _NO_MATCH
                 undecided &= ~failing
             if storage_capacities is not None:
+                tracked += unmatched
                 storage_capacity = first_accessible(
                     nodes,
                     [storage_capacity.accessible_nodes for storage_capacity in storage_capacities],
@@ -293,26 +298,8 @@ class PodVolumeFinder:
                 bits[failing] |= _NO_SPACE
                 undecided &= ~failing
         if self._storage.claims_share_capacity:
-            one_by_one |= undecided & (self._tracked_at(found) > 1)
+            one_by_one |= undecided & (tracked > 1)
         return found
-
-    def _tracked_at(self, found: Sequence[IntArray]) -> IntArray:
-        """Return the number of claims that need a part of a tracked capacity, by node."""
-        tracked: IntArray = np.zeros(len(found[0]), dtype=np.int64)
-        for candidates, provisioning, places in zip(
-            self.open, self.open_provisionings, found, strict=True
-        ):
-            if provisioning.storage_capacities is not None:
-                tracked += places == len(candidates.volumes)
-        return tracked
-
-    def _match_all(
-        self, nodes: NodeTable, candidates: MatchingVolumes, one_by_one: BoolArray
-    ) -> IntArray:
-        """Return the index of the candidate that each node would get; their number: none."""
-        if candidates.problem:
-            one_by_one |= True
-        return first_accessible(nodes, candidates.accessible_nodes)
 
     def _find_conflicts(self, found: Sequence[IntArray], one_by_one: BoolArray) -> None:
         """Mark nodes where two claims would get one volume, to be filtered one by one."""

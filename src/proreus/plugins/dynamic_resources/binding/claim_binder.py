@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from enum import Enum
+from math import inf
 
 import msgspec
 
@@ -58,7 +59,7 @@ class ClaimBinder:
     def __init__(self, handle: Handle, manager: DRAManager, timeout_seconds: float | None) -> None:
         self._handle = handle
         self._manager = manager
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = inf if timeout_seconds is None else timeout_seconds
         self._clearing: dict[str, asyncio.Event] = {}
         """By uid of the pod, set when its status has been cleared."""
         self.writer = ClaimWriter(handle, manager.features.binding_conditions)
@@ -193,12 +194,38 @@ class ClaimBinder:
 
     def readiness_of(self, claim: ResourceClaim) -> tuple[Readiness, str]:
         """Return the readiness of a claim's devices, and an error message if they failed."""
-        timeout_seconds = self._timeout_seconds
-        return readiness(
-            claim,
-            self._handle.clock.now(),
-            float("inf") if timeout_seconds is None else timeout_seconds,
-        )
+        allocation = claim.status.allocation
+        # Somebody has deallocated it: its devices will not become ready.
+        if allocation is None:
+            return Readiness.WAITING, ""
+        name = claim.metadata.name
+        waiting = False
+        for result in allocation.devices.results:
+            # The allocation copies the conditions of the device: later ones of the driver do not
+            # hold up pods that have it.
+            if not result.binding_conditions:
+                continue
+            conditions = _conditions(claim, result)
+            # Failures count even if all binding conditions are met.
+            for failure in result.binding_failure_conditions:
+                status, reason, message = conditions.get(failure, ("", "", ""))
+                if status == "True":
+                    text = (
+                        f'device binding failed: claim={name}, reason={reason}, message="{message}"'
+                    )
+                    return Readiness.FAILED, text
+            waiting = waiting or any(
+                conditions.get(wanted, ("", "", ""))[0] != "True"
+                for wanted in result.binding_conditions
+            )
+        if not waiting:
+            return Readiness.READY, ""
+        # From the timestamp in the API, not from our own start: another attempt, or another
+        # scheduler after a failover, does not begin anew.
+        began, now = allocation.allocation_timestamp, self._handle.clock.now()
+        if began is not None and began.timestamp() + self._timeout_seconds < now:
+            return Readiness.TIMED_OUT, f"device binding timeout: claim={name}"
+        return Readiness.WAITING, ""
 
     async def wait_until_ready(
         self, pod: PodInfo, claims: Sequence[ResourceClaim], node_name: str
@@ -215,8 +242,8 @@ class ClaimBinder:
             f"waiting for binding conditions for device on node {node_name}",
             self._handle.profile_name,
         )
-        now, timeout_seconds = self._handle.clock.now, self._timeout_seconds
-        deadline = None if timeout_seconds is None else now() + timeout_seconds
+        now = self._handle.clock.now
+        deadline = now() + self._timeout_seconds
         while True:
             try:
                 if self._all_ready(claims):
@@ -225,7 +252,7 @@ class ClaimBinder:
                 # The pod tries again: its Filter finds the claim not available, and PostFilter
                 # deallocates it.
                 return Status.error(str(error))
-            left = float("inf") if deadline is None else deadline - now()
+            left = deadline - now()
             await asyncio.sleep(min(left, _POLL_INTERVAL_SECONDS))
             if left <= _POLL_INTERVAL_SECONDS:
                 return Status.error("device binding timeout: context deadline exceeded")
@@ -257,43 +284,6 @@ def needs_conditions(claim: ResourceClaim) -> bool:
     return allocation is not None and any(
         result.binding_conditions for result in allocation.devices.results
     )
-
-
-def readiness(claim: ResourceClaim, now: float, timeout_seconds: float) -> tuple[Readiness, str]:
-    """Return the readiness of the devices, and an error message if they failed.
-
-    ``now``: seconds since the epoch; the timeout counts from ``allocationTimestamp``.
-    """
-    allocation = claim.status.allocation
-    # Somebody has deallocated it: its devices will not become ready.
-    if allocation is None:
-        return Readiness.WAITING, ""
-    name = claim.metadata.name
-    waiting = False
-    for result in allocation.devices.results:
-        # The allocation copies the conditions of the device: what the driver requires later does
-        # not hold up pods that have it.
-        if not result.binding_conditions:
-            continue
-        conditions = _conditions(claim, result)
-        # Failures count even if all binding conditions are met.
-        for failure in result.binding_failure_conditions:
-            status, reason, message = conditions.get(failure, ("", "", ""))
-            if status == "True":
-                text = f'device binding failed: claim={name}, reason={reason}, message="{message}"'
-                return Readiness.FAILED, text
-        waiting = waiting or any(
-            conditions.get(wanted, ("", "", ""))[0] != "True"
-            for wanted in result.binding_conditions
-        )
-    if not waiting:
-        return Readiness.READY, ""
-    # From the timestamp in the API, not from our own start: another attempt, or another scheduler
-    # after a failover, does not begin anew.
-    began = allocation.allocation_timestamp
-    if began is not None and began.timestamp() + timeout_seconds < now:
-        return Readiness.TIMED_OUT, f"device binding timeout: claim={name}"
-    return Readiness.WAITING, ""
 
 
 def _conditions(

@@ -143,29 +143,20 @@ def _network(value: bytes) -> Network:
         raise ValueError(_NO_OVERLOAD) from None
 
 
-def contains_ip(value: bytes, other: bytes) -> bool:
-    """Return whether a network contains an address."""
-    return _address(other) in _network(value)
+def contains_ip(value: bytes, other: bytes | str) -> bool:
+    """Return whether a network contains an address, also one given as text."""
+    address = _parsed_address(other) if isinstance(other, str) else _address(other)
+    return address in _network(value)
 
 
-def contains_ip_text(value: bytes, other: str) -> bool:
-    """Return whether a network contains an address, given as text."""
-    return _parsed_address(other) in _network(value)
-
-
-def contains_cidr(value: bytes, other: bytes) -> bool:
-    """Return whether a network contains all of another."""
-    outer, inner = _network(value), _network(other)
+def contains_cidr(value: bytes, other: bytes | str) -> bool:
+    """Return whether a network contains all of another, also one given as text."""
+    outer, inner = _network(value), _network(cidr(other) if isinstance(other, str) else other)
     return (
         outer.version == inner.version
         and outer.prefixlen <= inner.prefixlen
         and inner.network_address in outer
     )
-
-
-def contains_cidr_text(value: bytes, other: str) -> bool:
-    """Return whether a network contains all of another, given as text."""
-    return contains_cidr(value, cidr(other))
 
 
 def ip_of_cidr(value: bytes) -> bytes:

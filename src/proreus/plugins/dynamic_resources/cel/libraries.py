@@ -75,15 +75,15 @@ _OF_QUANTITIES = (
     Function("asInteger", True, (Q,), INT, values.as_integer),
     Function("asApproximateFloat", True, (Q,), DOUBLE, values.as_approximate_float),
     Function("add", True, (Q, Q), Q, values.add),
-    Function("add", True, (Q, INT), Q, values.add_int),
+    Function("add", True, (Q, INT), Q, values.add),
     Function("sub", True, (Q, Q), Q, values.sub),
-    Function("sub", True, (Q, INT), Q, values.sub_int),
+    Function("sub", True, (Q, INT), Q, values.sub),
 )
 _OF_VERSIONS = (
     Function("semver", False, (STRING,), V, values.semver),
-    Function("semver", False, (STRING, BOOL), V, values.semver_normalized),
+    Function("semver", False, (STRING, BOOL), V, values.semver),
     Function("isSemver", False, (STRING,), BOOL, values.is_semver),
-    Function("isSemver", False, (STRING, BOOL), BOOL, values.is_semver_normalized),
+    Function("isSemver", False, (STRING, BOOL), BOOL, values.is_semver),
     Function("major", True, (V,), INT, values.major),
     Function("minor", True, (V,), INT, values.minor),
     Function("patch", True, (V,), INT, values.patch),
@@ -93,8 +93,8 @@ _OF_BOTH = tuple(
     for kind in (Q, V)
     for name, result, impl in (
         ("compareTo", INT, values.compare_to),
-        ("isLessThan", BOOL, values.is_less_than),
-        ("isGreaterThan", BOOL, values.is_greater_than),
+        ("isLessThan", BOOL, lambda one, other: values.compare_to(one, other) < 0),
+        ("isGreaterThan", BOOL, lambda one, other: values.compare_to(one, other) > 0),
     )
 )
 _OF_ADDRESSES = (
@@ -110,9 +110,9 @@ _OF_ADDRESSES = (
     Function("cidr", False, (STRING,), CIDR, addresses.cidr),
     Function("isCIDR", False, (STRING,), BOOL, _accepted_by(addresses.cidr)),
     Function("containsIP", True, (CIDR, IP), BOOL, addresses.contains_ip),
-    Function("containsIP", True, (CIDR, STRING), BOOL, addresses.contains_ip_text),
+    Function("containsIP", True, (CIDR, STRING), BOOL, addresses.contains_ip),
     Function("containsCIDR", True, (CIDR, CIDR), BOOL, addresses.contains_cidr),
-    Function("containsCIDR", True, (CIDR, STRING), BOOL, addresses.contains_cidr_text),
+    Function("containsCIDR", True, (CIDR, STRING), BOOL, addresses.contains_cidr),
     Function("ip", True, (CIDR,), IP, addresses.ip_of_cidr),
     Function("prefixLength", True, (CIDR,), INT, addresses.prefix_length),
     Function("masked", True, (CIDR,), CIDR, addresses.masked),

@@ -7,11 +7,8 @@ UTF-8 bytes decoded as Latin-1, so that one character is one byte, as in Go.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import NamedTuple
-
-from proreus.base.bounded_cache import cleared_with_age
 
 _URL_TAG = b"u"
 
@@ -110,12 +107,6 @@ def _as_text(text: str) -> str:
 
 
 def _url(value: bytes) -> Url:
-    return _reparsed(bytes(value))  # cel-cpp passes bytes in lists as bytearrays
-
-
-@cleared_with_age
-@lru_cache(maxsize=1024)
-def _reparsed(value: bytes) -> Url:
     if value[:1] != _URL_TAG:
         raise ValueError("no such overload")
     return _parsed(value[1:].decode("latin-1"))

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_CEILING, Context, Decimal
-from functools import lru_cache
 
-from proreus.base.bounded_cache import cleared_with_age
 from proreus.objects.quantity import NANO, parse_quantity
 
 _QUANTITY_TAG = b"q"
@@ -113,31 +111,29 @@ def as_approximate_float(value: bytes) -> float:
     return _nano(value) / NANO
 
 
-def add(value: bytes, other: bytes) -> bytes:
-    """Add a quantity."""
-    return quantity_value(_nano(value) + _nano(other))
+def add(value: bytes, other: bytes | int) -> bytes:
+    """Add a quantity, or whole units."""
+    return quantity_value(_nano(value) + _nano_of(other))
 
 
-def add_int(value: bytes, other: int) -> bytes:
-    """Add whole units."""
-    return quantity_value(_nano(value) + other * NANO)
+def sub(value: bytes, other: bytes | int) -> bytes:
+    """Subtract a quantity, or whole units."""
+    return quantity_value(_nano(value) - _nano_of(other))
 
 
-def sub(value: bytes, other: bytes) -> bytes:
-    """Subtract a quantity."""
-    return quantity_value(_nano(value) - _nano(other))
-
-
-def sub_int(value: bytes, other: int) -> bytes:
-    """Subtract whole units."""
-    return quantity_value(_nano(value) - other * NANO)
+def _nano_of(other: bytes | int) -> int:
+    return other * NANO if isinstance(other, int) else _nano(other)
 
 
 # ---- semantic versions -------------------------------------------------------------------------
 
 
-def semver(text: str) -> bytes:
-    """Parse ``major.minor.patch[-pre][+build]``; raises ``ValueError``."""
+def semver(text: str, normalize: bool = False) -> bytes:
+    """Parse ``major.minor.patch[-pre][+build]``; raises ``ValueError``.
+
+    ``normalize`` accepts a leading v, missing parts and leading zeros.
+    """
+    text = _normalized(text) if normalize else text
     form = _parse_semver(text)
     if form is None:
         raise ValueError(f"{text!r} is not a semantic version")
@@ -147,19 +143,9 @@ def semver(text: str) -> bytes:
     return b"v" + (f"{plain}-{pre}" if pre else plain).encode()
 
 
-def semver_normalized(text: str, normalize: bool) -> bytes:
-    """Parse a version; ``normalize`` accepts a leading v, missing parts and leading zeros."""
-    return semver(_normalized(text) if normalize else text)
-
-
-def is_semver(text: str) -> bool:
+def is_semver(text: str, normalize: bool = False) -> bool:
     """Return whether ``semver`` accepts a text."""
-    return _parse_semver(text) is not None
-
-
-def is_semver_normalized(text: str, normalize: bool) -> bool:
-    """Return whether ``semver_normalized`` accepts a text."""
-    return is_semver(_normalized(text) if normalize else text)
+    return _parse_semver(_normalized(text) if normalize else text) is not None
 
 
 def _parse_semver(text: str) -> re.Match[str] | None:
@@ -184,8 +170,6 @@ def _without_zeros(part: str) -> str:
     return bare if bare[:1].isdigit() else "0" + bare
 
 
-@cleared_with_age
-@lru_cache(maxsize=4096)
 def _precedence(value: bytes) -> Precedence:
     if value[:1] != _SEMVER_TAG:
         raise ValueError(_NO_OVERLOAD)
@@ -228,13 +212,3 @@ def compare_to(value: bytes, other: bytes) -> int:
         return (left > right) - (left < right)
     one, two = _precedence(bytes(value)), _precedence(bytes(other))
     return (one > two) - (one < two)
-
-
-def is_less_than(value: bytes, other: bytes) -> bool:
-    """Return whether the first is less than the second."""
-    return compare_to(value, other) < 0
-
-
-def is_greater_than(value: bytes, other: bytes) -> bool:
-    """Return whether the first is greater than the second."""
-    return compare_to(value, other) > 0

@@ -237,13 +237,14 @@ class DeviceKinds(Struct):
 
     features: Features
     _kinds: dict[tuple[str, bytes], DeviceKind] = field(default_factory=dict)
-    _tainted: dict[tuple[int, tuple[DeviceTaint, ...]], DeviceKind] = field(default_factory=dict)
     _numbers: int = 0
 
-    def kind_of(self, driver: str, device: Device) -> DeviceKind:
-        """Return the kind of a device."""
+    def kind_of(
+        self, driver: str, device: Device, taints: tuple[DeviceTaint, ...] = ()
+    ) -> DeviceKind:
+        """Return the kind of a device with ``taints`` of DeviceTaintRules added (KEP-5055)."""
         # Encoded as JSON for a key: structs with maps inside are not hashable.
-        nameless = msgspec.structs.replace(device, name="")
+        nameless = msgspec.structs.replace(device, name="", taints=(*device.taints, *taints))
         key = driver, msgspec.json.encode(nameless)
         kind = self._kinds.get(key)
         if kind is None:
@@ -251,25 +252,9 @@ class DeviceKinds(Struct):
             kind = self._kinds[key] = DeviceKind(self._numbers, driver, nameless, self.features)
         return kind
 
-    def with_taints(self, kind: DeviceKind, taints: tuple[DeviceTaint, ...]) -> DeviceKind:
-        """Return the kind with the taints of DeviceTaintRules added (KEP-5055)."""
-        if not taints:
-            return kind
-        key = kind.number, taints
-        tainted = self._tainted.get(key)
-        if tainted is None:
-            device = msgspec.structs.replace(kind.device, taints=(*kind.device.taints, *taints))
-            tainted = self._tainted[key] = self.kind_of(kind.driver, device)
-        return tainted
-
     def prune(self, used: set[int]) -> None:
         """Forget kinds that no slice has any more; ``used``: numbers of those that one has."""
         self._kinds = {key: kind for key, kind in self._kinds.items() if kind.number in used}
-        self._tainted = {
-            key: kind
-            for key, kind in self._tainted.items()
-            if key[0] in used and kind.number in used
-        }
 
     def __len__(self) -> int:
         return len(self._kinds)

@@ -94,13 +94,9 @@ class PoolView(Struct, frozen=True):
 
 
 class _Pool(Struct):
-    """All slices of a pool by name, and the kinds of their devices, old generations included.
-
-    ``untainted``: the kinds without the taints of DeviceTaintRules.
-    """
+    """All slices of a pool by name, and the kinds of their devices, old generations included."""
 
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
-    untainted: dict[str, tuple[DeviceKind, ...]] = field(default_factory=dict)
     kinds: dict[str, tuple[DeviceKind, ...]] = field(default_factory=dict)
 
 
@@ -142,13 +138,10 @@ class Pools:
             pool = self._pools.setdefault(key, _Pool())
             if there:
                 pool.slices[name] = one
-                pool.untainted[name] = tuple(
-                    self.kinds.kind_of(spec.driver, device) for device in spec.devices
-                )
                 self._put_kinds(key, pool, one)
             else:
-                for by_name in (pool.slices, pool.untainted, pool.kinds):
-                    by_name.pop(name, None)
+                pool.slices.pop(name, None)
+                pool.kinds.pop(name, None)
             concerned.add(key)
         for key in concerned:
             self._index(key)
@@ -179,10 +172,9 @@ class Pools:
 
     def _put_kinds(self, key: PoolKey, pool: _Pool, one: ResourceSlice) -> None:
         driver, name = key
-        untainted = pool.untainted[one.metadata.name]
         pool.kinds[one.metadata.name] = tuple(
-            self.kinds.with_taints(kind, self.taints_of(driver, name, device.name))
-            for device, kind in zip(one.spec.devices, untainted, strict=True)
+            self.kinds.kind_of(driver, device, self.taints_of(driver, name, device.name))
+            for device in one.spec.devices
         )
 
     def _index(self, key: PoolKey) -> None:
@@ -435,7 +427,7 @@ class Pools:
         return {
             kind.number
             for pool in self._pools.values()
-            for kinds in (*pool.untainted.values(), *pool.kinds.values())
+            for kinds in pool.kinds.values()
             for kind in kinds
         }
 
