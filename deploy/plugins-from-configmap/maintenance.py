@@ -25,7 +25,7 @@ class Maintenance(FilterPlugin):
 
     args: Args
 
-    # the result for a node depends on the node alone, and is the same for every pod
+    # the result depends on the node alone, and is the same for every pod
     row_local = True
 
     def sign(self, pod: PodInfo) -> str:
