@@ -9,6 +9,7 @@ invalid UTF-8). All functions here raise ``DecodeError`` alone, so that callers 
 """
 
 import re
+import threading
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -24,18 +25,29 @@ UNDECODABLE = (ValueError, RecursionError, OverflowError)
 """The exceptions that msgspec raises for invalid input; its own are ValueErrors."""
 
 
+_making = threading.Lock()
+
+
+def typed_decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+    """Return a decoder of msgspec, from any thread."""
+    # msgspec registers what it knows of a Struct before it knows all of its fields. Another thread
+    # that made a decoder meanwhile would read null pointers, and the process would crash.
+    with _making:
+        return msgspec.json.Decoder(type_)
+
+
 class Decoder(Generic[T]):
     """Decodes JSON, or plain data, to one type; raises ``DecodeError``."""
 
     def __init__(self, type_: type[T]) -> None:
         self._type = type_
-        self._typed = msgspec.json.Decoder(type_)
+        self.typed = typed_decoder(type_)
         self._by_text: bool | None = None
 
     def decode(self, data: bytes | bytearray | memoryview | str | msgspec.Raw) -> T:
         """Decode JSON text."""
         try:
-            return self._typed.decode(data)
+            return self.typed.decode(data)
         except UNDECODABLE:
             pass
         text = data.encode(errors="surrogatepass") if isinstance(data, str) else bytes(data)
@@ -54,7 +66,7 @@ class Decoder(Generic[T]):
         text = repaired.text if part is None else part
         try:
             try:
-                return repaired.restore(self._typed.decode(text))
+                return repaired.restore(self.typed.decode(text))
             except msgspec.ValidationError:
                 return repaired.restore(self._without_nulls(text))
         except DecodeError:
@@ -80,10 +92,10 @@ class Decoder(Generic[T]):
         if self._by_text:  # msgspec.convert makes no Raw
             text = msgspec.json.encode(data)
             try:
-                return self._typed.decode(text)
+                return self.typed.decode(text)
             except RecursionError:
                 repaired = repair_json(text)
-                return repaired.restore(self._typed.decode(repaired.text))
+                return repaired.restore(self.typed.decode(repaired.text))
         return msgspec.convert(data, self._type)
 
 
@@ -104,7 +116,7 @@ def decode_strictly(data: bytes | msgspec.Raw, type_: type[T]) -> T:
     Raises ``DecodeError``.
     """
     try:
-        return msgspec.json.decode(data, type=type_)
+        return decoder_for(type_).typed.decode(data)
     except DecodeError:
         raise
     except UNDECODABLE as error:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import msgspec
 import pytest
 
-from proreus.objects.codec import DecodeError, Decoder, decoder_for, without_nulls
+from proreus.objects.codec import (
+    DecodeError,
+    Decoder,
+    decoder_for,
+    typed_decoder,
+    without_nulls,
+)
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
@@ -66,3 +75,21 @@ def test_a_number_that_no_float_holds_is_no_text(status: bytes) -> None:
     with pytest.raises(DecodeError):
         Decoder(Pod).decode(b'{"metadata":{"name":"p"},"status":%s}' % status)
     assert Decoder(Pod).decode(b'{"metadata":{"name":"p"},"other":%s}' % status)
+
+
+def test_threads_make_decoders_one_after_the_other(monkeypatch) -> None:
+    # Otherwise msgspec crashes: a nested Struct may be known to it with some of its fields only.
+    at_work, most = 0, 0
+
+    def make(type_: type) -> type:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        time.sleep(0.02)
+        at_work -= 1
+        return type_
+
+    monkeypatch.setattr(msgspec.json, "Decoder", make)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(typed_decoder, (Node, Pod, Node, Pod))) == [Node, Pod, Node, Pod]
+    assert most == 1

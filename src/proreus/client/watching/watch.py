@@ -19,7 +19,13 @@ import msgspec
 from proreus.base.errors import ApiError
 from proreus.client.http.responses import ApiStatus, error_from_status
 from proreus.client.watching.object_faults import DeferredFaults, ObjectFaults
-from proreus.objects.codec import UNDECODABLE, DecodeError, decode_error, decoder_for
+from proreus.objects.codec import (
+    UNDECODABLE,
+    DecodeError,
+    decode_error,
+    decoder_for,
+    typed_decoder,
+)
 from proreus.objects.json_repair import RepairedJson, repair_json
 from proreus.objects.meta import ApiObject, ApiStruct, ListMeta, ObjectMeta
 from proreus.objects.with_json import carries_json, keep_json
@@ -132,10 +138,7 @@ class EventDecoder(Generic[T]):
         if carries_json(self._type):
             return lambda _: None
         # Parametrized at run time, which a type checker cannot follow.
-        decoder: msgspec.json.Decoder[WatchEvent[T]] = msgspec.json.Decoder(
-            WatchEvent[self._type]  # type: ignore[name-defined]
-        )
-        return decoder.decode
+        return typed_decoder(WatchEvent[self._type]).decode  # type: ignore[name-defined]
 
     async def batches(self, lines: list[bytes]) -> AsyncIterator[Batch[T]]:
         """Decode lines without blocking the event loop for long; raises as ``decode``.
@@ -335,10 +338,7 @@ class ListDecoder(Generic[T]):
     @cached_property
     def _decode(self) -> Callable[[bytes], ObjectList[T]]:
         # Made at its first use: most kinds are listed by a stream.
-        decoder: msgspec.json.Decoder[ObjectList[T]] = msgspec.json.Decoder(
-            ObjectList[self._type]  # type: ignore[name-defined]
-        )
-        return decoder.decode
+        return typed_decoder(ObjectList[self._type]).decode  # type: ignore[name-defined]
 
     def decode(self, body: bytes) -> Page[T]:
         """Decode a page; raises ``DecodeError`` for a body that is not a list."""
