@@ -50,7 +50,7 @@ class RemotePlugins:
         from proreus.remote.handshake import fetch_descriptor
         from proreus.remote.process_sync import check_args
 
-        expected = read_descriptor(posted, "the posted descriptor") if posted else None
+        expected = read_descriptor(posted, "the request") if posted else None
         connection = Connection(address)
         try:
             served = await fetch_descriptor(connection)

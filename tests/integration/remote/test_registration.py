@@ -161,7 +161,7 @@ async def test_a_posted_descriptor_is_what_the_process_serves(slot, start):
     with pytest.raises(ConfigError, match=r"another descriptor .* points, timeoutSeconds$"):
         await served.register(far.address, other)
     faulty = json.dumps(descriptor | {"points": ["sore"]}).encode()
-    with pytest.raises(ConfigError, match=r'posted: descriptor: points\[0\]: "sore" is unknown'):
+    with pytest.raises(ConfigError, match=r'request: descriptor: points\[0\]: "sore" is unknown'):
         await served.register(far.address, faulty)
     assert not served.slots()[0]["answers"]
 
