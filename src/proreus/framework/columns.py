@@ -11,16 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.ma
 import numpy.typing as npt
 
 from proreus.base.int64 import MAX_INT64
-from proreus.framework.interning import Interner
+from proreus.framework.interning import ABSENT, Interner
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray, Rows
 from proreus.objects.node import Node
+
+if TYPE_CHECKING:
+    from proreus.framework.node_table import NodeTable
 
 _SPARSE_SHARE = 32
 """A resource is sparse while at most one row in so many has it: a cell in a dict takes about ten
@@ -31,13 +34,6 @@ _ALWAYS_DENSE = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 H = TypeVar("H", bound=Hashable)
 A = TypeVar("A", bound="npt.NDArray[Any]")
-
-
-class TableShape(Protocol):
-    """The size of a table, for its columns."""
-
-    size: int
-    capacity: int
 
 
 class ImageSet(dict[str, int]):
@@ -109,7 +105,7 @@ class ResourceColumns:
 
     __slots__ = ("_readable", "_rows_with", "_sparse", "_table", "arrays")
 
-    def __init__(self, table: TableShape, *, read_only: bool = False) -> None:
+    def __init__(self, table: NodeTable, *, read_only: bool = False) -> None:
         """``read_only``: NumPy refuses writes of readers: plugins read the scheduler's own table.
 
         To make each cut read-only when it is read would take as long as the cut.
@@ -179,7 +175,7 @@ class ResourceColumns:
             array[target] = array[source]
         self._put_sparse_cells(target, self._sparse.get(source, {}))
 
-    def gather(self, table: TableShape, rows: Rows) -> ResourceColumns:
+    def gather(self, table: NodeTable, rows: Rows) -> ResourceColumns:
         """Return a copy of the columns of some rows, for a fork."""
         other = ResourceColumns(table)
         other.arrays.update((name, array[rows]) for name, array in self.arrays.items())
@@ -334,12 +330,14 @@ def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
 def compacted(codes: CodeArray, interner: Interner[H]) -> Interner[H]:
     """Return a new interner with the values in use; ``codes`` are rewritten in place.
 
-    The first value keeps its code 0.
+    The first value keeps its code 0, and ``ABSENT`` stays.
     """
     # A new object, not a cleaned one: forks hold copies of the old codes, which must go on meaning
     # the same values in the interner that they hold.
     fresh = Interner(interner.values[0])
     present, where = np.unique(codes, return_inverse=True)
-    renamed = [fresh.code(interner.values[code]) for code in present.tolist()]
+    renamed = [
+        ABSENT if code == ABSENT else fresh.code(interner.values[code]) for code in present.tolist()
+    ]
     codes[:] = np.array(renamed, dtype=codes.dtype)[where]
     return fresh

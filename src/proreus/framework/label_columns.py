@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from proreus.base.bounded_cache import BoundedCache
-from proreus.framework.columns import grown, read_only
+from proreus.framework.columns import compacted, grown, read_only
 from proreus.framework.interning import ABSENT, Interner
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.verdicts import BoolArray, CodeArray, IntArray
@@ -47,18 +47,6 @@ class LabelColumn:
         """Extend the column to ``capacity`` rows."""
         self.codes = grown(self.codes, capacity)
         self.readable = read_only(self.codes[:])
-
-    def forget_unused(self, size: int) -> None:
-        """Assign new codes to the values of the first ``size`` rows and forget all others."""
-        # Nodes come and go for months, each with a hostname of its own. A new interner, since forks
-        # and domain sums hold the old one along with copies of its codes.
-        codes, fresh = self.codes[:size], Interner[str]()
-        # One more entry, for code -1: it maps to itself.
-        renamed = np.full(len(self.values) + 1, ABSENT, dtype=np.int32)
-        for code in np.unique(codes[codes != ABSENT]).tolist():
-            renamed[code] = fresh.code(self.values.values[code])
-        codes[:] = renamed[codes]
-        self.values = fresh
 
 
 class LabelColumns:
@@ -105,11 +93,6 @@ class LabelColumns:
             self._absent = LabelColumn(capacity)
         return self._absent
 
-    @property
-    def key_count(self) -> int:
-        """The number of keys known."""
-        return len(self._keys)
-
     def has_many_keys(self, most: int) -> bool:
         """Return whether there are more than ``most`` keys, many of them perhaps unused."""
         # Twice as many as were found to be in use the last time: nodes may have more than ``most``,
@@ -137,7 +120,8 @@ class LabelColumns:
             value = labels.get(key)
             column.codes[row] = ABSENT if value is None else column.values.code(value)
             if len(column.values) > most_values:
-                column.forget_unused(size)
+                # Nodes come and go for months, each with a hostname of its own.
+                column.values = compacted(column.codes[:size], column.values)
                 self._values[key] = column.values
 
     def grow(self, capacity: int) -> None:

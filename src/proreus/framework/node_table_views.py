@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from proreus.framework.change_log import ChangeLog
-from proreus.framework.columns import NodeStateColumns, ResourceColumns, TableShape
+from proreus.framework.columns import NodeStateColumns, ResourceColumns
 from proreus.framework.existing_terms import WeightedCounts
 from proreus.framework.interning import Interner
 from proreus.framework.node_info import NodeInfo
@@ -39,7 +39,7 @@ class _ViewColumns(ResourceColumns):
     def __contains__(self, resource: str) -> bool:
         return resource in self._columns
 
-    def gather(self, table: TableShape, rows: Rows) -> ResourceColumns:
+    def gather(self, table: NodeTable, rows: Rows) -> ResourceColumns:
         """Return a copy of the columns of some of these rows, for a fork."""
         return self._columns.gather(table, self._part.parent_rows[rows])
 

@@ -8,6 +8,7 @@ that are ``nodeCacheCapable`` are not affected. Remove this module once the bug 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,7 +19,12 @@ from proreus.framework.node_table import NodeTable
 from proreus.framework.node_table_views import NodeTableView
 from proreus.framework.pod_label_groups import PodQuery
 from proreus.framework.term_set import Column, TermsInNamespaces
-from proreus.framework.verdicts import CodeArray, IntArray, Rows
+from proreus.framework.verdicts import IntArray, Rows
+
+
+def _zeros(dtype: type[np.generic]) -> Any:
+    """Return the property of a column of zeros."""
+    return property(lambda table: np.zeros(table.size, dtype=dtype))
 
 
 class NodesWithoutPods(NodeTableView):
@@ -28,15 +34,11 @@ class NodesWithoutPods(NodeTableView):
         super().__init__(parent, rows)
         self.capacity = self.size
 
-    @property
-    def requested(self) -> ResourceColumns:  # type: ignore[override]
-        """Requests of pods, all zeros."""
-        return ResourceColumns(self)
-
-    @property
-    def nonzero_requested(self) -> ResourceColumns:  # type: ignore[override]
-        """Requests of pods, all zeros."""
-        return ResourceColumns(self)
+    requested: Any = property(ResourceColumns)
+    nonzero_requested: Any = property(ResourceColumns)
+    pod_count = _zeros(np.int64)
+    port_set = _zeros(np.int32)
+    image_set = _zeros(np.int32)
 
     def __getitem__(self, row: int) -> NodeInfo:
         # Built anew at each call: per-node plugins must see the same empty node as columns do.
@@ -50,21 +52,6 @@ class NodesWithoutPods(NodeTableView):
 
     def __iter__(self) -> Iterator[NodeInfo]:
         return (self[row] for row in range(self.size))
-
-    @property
-    def pod_count(self) -> IntArray:
-        """Number of pods on each node, zeros."""
-        return np.zeros(self.size, dtype=np.int64)
-
-    @property
-    def port_set(self) -> CodeArray:
-        """Code of the host ports in use: 0, none."""
-        return np.zeros(self.size, dtype=np.int32)
-
-    @property
-    def image_set(self) -> CodeArray:
-        """Code of a node's images: 0, none."""
-        return np.zeros(self.size, dtype=np.int32)
 
     def count_pods(self, query: PodQuery) -> IntArray:
         """Return zeros, since there are no pods."""

@@ -11,18 +11,17 @@ Example: pods of priority 5 and 10 are nominated to nodes a and b. For a pod of 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Protocol
 
-from proreus.base.bounded_cache import register
+from proreus.base.bounded_cache import BoundedCache
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
 
 _MAX_PRIORITIES = 16
-"""For so many priorities the nominated pods by row are cached."""
+"""For at least so many priorities the nominated pods by row are cached."""
 
 
 class Nominator(Protocol):
@@ -124,16 +123,7 @@ class NominatedPodsByPriority:
     def __init__(self, nominator: Nominator) -> None:
         self._nominator = nominator
         self._table: NodeTable | None = None
-        self._by_priority: OrderedDict[int, NominatedPodsByRow] = OrderedDict()
-        self._used: set[int] = set()
-        """The priorities that were asked for since the last call of ``age``."""
-        register(self)
-
-    def age(self) -> None:
-        """Drop priorities that were not asked for since the last call; their pods may be gone."""
-        for priority in self._by_priority.keys() - self._used:
-            del self._by_priority[priority]
-        self._used.clear()
+        self._by_priority: BoundedCache[int, NominatedPodsByRow] = BoundedCache(2 * _MAX_PRIORITIES)
 
     def of(self, pod: PodInfo, table: NodeTable) -> NominatedPodsByRow:
         """Return the nominated pods that a pod must respect; its own nomination is excluded."""
@@ -143,15 +133,10 @@ class NominatedPodsByPriority:
             self._by_priority.clear()
         nominated = self._by_priority.get(pod.priority)
         if nominated is None:
-            nominated = self._by_priority[pod.priority] = NominatedPodsByRow(
-                self._nominator, table, pod.priority
-            )
-            if len(self._by_priority) > _MAX_PRIORITIES:
-                self._by_priority.popitem(last=False)
+            nominated = NominatedPodsByRow(self._nominator, table, pod.priority)
+            self._by_priority.put(pod.priority, nominated, 1)
         else:
             nominated.refresh()
-        self._by_priority.move_to_end(pod.priority)
-        self._used.add(pod.priority)
         node_name = self._nominator.nominated_node_of(pod.uid)
         row = None if node_name is None else table.rows.get(node_name)
         # A preemptor comes back to the node that it is nominated to. Counted there itself it would
