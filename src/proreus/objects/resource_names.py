@@ -1,6 +1,6 @@
-"""Kinds of resources by their names: Kubernetes' own, extended, and tracked ones.
+"""Kinds of resources by their names: extended, scalar, and tracked ones.
 
-Source: IsNativeResource and IsExtendedResourceName of ``core/v1/helper``, IsScalarResourceName of
+Source: IsExtendedResourceName of ``core/v1/helper``, IsScalarResourceName of
 kube-scheduler's ``util``.
 """
 
@@ -11,14 +11,6 @@ from functools import lru_cache
 
 from proreus.base.bounded_cache import cleared_with_age
 from proreus.objects.selectors import DNS_SUBDOMAIN, MAX_NAME_LENGTH, MAX_PREFIX_LENGTH, NAME
-
-
-@cleared_with_age
-@lru_cache(maxsize=4096)
-def is_native_resource(name: str) -> bool:
-    """Return whether a resource is defined by Kubernetes itself."""
-    return "/" not in name or "kubernetes.io/" in name
-
 
 # One expression for each: a pod may request tens of thousands of resources.
 _QUALIFIED_IN_QUOTAS = (

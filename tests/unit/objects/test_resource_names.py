@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from proreus.objects.resource_names import (
     is_extended_resource,
-    is_native_resource,
     is_scalar_resource,
     is_tracked_resource,
 )
@@ -16,26 +15,23 @@ from proreus.objects.selectors import is_qualified_name
 
 
 @pytest.mark.parametrize(
-    ("name", "native", "extended", "scalar", "tracked"),
+    ("name", "extended", "scalar", "tracked"),
     [
-        ("cpu", True, False, False, True),
-        ("ephemeral-storage", True, False, False, True),
-        ("pods", True, False, False, False),
-        ("storage", True, False, False, False),
-        ("hugepages-2Mi", True, False, True, True),
-        ("attachable-volumes-csi-x", True, False, True, True),
-        ("example.com/gpu", False, True, True, True),
-        ("kubernetes.io/x", True, False, True, True),
-        ("sub.kubernetes.io/x", True, False, True, True),
-        ("deviceclass.resource.kubernetes.io/x", True, False, True, True),
-        ("requests.example.com/gpu", False, False, False, False),
-        ("bad name/gpu", False, False, False, False),
+        ("cpu", False, False, True),
+        ("ephemeral-storage", False, False, True),
+        ("pods", False, False, False),
+        ("storage", False, False, False),
+        ("hugepages-2Mi", False, True, True),
+        ("attachable-volumes-csi-x", False, True, True),
+        ("example.com/gpu", True, True, True),
+        ("kubernetes.io/x", False, True, True),
+        ("sub.kubernetes.io/x", False, True, True),
+        ("deviceclass.resource.kubernetes.io/x", False, True, True),
+        ("requests.example.com/gpu", False, False, False),
+        ("bad name/gpu", False, False, False),
     ],
 )
-def test_kinds_of_resources(
-    name: str, native: bool, extended: bool, scalar: bool, tracked: bool
-) -> None:
-    assert is_native_resource(name) is native
+def test_kinds_of_resources(name: str, extended: bool, scalar: bool, tracked: bool) -> None:
     assert is_extended_resource(name) is extended
     assert is_scalar_resource(name) is scalar
     assert is_tracked_resource(name) is tracked

@@ -133,9 +133,7 @@ class ExtenderChain:
             except ExtenderError as error:
                 if answers is not None:
                     answers.filters.append(FilterAnswer(extender.url, error=str(error)))
-                if not extender.ignorable:
-                    raise
-                log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
+                _pass_over(extender, error)
                 continue
             failed = self._of_known(filtered.failed)
             unresolvable = self._of_known(filtered.unresolvable)
@@ -242,9 +240,7 @@ class ExtenderChain:
             try:
                 left = await extender.preempt(pod, victims, self._table)
             except ExtenderError as error:
-                if not extender.ignorable:
-                    raise
-                log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
+                _pass_over(extender, error)
                 continue
             # Preemption without victims would nominate a node that was full a moment ago.
             for name in [name for name, those in left.items() if not those.pods]:
@@ -267,9 +263,7 @@ class ExtenderChain:
             try:
                 await extender.bind(pod.pod, node_name)
             except ExtenderError as error:
-                if not extender.ignorable:
-                    raise
-                log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
+                _pass_over(extender, error)
                 continue
             return True
         return False
@@ -281,6 +275,13 @@ class ExtenderChain:
     def _nodes(self, rows: Iterable[int]) -> list[Node]:
         nodes = [self._table[row].node for row in rows]
         return [node for node in nodes if node is not None]
+
+
+def _pass_over(extender: HTTPExtender, error: ExtenderError) -> None:
+    """Log the error of an ignorable extender; raise that of any other."""
+    if not extender.ignorable:
+        raise error
+    log.v(2).info("Passing over an extender's error", err=error, extender=extender.url)
 
 
 def _in_order(totals: IntArray, chance: FloatArray) -> IntArray:

@@ -59,7 +59,8 @@ class BinaryHeap(Generic[T]):
         if index != last:
             self._swap(index, last)
             self._sort_anew(index, last)
-        return self._remove_last()
+        del self._positions[key]
+        return self._heap.pop()[1]
 
     def peek(self) -> T | None:
         """Return the first item and leave it there."""
@@ -67,12 +68,7 @@ class BinaryHeap(Generic[T]):
 
     def pop(self) -> T | None:
         """Remove and return the first item."""
-        if not self._heap:
-            return None
-        last = len(self._heap) - 1
-        self._swap(0, last)
-        self._move_down(0, last)
-        return self._remove_last()
+        return self.discard(self._heap[0][0]) if self._heap else None
 
     def keys(self) -> Iterable[str]:
         """Return the keys of all items, in no particular order."""
@@ -87,11 +83,6 @@ class BinaryHeap(Generic[T]):
         self._sort_key = sort_key
         for index in reversed(range(len(self._heap) // 2)):
             self._move_down(index, len(self._heap))
-
-    def _remove_last(self) -> T:
-        key, item = self._heap.pop()
-        del self._positions[key]
-        return item
 
     def _sort_anew(self, index: int, size: int | None = None) -> None:
         if not self._move_down(index, len(self._heap) if size is None else size):
