@@ -65,7 +65,7 @@ class NetworkedCluster(OfflineCluster):
         """Schedule the next pod, until its binding has ended; return the chosen node's name."""
         outcome = await self.schedule_next()
         assert outcome is not None, "no pod is ready to be scheduled"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.tasks.ended()
         await self.settle()
         self.scheduler.cache.validate()

@@ -240,7 +240,7 @@ async def test_extenders_prioritize_at_the_same_time(make_cluster, configured, s
     both = asyncio.Barrier(2)
 
     async def together(call):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await both.wait()
         return [{"Host": "n1", "Score": 1}]
 

@@ -48,7 +48,7 @@ async def start(sandbox, tmp_path):
 
 async def bound_to(sandbox, name):
     """Wait until a pod has a node; return the node's name."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             spec = sandbox.store.get("pods", name, "default").object()["spec"]
             if spec.get("nodeName"):
@@ -103,7 +103,7 @@ async def test_what_happens_meanwhile_waits(start, sandbox, start_extender):
             "spec": {"containers": [{"name": "c", "image": "i"}]},
         },
     )
-    await asyncio.wait_for(asked.wait(), 20)
+    await asyncio.wait_for(asked.wait(), 60)
     first, *_, chosen = extender.calls[0].json["NodeNames"]
     assert {first, chosen} <= set(names)
     sandbox.store.delete("nodes", first)

@@ -218,7 +218,7 @@ class Port:
             return answer.status, json.loads(text) if text.startswith("{") else text
 
     async def ready(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
                     if (await self.ask("GET", "/readyz", ""))[0] == 200:
@@ -276,7 +276,7 @@ async def test_on_the_embedded_cluster(run, start, tmp_path):
                 spec = sandbox.store.get("pods", name, "default").object()["spec"]
                 return spec.get("nodeName", "")
 
-            await until(lambda: node() != "", 20)
+            await until(lambda: node() != "", 60)
             return node()
 
         flags = (f"--plugin-endpoint={near.address}", "--plugin-slot=Far")

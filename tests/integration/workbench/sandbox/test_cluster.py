@@ -24,7 +24,7 @@ async def phase_becomes(sandbox: Sandbox, name: str, phase: str) -> None:
     changed = asyncio.Event()
     pods = sandbox.store.collection("pods")
     pods.listeners.append(changed.set)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (version := pods.get(name, "default")) is None or version.fields[3] != phase:
             changed.clear()
             await changed.wait()

@@ -215,6 +215,6 @@ async def test_a_closed_watch_removes_its_listener(
     listeners = sandbox.store.collection("pods").listeners
     async with Watcher(http, "/api/v1/pods"):
         assert len(listeners) == 1
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while listeners:  # noqa: ASYNC110 - waits for a few turns of the loop only
             await asyncio.sleep(0)
