@@ -18,29 +18,15 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 JsonObject = dict[str, Any]
 
-_MERGE_KEYS: dict[str, tuple[str, ...]] = {
-    "conditions": ("type",),
-    "containers": ("name",),
-    "initContainers": ("name",),
-    "ephemeralContainers": ("name",),
-    "volumes": ("name",),
-    "env": ("name",),
-    "volumeMounts": ("mountPath",),
-    "volumeDevices": ("devicePath",),
-    "imagePullSecrets": ("name",),
-    "secrets": ("name",),
-    "hostAliases": ("ip",),
-    "topologySpreadConstraints": ("topologyKey",),
-    "volumesAttached": ("name",),
-    "schedulingGates": ("name",),
-    "resourceClaims": ("name",),
-    "resourceClaimStatuses": ("name",),
-    "ownerReferences": ("uid",),
-    "addresses": ("type",),
-    "podIPs": ("ip",),
-    "hostIPs": ("ip",),
-}
-"""Lists of objects that are merged by key. That of ``ports`` depends on its items (``_keys_of``);
+_KEYS_OF_LISTS = """
+    conditions:type containers:name initContainers:name ephemeralContainers:name volumes:name
+    env:name volumeMounts:mountPath volumeDevices:devicePath imagePullSecrets:name secrets:name
+    hostAliases:ip topologySpreadConstraints:topologyKey volumesAttached:name schedulingGates:name
+    resourceClaims:name resourceClaimStatuses:name ownerReferences:uid addresses:type podIPs:ip
+    hostIPs:ip
+"""
+_MERGE_KEYS = dict(pair.split(":") for pair in _KEYS_OF_LISTS.split())
+"""Lists of objects that are merged by key. That of ``ports`` depends on its items (``_key_of``);
 taints and tolerations have no merge key in the API, so they are replaced."""
 _SETS = frozenset({"finalizers", "podCIDRs"})
 """Lists of values that are merged as sets."""
@@ -106,10 +92,10 @@ def _apply_directive(merged: JsonObject, key: str, value: Any) -> None:
         merged[field] = [item for item in merged.get(field) or [] if item not in value]
 
 
-def _keys_of(field: str, items: list[Any]) -> tuple[str, ...]:
+def _key_of(field: str, items: list[Any]) -> str:
     if field == "ports":
-        return ("containerPort",) if any("containerPort" in item for item in items) else ("port",)
-    return _MERGE_KEYS.get(field, ())
+        return "containerPort" if any("containerPort" in item for item in items) else "port"
+    return _MERGE_KEYS.get(field, "")
 
 
 def _merge_list(field: str, old: list[Any], patch: list[Any]) -> list[Any]:
@@ -117,19 +103,16 @@ def _merge_list(field: str, old: list[Any], patch: list[Any]) -> list[Any]:
         if field in _SETS:
             return old + [item for item in patch if item not in old]
         return patch
-    keys = _keys_of(field, patch)
-    if any(item.get("$patch") == "replace" for item in patch):
-        return [item for item in patch if "$patch" not in item]
-    if not keys:
+    key = _key_of(field, patch)
+    if not key or any(item.get("$patch") == "replace" for item in patch):
         return [item for item in patch if "$patch" not in item]
     merged = list(old)
-    places = {tuple(item.get(key) for key in keys): place for place, item in enumerate(merged)}
+    places = {item.get(key): place for place, item in enumerate(merged)}
     gone = set()
     for item in patch:
-        identity = tuple(item.get(key) for key in keys)
-        if None in identity:
-            name = keys[identity.index(None)]
-            raise bad_request(f"map: {item} does not contain declared merge key: {name}")
+        identity = item.get(key)
+        if identity is None:
+            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
         place = places.get(identity)
         if item.get("$patch") == "delete":
             gone.add(identity)
@@ -138,7 +121,7 @@ def _merge_list(field: str, old: list[Any], patch: list[Any]) -> list[Any]:
         else:
             places[identity] = len(merged)
             merged.append(merge_strategically({}, item))
-    return [item for item in merged if tuple(item.get(k) for k in keys) not in gone]
+    return [item for item in merged if item.get(key) not in gone]
 
 
 def apply_json_patch(obj: JsonObject, patch: Any) -> JsonObject:

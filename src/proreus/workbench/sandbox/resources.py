@@ -7,25 +7,16 @@ versions. Custom resources come and go with their definitions, so the table can 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
+from proreus.objects.meta import Resource
 from proreus.workbench.sandbox import event_conversion, pod_group_conversion
 from proreus.workbench.sandbox.api_errors import path_not_found
 
 JsonObject = dict[str, Any]
 Conversion = Callable[[JsonObject], JsonObject]
 StorageKey = tuple[str, str]
-
-
-class GroupVersionResource(Protocol):
-    """The names of a resource; ``objects.meta.Resource`` satisfies it."""
-
-    @property
-    def group(self) -> str: ...  # noqa: D102
-    @property
-    def version(self) -> str: ...  # noqa: D102
-    @property
-    def plural(self) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,54 +79,8 @@ POD_FIELDS = (
     "status.podIP",
     "spec.hostNetwork",
 )
-_KINDS = """
-v1 pods Pod po all
-v1 nodes Node no cluster
-v1 namespaces Namespace ns cluster
-v1 services Service svc
-v1 replicationcontrollers ReplicationController rc
-v1 persistentvolumes PersistentVolume pv cluster
-v1 persistentvolumeclaims PersistentVolumeClaim pvc
-v1 configmaps ConfigMap cm no-status
-v1 secrets Secret - no-status
-v1 serviceaccounts ServiceAccount sa no-status
-v1 endpoints Endpoints ep no-status
-v1 limitranges LimitRange limits no-status
-v1 resourcequotas ResourceQuota quota
-v1 bindings Binding - no-status create
-v1 events Event ev no-status
-events.k8s.io/v1 events Event ev no-status
-apps/v1 deployments Deployment deploy all
-apps/v1 replicasets ReplicaSet rs all
-apps/v1 statefulsets StatefulSet sts all
-apps/v1 daemonsets DaemonSet ds all
-batch/v1 jobs Job - all
-policy/v1 poddisruptionbudgets PodDisruptionBudget pdb
-storage.k8s.io/v1 storageclasses StorageClass sc cluster no-status
-storage.k8s.io/v1 csinodes CSINode - cluster no-status
-storage.k8s.io/v1 csidrivers CSIDriver - cluster no-status
-storage.k8s.io/v1 csistoragecapacities CSIStorageCapacity - no-status
-storage.k8s.io/v1 volumeattachments VolumeAttachment - cluster
-storage.k8s.io/v1 volumeattributesclasses VolumeAttributesClass vac cluster no-status
-resource.k8s.io/v1 resourceclaims ResourceClaim -
-resource.k8s.io/v1 resourceclaimtemplates ResourceClaimTemplate - no-status
-resource.k8s.io/v1 resourceslices ResourceSlice - cluster no-status
-resource.k8s.io/v1 deviceclasses DeviceClass - cluster no-status
-coordination.k8s.io/v1 leases Lease - no-status
-scheduling.k8s.io/v1 priorityclasses PriorityClass pc cluster no-status
-scheduling.k8s.io/v1beta1 podgroups PodGroup -
-scheduling.k8s.io/v1alpha2 podgroups PodGroup -
-scheduling.k8s.io/v1alpha3 compositepodgroups CompositePodGroup -
-scheduling.k8s.io/v1alpha2 workloads Workload -
-apiextensions.k8s.io/v1 customresourcedefinitions CustomResourceDefinition crd,crds cluster
-authentication.k8s.io/v1 tokenreviews TokenReview - cluster no-status create
-authorization.k8s.io/v1 subjectaccessreviews SubjectAccessReview - cluster no-status create
-authorization.k8s.io/v1 selfsubjectaccessreviews SelfSubjectAccessReview - cluster no-status create
-metrics.k8s.io/v1beta1 nodes NodeMetrics - cluster no-status read
-metrics.k8s.io/v1beta1 pods PodMetrics - no-status read
-"""
-"""API version, plural, kind, short names and properties. PodGroups are served in both versions for
-schedulers that emulate either Kubernetes version."""
+_LINES = Path(__file__).with_name("kinds.txt").read_text().splitlines()
+_KINDS = [line for line in _LINES if not line.startswith("#")]
 _MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("v1", "pods"): {
         "subresources": ("binding", "eviction", "ephemeralcontainers", "resize"),
@@ -186,7 +131,7 @@ class Resources:
 
     def __init__(self) -> None:
         self._served: dict[tuple[str, str, str], ServedResource] = {}
-        for resource in map(_built_in, _KINDS.strip().splitlines()):
+        for resource in map(_built_in, _KINDS):
             self._served[resource.group, resource.version, resource.plural] = resource
         self._by_name: dict[str, ServedResource] = {}
         self._name_all()
@@ -207,7 +152,7 @@ class Resources:
         except KeyError:
             raise path_not_found() from None
 
-    def find(self, resource: "ServedResource | GroupVersionResource | str") -> ServedResource:
+    def find(self, resource: "ServedResource | Resource[Any] | str") -> ServedResource:
         """Return a resource by ``plural``, ``plural.group`` or any object that names it.
 
         Raises ``KeyError`` when it is not served.

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proreus.base.clock import Clock, RealClock, rfc3339
+from proreus.objects.meta import Resource
 from proreus.workbench.sandbox.api_errors import already_exists, bad_request, not_found
 from proreus.workbench.sandbox.collection import Collection, StoredObject
 from proreus.workbench.sandbox.event_conversion import stored_path
@@ -27,7 +28,6 @@ from proreus.workbench.sandbox.metadata import (
 )
 from proreus.workbench.sandbox.patch import MERGE_PATCH, apply_patch
 from proreus.workbench.sandbox.resources import (
-    GroupVersionResource,
     Resources,
     ServedResource,
     StorageKey,
@@ -35,7 +35,7 @@ from proreus.workbench.sandbox.resources import (
 from proreus.workbench.sandbox.selectors import ALL, SelectionPredicate
 
 JsonObject = dict[str, Any]
-AnyResource = ServedResource | GroupVersionResource | str
+AnyResource = ServedResource | Resource[Any] | str
 
 logger = logging.getLogger(__name__)
 
@@ -240,8 +240,7 @@ class Store:
                 return self.create(served, patch, namespace, dry_run=dry_run)
         current = self.get(served, name, namespace)
         old = current.object()
-        shown = old if served.from_storage is None else served.from_storage(old)
-        new = apply_patch(content_type, shown, patch, served.custom)
+        new = apply_patch(content_type, served.shown(old), patch, served.custom)
         new["metadata"] = dict(new.get("metadata") or {})
         if served.to_storage is not None:
             new = served.to_storage(new)
