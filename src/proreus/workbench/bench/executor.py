@@ -15,10 +15,10 @@ from proreus.base.errors import ApiError, ProreusError
 from proreus.workbench.bench import devices, objects
 from proreus.workbench.bench import operations as ops
 from proreus.workbench.bench.api import Api, for_each, retry_until_served
-from proreus.workbench.bench.measures import Collector
+from proreus.workbench.bench.measures import PeriodCollector
 from proreus.workbench.bench.pod_creation import PODS, PodCreation
 from proreus.workbench.bench.pods import PodTracker
-from proreus.workbench.bench.templates import JsonObject, Template, template_of
+from proreus.workbench.bench.templates import DEFAULT_NODE, JsonObject, Template, template_of
 from proreus.workbench.bench.workloads import ResolvedWorkload
 
 NAMESPACES = "/api/v1/namespaces"
@@ -52,7 +52,7 @@ class Executor:
         plan: ResolvedWorkload,
         api: Api,
         pods: PodTracker,
-        collector: Collector,
+        collector: PeriodCollector,
         backlog: Backlog | None = None,
         *,
         timeout_seconds: float = 600.0,
@@ -144,13 +144,12 @@ class Executor:
     # nodes and namespaces
 
     async def _create_nodes(self, operation: ops.CreateNodes, index: int) -> None:
-        template = self._template(operation.node_template_path)
+        template = self._template(operation.node_template_path) or DEFAULT_NODE
 
         async def create(number: int) -> None:
-            if template:
-                node = template.object(number, operation.count, operation.template_params)
-            else:
-                node = objects.default_node(f"node-{index}-")
+            node = template.object(number, operation.count, operation.template_params)
+            if template is DEFAULT_NODE:
+                node["metadata"]["generateName"] = f"node-{index}-"
             csi_node = objects.finish_node(node, operation, number, first + number)
             await self._api.create(NODES, node)
             self.created.append(f"{NODES}/{node['metadata']['name']}")

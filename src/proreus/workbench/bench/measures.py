@@ -8,7 +8,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -70,24 +69,6 @@ class Pass:
     def main(self) -> Period | None:
         """The period with the most pods, or None."""
         return max(self.periods, key=lambda period: period.pods, default=None)
-
-
-class Collector(Protocol):
-    """Takes measurements over periods."""
-
-    async def start(
-        self, name: str, namespaces: list[str], labels: dict[str, str], *, at_once: bool
-    ) -> None:
-        """Start a period that measures the pods of these namespaces with these labels.
-
-        ``at_once``: do not wait for the scheduler to become idle.
-        """
-
-    def restart_clock(self) -> None:
-        """Count the time of the period from now on."""
-
-    async def stop(self) -> None:
-        """End the period."""
 
 
 class PeriodCollector:

@@ -15,40 +15,6 @@ HOSTNAME = "kubernetes.io/hostname"
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 CLAIM_OF_POD = "resource.kubernetes.io/pod-claim-name"
 
-_RESOURCES = {"pods": "110", "cpu": "4", "memory": "32Gi"}
-
-
-def default_node(prefix: str) -> JsonObject:
-    """Return the node of a createNodes without a template."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"generateName": prefix},
-        "status": {
-            "capacity": dict(_RESOURCES),
-            "allocatable": dict(_RESOURCES),
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
-
-
-def default_pod() -> JsonObject:
-    """Return the pod of a createPods without a template."""
-    asked = {"cpu": "100m", "memory": "500Mi"}
-    container = {
-        "name": "pause",
-        "image": "pause:3.10",
-        "ports": [{"containerPort": 80}],
-        "resources": {"limits": asked, "requests": asked},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"generateName": "pod-"},
-        "spec": {"containers": [container]},
-    }
-
 
 def take_priority_by_class(pod: JsonObject) -> JsonObject:
     """Replace a pod's priority by a PriorityClass of that value; return the class, or {}.

@@ -49,6 +49,11 @@ class Operation(StrictModel):
         return False
 
 
+class _Counted(Operation):
+    count: Count = 0
+    count_param: Parameter | None = None
+
+
 TemplateParameters = dict[str, Any]
 """The variables of a template besides .Index and .Count. A value that begins with ``$`` is that of
 a parameter, or, after ``|``, a default value in YAML.
@@ -74,12 +79,10 @@ class _NodeAllocatable(StrictModel):
     migrated_plugins: list[str] = []
 
 
-class CreateNodes(Operation):
+class CreateNodes(_Counted):
     """Create nodes, by a template or with 4 CPUs, 32Gi and 110 pods, and apply strategies."""
 
     opcode: Literal["createNodes"]
-    count: Count = 0
-    count_param: Parameter | None = None
     node_template_path: str | None = None
     node_allocatable_strategy: _NodeAllocatable | None = None
     label_node_prepare_strategy: _LabelNodes | None = None
@@ -87,17 +90,15 @@ class CreateNodes(Operation):
     template_params: TemplateParameters = {}
 
 
-class CreateNamespaces(Operation):
+class CreateNamespaces(_Counted):
     """Create the namespaces ``<prefix>-0``, ``<prefix>-1`` …"""
 
     opcode: Literal["createNamespaces"]
     prefix: str
-    count: Count = 0
-    count_param: Parameter | None = None
     namespace_template_path: str | None = None
 
 
-class CreatePods(Operation):
+class CreatePods(_Counted):
     """Create pods as fast as possible, and wait until they are bound.
 
     ``skipWaitToCompletion``: do not wait. ``steadyState``: create ``count`` pods, delete them once
@@ -106,8 +107,6 @@ class CreatePods(Operation):
     """
 
     opcode: Literal["createPods"]
-    count: Count = 0
-    count_param: Parameter | None = None
     count_multiplier_param: Parameter | None = None
     steady_state: bool = False
     steady_state_param: Parameter | None = None
@@ -152,12 +151,10 @@ class CreatePods(Operation):
         return self.collect_metrics
 
 
-class CreatePodSets(Operation):
+class CreatePodSets(_Counted):
     """Run the same createPods in each of the namespaces ``<namespacePrefix>-0`` …"""
 
     opcode: Literal["createPodSets"]
-    count: Count = 0
-    count_param: Parameter | None = None
     namespace_prefix: str
     create_pods_op: CreatePods
 
@@ -241,46 +238,40 @@ class StopCollectingMetrics(Operation):
         return True
 
 
-class CreateAny(Operation):
+class CreateAny(_Counted):
     """Create objects of any kind; their template may use .Index, .Count and its parameters."""
 
     opcode: Literal["createAny"]
     namespace: str = ""
     template_path: str = Field(min_length=1)
     count: Count = 1
-    count_param: Parameter | None = None
     template_params: TemplateParameters = {}
 
 
-class CreatePodGroups(Operation):
+class CreatePodGroups(_Counted):
     """Create PodGroups, in the version of their API that kube-scheduler 1.37 reads (v1beta1)."""
 
     opcode: Literal["createPodGroups"]
     namespace: str = Field(min_length=1)
     template_path: str = Field(min_length=1)
-    count: Count = 0
-    count_param: Parameter | None = None
     template_params: TemplateParameters = {}
 
 
-class UpdateAny(Operation):
+class UpdateAny(_Counted):
     """Replace objects of any kind and their status, at once or at a rate per second."""
 
     opcode: Literal["updateAny"]
     namespace: str = ""
     template_path: str = Field(min_length=1)
     count: Count = 1
-    count_param: Parameter | None = None
     update_per_second: Count = 0
     subresources: list[str] = []
 
 
-class CreateResourceClaims(Operation):
+class CreateResourceClaims(_Counted):
     """Create ResourceClaims from one template."""
 
     opcode: Literal["createResourceClaims"]
-    count: Count = 0
-    count_param: Parameter | None = None
     namespace: str = Field(min_length=1)
     template_path: str = Field(min_length=1)
 

@@ -14,7 +14,7 @@ from proreus.workbench.bench import devices, objects
 from proreus.workbench.bench.api import Api, encode, for_each, retry_until_served
 from proreus.workbench.bench.operations import CreatePodGroups, CreatePods
 from proreus.workbench.bench.pods import PodTracker
-from proreus.workbench.bench.templates import JsonObject, Template, template_of
+from proreus.workbench.bench.templates import DEFAULT_POD, JsonObject, Template, template_of
 from proreus.workbench.bench.workloads import ResolvedWorkload
 
 PODS = "/api/v1/namespaces/{}/pods"
@@ -105,7 +105,7 @@ class PodCreation:
         """Yield index, name and JSON of each pod; a static template is encoded only once."""
         template = self._pod_template(operation)
         batch = operation.signature_batch_size
-        static = (template is None or template.static) and not batch
+        static = template.static and not batch
         mark, prefix = "name-of-the-pod", ""
         pieces: list[bytes] = []
         for index in range(operation.count):
@@ -154,15 +154,12 @@ class PodCreation:
     def _example(self, operation: CreatePods) -> JsonObject:
         return self._pod(operation, self._pod_template(operation), 0)
 
-    def _pod(self, operation: CreatePods, template: Template | None, index: int) -> JsonObject:
-        if template is None:
-            return objects.default_pod()
+    def _pod(self, operation: CreatePods, template: Template, index: int) -> JsonObject:
         return template.object(index, max(operation.count, 1), operation.template_params)
 
     def _template(self, path: str | None) -> Template | None:
         return template_of(self._plan.path(path)) if path else None
 
-    def _pod_template(self, operation: CreatePods) -> Template | None:
-        return self._template(
-            operation.pod_template_path or self._plan.test_case.default_pod_template_path
-        )
+    def _pod_template(self, operation: CreatePods) -> Template:
+        path = operation.pod_template_path or self._plan.test_case.default_pod_template_path
+        return self._template(path) or DEFAULT_POD

@@ -15,10 +15,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
+from pathlib import Path
+from string import Template
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from proreus.base.feature_gates import FeatureGates
@@ -32,13 +33,10 @@ from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process import gc_tuning
 
-_NAMESPACE = "simulation"
 _ZONES = 3
 _CHUNK = 1000
 _LONGEST_SECONDS = 3600.0
 """A simulation that takes longer fails: a pod must have been lost."""
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -128,11 +126,11 @@ class _Simulation:
             self._cpu_spread(),
         )
 
-    def _load(self, kind: Resource[Any], objects: Iterator[Json]) -> float:
+    def _load(self, kind: Resource[Any], objects: Iterator[str]) -> float:
         """Decode objects and deliver them to the handlers; return the seconds that it took."""
         decode, put = decoder_for(kind.type).decode, self._cluster.api.put
         seconds = 0.0
-        while chunk := [msgspec.json.encode(obj) for obj in islice(objects, _CHUNK)]:
+        while chunk := [obj.encode() for obj in islice(objects, _CHUNK)]:
             started = perf_counter()
             for data in chunk:
                 put(kind, decode(data))
@@ -169,12 +167,12 @@ class _Simulation:
             raise RuntimeError(f"{len(refused)} of {pods} pods found no node")
         return pods / seconds
 
-    def _placed(self) -> Iterator[Json]:
+    def _placed(self) -> Iterator[str]:
         for number in range(self._scale.placed):
-            pod = _pod(number, "placed", self._scale.alike)
-            yield _placed_on(pod, f"node-{number % self._scale.nodes}")
+            node = f"node-{number % self._scale.nodes}"
+            yield _pod(number, "placed", self._scale.alike, node)
 
-    def _pending(self) -> Iterator[Json]:
+    def _pending(self) -> Iterator[str]:
         for number in range(self._scale.pods):
             yield _pod(number, "pod", self._scale.alike)
 
@@ -183,79 +181,27 @@ class _Simulation:
         return float(np.std(table.requested["cpu"] / table.allocatable["cpu"]))
 
 
-def _node(number: int) -> Json:
+def _template(name: str) -> Template:
+    return Template(Path(__file__).with_name(name).read_text())
+
+
+_NODE, _POD = _template("simulated_node.json"), _template("simulated_pod.json")
+
+
+def _node(number: int) -> str:
     """Return a node of 32 CPUs in one of three zones, with a status as a kubelet writes it."""
-    name = f"node-{number}"
-    resources = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "200Gi", "pods": "110"}
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "KubeletReady",
-        "message": "kubelet is posting ready status",
-        "lastHeartbeatTime": "2026-01-01T00:00:00Z",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    return {
-        "metadata": {
-            "name": name,
-            "uid": name,
-            "labels": {
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/arch": "amd64",
-                "kubernetes.io/os": "linux",
-                "topology.kubernetes.io/zone": f"zone-{number % _ZONES}",
-            },
-        },
-        "spec": {"podCIDR": "10.0.0.0/24"},
-        "status": {
-            "allocatable": resources,
-            "capacity": resources,
-            "conditions": [ready],
-            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-            "nodeInfo": {"kubeletVersion": "v1.37.0", "operatingSystem": "linux"},
-        },
-    }
+    return _NODE.substitute(number=number, zone=number % _ZONES)
 
 
-def _pod(number: int, prefix: str, alike: bool) -> Json:
-    """Return a pending pod with the defaults that an apiserver adds."""
-    name = f"{prefix}-{number}"
-    cpu, memory = (
-        ("100m", "500Mi") if alike else (f"{100 + number % 1999}m", f"{500 + number % 97}Mi")
+def _pod(number: int, prefix: str, alike: bool, node: str = "") -> str:
+    """Return a pod with the defaults that an apiserver adds, pending unless it has a node."""
+    return _POD.substitute(
+        name=f"{prefix}-{number}",
+        cpu=100 if alike else 100 + number % 1999,
+        memory=500 if alike else 500 + number % 97,
+        node=node,
+        phase="Running" if node else "Pending",
     )
-    container = {
-        "name": "app",
-        "image": "registry.example/app:1",
-        "resources": {"requests": {"cpu": cpu, "memory": memory}},
-        "imagePullPolicy": "IfNotPresent",
-        "terminationMessagePath": "/dev/termination-log",
-    }
-    not_ready = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": _NAMESPACE,
-            "uid": name,
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {"app": "simulated"},
-        },
-        "spec": {
-            "containers": [container],
-            "schedulerName": "default-scheduler",
-            "serviceAccountName": "default",
-            "restartPolicy": "Always",
-            "priority": 0,
-            "tolerations": [
-                {"key": "node.kubernetes.io/not-ready", **not_ready},
-                {"key": "node.kubernetes.io/unreachable", **not_ready},
-            ],
-        },
-        "status": {"phase": "Pending", "qosClass": "Burstable"},
-    }
-
-
-def _placed_on(pod: Json, node_name: str) -> Json:
-    return {**pod, "spec": {**pod["spec"], "nodeName": node_name}, "status": {"phase": "Running"}}
 
 
 def _peak_bytes() -> int:

@@ -60,6 +60,12 @@ class Template:
         return dict(_with_json_field_names(made))
 
 
+DEFAULT_NODE, DEFAULT_POD = (
+    Template(Path(__file__).with_name(f"default-{kind}.yaml")) for kind in ("node", "pod")
+)
+"""The templates of operations that name none."""
+
+
 @lru_cache(maxsize=256)
 def template_of(path: Path) -> Template:
     """Return the template of a file, read only once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -297,7 +297,8 @@ def _path_and_model(location: tuple[int | str, ...]) -> tuple[str, type[BaseMode
     """
     path = ""
     model: type[BaseModel] = TestCase
-    operations = {each.model_fields["opcode"].annotation.__args__[0]: each for each in _all()}
+    kinds = get_args(get_args(AnyOperation)[0])
+    operations = {get_args(each.model_fields["opcode"].annotation)[0]: each for each in kinds}
     for step in location:
         if isinstance(step, int):
             path += f"[{step}]"
@@ -312,14 +313,10 @@ def _path_and_model(location: tuple[int | str, ...]) -> tuple[str, type[BaseMode
     return path, model
 
 
-def _all() -> Iterator[Any]:
-    yield from Operation.__subclasses__()
-
-
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    for part in getattr(annotation, "__args__", ()):
+    for part in get_args(annotation):
         if (found := _model_in(part)) is not None:
             return found
     return None
