@@ -1,10 +1,11 @@
 """Replaces the texts of a cluster, so that its snapshot can be shown to others.
 
-Every text is replaced unless it is a word of the Kubernetes API (``api_words``), wherever it is, so
-that a new field of the API is redacted from its first day. Equal texts get equal replacements,
-everywhere, and replacements sort as their originals do: the scheduler compares names, and breaks
-some ties by their order, but reads no meaning into them. So decisions stay the same. Numbers stay
-(for Gt and Lt). Times are moved, all by as much; texts that nothing is decided by are left out.
+Every text is replaced unless it is a word of the Kubernetes API (``api_words.txt``), wherever it
+is, so that a new field of the API is redacted from its first day. Equal texts get equal
+replacements, everywhere, and replacements sort as their originals do: the scheduler compares names,
+and breaks some ties by their order, but reads no meaning into them. So decisions stay the same.
+Numbers stay (for Gt and Lt). Times are moved, all by as much; texts that nothing is decided by are
+left out.
 
 Two passes over typed objects: the first collects texts, the second replaces them. Where a text
 consists of parts that stand alone elsewhere (an image's name and tag, a qualified name, a CEL
@@ -17,16 +18,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from proreus.base.feature_gate_table import gates_of, gates_of_other_components
+from proreus.base.kubernetes_version import SUPPORTED_VERSIONS
 from proreus.insight.snapshots.cluster_objects import ClusterObjects
+from proreus.insight.snapshots.snapshot import KEPT_ANNOTATIONS
 from proreus.objects.devices import Device
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import Resource
 from proreus.objects.resource_claims import CapacityRequirements
-from proreus.workbench.simulation.api_words import is_meaningful
 
 __all__ = ["Redaction", "is_meaningful", "redact", "replacements_for", "replacements_of"]
 
@@ -307,3 +311,32 @@ def _leaves(field: str, value: Any) -> Iterator[tuple[str, Any]]:
         case dict():
             for one in value.values():
                 yield from _leaves(field, one)
+
+
+_WORDS = frozenset(
+    word
+    for line in Path(__file__).with_name("api_words.txt").read_text().splitlines()
+    if not line.startswith("#")
+    for word in line.split()
+)
+_PATTERNS = re.compile(
+    # Numbers (for Gt and Lt), quantities, and versions as far as they are numbers.
+    r"[+-]?\d*(?:\.\d+){0,2}(?:[eE][+-]?\d{1,3}|[numkMGTPE]|[KMGTPE]i)?"
+    r"|hugepages-\d+[KMG]i|attachable-volumes-(?:aws-ebs|gce-pd|azure-disk|cinder)"
+)
+
+
+def is_meaningful(text: str) -> bool:
+    """Return whether a text has a meaning to a scheduler, and says nothing about a cluster."""
+    is_pattern = len(text) < _LONGEST and _PATTERNS.fullmatch(text) is not None
+    return is_pattern or text in _WORDS or text in KEPT_ANNOTATIONS or text in _FEATURES
+
+
+_LONGEST = 40
+_FEATURES = frozenset(
+    {"UserNamespacesHostNetworkSupport", "RestartAllContainersOnContainerExits"}.union(
+        *(gates_of(version) for version in SUPPORTED_VERSIONS),
+        *(gates_of_other_components(version) for version in SUPPORTED_VERSIONS),
+    )
+)
+"""Names that nodes declare, and gates."""

@@ -35,11 +35,10 @@ def cpu_seconds_to_load(path: Path, node_count: int, pod_count: int) -> float:
     made = ClusterObjects()
     node, pod = decoder_for(NODES.type), decoder_for(PODS.type)
     for number in range(node_count):
-        made.put(NODES, node.convert(node_json(number)))
+        made.put(NODES, node.decode(node_json(number).encode()))
     for number in range(pod_count):
-        plain = pod_json(number, "placed", alike=False)
-        plain["spec"]["nodeName"] = f"node-{number % node_count}"
-        made.put(PODS, pod.convert(plain))
+        text = pod_json(number, "placed", alike=False, node=f"node-{number % node_count}")
+        made.put(PODS, pod.decode(text.encode()))
     with path.open("wb") as file:
         write_snapshot(made, SnapshotInfo(), file)
 

@@ -26,35 +26,15 @@ _APPS = (
 
 
 def configuration(kubeconfig: str, plugins: Plugins | None = None) -> dict[str, Any]:
-    """Return a KubeSchedulerConfiguration with two profiles; ``plugins`` are enabled in both."""
+    """Return ``scheduler.yaml`` with this kubeconfig; ``plugins`` are enabled in both profiles."""
+    config: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("scheduler.yaml").read_text())
+    config["clientConnection"]["kubeconfig"] = kubeconfig
     added = (plugins or Plugins()).model_dump(mode="json", by_alias=True)
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
-        "leaderElection": {"leaderElect": False},
-        "profiles": [
-            {
-                "schedulerName": SPREAD,
-                "plugins": added,
-                "pluginConfig": [_fit("LeastAllocated")],
-            },
-            {
-                "schedulerName": PACKED,
-                "plugins": {
-                    **added,
-                    "multiPoint": {
-                        "enabled": [
-                            {"name": "NodeResourcesFit", "weight": 10},
-                            *added.get("multiPoint", {}).get("enabled", ()),
-                        ],
-                        "disabled": [{"name": "NodeResourcesBalancedAllocation"}],
-                    },
-                },
-                "pluginConfig": [_fit("MostAllocated")],
-            },
-        ],
-    }
+    for profile in config["profiles"]:
+        own, more = profile["plugins"].get("multiPoint", {}), added.get("multiPoint", {})
+        enabled = [*own.get("enabled", ()), *more.get("enabled", ())]
+        profile["plugins"] = {**added, "multiPoint": {**more, **own, "enabled": enabled}}
+    return config
 
 
 def write_configuration(path: Path, kubeconfig: str, plugins: Plugins | None = None) -> Path:
@@ -105,16 +85,4 @@ def _pod(
         "kind": "Pod",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": app}},
         "spec": spec,
-    }
-
-
-def _fit(strategy: str) -> dict[str, Any]:
-    return {
-        "name": "NodeResourcesFit",
-        "args": {
-            "scoringStrategy": {
-                "type": strategy,
-                "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
-            }
-        },
     }

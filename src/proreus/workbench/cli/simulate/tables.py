@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from rich import box
 from rich.markup import escape
@@ -48,8 +48,7 @@ def of_comparison(
     comparison: ComparisonResult, timings: tuple[Timings, Timings] | None
 ) -> Printable:
     """Return the one table of a comparison."""
-    table = _table("", *comparison.names)
-    table.columns[1].justify = table.columns[2].justify = "right"
+    table = _table("", *comparison.names, right=_BUT_FIRST)
     for figure in comparison.figures:
         table.add_row(
             figure.name, *(_figure(v, figure.unit) for v in (figure.first, figure.second))
@@ -67,17 +66,20 @@ def of_capacity(capacity: PodCapacity) -> Iterator[Printable]:
     yield f"[bold]{least}{capacity.fits:,}[/] more pods like {escape(capacity.pod)} fit"
     if not capacity.exhausted:
         return
-    table = _table("what runs out", "plugin", "nodes")
-    table.columns[2].justify = "right"
+    table = _table("what runs out", "plugin", "nodes", right=[2])
     for one in capacity.limits:
         table.add_row(escape(one.reason), one.plugin, f"{one.nodes:,}")
     if capacity.limits:
         yield table
     else:
         yield escape(capacity.message)
-    use = _table("with all of them", "requested", "of the nodes", "useless part of the rest")
-    for column in use.columns[1:]:
-        column.justify = "right"
+    use = _table(
+        "with all of them",
+        "requested",
+        "of the nodes",
+        "useless part of the rest",
+        right=_BUT_FIRST,
+    )
     for name, one_use in _requested(capacity.after):
         use.add_row(
             name,
@@ -91,9 +93,7 @@ def of_capacity(capacity: PodCapacity) -> Iterator[Printable]:
 def of_replays(names: list[str], results: list[ReplayResult]) -> Iterator[Printable]:
     """Yield the tables of replays of one recording, next to the recorded course."""
     first = results[0]
-    table = _table("", "recorded", *names)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = _table("", "recorded", *names, right=_BUT_FIRST)
 
     def add(title: str, values: Iterable[str], recorded: str = "") -> None:
         table.add_row(title, recorded, *values)
@@ -160,8 +160,7 @@ def _unplaced(pods: Iterable[UnplacedPod]) -> Table:
     groups: dict[tuple[str, str], list[UnplacedPod]] = {}
     for pod in pods:
         groups.setdefault((pod.workload or pod.pod, _why(pod)), []).append(pod)
-    table = _table("without a node", "pods", "why")
-    table.columns[1].justify = "right"
+    table = _table("without a node", "pods", "why", right=[1])
     rows = sorted(groups.items(), key=lambda one: -len(one[1]))
     for (name, why), members in rows[:_MOST_ROWS]:
         table.add_row(escape(name), f"{len(members):,}", escape(why))
@@ -198,9 +197,7 @@ def _placed(result: ScenarioResult) -> Table:
     by_workload: dict[str, Counter[str]] = {}
     for pod in result.placed:
         by_workload.setdefault(pod.workload or "(no workload)", Counter())[pod.node] += 1
-    table = _table("placed", "pods", "nodes", "most on one")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = _table("placed", "pods", "nodes", "most on one", right=_BUT_FIRST)
     rows = sorted(by_workload.items(), key=lambda one: (-one[1].total(), one[0]))
     for name, nodes in rows[:_MOST_ROWS]:
         most = max(nodes.values())
@@ -210,9 +207,9 @@ def _placed(result: ScenarioResult) -> Table:
 
 
 def _utilisation(before: Utilisation, after: Utilisation) -> Table:
-    table = _table("resource", "requested", "of the nodes", "imbalance", "fragmentation")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = _table(
+        "resource", "requested", "of the nodes", "imbalance", "fragmentation", right=_BUT_FIRST
+    )
     rows = dict(_requested(before)) | dict(_requested(after))
     for name in sorted(rows):
         first, second = before.resources.get(name), after.resources.get(name)
@@ -231,9 +228,7 @@ def _utilisation(before: Utilisation, after: Utilisation) -> Table:
 
 
 def _spread(skews: list[WorkloadSkew]) -> Table:
-    table = _table("spread of", "over", "domains", "pods", "skew", "at most")
-    for column in table.columns[2:]:
-        column.justify = "right"
+    table = _table("spread of", "over", "domains", "pods", "skew", "at most", right=_BUT_TWO)
     for one in skews[:_MOST_SKEWS]:
         limit = "" if one.max_skew is None else f"{one.max_skew}"
         table.add_row(
@@ -252,11 +247,15 @@ def _exceeds(one: WorkloadSkew) -> bool:
     return one.max_skew is not None and one.after > one.max_skew
 
 
-def _table(*titles: str) -> Table:
+def _table(*titles: str, right: Container[int] = ()) -> Table:
+    """Return a table with these columns; those with a place in ``right`` are of numbers."""
     table = Table(box=box.SIMPLE, pad_edge=False, caption_justify="left")
-    for title in titles:
-        table.add_column(title, overflow="fold")
+    for place, title in enumerate(titles):
+        table.add_column(title, overflow="fold", justify="right" if place in right else "left")
     return table
+
+
+_BUT_FIRST, _BUT_TWO = range(1, 99), range(2, 99)
 
 
 def _say_what_is_cut(table: Table, rows: int, most: int = _MOST_ROWS) -> None:
