@@ -9,7 +9,7 @@ from typing import Any
 from proreus.base.clock import Clock, RealClock
 from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.scheduler import Scheduler
-from proreus.insight.dry_run.pages import DryRuns
+from proreus.insight.dry_run.service import DryRunService
 from proreus.insight.explain import Explainer
 from proreus.objects.pod import Pod
 
@@ -38,7 +38,7 @@ class PageSources:
     plugin_health: Callable[[], Mapping[str, Any]] = dict
     version: str = ""
     changes: bool = True
-    dry_runs: Callable[[], DryRuns] | None = None
+    dry_runs: Callable[[], DryRunService] | None = None
     title: str = "proreus"
     clock: Clock = field(default_factory=RealClock)
 

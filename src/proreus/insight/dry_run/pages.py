@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Protocol
 
 import msgspec
 from aiohttp import web
 
 from proreus.base.errors import ConfigError
-from proreus.insight.dry_run.api import DryRunReview, DryRunSpec, DryRunStatus
+from proreus.insight.dry_run.api import DryRunReview
 from proreus.insight.dry_run.objects import InvalidDryRun
 from proreus.insight.dry_run.openapi import DOCUMENT_PATH, PATH, openapi_document
 from proreus.insight.dry_run.replica import ClusterChanged
-from proreus.insight.dry_run.service import RETRY_AFTER_SECONDS, Busy
+from proreus.insight.dry_run.service import RETRY_AFTER_SECONDS, Busy, DryRunService
 from proreus.objects.codec import DecodeError, decode_strictly
 from proreus.server.responses import json_body, status_body
 from proreus.server.server import Server
@@ -28,21 +26,9 @@ READ_SECONDS = 10.0
 """Time limit for the arrival of a body, which occupies the place of another dry run."""
 
 
-class DryRuns(Protocol):
-    """Answers dry runs; see ``dry_run.DryRunService``."""
-
-    def admit(self) -> AbstractContextManager[None]:
-        """Count a dry run as under way; raises ``Busy``."""
-        ...
-
-    async def answer(self, spec: DryRunSpec) -> DryRunStatus:
-        """Answer a dry run."""
-        ...
-
-
 def add_dry_run_pages(
     server: Server,
-    service: DryRuns,
+    service: DryRunService,
     leads: Callable[[], bool],
     read_seconds: float = READ_SECONDS,
 ) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
+import msgspec
 import numpy as np
 
 from proreus.engine.extenders.extender_chain import EXTENDER
@@ -114,23 +116,10 @@ def _permit(record: DecisionRecord) -> tuple[PermitHold, ...]:
 
 
 def _reply(answer: ExtenderAnswer) -> ExtenderReply:
-    rejected = tuple(
-        ExtenderRejections(
-            message=one.message,
-            count=one.count,
-            names=tuple(one.names),
-            unresolvable=one.unresolvable,
-        )
-        for one in answer.rejections
-    )
-    return ExtenderReply(
-        url=answer.url,
-        verb=answer.verb,
-        accepted=answer.accepted,
-        rejected=rejected,
-        scored=answer.scored,
-        error=answer.error,
-    )
+    reply = msgspec.convert(answer, ExtenderReply, from_attributes=True)
+    rejections = tuple[ExtenderRejections, ...]
+    reply.rejected = msgspec.convert(answer.rejections, rejections, from_attributes=True)
+    return reply
 
 
 def _placement(
@@ -188,13 +177,10 @@ def _left_out(scores: ScoreTable, names: list[str], chosen: int, plugin: str) ->
 
 def _victim(victim: Victim, pods: Mapping[str, Pod]) -> VictimState:
     live = pods.get(victim.pod)
-    reason = f"priority {victim.priority}, lower than the preemptor's"
+    state: Literal["running", "terminating", "gone"] = "running"
     if live is None or live.metadata.uid != victim.uid:
-        return VictimState(pod=victim.pod, priority=victim.priority, reason=reason, state="gone")
-    terminating = live.metadata.deletion_timestamp is not None
-    return VictimState(
-        pod=victim.pod,
-        priority=victim.priority,
-        reason=reason,
-        state="terminating" if terminating else "running",
-    )
+        state = "gone"
+    elif live.metadata.deletion_timestamp is not None:
+        state = "terminating"
+    reason = f"priority {victim.priority}, lower than the preemptor's"
+    return VictimState(pod=victim.pod, priority=victim.priority, reason=reason, state=state)

@@ -110,54 +110,46 @@ async def _list(client: ApiClient, resource: Resource[Any]) -> list[Any]:
     return page.items
 
 
+_OPAQUE = (
+    (DeviceClass, "spec.config"),
+    (ResourceClaim, "spec.devices.config"),
+    (ResourceClaim, "status.allocation.devices.config"),
+    (ResourceClaimTemplate, "spec.spec.devices.config"),
+)
+"""Configuration that only drivers interpret."""
+
+
 def without_secrets(obj: Any, kept_annotations: frozenset[str] = KEPT_ANNOTATIONS) -> Any:
     """Return an object without names of Secrets, foreign annotations and opaque parameters."""
-    meta = obj.metadata
-    annotations = {key: value for key, value in meta.annotations.items() if key in kept_annotations}
-    if annotations != meta.annotations:
-        meta = msgspec.structs.replace(meta, annotations=annotations)
-        obj = msgspec.structs.replace(obj, metadata=meta)
-    if isinstance(obj, Pod) and obj.spec.volumes:
+    given = obj.metadata.annotations
+    annotations = {key: value for key, value in given.items() if key in kept_annotations}
+    if annotations != given:
+        obj = _with(obj, "metadata.annotations", annotations)
+    for type_, path in _OPAQUE:
+        if isinstance(obj, type_):
+            obj = _with(obj, path, ())
+    if isinstance(obj, Pod):
         volumes = tuple(map(_without_contents, obj.spec.volumes))
         if volumes != obj.spec.volumes:
-            spec = msgspec.structs.replace(obj.spec, volumes=volumes)
-            obj = msgspec.structs.replace(obj, spec=spec)
-    elif isinstance(obj, DeviceClass):
-        class_spec = msgspec.structs.replace(obj.spec, config=())
-        obj = msgspec.structs.replace(obj, spec=class_spec)
-    elif isinstance(obj, ResourceClaim):
-        obj = _without_parameters(obj)
-    elif isinstance(obj, ResourceClaimTemplate):
-        made = _without_parameters(ResourceClaim(spec=obj.spec.spec))
-        template_spec = msgspec.structs.replace(obj.spec, spec=made.spec)
-        obj = msgspec.structs.replace(obj, spec=template_spec)
+            obj = _with(obj, "spec.volumes", volumes)
     return obj
-
-
-def _without_parameters(claim: ResourceClaim) -> ResourceClaim:
-    """Return a claim without the configuration that only drivers interpret."""
-    replace = msgspec.structs.replace
-    devices = replace(claim.spec.devices, config=())
-    claim = replace(claim, spec=replace(claim.spec, devices=devices))
-    allocation = claim.status.allocation
-    if allocation is None:
-        return claim
-    allocation = replace(allocation, devices=replace(allocation.devices, config=()))
-    return replace(claim, status=replace(claim.status, allocation=allocation))
 
 
 def _without_contents(volume: Volume) -> Volume:
     """Return a volume that still has its type, for plugins that only ask for that."""
-    if volume.secret is None and volume.config_map is None and volume.ephemeral is None:
-        return volume
-    changes: dict[str, Any] = {}
-    if volume.secret is not None:
-        changes["secret"] = {}
-    if volume.config_map is not None:
-        changes["config_map"] = {}
-    if volume.ephemeral is not None:
-        changes["ephemeral"] = msgspec.structs.replace(volume.ephemeral, volume_claim_template={})
-    return msgspec.structs.replace(volume, **changes)
+    for path in ("secret", "config_map", "ephemeral.volume_claim_template"):
+        if getattr(volume, path.partition(".")[0]) is not None:
+            volume = _with(volume, path, {})
+    return volume
+
+
+def _with(obj: Any, path: str, value: Any) -> Any:
+    """Return a struct with another value at a path, or unchanged if the path ends before."""
+    name, dot, rest = path.partition(".")
+    inner = getattr(obj, name)
+    if dot and inner is None:
+        return obj
+    return msgspec.structs.replace(obj, **{name: _with(inner, rest, value) if dot else value})
 
 
 def write_snapshot(objects: ClusterObjects, info: SnapshotInfo, file: BinaryIO) -> None:
