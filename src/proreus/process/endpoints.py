@@ -19,9 +19,9 @@ from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 from proreus.process.options import RunOptions
 from proreus.process.outer_rooms import registered_section
+from proreus.process.plugin_registration import PATH, registration_page
 from proreus.process.process_state import ProcessState, ServedParts
 from proreus.server.health import HealthCheck
-from proreus.server.plugin_registration import PATH, registration_page
 from proreus.server.responses import json_body
 from proreus.server.server import EndpointSources, Server
 

@@ -29,8 +29,8 @@ class RemotePlugins:
 
     ``classes``: their plugins, by address, and by the flag that keeps a slot.
 
-    Implements ``server.plugin_registration.Registrar``. ``proreus.remote`` is imported only where
-    there is a process or a slot, since most schedulers have none.
+    ``proreus.remote`` is imported only where there is a process or a slot, since most schedulers
+    have none.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], slots: Sequence[Endpoint]) -> None:
