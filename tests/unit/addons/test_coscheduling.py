@@ -7,7 +7,7 @@ from proreus.addons.coscheduling.groups import (
     OLDER_LABEL,
     POD_GROUP_LABEL,
     group_key,
-    virtual_group,
+    membership_of,
 )
 from proreus.framework import ConfigError, CycleState
 from proreus.testing import Harness, make_node, make_pod
@@ -211,8 +211,9 @@ def test_pods_without_group_or_podgroup() -> None:
 def test_the_group_of_a_pod(labels: dict, key: str, minimum: int | None) -> None:
     pod = make_pod("p", labels=labels).pod
     assert group_key(pod) == key
-    found = virtual_group(pod)
-    assert (None if found is None else found.min_member) == minimum
+    membership = membership_of(pod)
+    group = membership and membership.virtual
+    assert (group and group.min_member) == minimum
 
 
 @pytest.mark.parametrize(

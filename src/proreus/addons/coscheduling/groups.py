@@ -293,12 +293,6 @@ def group_key(pod: Pod) -> str:
     return "" if membership is None else membership.key
 
 
-def virtual_group(pod: Pod) -> Group | None:
-    """Return the group of a pod that names it without a PodGroup; None if it does not."""
-    membership = membership_of(pod)
-    return None if membership is None else membership.virtual
-
-
 def _is_number(text: str) -> bool:
     # Python converts no text of thousands of digits.
     return len(text) <= 18 and text.isascii() and text.isdecimal()

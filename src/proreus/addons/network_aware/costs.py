@@ -12,7 +12,6 @@ from typing import TypeVar
 from proreus.addons.network_aware.objects import NetworkTopology
 from proreus.objects import LABEL_REGION, LABEL_ZONE
 
-SAME_HOST_COST = 0
 SAME_ZONE_COST = 1
 MAX_COST = 100
 NETPERF = "NetperfCosts"
