@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 
 from rich import box
@@ -17,7 +17,6 @@ from proreus.insight.explain.explanation import (
     LeftOut,
     NodeChoice,
     PluginScore,
-    RejectedNodes,
     Waiting,
     WaitingPod,
     WhatWouldHelp,
@@ -66,10 +65,8 @@ def _waiting(waiting: Waiting) -> Iterator[RenderableType]:
     if waiting.backoff_seconds:
         text += f", back-off {waiting.backoff_seconds:.1f} s"
     yield _line("Queue", text)
-    if waiting.ahead:
-        yield _line("Ahead", ", ".join(waiting.ahead))
-    if waiting.scheduling_gates:
-        yield _line("Gates", ", ".join(waiting.scheduling_gates))
+    yield from _names("Ahead", waiting.ahead)
+    yield from _names("Gates", waiting.scheduling_gates)
     if (group := waiting.group) is not None:
         text = f"{group.name}: {group.scheduled} of {group.pods} pods have a node"
         text += f", {group.min_count} are needed together" if group.min_count > 1 else ""
@@ -99,10 +96,8 @@ def _attempt(attempt: AttemptExplanation) -> Iterator[RenderableType]:
     if attempt.nominated_node:
         yield _line("Nominated", attempt.nominated_node)
     if attempt.victims:
-        table = _table("Victims", "pod", "priority", "reason", "now")
-        for victim in attempt.victims:
-            table.add_row(victim.pod, str(victim.priority), victim.reason, victim.state)
-        yield table
+        rows = ((one.pod, one.priority, one.reason, one.state) for one in attempt.victims)
+        yield _table("Victims", "pod", "priority", "reason", "now", rows=rows)
         if attempt.pdb_violations:
             yield _line("PodDisruptionBudgets", f"{attempt.pdb_violations} of these violate one")
     if attempt.bound_at is not None:
@@ -116,25 +111,28 @@ def _attempt(attempt: AttemptExplanation) -> Iterator[RenderableType]:
     if attempt.placement is not None:
         yield from _placement(attempt.placement)
     if attempt.rejected:
-        yield _rejected(attempt.rejected, attempt.nodes)
+        groups = (
+            (one.plugin, ", ".join(one.reasons), one.count, _some(one.names, one.count))
+            for one in attempt.rejected
+        )
+        title = f"Rejected of {attempt.nodes} nodes"
+        yield _table(title, "plugin", "reason", "nodes", "such as", rows=groups)
 
 
 def _extenders(replies: Iterable[ExtenderReply]) -> RenderableType:
-    table = _table("Extenders", "extender", "verb", "answer")
-    for reply in replies:
-        if reply.error:
-            text = f"error: {reply.error}"
-        elif reply.verb == "prioritize":
-            text = f"scored {reply.scored} nodes"
-        else:
-            text = f"accepted {reply.accepted} nodes"
-            for group in reply.rejected:
-                more = ", …" if group.count > len(group.names) else ""
-                text += (
-                    f"; rejected {group.count} ({', '.join(group.names)}{more}): {group.message}"
-                )
-        table.add_row(reply.url, reply.verb, Text(text))
-    return table
+    rows = ((reply.url, reply.verb, Text(_answer(reply))) for reply in replies)
+    return _table("Extenders", "extender", "verb", "answer", rows=rows)
+
+
+def _answer(reply: ExtenderReply) -> str:
+    if reply.error:
+        return f"error: {reply.error}"
+    if reply.verb == "prioritize":
+        return f"scored {reply.scored} nodes"
+    return f"accepted {reply.accepted} nodes" + "".join(
+        f"; rejected {one.count} ({_some(one.names, one.count)}): {one.message}"
+        for one in reply.rejected
+    )
 
 
 def _placement(placement: NodeChoice) -> Iterator[RenderableType]:
@@ -154,9 +152,7 @@ def _placement(placement: NodeChoice) -> Iterator[RenderableType]:
         table.add_row(plugin.plugin, str(plugin.weight), *cells, without)
     table.add_row("total", "", *(f"[bold]{node.total}[/bold]" for node in shown), "")
     yield table
-    decided = [one.plugin for one in placement.left_out if one.decided]
-    if decided:
-        yield _line("Decided by", ", ".join(decided))
+    yield from _names("Decided by", [one.plugin for one in placement.left_out if one.decided])
     totals = ", ".join(f"{total} ({count})" for total, count in placement.totals[:8])
     more = ", …" if len(placement.totals) > 8 else ""
     yield _line("Totals (nodes)", totals + more)
@@ -176,15 +172,6 @@ def _without(other: LeftOut | None) -> str:
     return other.best[0] + (f" or {other.count - 1} more" if other.count > 1 else "")
 
 
-def _rejected(rejected: Iterable[RejectedNodes], nodes: int) -> RenderableType:
-    table = _table(f"Rejected of {nodes} nodes", "plugin", "reason", "nodes", "such as")
-    for group in rejected:
-        more = ", …" if group.count > len(group.names) else ""
-        reasons = ", ".join(group.reasons)
-        table.add_row(group.plugin, reasons, str(group.count), ", ".join(group.names) + more)
-    return table
-
-
 def _help(found: WhatWouldHelp) -> Iterator[RenderableType]:
     if found.error:
         yield _line("Changes", f"not known: {found.error}")
@@ -192,16 +179,13 @@ def _help(found: WhatWouldHelp) -> Iterator[RenderableType]:
     if found.fits_now:
         yield _line("Now", f"it fits {found.fits_now} nodes, and only has to be tried again")
         return
-    if found.nodes:
-        table = _table("Changes with which it would fit", "node", "changes")
-        for one in found.nodes:
-            table.add_row(one.node, "; ".join(change.text for change in one.changes))
-        yield table
-    if found.changed_nodes:
-        table = _table("Or changes of a node with which it would take the pod", "node", "changes")
-        for one in found.changed_nodes:
-            table.add_row(one.node, "; ".join(change.text for change in one.changes))
-        yield table
+    for title, nodes in (
+        ("Changes with which it would fit", found.nodes),
+        ("Or changes of a node with which it would take the pod", found.changed_nodes),
+    ):
+        if nodes:
+            rows = ((one.node, "; ".join(change.text for change in one.changes)) for one in nodes)
+            yield _table(title, "node", "changes", rows=rows)
     if found.incomplete:
         yield _line("Changes", "there was no time to ask about all nodes")
     if found.new_node_like:
@@ -217,8 +201,7 @@ def _node(explained: NodeExplanation) -> Iterator[RenderableType]:
         return
     if explained.unschedulable:
         yield _line("Cordoned", "yes")
-    if explained.taints:
-        yield _line("Taints", ", ".join(explained.taints))
+    yield from _names("Taints", explained.taints)
     table = _table("Resources", "resource")
     for title in ("allocatable", "requested", "free", "nominated"):
         table.add_column(title, justify="right")
@@ -227,34 +210,29 @@ def _node(explained: NodeExplanation) -> Iterator[RenderableType]:
         table.add_row(one.name, *(quantity(one.name, amount) for amount in amounts))
     table.add_row("pods", str(explained.allowed_pods), str(explained.pods), "", "")
     yield table
-    for title, pods in (
-        ("Not bound yet", explained.assumed),
-        ("Nominated", explained.nominated),
-        ("Largest", explained.largest_pods),
-    ):
-        if pods:
-            yield _line(title, ", ".join(pods))
+    yield from _names("Not bound yet", explained.assumed)
+    yield from _names("Nominated", explained.nominated)
+    yield from _names("Largest", explained.largest_pods)
     if explained.rejects:
-        table = _table("Waiting pods that it rejected", "plugin", "reason", "pods", "such as")
-        for group in explained.rejects:
-            table.add_row(
-                group.plugin, ", ".join(group.reasons), str(group.count), ", ".join(group.pods)
-            )
-        yield table
+        rows = (
+            (one.plugin, ", ".join(one.reasons), one.count, ", ".join(one.pods))
+            for one in explained.rejects
+        )
+        title = "Waiting pods that it rejected"
+        yield _table(title, "plugin", "reason", "pods", "such as", rows=rows)
 
 
 def _queue(explained: QueueExplanation) -> Iterator[RenderableType]:
     yield _line("Queue", explained.summary)
     counts = ", ".join(f"{count} {name}" for name, count in explained.counts.items())
     yield _line("Pods", f"{counts}, {explained.in_flight} in flight")
-    if explained.next:
-        yield _line("Next", ", ".join(explained.next))
+    yield from _names("Next", explained.next)
     if explained.reasons:
-        table = _table("Rejected by", "plugins", "pods", "oldest", "since")
-        for reason in explained.reasons:
-            names = ", ".join(reason.plugins)
-            table.add_row(names, str(reason.count), reason.oldest, _time(reason.oldest_since))
-        yield table
+        rows = (
+            (", ".join(one.plugins), one.count, one.oldest, _time(one.oldest_since))
+            for one in explained.reasons
+        )
+        yield _table("Rejected by", "plugins", "pods", "oldest", "since", rows=rows)
     for title, pods in (("Oldest", explained.oldest), ("Starving", explained.starving)):
         if pods:
             yield _pods(title, pods)
@@ -263,18 +241,29 @@ def _queue(explained: QueueExplanation) -> Iterator[RenderableType]:
 
 
 def _pods(title: str, pods: Iterable[WaitingPod]) -> RenderableType:
-    table = _table(title, "pod", "queue", "since", "attempts", "rejected by")
-    for one in pods:
-        rejected_by = ", ".join(one.rejected_by)
-        table.add_row(one.pod, one.queue, _time(one.since), str(one.attempts), rejected_by)
+    rows = (
+        (one.pod, one.queue, _time(one.since), one.attempts, ", ".join(one.rejected_by))
+        for one in pods
+    )
+    return _table(title, "pod", "queue", "since", "attempts", "rejected by", rows=rows)
+
+
+def _table(title: str, *columns: str, rows: Iterable[Iterable[object]] = ()) -> Table:
+    table = Table(
+        *columns, title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
     return table
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column)
-    return table
+def _names(title: str, names: Collection[str]) -> Iterator[Text]:
+    if names:
+        yield _line(title, ", ".join(names))
+
+
+def _some(names: Collection[str], count: int) -> str:
+    return ", ".join(names) + (", …" if count > len(names) else "")
 
 
 def _line(name: str, text: str) -> Text:
