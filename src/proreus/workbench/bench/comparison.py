@@ -132,7 +132,9 @@ async def _pass(
     ):
         pods = PodTracker(watch_api.client)
         collector = PeriodCollector(pods, environment.children)
-        runner = _Runner(plan, under_test, gates, options.version, environment, api, collector)
+        path = plan.test_case.scheduler_config_path
+        base = plan.path(path) if path else None
+        runner = _Runner(under_test, base, gates, options.version, environment, api, collector)
         executor = Executor(
             plan,
             api,
@@ -167,71 +169,62 @@ async def _pass(
     return result
 
 
+@dataclass
 class _Runner:
     """The scheduler of a pass; to build a backlog, it is replaced by one that is not the leader."""
 
-    def __init__(
-        self,
-        plan: ResolvedWorkload,
-        under_test: SchedulerUnderTest,
-        gates: Mapping[str, bool],
-        version: KubernetesVersion,
-        environment: BenchEnvironment,
-        api: Api,
-        collector: PeriodCollector,
-    ) -> None:
-        self._under_test = under_test
-        self._gates = gates
-        self._version = version
-        self._environment = environment
-        self._api = api
-        self._collector = collector
-        self._started: list[SchedulerProcess] = []
-        path = plan.test_case.scheduler_config_path
-        self._base = plan.path(path) if path else None
+    under_test: SchedulerUnderTest
+    base: Path | None
+    """The file of the workload's scheduler configuration."""
+    gates: Mapping[str, bool]
+    version: KubernetesVersion
+    environment: BenchEnvironment
+    api: Api
+    collector: PeriodCollector
+    started: list[SchedulerProcess] = field(default_factory=list)
 
     async def start(self, *, elects: bool = False) -> float:
         """Start a scheduler process; return the seconds until it was ready."""
-        config = configuration(self._base, self._environment.kubeconfig, elects=elects)
-        name = f"scheduler-{len(self._started)}"
+        config = configuration(self.base, self.environment.kubeconfig, elects=elects)
+        name = f"scheduler-{len(self.started)}"
         process = SchedulerProcess(
-            self._under_test, config, self._gates, self._version, self._environment.folder, name
+            self.under_test, config, self.gates, self.version, self.environment.folder, name
         )
-        self._started.append(process)
+        self.started.append(process)
         began = time.perf_counter()
         await process.run()
-        self._collector.scheduler = process
+        self.collector.scheduler = process
         return time.perf_counter() - began
 
     async def hold(self) -> None:
         """Replace the scheduler by one that has warm caches but cannot get the Lease."""
-        self._collector.scheduler = None
-        await self._started[-1].finish()
-        await hold_lease(self._api)
+        self.collector.scheduler = None
+        await self.started[-1].finish()
+        await hold_lease(self.api)
         await self.start(elects=True)
-        await wait_until_idle(self._started[-1], _STAND_BY_SECONDS)
+        await wait_until_idle(self.started[-1], _STAND_BY_SECONDS)
 
     async def release(self) -> None:
         """Let the standby scheduler become the leader, and wait until it is."""
-        for child in self._environment.children.values():
+        for child in self.environment.children.values():
             await wait_until_idle(child, _STAND_BY_SECONDS)
-        await release_lease(self._api)
-        await wait_for_leader(self._api)
+        await release_lease(self.api)
+        await wait_for_leader(self.api)
 
     def check(self) -> None:
         """Raise ``ChildFailed`` if the scheduler has exited by itself."""
-        if self._started[-1] is self._collector.scheduler and not self._started[-1].running:
-            process = self._started[-1]
+        if self.started[-1] is self.collector.scheduler and not self.started[-1].running:
+            process = self.started[-1]
             raise ChildFailed(f"{process.name} ended by itself\n{process.log_tail(5)}")
 
     async def finish(self) -> None:
         """Stop the scheduler that is still running."""
-        for process in self._started[-1:]:
+        for process in self.started[-1:]:
             await process.finish()
 
     def errors(self) -> list[str]:
         """Return the errors in the logs of all schedulers of the pass."""
-        return [line for process in self._started for line in process.errors]
+        return [line for process in self.started for line in process.errors]
 
 
 async def _run_while_scheduler_alive(runner: _Runner, work: Coroutine[Any, Any, None]) -> None:
