@@ -35,9 +35,10 @@ FilterVictimsWithPDBViolation               ``potential_victims``: ``DisruptionB
 SelectVictimsOnNode, on a node with groups  ``unit_dry_run``: ``UnitDryRun``
 PodGroupEvaluator                           ``pod_group_preemption``: ``PodGroupEvaluator``
 reprieveVictim of selectVictimsOnDomain     ``engine.runtime.pod_group_reprieve``:
-``PodGroupReprieve`` PodGroupEvaluator of 1.36                   ``pod_group_preemption_v1_36``:
-``PodGroupPreemption`` ==========================================
-====================================================
+                                            ``PodGroupReprieve``
+PodGroupEvaluator of 1.36                   ``pod_group_preemption_v1_36``:
+                                            ``PodGroupPreemption``
+==========================================  ====================================================
 
 Three things are ours; none of them changes a result:
 

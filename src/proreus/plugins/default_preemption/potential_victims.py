@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
-from msgspec import Struct
 
 from proreus.base.bounded_cache import register
 from proreus.framework.node_info import NodeInfo
@@ -45,18 +44,6 @@ _NO_PODS = 2**31
 # ---- pods in the order of importance -----------------------------------------------------------
 
 
-class _NodePods(Struct, frozen=True):
-    """The pods of a node, the most important first. ``ranks``: their negated priorities."""
-
-    pods: list[PodInfo]
-    ranks: list[int]
-
-    @classmethod
-    def of(cls, node: NodeInfo, sampled_once: bool) -> _NodePods:
-        pods = sorted_by_importance([node.pods[uid] for uid in node.order], sampled_once)
-        return cls(pods, [pod.importance[0] for pod in pods])
-
-
 class PodsByPriority:
     """The pods of each row of a table by importance; ``refresh`` before reading.
 
@@ -81,7 +68,7 @@ class PodsByPriority:
         self._position = -1
         self._lowest: IntArray = np.empty(0, dtype=np.int64)
         """By row: the lowest priority of a pod."""
-        self._pods_by_row: dict[int, _NodePods] = {}
+        self._pods_by_row: dict[int, list[PodInfo]] = {}
         register(self)
 
     def age(self) -> None:
@@ -131,10 +118,12 @@ class PodsByPriority:
 
     def lower_priority_pods(self, row: int, priority: int) -> list[PodInfo]:
         """Return the pods of a row below a priority, the most important first."""
-        node_pods = self._pods_by_row.get(row)
-        if node_pods is None:
-            node_pods = self._pods_by_row[row] = _NodePods.of(self._nodes[row], self.sampled_once)
-        return node_pods.pods[bisect_right(node_pods.ranks, -priority) :]
+        pods = self._pods_by_row.get(row)
+        if pods is None:
+            node = self._nodes[row]
+            in_order = [node.pods[uid] for uid in node.order]
+            pods = self._pods_by_row[row] = sorted_by_importance(in_order, self.sampled_once)
+        return pods[bisect_right(pods, -priority, key=lambda pod: pod.importance[0]) :]
 
 
 def sorted_by_importance(pods: list[PodInfo], sampled_once: bool = True) -> list[PodInfo]:

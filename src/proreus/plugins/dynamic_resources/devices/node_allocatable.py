@@ -7,7 +7,7 @@ a device counts is in ``node_allocatable_resources``, of 1.36 in ``node_allocata
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 import msgspec
@@ -142,12 +142,11 @@ def as_assumed(pod: PodInfo, statuses: Statuses) -> PodInfo:
 
 def containers_of(pod: Pod, claim: ResourceClaim) -> tuple[str, ...]:
     """Return the names of the containers that use a claim of the pod, once for each use."""
-    return tuple(_containers(pod, claim.metadata.name))
-
-
-def _containers(pod: Pod, name: str) -> Iterator[str]:
+    name = claim.metadata.name
     entries = {entry.name for entry in pod.spec.resource_claims if claim_name(pod, entry) == name}
-    for container in (*pod.spec.init_containers, *pod.spec.containers):
-        for used in container.resources.claims:
-            if used.name in entries:
-                yield container.name
+    return tuple(
+        container.name
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        for used in container.resources.claims
+        if used.name in entries
+    )

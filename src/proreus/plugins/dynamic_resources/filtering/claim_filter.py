@@ -26,6 +26,7 @@ from proreus.objects.resource_claims import (
 )
 from proreus.plugins.dynamic_resources.devices.availability_index import can_skip_operations
 from proreus.plugins.dynamic_resources.devices.node_allocatable import EffectiveRequest
+from proreus.plugins.dynamic_resources.devices.pools import PoolView
 from proreus.plugins.dynamic_resources.dra_manager import (
     ERROR,
     FITS,
@@ -177,23 +178,14 @@ class ClaimFilter:
             allocation_error = allocation_cache.results[int(numbers[index])]
             assert isinstance(allocation_error, AllocationError)
             row = int(rows[index])
-            text = self._error_message(allocation_error, to_allocate, nodes, row)
+            views: Sequence[PoolView] = ()
+            if "{" in allocation_error.text:
+                views = self._manager.availability_index.views_of(nodes[row].name)
+            text = allocation_error.message(to_allocate.claims, views)
             # Where the text names no device it is that of all nodes: one Status for 5,000 of them.
             if text not in statuses:
                 statuses[text] = Status.error(text).with_plugin(verdicts.plugin)
             verdicts.reject_row(row, statuses[text])
-
-    def _error_message(
-        self,
-        allocation_error: AllocationError,
-        to_allocate: ClaimsToAllocate,
-        nodes: NodeTable,
-        row: int,
-    ) -> str:
-        views: Sequence[object] = ()
-        if "{" in allocation_error.text:
-            views = self._manager.availability_index.views_of(nodes[row].name)
-        return allocation_error.message(to_allocate.claims, views)  # type: ignore[arg-type]
 
     def effective_request_at(self, name: str) -> EffectiveRequest | None:
         """Return the request of pod and devices; None if it is no more than the pod's requests."""

@@ -94,8 +94,7 @@ def _init_mappings(
     # They run one after the other and before the regular containers, so they can use the same
     # devices: only the most that one of them needs in addition is requested.
     rest: tuple[str, int] | None = None
-    ending: list[PodExtendedResourceRequest] = []
-    beyond: set[int] = set()
+    ending: list[tuple[Container, str]] = []
     for index, container in enumerate(init_containers):
         wanted = _amount(container, resource)
         if wanted <= 0 or container.restart_policy == "Always":
@@ -103,25 +102,16 @@ def _init_mappings(
         for other, amount in lasting.items():
             # Sidecars that started earlier hold their devices already.
             if other >= index and wanted > 0:
-                name = _request_name(other, containers[other], resource)
-                ending.append(_mapping(container, resource, name))
+                ending.append((container, _request_name(other, containers[other], resource)))
                 wanted -= amount
         if wanted > 0:
-            name = _request_name(index, container, resource)
-            beyond.add(len(ending))
-            ending.append(_mapping(container, resource, name))
+            ending.append((container, ""))
             if rest is None or wanted > rest[1]:
-                rest = (name, wanted)
-    # The rest's request has the name of the init container with the largest one. It is known only
-    # now, so mappings of the others are renamed (createRequestsAndMappings upstream).
-    for place, mapping in enumerate(ending):
-        if place in beyond and rest is not None:
-            mapping = PodExtendedResourceRequest(
-                container_name=mapping.container_name,
-                resource_name=resource,
-                request_name=rest[0],
-            )
-        mappings.append(mapping)
+                rest = (_request_name(index, container, resource), wanted)
+    # The rest's request has the name of the init container with the largest one, which is known
+    # only now (createRequestsAndMappings upstream).
+    of_rest = "" if rest is None else rest[0]
+    mappings += [_mapping(container, resource, name or of_rest) for container, name in ending]
     return rest
 
 
