@@ -17,6 +17,14 @@ def amounts_of(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
     return {name: parse_amount(name, quantity) for name, quantity in quantities.items()}
 
 
+def count(total: dict[str, int], amounts: Amounts, sign: int = 1) -> None:
+    """Add amounts to a total, or take them back with ``sign`` -1; drop zeros."""
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + sign * amount
+        if not total[name]:
+            del total[name]
+
+
 def added(amounts: Iterable[Amounts]) -> dict[str, int]:
     """Return the sum of amounts."""
     total: dict[str, int] = {}

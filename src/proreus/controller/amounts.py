@@ -19,11 +19,6 @@ def is_assigned(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and not is_terminal(pod)
 
 
-def is_waiting_or_assigned(pod: Pod) -> bool:
-    """Return whether a pod has not finished."""
-    return not is_terminal(pod)
-
-
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     """Return amounts as Kubernetes writes them: ``1500m`` of CPU, whole numbers of others."""
     return {name: _quantity(name, amounts[name]) for name in sorted(amounts)}

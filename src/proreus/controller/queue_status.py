@@ -6,25 +6,23 @@ Only for clusters in which their own controllers do not run: two writers would u
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from proreus.addons.capacity_scheduling.queue_objects import (
     KaiSource,
     QueueSource,
     VolcanoSource,
-    queue_for,
 )
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueTree
 from proreus.base import logs
 from proreus.controller.amounts import (
     is_assigned,
-    is_waiting_or_assigned,
     quantities,
     requested,
 )
 from proreus.controller.status_reconciler import StatusReconciler
 from proreus.objects import Pod
+from proreus.objects.pod import is_terminal
 
 log = logs.logger(__name__)
 
@@ -35,7 +33,7 @@ class QueueStatuses(StatusReconciler[Any]):
     """A queue counts the pods of the queues below it too."""
 
     def __init__(self, source: QueueSource, compute: _Compute) -> None:
-        super().__init__(source.resource, partial(queue_for, source))
+        super().__init__(source.resource, source.queue_for)
         self._source = source
         self._compute = compute
         self._known_tree: QueueTree | None = None
@@ -74,18 +72,16 @@ class QueueStatuses(StatusReconciler[Any]):
 
 def volcano_queues() -> QueueStatuses:
     """Return the statuses of Volcano's queues: ``allocated``."""
-    return QueueStatuses(
-        cast(QueueSource, VolcanoSource()), lambda pods, _: {"allocated": _allocated(pods)}
-    )
+    return QueueStatuses(VolcanoSource(), lambda pods, _: {"allocated": _allocated(pods)})
 
 
 def kai_queues() -> QueueStatuses:
     """Return the statuses of KAI's queues: ``allocated``, ``requested`` and ``childQueues``."""
     return QueueStatuses(
-        cast(QueueSource, KaiSource()),
+        KaiSource(),
         lambda pods, children: {
             "allocated": _allocated(pods),
-            "requested": quantities(requested(filter(is_waiting_or_assigned, pods))),
+            "requested": quantities(requested(pod for pod in pods if not is_terminal(pod))),
             "childQueues": children,
         },
     )

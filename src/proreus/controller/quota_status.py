@@ -1,7 +1,7 @@
 """Writes the status of ElasticQuotas: used, assigned and borrowed resources.
 
-``used`` is that of running pods, as scheduler-plugins' controller writes it. What the scheduler
-accounts is ``assigned``, of all pods that have a node; ``borrowed`` is what of it exceeds ``min``.
+``used`` sums running pods, as scheduler-plugins' controller writes it. ``assigned`` sums all pods
+that have a node, as the scheduler accounts them; ``borrowed`` is the part of it beyond ``min``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from proreus.addons.capacity_scheduling.queue_objects import ElasticQuotaSource, queue_for
+from proreus.addons.capacity_scheduling.queue_objects import ElasticQuotaSource
 from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, Bounds, ElasticQuota
 from proreus.controller.amounts import is_assigned, quantities, requested
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
@@ -80,5 +80,5 @@ class ElasticQuotaStatuses(StatusReconciler[ElasticQuota]):
     def _grouped(self, namespace: str) -> dict[str, list[Pod]]:
         found: dict[str, list[Pod]] = {}
         for pod in self.pods.of(namespace):
-            found.setdefault(queue_for(self._source, pod), []).append(pod)
+            found.setdefault(self._source.queue_for(pod), []).append(pod)
         return found

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from proreus.addons.capacity_scheduling import CapacityScheduling
-from proreus.addons.capacity_scheduling.pod_queues import PodQueues
-from proreus.addons.capacity_scheduling.queue_objects import KaiSource
+from proreus.addons.capacity_scheduling.queue_objects import KaiSource, PodQueues
 from proreus.objects import PODS, Pod
 from proreus.testing import FakeHandle, Harness, make_pod
 from unit.addons.test_capacity_queues import elastic, harness, kai, volcano

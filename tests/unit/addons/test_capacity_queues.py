@@ -12,7 +12,6 @@ from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
 from proreus.addons.capacity_scheduling.queue_objects import (
     ElasticQuotaSource,
     _shared_weight,
-    queue_for,
 )
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue
 from proreus.addons.capacity_scheduling.quotas import ElasticQuota
@@ -186,12 +185,12 @@ def test_a_pod_that_borrows_wakes_those_that_may_take_it_back() -> None:
     cluster = harness("Volcano", volcano("a"), volcano("b", deserved={"cpu": 2}))
     state = cluster.plugin(CapacityScheduling)._state
     borrower = pod("late", "a", node_name="n0")
-    assert not state.may_reclaim(pod("p", "b", "2"), borrower.pod), "a has nothing yet"
+    assert not state.may_reclaim(pod("p", "b", "2"), None, borrower.pod), "a has nothing yet"
     cluster.add(borrower)
     cluster.advance(1)
-    assert state.may_reclaim(pod("p", "b", "2"), borrower.pod)
-    assert not state.may_reclaim(pod("p", "b", "3"), borrower.pod), "more than b deserves"
-    assert not state.may_reclaim(pod("p", "a", "1"), borrower.pod)
+    assert state.may_reclaim(pod("p", "b", "2"), None, borrower.pod)
+    assert not state.may_reclaim(pod("p", "b", "3"), None, borrower.pod), "more than b deserves"
+    assert not state.may_reclaim(pod("p", "a", "1"), None, borrower.pod)
 
 
 def test_a_new_node_wakes_the_pods_of_queues_that_share_it() -> None:
@@ -342,12 +341,12 @@ def test_a_quota_that_becomes_a_parent_takes_no_pods_of_its_namespace() -> None:
     parent = ElasticQuota(ObjectMeta(name="a", namespace="team", labels=labels))
     source.note(None, first)
     source.note(None, second)
-    assert queue_for(source, pod) == "a"
+    assert source.queue_for(pod) == "a"
     source.note(first, parent)
-    assert queue_for(source, pod) == "b"
+    assert source.queue_for(pod) == "b"
     source.note(parent, first)
     source.note(second, None)
-    assert queue_for(source, pod) == "a"
+    assert source.queue_for(pod) == "a"
 
 
 def test_the_past_of_a_queue_is_forgotten_once_it_counts_no_more() -> None:

@@ -1,4 +1,4 @@
-"""The arguments of the plugin: those of preemption, and where a tree of queues comes from."""
+"""The arguments of the plugin: the ones of preemption, and the source of queues."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SOURCES = ("ElasticQuota", "KAI", "Volcano")
 
 
 class QueuesArgs(ConfigModel):
-    """Which objects are the queues, and how much the past counts.
+    """The objects that are the queues, and the weight of the past.
 
-    ``source``: "ElasticQuota" is a tree by Koordinator's labels. ``k_value``: how much of the
-    difference between a queue's weight and its past use is made good, 0: nothing;
-    ``half_life``: so long ago use counts half. ``reclaimer_utilization_multiplier``: by this factor
+    ``source``: "ElasticQuota" is a tree by Koordinator's labels. ``k_value``: the part
+    of the difference between a queue's weight and its past use that is made good, 0 for none.
+    ``half_life``: use of that age counts half. ``reclaimer_utilization_multiplier``: by this factor
     a queue has to be more saturated than another that takes from its surplus.
     """
 
@@ -27,7 +27,7 @@ class QueuesArgs(ConfigModel):
 
 
 class CapacitySchedulingArgs(DefaultPreemptionArgs):
-    """Those of DefaultPreemption are taken; all nodes are looked at whatever they say.
+    """The arguments of DefaultPreemption; its limits of candidates have no effect.
 
     ``queues``: by default there are no queues, but a quota a namespace.
     """
@@ -35,7 +35,7 @@ class CapacitySchedulingArgs(DefaultPreemptionArgs):
     queues: QueuesArgs | None = None
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check the source, and what has to be positive."""
+        """Check the source and the lower bounds."""
         yield from super().problems(path, gates)
         queues = self.queues
         if queues is None:

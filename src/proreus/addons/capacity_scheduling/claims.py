@@ -1,14 +1,13 @@
-"""What a pod claims of its quota or queue in one cycle, and whose pods may be evicted for it.
+"""The claim of a pod on ElasticQuotas in one cycle, and the pods that may be evicted for it.
 
-``Claim`` is what the plugin asks; ``ElasticQuotaClaim`` answers by ElasticQuotas alone,
-``queue_claims.QueueClaim`` by a tree of queues.
+``queue_claims.QueueClaim`` has the same methods for a tree of queues. Dry runs change clones of a
+claim, by ``add`` and ``remove``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 from proreus.addons.capacity_scheduling.quotas import Quotas
 from proreus.addons.pod_amounts import Amounts, added, requests_of
@@ -16,55 +15,8 @@ from proreus.framework import Nominator, PodInfo, Status
 from proreus.plugins.default_preemption import DomainVictim
 
 
-class Claim(Protocol):
-    """A pod's claim. Dry runs change clones of it, by ``add`` and ``remove``."""
-
-    last_resort: bool
-    """Whether a guarantee was not reached by evicting pods of others on a single node."""
-
-    def clone(self) -> Claim:
-        """Return a copy."""
-        ...
-
-    def rejection(self) -> Status | None:
-        """Return why the pod may not start now, whatever the nodes."""
-        ...
-
-    def add(self, pod: PodInfo) -> None:
-        """Count a pod as placed."""
-        ...
-
-    def remove(self, pod: PodInfo) -> None:
-        """Do not count a pod as placed any more."""
-        ...
-
-    def may_evict(self, other: PodInfo) -> bool:
-        """Return whether a pod may be evicted as things stand."""
-        ...
-
-    def in_order_of_removal(self, units: Iterable[DomainVictim]) -> Iterable[DomainVictim]:
-        """Return units of pods in the order in which they are asked about and removed."""
-        ...
-
-    def protected(self, removed: list[DomainVictim]) -> list[DomainVictim]:
-        """Return, of removed units, those that have to be put back, and count them again."""
-        ...
-
-    def exceeds_alone(self) -> bool:
-        """Return whether the pod by itself would exceed what its quota allows now."""
-        ...
-
-    def exceeds(self) -> bool:
-        """Return the same, with pods that are nominated."""
-        ...
-
-    def reaches_its_guarantee(self) -> bool:
-        """Return whether the pod is within what it is guaranteed."""
-        ...
-
-
 def most_important_first(units: Iterable[DomainVictim]) -> list[DomainVictim]:
-    """Return units in the order in which they may stay."""
+    """Return units, the first to stay first."""
     return sorted(units, key=lambda unit: unit.importance)
 
 
@@ -72,12 +24,12 @@ def most_important_first(units: Iterable[DomainVictim]) -> list[DomainVictim]:
 class ElasticQuotaClaim:
     """A claim on the ElasticQuota of a namespace. ``quotas``: as they are in this cycle.
 
-    ``pod``: that claims, or one of a gang. ``requests``: of the pod, or all of its gang; ``own``:
-    and of nominated pods of its namespace; ``total``: and of those of others that are within their
-    guarantees. ``borrows``: whether the pod was over the
-    guarantee of its namespace when the claim was made: it is the pod's own that counts, and does
-    not change while victims are removed. ``ignores_sum``: the sum of guarantees is used up already,
-    and the pod is within its own.
+    ``pod``: the claimant, or one pod of a gang. ``requests``: of the pod, or of all of its gang.
+    ``own`` adds the nominated pods of its namespace, ``total`` those of other namespaces that are
+    within their guarantees. ``borrows``: the pod was over the guarantee of its namespace when the
+    claim was made; this does not change while victims are removed. ``ignores_sum``: the sum of
+    guarantees was used up already, and the pod is within its own. ``last_resort``: evicting pods of
+    others on a single node did not reach the guarantee.
     """
 
     pod: PodInfo
@@ -107,27 +59,17 @@ class ElasticQuotaClaim:
         claim = cls(pod, quotas, requests, added(own), added((*own, *others)))
         if pod.namespace in quotas:
             claim.borrows = quotas.over_min_with(pod.namespace, claim.own, claim.resources)
-            # So it is after quotas were lowered, or came after pods: a guarantee counts all the
-            # same.
+            # Quotas were lowered, or came after pods: a guarantee counts all the same.
             claim.ignores_sum = not claim.borrows and quotas.sum_over_min_with({}, claim.resources)
         return claim
 
     def clone(self) -> ElasticQuotaClaim:
         """Return a copy."""
-        return ElasticQuotaClaim(
-            self.pod,
-            self.quotas.clone(),
-            self.requests,
-            self.own,
-            self.total,
-            self.borrows,
-            self.ignores_sum,
-            self.last_resort,
-        )
+        return replace(self, quotas=self.quotas.clone())
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The resources that are tested: those that the pod requests."""
+        """The tested resources: all that the pod requests."""
         return tuple(name for name, amount in self.requests.items() if amount)
 
     @property
@@ -135,7 +77,7 @@ class ElasticQuotaClaim:
         return self.pod.namespace in self.quotas
 
     def rejection(self) -> Status | None:
-        """Return that the pod is beyond its maximum, or borrows what is not idle."""
+        """Reject a pod that is beyond its maximum, or borrows a guarantee that is not idle."""
         if not self._has_quota:
             return None
         rejected = f"Pod {self.pod.key} is rejected in PreFilter because "
@@ -147,11 +89,11 @@ class ElasticQuotaClaim:
         return None
 
     def add(self, pod: PodInfo) -> None:
-        """Count a pod."""
+        """Count a pod as placed."""
         self.quotas.add(pod.namespace, pod.uid, requests_of(pod.pod))
 
     def remove(self, pod: PodInfo) -> None:
-        """Do not count a pod any more."""
+        """Do not count a pod as placed any more."""
         self.quotas.remove(pod.namespace, pod.uid)
 
     def may_evict(self, other: PodInfo) -> bool:
@@ -174,7 +116,7 @@ class ElasticQuotaClaim:
         return reversed(most_important_first(units)) if self.last_resort else units
 
     def protected(self, removed: list[DomainVictim]) -> list[DomainVictim]:
-        """Return those of other namespaces that fit in the guarantees there.
+        """Count units of other namespaces again that fit in the guarantees there; return them.
 
         Removing a larger one after a smaller one may leave room for the smaller one.
         """
@@ -201,7 +143,7 @@ class ElasticQuotaClaim:
         return over_sum or self._over_max(self.requests)
 
     def exceeds(self) -> bool:
-        """Return the same, with nominated pods."""
+        """Return whether the pod with nominated pods is over the maximum or the sum."""
         return self._has_quota and (self._over_max(self.own) or self._over_sum(self.total))
 
     def reaches_its_guarantee(self) -> bool:

@@ -1,4 +1,4 @@
-"""How siblings in a tree of queues divide one resource: what they deserve, then the rest by weight.
+"""Divides one resource among sibling queues: deserved amounts first, then the rest by weight.
 
 Sources: KAI's proportion plugin (rounds by priority and weight, decayed usage), Koordinator's
 runtime quota (what a quota lends), Volcano's capacity plugin (guarantees that are not lent). The
@@ -21,7 +21,7 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class ShareClaim:
-    """What one queue claims of one resource.
+    """The claim of one queue on one resource.
 
     ``deserved``: what it is given before anybody has more; ``request``: what its pods ask for,
     running ones included, limited by the queue's limit; ``guarantee``: what it is given even if it
@@ -39,9 +39,9 @@ class ShareClaim:
 
 
 def fair_shares(amount: int, claims: Iterable[ShareClaim], k: float = 0.0) -> dict[str, int]:
-    """Return what each claimant may have of an amount; the sum never exceeds it.
+    """Return the share of each claimant in an amount; the sum never exceeds it.
 
-    ``k``: how much of the difference between a queue's weight and its ``usage`` is made good.
+    ``k``: the part of the difference between a queue's weight and its ``usage`` that is made good.
     """
     claims = list(claims)
     first = {one.name: max(min(one.deserved, one.request), one.guarantee) for one in claims}
@@ -54,7 +54,7 @@ def fair_shares(amount: int, claims: Iterable[ShareClaim], k: float = 0.0) -> di
 
 
 def _divide(left: int, claims: Sequence[ShareClaim], given: dict[str, int], k: float) -> int:
-    """Divide what is left among claims of one priority; return what is left then."""
+    """Divide an amount among claims of one priority; return the rest."""
     remainders: dict[str, float] = {}
     while left > 0:
         asking = [one for one in claims if one.request > given[one.name] and one.weight > 0]
@@ -85,7 +85,7 @@ def _weights(claims: Sequence[ShareClaim], k: float) -> list[float]:
     total = sum(one.weight for one in claims)
     normal = [one.weight / total for one in claims]
     weights = [max(0.0, n + k * (n - one.usage)) for n, one in zip(normal, claims, strict=True)]
-    # All of them had more than their weights say: what is free is for somebody all the same.
+    # All of them had more than their weights: free capacity is divided all the same.
     return weights if any(weights) else normal
 
 

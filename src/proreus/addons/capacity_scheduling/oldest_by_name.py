@@ -59,7 +59,7 @@ class OldestByName(Generic[T, V]):
         try:
             return self._read(obj)
         except (OverflowError, ValueError) as error:
-            # A quantity that is none, which definitions let pass, until somebody corrects it.
+            # An invalid quantity, which CustomResourceDefinitions let pass.
             log.error("A quota or queue cannot be read", object=key_of(obj), err=str(error))
             return None
 

@@ -1,4 +1,4 @@
-"""The plugin: who may start, who may borrow, and whose pods are evicted for a guarantee.
+"""The plugin: admission by quotas, borrowing, and eviction for a guarantee.
 
 Worked example: A is guaranteed 4 CPUs and uses 5, B is guaranteed 6 and uses 4. A may have one more
 as long as the sum stays within 10. A pod of B that asks for 2 is within B's guarantee, but the sum
@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from math import inf
-from typing import Any
 
 from proreus.addons.capacity_scheduling.args import CapacitySchedulingArgs
-from proreus.addons.capacity_scheduling.claims import Claim
+from proreus.addons.capacity_scheduling.queue_claims import Claim
 from proreus.addons.capacity_scheduling.queue_state import SHARES_CHANGED, QueueState
 from proreus.addons.capacity_scheduling.quota_state import QuotaState
 from proreus.addons.capacity_scheduling.quota_victims import QuotaVictims
@@ -55,7 +54,7 @@ _EVICTION_SECONDS = 30.0
 
 
 class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, BackgroundPlugin):
-    """Keeps namespaces or queues within their quotas, and gives back what is guaranteed."""
+    """Keeps namespaces or queues within their quotas, and gives back guarantees."""
 
     Args = CapacitySchedulingArgs
 
@@ -64,7 +63,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
             QuotaState(handle) if args.queues is None else QueueState(args.queues, handle)
         )
         self._leaving: dict[str, tuple[PodInfo, float]] = {}
-        """Victims that are not gone yet, by UID, and until when they are expected to go."""
+        """Victims that are not gone yet, by UID, and the time by which they should be gone."""
         self._gangs = PlacedGangs()
         self._units = QuotaVictims(handle, self._gangs, self._state, self._leaving)
         super().__init__(args, handle)
@@ -74,17 +73,10 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         """Register deleted pods, pods that borrow, another queue, and any change of quotas."""
         return (
             *super().events_to_register(),
-            ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._may_help),
-            ClusterEvent(events.ASSIGNED_POD, events.ADD, hint=self._may_reclaim),
+            ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._state.may_help),
+            ClusterEvent(events.ASSIGNED_POD, events.ADD, hint=self._state.may_reclaim),
             *self._state.events(),
         )
-
-    def _may_help(self, pod: PodInfo, old: Pod, new: Any) -> bool:
-        return self._state.may_help(pod, old)
-
-    def _may_reclaim(self, pod: PodInfo, old: None, new: Pod) -> bool:
-        # What was idle when the pod was rejected is borrowed now, and can be taken back.
-        return self._state.may_reclaim(pod, new)
 
     async def run_in_background(self) -> None:
         """Announce that a fair share has grown: others ask for less, or had much in the past."""
@@ -93,7 +85,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
             if self._state.have_shares_grown():
                 self.handle.announce(SHARES_CHANGED)
 
-    # ---- what is used --------------------------------------------------------------------------
+    # ---- use -----------------------------------------------------------------------------------
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -129,13 +121,13 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Status | frozenset[str] | None:
-        """Reject a pod that is beyond its maximum, or borrows what is not idle."""
+        """Reject a pod that is beyond its maximum, or borrows a guarantee that is not idle."""
         claim: Claim = self._state.claim(pod)
         state.write(self.name, claim)
         rejection = claim.rejection()
         if rejection is None:
             return None
-        # Where it takes from a provided pod, such as a reservation, that one's use becomes its own.
+        # A pod that takes from a provided pod, such as a reservation, takes over its use.
         nodes_with_room = frozenset(
             name
             for name, provided in self.handle.provided_for(pod).items()
@@ -169,8 +161,8 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         self._expect_evictions(claim)
         result = await super().post_filter(state, pod, verdicts)
         if result.victims is None and claim.reaches_its_guarantee():
-            # What is lent may be spread over many nodes, a pod on each: no single node gives back
-            # enough. Then it is taken back node by node, an attempt each.
+            # Borrowers may be spread over many nodes, a pod on each: no single node gives back
+            # enough. Then the guarantee is taken back node by node, an attempt each.
             claim.last_resort = True
             again = await super().post_filter(state, pod, verdicts)
             result = result if again.victims is None else again
@@ -192,12 +184,14 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
             self._leaving.update((one.uid, (one, deadline)) for one in victims.pods)
 
     def preemption_units(self) -> QuotaVictims:
-        """Return what finds the units: pods of a gang that it needs go together."""
+        """Return the finder of units, in which pods that a gang needs go together."""
         return self._units
 
     def _expect_evictions(self, claim: Claim) -> None:
-        """Do not count pods that are leaving: each would be taken from its quota once more, for
-        every preemptor that comes before it is gone."""
+        """Do not count pods that are leaving.
+
+        Otherwise every preemptor that comes before they are gone would evict for their quota again.
+        """
         self._forget_overdue_victims()
         for pod, _ in self._leaving.values():
             claim.remove(pod)
@@ -208,7 +202,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
             del self._leaving[uid]
 
     def num_candidates(self, nodes: int) -> int:
-        """Return all of them."""
+        """Return the number of all nodes."""
         return nodes
 
     def order_of_nodes(self, rows: Rows) -> Rows:
@@ -216,7 +210,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
         return rows
 
     def ineligibility(self, state: CycleState, pod: Pod, verdicts: Verdicts) -> str:
-        """Return why the pod may not preempt; "" if it may."""
+        """Return the reason why the pod may not preempt, "" if it may."""
         if pod.spec.preemption_policy == "Never":
             return "not eligible due to preemptionPolicy=Never."
         nodes = self.handle.nodes
@@ -276,7 +270,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterPlugin, ReservePlugin, Back
 
 
 def _without(claim: Claim, pod: PodInfo) -> Claim:
-    """Return a claim as it would be without another pod."""
+    """Return a clone of a claim without another pod."""
     other = claim.clone()
     other.remove(pod)
     return other

@@ -1,4 +1,4 @@
-"""What the pods of each queue request and have, now and in the past."""
+"""Counts the requests and the use of each queue, now and in the past."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import log
 
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueShares, QueueTree
-from proreus.addons.pod_amounts import Amounts
+from proreus.addons.pod_amounts import Amounts, count
 
 _HALF_LIVES_TO_KEEP = 30
 """After these a billionth is left."""
@@ -32,7 +32,7 @@ class DecayedUsage:
         self._amounts = dict(amounts)
 
     def is_over(self, now: float) -> bool:
-        """Return whether nothing is used, and hardly anything is left of what was."""
+        """Return whether nothing is used, and the past has decayed to almost nothing."""
         return not self._amounts and now - self._since > _HALF_LIVES_TO_KEEP * self._half_life
 
     def at(self, now: float) -> dict[str, float]:
@@ -70,8 +70,8 @@ class QueueAccounts:
         self._requested: dict[str, dict[str, int]] = {}
         self._placed: dict[str, dict[str, int]] = {}
         self._used: dict[str, dict[str, int]] = {}
-        """What each queue and its descendants have; derived from ``_placed`` and the tree, and
-        nothing while there is none."""
+        """The use of each queue and its descendants; derived from ``_placed`` and the tree, and
+        empty while there is none."""
         self._half_life = half_life_seconds
         self._k = k
         self._history: dict[str, DecayedUsage] = {}
@@ -104,12 +104,12 @@ class QueueAccounts:
 
     def _add_used(self, tree: QueueTree, leaf: str, amounts: Amounts, sign: int) -> None:
         for name in tree.path(leaf):
-            _add(self._used.setdefault(name, {}), amounts, sign)
+            count(self._used.setdefault(name, {}), amounts, sign)
 
     # ---- pods ----------------------------------------------------------------------------------
 
     def note(self, uid: str, queue: str, amounts: Amounts, placed: bool, now: float) -> None:
-        """Count a pod, in place of what was counted of it before.
+        """Count a pod, in place of its earlier version.
 
         A pod that was placed stays so: what the watch reports may be older than a reservation.
         """
@@ -170,8 +170,8 @@ class QueueAccounts:
         return pod is not None and pod.placed
 
     def used(self, queue: str, resource: str) -> int:
-        """Return what a queue and its descendants have."""
-        # The tree first: what is used is derived when it is built.
+        """Return the use of a queue and its descendants."""
+        # The tree first: the use is derived when it is built.
         return self._used.get(queue, {}).get(resource, 0) if queue in self.tree else 0
 
     def resources(self) -> Iterable[str]:
@@ -181,7 +181,7 @@ class QueueAccounts:
     # ---- shares --------------------------------------------------------------------------------
 
     def shares(self, allocatable: Amounts, now: float, max_age_seconds: float) -> QueueShares:
-        """Return what each queue deserves, and its fair share.
+        """Return the deserved amounts and fair shares of all queues.
 
         ``allocatable``: of all nodes. Shares are computed again once a pod came or went, the
         capacity changed, or, where the past counts, after ``max_age_seconds``.
@@ -205,7 +205,7 @@ class QueueAccounts:
             def usage(queue: str, resource: str) -> float:
                 return past.get(queue, {}).get(resource, 0.0)
 
-            # Without a past, what was used says nothing about anybody.
+            # Without a past, all queues are alike.
             k = self._k if past else 0.0
             self._shares = self.tree.shares(capacity, self._requested, usage, k)
             self._stale, self._computed_at = False, now
@@ -228,13 +228,6 @@ class QueueAccounts:
 
 def _count(counts: dict[str, dict[str, int]], pod: _QueuedPod, sign: int) -> None:
     amounts = counts.setdefault(pod.queue, {})
-    _add(amounts, pod.amounts, sign)
+    count(amounts, pod.amounts, sign)
     if not amounts:
         del counts[pod.queue]
-
-
-def _add(total: dict[str, int], amounts: Amounts, sign: int) -> None:
-    for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + sign * amount
-        if not total[name]:
-            del total[name]

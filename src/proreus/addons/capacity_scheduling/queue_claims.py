@@ -1,4 +1,4 @@
-"""A pod's claim on its queue: what it deserves, its fair share, and what it may take back.
+"""The claim of a pod on its queue: what the queue deserves, its fair share, and reclaim.
 
 Worked example: two queues deserve 4 CPUs each, of 12; both ask for more, with equal weights, so
 that the fair share of each is 6. The first has 8. A pod of the second that asks for 1 gets it back
@@ -9,13 +9,13 @@ from the first as long as the second has less than 4 (it is deserved), whatever 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from proreus.addons.capacity_scheduling.claims import most_important_first
-from proreus.addons.capacity_scheduling.pod_queues import PodQueues
+from proreus.addons.capacity_scheduling.claims import ElasticQuotaClaim, most_important_first
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
+from proreus.addons.capacity_scheduling.queue_objects import PodQueues
 from proreus.addons.capacity_scheduling.queue_tree import QueueShares
-from proreus.addons.pod_amounts import Amounts, added, requests_of
+from proreus.addons.pod_amounts import Amounts, added, count, requests_of
 from proreus.framework import Nominator, PodInfo, Status
 from proreus.plugins.default_preemption import DomainVictim
 
@@ -25,7 +25,7 @@ Bounds = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class QueueView:
-    """What claims of one cycle are decided by.
+    """The basis of all claims of one cycle.
 
     ``saturation_multiplier``: a queue gives up its surplus only to one that is less saturated by
     this factor. ``now``: seconds since the epoch.
@@ -42,8 +42,9 @@ class QueueView:
 class QueueClaim:
     """A pod's claim on its queue, "" for a pod of none.
 
-    ``pod``: that claims, or one of a gang. ``requests``: of the pod, or all of its gang; ``own``:
-    and of nominated pods of its queue that are as important.
+    ``pod``: the claimant, or one pod of a gang. ``requests``: of the pod, or of all of its gang.
+    ``own`` adds the nominated pods of its queue that are as important. ``last_resort``: evicting
+    pods of others on a single node did not reach the guarantee.
     """
 
     view: QueueView
@@ -53,9 +54,9 @@ class QueueClaim:
     own: Amounts
     last_resort: bool = False
     _changed: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By queue: what this dry run added to what it has."""
+    """The change by this dry run, by queue and resource."""
     _moved: set[str] = field(default_factory=set)
-    """UIDs of pods whose being placed differs from the accounts."""
+    """UIDs of pods that are placed here and not in the accounts, or the other way round."""
 
     @classmethod
     def of(cls, pods: Sequence[PodInfo], view: QueueView, nominator: Nominator) -> QueueClaim:
@@ -75,21 +76,12 @@ class QueueClaim:
     def clone(self) -> QueueClaim:
         """Return a copy."""
         changed = {name: dict(one) for name, one in self._changed.items()}
-        return QueueClaim(
-            self.view,
-            self.pod,
-            self.queue,
-            self.requests,
-            self.own,
-            self.last_resort,
-            changed,
-            set(self._moved),
-        )
+        return replace(self, _changed=changed, _moved=set(self._moved))
 
     # ---- may it start? -------------------------------------------------------------------------
 
     def rejection(self) -> Status | None:
-        """Return why the pod may not start: no such queue, its limit, or its fair share."""
+        """Reject a pod without such a queue, or beyond its limit or fair share."""
         tree, queue = self.view.accounts.tree, self.queue
         if not queue:
             return None
@@ -104,7 +96,7 @@ class QueueClaim:
         for name in tree.path(queue):
             if self._within(name, self.own, self.view.shares.deserved):
                 continue
-            # What is not given back must not be borrowed.
+            # A pod that cannot be evicted must not borrow.
             if not preemptible:
                 text = (
                     f'queue "{name}" deserves less than this pod, which is not preemptible, needs'
@@ -127,7 +119,7 @@ class QueueClaim:
         return self.rejection() is not None
 
     def reaches_its_guarantee(self) -> bool:
-        """Return whether the pod is within what its queue and all above it deserve."""
+        """Return whether the pod is within the deserved amounts of its queue and all above it."""
         path = self.view.accounts.tree.path(self.queue)
         deserved = self.view.shares.deserved
         return bool(path) and all(self._within(name, self.own, deserved) for name in path)
@@ -152,16 +144,16 @@ class QueueClaim:
         )
 
     def _beyond_share(self, queue: str, claimed: Amounts) -> str:
-        """Return a resource of which a queue has its share already.
+        """Return a resource of which a queue has its share already, "" for none.
 
-        The last pod may go beyond it: shares are no multiples of what pods request, and what is
-        left over would be idle. But it must leave what the queue's siblings deserve and ask for:
-        they would take it back at once.
+        The last pod may go beyond it: shares are no multiples of requests, and the rest would be
+        idle. But it must leave what the queue's siblings deserve and ask for: they would take it
+        back at once.
         """
         share = self.view.shares.fair.get(queue, {})
         capacity = self.view.shares.capacity
         for name, amount in claimed.items():
-            # Of what no node has there is nothing to divide; that is for NodeResourcesFit to say.
+            # Nothing to divide if no node has the resource; NodeResourcesFit says so.
             if not amount or not capacity.get(name, 0):
                 continue
             after, most = self._used(queue, name) + amount, share.get(name, 0)
@@ -173,7 +165,7 @@ class QueueClaim:
         return ""
 
     def _left_by_siblings(self, queue: str, resource: str) -> int:
-        """Return what a queue can have at most if its siblings get what they deserve."""
+        """Return the most that a queue can have if its siblings get what they deserve."""
         tree, shares = self.view.accounts.tree, self.view.shares
         path = tree.path(queue)
         parent = path[1] if len(path) > 1 else ""
@@ -203,9 +195,7 @@ class QueueClaim:
         self._moved ^= {pod.uid}
         amounts = requests_of(pod.pod)
         for name in self.view.accounts.tree.path(self.view.queues.name_for(pod.pod)):
-            changed = self._changed.setdefault(name, {})
-            for resource, amount in amounts.items():
-                changed[resource] = changed.get(resource, 0) + sign * amount
+            count(self._changed.setdefault(name, {}), amounts, sign)
 
     def _used(self, queue: str, resource: str) -> int:
         changed = self._changed.get(queue)
@@ -217,10 +207,11 @@ class QueueClaim:
     def may_evict(self, other: PodInfo) -> bool:
         """Return whether a pod may be evicted.
 
-        Of its own queue: less important ones, unless it can have what others borrowed. Of another
-        queue: if this pod is within what its queue deserves, and that queue has more than it
-        deserves; or if this pod is within the fair share of its queue, and that queue is more
-        saturated, and stays so. Pods of no queue and pods of queues leave each other alone.
+        In its own queue a pod evicts less important ones, unless it can reclaim what others
+        borrowed. It evicts a pod of another queue if it is within what its own queue deserves, and
+        that queue has more than it deserves; or if it is within the fair share of its queue, and
+        that queue is more saturated, and stays so. Pods of no queue and pods of queues leave each
+        other alone.
         """
         queues = self.view.queues
         queue = queues.name_for(other.pod)
@@ -280,7 +271,7 @@ class QueueClaim:
         return reversed(most_important_first(units))
 
     def protected(self, removed: list[DomainVictim]) -> list[DomainVictim]:
-        """Return those of other queues that fit in what their queues deserve.
+        """Count units of other queues again that fit in what their queues deserve; return them.
 
         Removing a larger one after a smaller one may leave room for the smaller one.
         """
@@ -294,3 +285,7 @@ class QueueClaim:
                     self.add(pod)
                 found.append(unit)
         return found
+
+
+Claim = ElasticQuotaClaim | QueueClaim
+"""The claim of a pod by namespace or by queue."""

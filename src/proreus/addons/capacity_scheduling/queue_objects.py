@@ -1,4 +1,4 @@
-"""Queues as other projects write them, read as ``CapacityQueue``, and which queue a pod names.
+"""Queues of other projects, read as ``CapacityQueue``, and the queues that pods name.
 
 Volcano: ``Queue`` (scheduling.volcano.sh/v1beta1), named by an annotation. KAI: ``Queue``
 (scheduling.run.ai/v2), named by a label. Koordinator: ElasticQuotas that labels make a tree.
@@ -6,18 +6,20 @@ Volcano: ``Queue`` (scheduling.volcano.sh/v1beta1), named by an annotation. KAI:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
+
+import msgspec
 
 from proreus.addons.capacity_scheduling.oldest_by_name import OldestByName
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue
 from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, ElasticQuota
 from proreus.addons.pod_amounts import amounts_of
+from proreus.addons.pod_charges import PodCharges, of_cluster
 from proreus.config.durations import DurationError, parse_duration
-from proreus.framework import logger
-from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource
+from proreus.framework import Handle, PodInfo, logger
+from proreus.objects import PODS, ApiStruct, ObjectMeta, Pod, Resource
 from proreus.objects.codec import UNDECODABLE
 
 log = logger(__name__)
@@ -29,51 +31,95 @@ _MEGABYTE = 10**6
 
 
 class QueueLabels(NamedTuple):
-    """What a pod says: the name of its queue, "" for none, and whether it may be evicted."""
+    """The queue that a pod names, "" for none, and whether the pod may be evicted."""
 
     queue: str = ""
     preemptible: bool = True
 
 
-class QueueNaming(Protocol):
-    """How pods name their queues."""
+class QueueSource:
+    """A kind of object as queues, and the way in which pods name them."""
+
+    resource: Resource[Any]
+
+    def queue_of(self, obj: Any) -> CapacityQueue | None:
+        """Read an object as a queue, None if it is none; raises ``ValueError``."""
+        raise NotImplementedError
 
     def labels_of(self, pod: Pod) -> QueueLabels:
-        """Return what a pod's labels and annotations say."""
-        ...
+        """Return the labels and annotations of a pod about its queue."""
+        raise NotImplementedError
 
     def queue_named(self, name: str, namespace: str) -> str:
-        """Return the queue of a pod that names one, or "" for none; "" if it is of none."""
-        ...
+        """Return the queue of a pod that names ``name``, "" for none."""
+        return name
+
+    def queue_for(self, pod: Pod) -> str:
+        """Return the queue that a pod names now, "" for none."""
+        return self.queue_named(self.labels_of(pod).queue, pod.metadata.namespace)
+
+    def note(self, old: Any, new: Any) -> Collection[str]:
+        """Note a change of a queue; return the namespaces whose pods may change their queue."""
+        return ()
 
 
-class QueueSource(QueueNaming, Protocol):
-    """A kind of objects that are queues."""
-
-    @property
-    def resource(self) -> Resource[object]:
-        """What is watched."""
-        ...
-
-    def queue_of(self, obj: object) -> CapacityQueue | None:
-        """Return an object as a queue; None for one that is none."""
-        ...
-
-    def note(self, old: object, new: object) -> Collection[str]:
-        """Note a change of a queue; return the namespaces whose pods may be of another one now."""
-        ...
+_NO_LABELS = QueueLabels()
 
 
-def queue_for(naming: QueueNaming, pod: Pod) -> str:
-    """Return the queue that a pod names; "" if it names none."""
-    return naming.queue_named(naming.labels_of(pod).queue, pod.metadata.namespace)
+class PodQueues:
+    """The queues of pods, by the labels that ``source`` reads.
+
+    A pod that waits asks in the queue that its labels name now. One that has a node stays in the
+    queue that they named when it got it (``addons.pod_charges``): otherwise it would take from a
+    queue that never let it start, or keep what its own one has to give back.
+    """
+
+    def __init__(self, source: QueueSource, handle: Handle) -> None:
+        self._source = source
+
+        def make() -> PodCharges[QueueLabels]:
+            charges = PodCharges(handle.shared, "CapacityScheduling", self._claim)
+            handle.shared.on_change(PODS, charges.pod_changed, with_provided=True)
+            return charges
+
+        self._charges: PodCharges[QueueLabels] = of_cluster(handle, type(source).__name__, make)
+
+    def _claim(self, pod: Pod) -> QueueLabels | None:
+        labels = self._source.labels_of(pod)
+        return None if labels == _NO_LABELS else labels
+
+    def _labels_of(self, pod: Pod) -> QueueLabels:
+        charged = self._charges.latest(pod.metadata.uid)
+        if charged is not None:
+            return charged
+        return _NO_LABELS if self._charges.is_decided(pod) else self._source.labels_of(pod)
+
+    def decide(self, pod: Pod) -> None:
+        """Keep a pod that has a node in its present queue."""
+        self._charges.decide(pod)
+
+    def name_for(self, pod: Pod) -> str:
+        """Return the queue of a pod, "" for none."""
+        return self._source.queue_named(self._labels_of(pod).queue, pod.metadata.namespace)
+
+    def is_preemptible(self, pod: Pod) -> bool:
+        """Return whether a pod may be evicted for others."""
+        return self._labels_of(pod).preemptible
+
+    def reserve(self, pod: PodInfo, node_name: str) -> None:
+        """Keep a pod that got a node in its present queue."""
+        self._charges.reserve(pod, node_name, self._claim(pod.pod))
+
+    def unreserve(self, pod: PodInfo) -> None:
+        """Let a pod that got no node after all follow its labels again."""
+        self._charges.unreserve(pod)
 
 
 # ---- Volcano -------------------------------------------------------------------------------------
 
 
 class VolcanoGuarantee(ApiStruct, frozen=True):
-    """What is not lent."""
+    """The amounts that are not lent."""
 
     resource: Quantities = {}
 
@@ -102,13 +148,13 @@ VOLCANO_QUEUES = Resource(
 )
 
 
-class VolcanoSource:
+class VolcanoSource(QueueSource):
     """Pods without annotation are of the queue "default", as in Volcano."""
 
     resource = VOLCANO_QUEUES
 
     def queue_of(self, obj: VolcanoQueue) -> CapacityQueue | None:
-        """Return a queue; the root, of which all others are children, is none."""
+        """Return a queue, None for the root, of which all others are children."""
         if obj.metadata.name == "root":
             return None
         spec = obj.spec
@@ -123,12 +169,8 @@ class VolcanoSource:
             reclaimable=spec.reclaimable is not False,
         )
 
-    def note(self, old: VolcanoQueue | None, new: VolcanoQueue | None) -> Collection[str]:
-        """Return nothing: pods name their queue, whatever queues there are."""
-        return ()
-
     def labels_of(self, pod: Pod) -> QueueLabels:
-        """Return what the annotations say; one of them may be a label."""
+        """Read the annotations, one of which may be a label."""
         labels, annotations = pod.metadata.labels, pod.metadata.annotations
         name = annotations.get("scheduling.volcano.sh/queue-name")
         key = "volcano.sh/preemptable"
@@ -146,7 +188,7 @@ class VolcanoSource:
 
 
 class KaiQueueResource(ApiStruct, frozen=True):
-    """-1: unlimited."""
+    """The quota, limit and weight of a resource; -1 means unlimited."""
 
     quota: float = 0
     limit: float = -1
@@ -154,7 +196,7 @@ class KaiQueueResource(ApiStruct, frozen=True):
 
 
 class KaiQueueResources(ApiStruct, frozen=True):
-    """Of CPU in millicores, memory in megabytes, GPUs."""
+    """CPU in millicores, memory in megabytes, and GPUs."""
 
     cpu: KaiQueueResource | None = None
     memory: KaiQueueResource | None = None
@@ -182,7 +224,7 @@ KAI_QUEUES = Resource("scheduling.run.ai", "v2", "queues", "Queue", False, KaiQu
 _KAI_DEFAULT_PRIORITY = 100
 
 
-class KaiSource:
+class KaiSource(QueueSource):
     """Pods without label are outside of all queues."""
 
     resource = KAI_QUEUES
@@ -208,21 +250,13 @@ class KaiSource:
             reclaim_min_runtime_seconds=_seconds(spec.reclaim_min_runtime),
         )
 
-    def note(self, old: KaiQueue | None, new: KaiQueue | None) -> Collection[str]:
-        """Return nothing: pods name their queue, whatever queues there are."""
-        return ()
-
     def labels_of(self, pod: Pod) -> QueueLabels:
-        """Return what the labels say; the queue's has an older spelling."""
+        """Read the labels; that of the queue has an older spelling."""
         labels = pod.metadata.labels
         return QueueLabels(
             labels.get("kai.scheduler/queue") or labels.get("runai/queue", ""),
             labels.get("kai.scheduler/preemptibility") != "non-preemptible",
         )
-
-    def queue_named(self, name: str, namespace: str) -> str:
-        """Return the queue of that name."""
-        return name
 
 
 # ---- Koordinator ---------------------------------------------------------------------------------
@@ -230,7 +264,7 @@ class KaiSource:
 _KOORDINATOR = "quota.scheduling.koordinator.sh/"
 
 
-class ElasticQuotaSource:
+class ElasticQuotaSource(QueueSource):
     """ElasticQuotas as a tree. A pod's label names its quota; else the oldest of its namespace."""
 
     resource = ELASTIC_QUOTAS
@@ -239,7 +273,7 @@ class ElasticQuotaSource:
         self._of_namespaces: OldestByName[ElasticQuota, str] = OldestByName(
             lambda quota: quota.metadata.namespace, lambda quota: quota.metadata.name
         )
-        """Names of quotas that are no parents: those have no pods."""
+        """The names of quotas that are no parents, since only these have pods."""
 
     def queue_of(self, obj: ElasticQuota) -> CapacityQueue | None:
         """Return a quota as a queue; weights are ``max`` unless an annotation says others."""
@@ -262,7 +296,7 @@ class ElasticQuotaSource:
         return () if namespace is None else (namespace,)
 
     def labels_of(self, pod: Pod) -> QueueLabels:
-        """Return what the labels say."""
+        """Read the labels."""
         labels = pod.metadata.labels
         return QueueLabels(
             labels.get(f"{_KOORDINATOR}name", ""),
@@ -284,14 +318,14 @@ def _shared_weight(meta: ObjectMeta) -> Mapping[str, int]:
     if not text:
         return {}
     try:
-        return amounts_of(json.loads(text))
-    except (*UNDECODABLE, AttributeError, TypeError) as error:
+        return amounts_of(msgspec.json.decode(text, type=Quantities))
+    except UNDECODABLE as error:
         log.error("A shared weight cannot be read", quota=meta.name, err=str(error))
         return {}
 
 
 def _seconds(text: str) -> float:
-    """Return the seconds of a duration such as ``1h30m``; 0 for what is none."""
+    """Return the seconds of a duration such as ``1h30m``, 0 for any other text."""
     try:
         return parse_duration(text) if text else 0.0
     except DurationError as error:

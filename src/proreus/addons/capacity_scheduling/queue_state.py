@@ -7,21 +7,22 @@ from typing import Any
 
 from proreus.addons.capacity_scheduling.args import QueuesArgs
 from proreus.addons.capacity_scheduling.oldest_by_name import OldestByName
-from proreus.addons.capacity_scheduling.pod_queues import PodQueues
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
 from proreus.addons.capacity_scheduling.queue_claims import QueueClaim, QueueView
 from proreus.addons.capacity_scheduling.queue_objects import (
     ElasticQuotaSource,
     KaiSource,
+    PodQueues,
+    QueueSource,
     VolcanoSource,
 )
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueShares
 from proreus.addons.pod_amounts import requests_of
 from proreus.framework import ClusterEvent, Handle, PodInfo, events, plugin_event
-from proreus.objects import Pod, Resource
+from proreus.objects import Pod
 
 SHARES_CHANGED = plugin_event("FairSharesChanged")
-_SOURCES: dict[str, type[ElasticQuotaSource | KaiSource | VolcanoSource]] = {
+_SOURCES: dict[str, type[QueueSource]] = {
     "ElasticQuota": ElasticQuotaSource,
     "KAI": KaiSource,
     "Volcano": VolcanoSource,
@@ -34,7 +35,7 @@ class QueueState:
     def __init__(self, args: QueuesArgs, handle: Handle) -> None:
         self._args = args
         self._handle = handle
-        self._source: Any = _SOURCES[args.source]()
+        self._source = _SOURCES[args.source]()
         self._objects: OldestByName[Any, CapacityQueue] = OldestByName(
             lambda obj: obj.metadata.name,
             self._source.queue_of,
@@ -49,16 +50,15 @@ class QueueState:
         self._allocatable_of = (-1, frozenset[str]())
         self._room_at = ("", 0.0)
         self._room: dict[str, Mapping[str, int]] = {}
-        """What queues may reclaim after the event ``_room_at``, by name."""
+        """The amounts that queues may reclaim after the event ``_room_at``, by name."""
         self._announced: Mapping[str, Mapping[str, int]] = {}
-        resource: Resource[Any] = self._source.resource
-        handle.on_change(resource, self._queue_changed)
+        handle.on_change(self._source.resource, self._queue_changed)
 
     def events(self) -> Iterable[ClusterEvent]:
-        """Return what changes the shares of queues, or the queue of a pod."""
+        """Return the events that change the shares of queues, or the queue of a pod."""
         return (
             ClusterEvent(self._source.resource.id, events.ALL),
-            # What the cluster has is shared among queues.
+            # Queues share the capacity of the cluster.
             ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_ALLOCATABLE),
             ClusterEvent(events.TARGET_POD, events.UPDATE, hint=self._names_another_queue),
             SHARES_CHANGED,
@@ -77,7 +77,7 @@ class QueueState:
                 self._count(pod, self.accounts.is_placed(pod.metadata.uid))
 
     def note(self, pod: Pod, placed: bool) -> None:
-        """Count a pod; one that nobody asked us to place does not ask."""
+        """Count a pod; a waiting pod of another profile, or a gated one, does not ask."""
         spec = pod.spec
         if pod.status.phase not in ("", "Pending", "Running"):
             self.forget(pod)
@@ -116,32 +116,32 @@ class QueueState:
             del self._pods[pod.metadata.namespace]
         self.accounts.forget(pod.metadata.uid, self._handle.clock.monotonic())
 
-    def may_help(self, pod: PodInfo, gone: Pod) -> bool:
-        """Return whether a pod may start after another is gone: both are of queues, or of none."""
-        return bool(self._queues.name_for(pod.pod)) == bool(self._queues.name_for(gone))
+    def may_help(self, pod: PodInfo, old: Pod, new: None) -> bool:
+        """Return whether the end of a pod may help another: both are of queues, or of none."""
+        return bool(self._queues.name_for(pod.pod)) == bool(self._queues.name_for(old))
 
     def _names_another_queue(self, pod: PodInfo, old: Pod, new: Pod) -> bool:
-        changed: bool = self._source.labels_of(old) != self._source.labels_of(new)
-        return new.metadata.uid == pod.uid and changed
+        return new.metadata.uid == pod.uid and (
+            self._source.labels_of(old) != self._source.labels_of(new)
+        )
 
-    def may_reclaim(self, pod: PodInfo, other: Pod) -> bool:
-        """Return whether a pod is within what its queue deserves, and another's is beyond it."""
-        # Asked for every waiting pod whenever a pod is bound: most are of queues without room.
-        event = other.metadata.uid, self._handle.clock.monotonic()
+    def may_reclaim(self, pod: PodInfo, old: None, new: Pod) -> bool:
+        """Return whether a pod's queue has less than it deserves, and a new pod's queue more."""
+        # Called for every waiting pod whenever a pod is bound: most are of queues without room.
+        event = new.metadata.uid, self._handle.clock.monotonic()
         if self._room_at != event:
             self._room_at, self._room = event, {}
         queue = self._queues.name_for(pod.pod)
         room = self._room.get(queue)
         if room is None:
-            room = self._room[queue] = self._room_to_reclaim(queue, self._queues.name_for(other))
+            room = self._room[queue] = self._room_to_reclaim(queue, self._queues.name_for(new))
         if not room:
             return False
         amounts = requests_of(pod.pod)
         return all(amount <= room.get(name, 0) for name, amount in amounts.items())
 
     def _room_to_reclaim(self, queue: str, other: str) -> Mapping[str, int]:
-        """Return what a queue may have yet of what it deserves, if another has more than it
-        deserves; nothing otherwise."""
+        """Return the rest of what a queue deserves, if another has more than it deserves."""
         used, deserved = self.accounts.used, self.shares().deserved
         path, others = self.accounts.tree.diverging(queue, other)
         if not path or not all(
@@ -157,7 +157,7 @@ class QueueState:
 
     @property
     def refresh_seconds(self) -> float:
-        """How old fair shares may be where the past counts."""
+        """The longest age of fair shares where the past counts."""
         return self._args.refresh_period
 
     def have_shares_grown(self) -> bool:
@@ -181,12 +181,12 @@ class QueueState:
         return QueueClaim.of(pods, view, self._handle.nominator)
 
     def shares(self) -> QueueShares:
-        """Return what each queue deserves now, and its fair share."""
+        """Return the deserved amounts and fair shares of all queues."""
         now = self._handle.clock.monotonic()
         return self.accounts.shares(self._capacity(), now, self._args.refresh_period)
 
     def _capacity(self) -> dict[str, int]:
-        """Return what all nodes together have, of the resources that pods of queues request."""
+        """Return the capacity of all nodes, for the resources that pods of queues request."""
         nodes, names = self._handle.nodes, frozenset(self.accounts.resources())
         if self._allocatable_of != (nodes.nodes_generation, names):
             self._allocatable_of = nodes.nodes_generation, names

@@ -1,4 +1,4 @@
-"""The tree of queues: what each deserves, and its fair share, from the top down.
+"""Divides the capacity among a tree of queues, from the top down.
 
 A queue whose parent is unknown, that is its own ancestor, or that is more than 64 deep, stands at
 the top.
@@ -20,7 +20,7 @@ _MAX_DEPTH = 64
 
 @dataclass(frozen=True)
 class CapacityQueue:
-    """A queue, whatever kind of object says so.
+    """A queue, read from any kind of object.
 
     ``deserved``: may be lent, and is given back by preemption; ``unlimited``: resources of which it
     deserves all. ``guarantee``: not lent. ``limit``: never exceeded; a resource that is not in it
@@ -44,7 +44,7 @@ class CapacityQueue:
 
 @dataclass(frozen=True)
 class QueueShares:
-    """By queue and resource: what it deserves of the capacity there is, and its fair share."""
+    """The part of the capacity that each queue deserves, and its fair share, by resource."""
 
     deserved: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     fair: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class QueueTree:
         return name not in self._children
 
     def children(self, name: str) -> Sequence[str]:
-        """Return the queues below a queue; "" for those at the top."""
+        """Return the queues below a queue; ``name`` "" stands for the root."""
         return self._children.get(name, ())
 
     def subtree(self, name: str) -> list[str]:
@@ -157,7 +157,7 @@ class QueueTree:
         requests: Mapping[str, Amounts],
         asked: dict[str, int],
     ) -> int:
-        """Note what a queue and its descendants request, each limited; return the queue's."""
+        """Sum the requests of a queue and its descendants within their limits, into ``asked``."""
         total = requests.get(name, _NOTHING).get(resource, 0)
         for child in self._children.get(name, ()):
             total += self._ask(child, resource, requests, asked)

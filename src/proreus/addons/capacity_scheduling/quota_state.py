@@ -19,7 +19,7 @@ from proreus.objects import Pod
 
 
 class QuotaState:
-    """Keeps what each namespace is guaranteed, and uses."""
+    """Keeps the guarantees and the use of namespaces."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -30,11 +30,11 @@ class QuotaState:
         )
         self._bounds = self._quotas.values
         self._usage: dict[str, NamespaceUsage] = {}
-        """Of all namespaces: a quota may come after the pods that it counts."""
+        """The use of all namespaces: a quota may come after the pods that it counts."""
         handle.on_change(ELASTIC_QUOTAS, self._quota_changed)
 
     def events(self) -> Iterable[ClusterEvent]:
-        """Return what changes quotas."""
+        """Return the events that change quotas."""
         return (ClusterEvent(ELASTIC_QUOTAS.id, events.ALL),)
 
     def _quota_changed(self, old: ElasticQuota | None, new: ElasticQuota | None) -> None:
@@ -64,22 +64,22 @@ class QuotaState:
         """Do not count a pod that got no node after all."""
         self.forget(pod.pod)
 
-    def may_help(self, pod: PodInfo, gone: Pod) -> bool:
-        """Return whether a pod may start after another is gone: both are counted by quotas."""
-        return pod.namespace in self._bounds and gone.metadata.namespace in self._bounds
+    def may_help(self, pod: PodInfo, old: Pod, new: None) -> bool:
+        """Return whether the end of a pod may help another: both are counted by quotas."""
+        return pod.namespace in self._bounds and old.metadata.namespace in self._bounds
 
-    def may_reclaim(self, pod: PodInfo, other: Pod) -> bool:
-        """Return whether a pod is within its guarantee, and another is counted by a quota too.
+    def may_reclaim(self, pod: PodInfo, old: None, new: Pod) -> bool:
+        """Return whether a pod is within its guarantee, and a new one is counted by a quota too.
 
-        The other may borrow what is guaranteed here. Or the sum of guarantees is used up with it,
-        and then each guarantee counts alone.
+        The new one may borrow the guarantee. Or the sum of guarantees is used up with it, and then
+        each guarantee counts alone.
         """
         namespace = pod.namespace
-        if namespace not in self._bounds or other.metadata.namespace not in self._bounds:
+        if namespace not in self._bounds or new.metadata.namespace not in self._bounds:
             return False
         bounds, usage = self._bounds[namespace].min, self._usage.get(namespace)
         used = usage.used if usage is not None else {}
-        # Asked for every waiting pod whenever a pod is bound: most are of namespaces without room,
+        # Called for every waiting pod whenever a pod is bound: most are of namespaces without room,
         # and need not be parsed.
         if any(used.get(name, 0) >= bounds.get(name, 0) for name in pod.requests.amounts):
             return False

@@ -1,4 +1,4 @@
-"""Gangs and quotas: what a gang may evict as one, and gangs that are evicted as a whole.
+"""Gangs and quotas: eviction by a gang as one, and of gangs as a whole.
 
 Worked example: A and B are guaranteed 4 CPUs each, and two gangs of A, of 3 pods of 1 CPU each, run
 on all but 2. A gang of B needs 4. The gangs of A have 6: one of them goes, and A keeps the other,
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 
-from proreus.addons.capacity_scheduling.claims import Claim
+from proreus.addons.capacity_scheduling.queue_claims import Claim
 from proreus.addons.capacity_scheduling.queue_state import QueueState
 from proreus.addons.capacity_scheduling.quota_state import QuotaState
 from proreus.addons.coscheduling.groups import Group, membership_of
@@ -51,7 +51,7 @@ class QuotaVictims(GangVictims):
         """In the context of ``removed``: that of the group, as units are put back."""
 
     def _group_of(self, pod: Pod) -> Group | None:
-        """Return what is needed of a pod's gang, where it is planned as a whole."""
+        """Return the minimums of a pod's gang if it is planned as a whole."""
         membership, forest = membership_of(pod), self._handle.workload_forest
         if membership is None:
             return None
@@ -69,11 +69,11 @@ class QuotaVictims(GangVictims):
         return None
 
     def priority_of(self, pod: PodInfo) -> int:
-        """Return the pod's priority; one that was evicted is waited for, whatever its priority."""
+        """Return the priority of a pod; an evicted one is waited for, whatever its priority."""
         return _BELOW_ALL if pod.uid in self._leaving else super().priority_of(pod)
 
     def may_evict(self, claim: Claim, unit: DomainVictim) -> bool:
-        """Return whether a claim allows to evict all of a unit, none of which is leaving."""
+        """Return whether a claim allows to evict a unit, and none of its pods is leaving."""
         return not self.is_leaving(unit) and all(map(claim.may_evict, unit.pods))
 
     def is_leaving(self, unit: DomainVictim) -> bool:
@@ -83,12 +83,12 @@ class QuotaVictims(GangVictims):
     # ---- for a group ---------------------------------------------------------------------------
 
     def evictable(self, units: Iterable[DomainVictim], group: PodGroupInfo) -> list[DomainVictim]:
-        """Return the units that a group may evict by what it claims as a whole."""
+        """Return the units that a group may evict by its claim as a whole."""
         self._preemptors = self._needed_pods(group)
         if not self._preemptors:
             return []
         claim = self._state.claim(*self._preemptors)
-        # The least important first: what is left of a quota in the end is what matters most.
+        # The least important first: the most important units are left of a quota.
         claim.last_resort = True
         found = []
         for unit in claim.in_order_of_removal(units):

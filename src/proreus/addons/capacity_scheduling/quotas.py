@@ -1,4 +1,4 @@
-"""ElasticQuotas: what each namespace is guaranteed (``min``), may have (``max``), and uses.
+"""ElasticQuotas: the guarantee (``min``), the maximum (``max``) and the use of each namespace.
 
 A resource that ``min`` omits is guaranteed with 0, one that ``max`` omits is not limited.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from proreus.addons.pod_amounts import Amounts, amounts_of
+from proreus.addons.pod_amounts import Amounts, amounts_of, count
 from proreus.objects import ApiStruct, ObjectMeta, Resource
 
 
@@ -39,28 +39,22 @@ ELASTIC_QUOTAS = Resource(
 
 @dataclass
 class NamespaceUsage:
-    """What the pods of a namespace use; ``pods``: by UID."""
+    """The use by the pods of a namespace; ``pods``: their requests by UID."""
 
     pods: dict[str, Amounts] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)
 
     def add(self, uid: str, amounts: Amounts) -> None:
-        """Count a pod, in place of what was counted of it before."""
+        """Count a pod, in place of its earlier amounts."""
         if self.pods.get(uid) == amounts:
             return
         self.remove(uid)
         self.pods[uid] = amounts
-        for name, amount in amounts.items():
-            self.used[name] = self.used.get(name, 0) + amount
+        count(self.used, amounts)
 
     def remove(self, uid: str) -> None:
         """Do not count a pod any more."""
-        for name, amount in self.pods.pop(uid, {}).items():
-            left = self.used.get(name, 0) - amount
-            if left:
-                self.used[name] = left
-            else:
-                self.used.pop(name, None)  # none is there if nothing was requested of it
+        count(self.used, self.pods.pop(uid, {}), -1)
 
     def clone(self) -> NamespaceUsage:
         """Return a copy."""
@@ -81,7 +75,7 @@ class Bounds:
 
 
 class Quotas:
-    """A snapshot of all quotas for one cycle, which a dry run changes.
+    """A snapshot of all quotas for one cycle; dry runs change it.
 
     ``bounds`` and ``usage``: by namespace; namespaces without quota are in neither.
     """
@@ -124,14 +118,14 @@ class Quotas:
         return any(amount > bounds.get(name, 0) for name, amount in used.items())
 
     def over_min_with(self, namespace: str, more: Amounts, resources: Iterable[str]) -> bool:
-        """Return whether it would, with ``more``, of one of these resources."""
+        """Return whether a namespace with ``more`` would be over its guarantee of a resource."""
         bounds, used = self._bounds[namespace].min, self._usage[namespace].used
         return any(
             used.get(name, 0) + more.get(name, 0) > bounds.get(name, 0) for name in resources
         )
 
     def over_max_with(self, namespace: str, more: Amounts, resources: Iterable[str]) -> bool:
-        """Return whether it would be beyond its maximum."""
+        """Return whether a namespace with ``more`` would be over its maximum of a resource."""
         bounds, used = self._bounds[namespace].max, self._usage[namespace].used
         return any(
             name in bounds and used.get(name, 0) + more.get(name, 0) > bounds[name]
@@ -139,7 +133,7 @@ class Quotas:
         )
 
     def sum_over_min_with(self, more: Amounts, resources: Iterable[str]) -> bool:
-        """Return whether all namespaces together would use more than all guarantees."""
+        """Return whether all namespaces with ``more`` would use more than all guarantees."""
         for name in resources:
             most = sum(bounds.min.get(name, 0) for bounds in self._bounds.values())
             used = sum(usage.used.get(name, 0) for usage in self._usage.values())
