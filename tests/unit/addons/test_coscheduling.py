@@ -234,7 +234,7 @@ def test_nothing_is_kept_of_groups_that_are_gone() -> None:
     assert cluster.schedule(member("p")).bound
     cluster.remove("Pod", "p")
     cluster.remove("PodGroup", "g")
-    assert not cluster.plugin(Coscheduling)._records.keys()
+    assert not cluster.plugin(Coscheduling)._records._records
 
 
 @pytest.mark.parametrize("with_object", [False, True])
@@ -251,7 +251,7 @@ def test_a_group_is_forgotten_with_a_last_pod_that_waits(with_object: bool) -> N
         cluster.remove("PodGroup", "g")
     cluster.remove("Pod", "p")
     cluster.schedule_all()
-    assert not records.keys()
+    assert not records._records
 
 
 def test_a_member_that_is_bound_although_its_binding_failed_stays_assigned() -> None:

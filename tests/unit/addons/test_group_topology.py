@@ -8,9 +8,8 @@ from proreus.addons.coscheduling import Coscheduling
 from proreus.addons.coscheduling.groups import POD_GROUP_LABEL
 from proreus.addons.coscheduling.ranks import rank_of
 from proreus.addons.group_topology import GroupTopology
-from proreus.addons.group_topology.domains import best_fit, least_free
+from proreus.addons.group_topology.domains import best_fit, least_free, slices_of
 from proreus.addons.group_topology.plugin import TopologyRequest, topology_request
-from proreus.addons.group_topology.slices import slices_of
 from proreus.engine.groups import algorithm
 from proreus.framework import ConfigError
 from proreus.testing import Harness, make_node, make_pod

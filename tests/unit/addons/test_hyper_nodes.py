@@ -8,7 +8,7 @@ import pytest
 
 from proreus.addons.coscheduling import Coscheduling
 from proreus.addons.group_topology import GroupTopology, hyper_nodes
-from proreus.addons.group_topology.name_patterns import NamePattern, PatternError
+from proreus.addons.group_topology.hyper_nodes import NamePattern, PatternError
 from proreus.testing import Harness, make_node, make_pod
 
 Json = dict[str, Any]

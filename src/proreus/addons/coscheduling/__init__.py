@@ -1,7 +1,7 @@
 """Coscheduling: gangs, whose pods start together or not at all.
 
-Source: kubernetes-sigs/scheduler-plugins, ``pkg/coscheduling`` (KEP 42). ``groups`` says which
-group a pod belongs to, ``records`` what is remembered of groups. There is a class for each mode:
+Source: kubernetes-sigs/scheduler-plugins, ``pkg/coscheduling`` (KEP 42). ``groups`` finds the
+group of a pod, ``records`` keeps the state of groups. There is a class for each mode:
 
     plugin    permit   members are held at Permit until enough of them have a node
     planned   plan     groups are placed as a whole

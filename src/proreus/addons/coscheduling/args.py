@@ -9,13 +9,13 @@ from proreus.framework import FeatureGates, PluginArgs, field_errors
 
 
 class CoschedulingArgs(PluginArgs):
-    """How long pods wait for their group, and what happens to one that fails.
+    """The mode, the time that pods wait for their group, and the treatment of a failed group.
 
     ``mode``: ``permit`` holds members at Permit until there are enough, as the original; ``plan``
     places a group as a whole. The other arguments are of ``permit`` alone.
     """
 
-    # Those of Koordinator.
+    # Arguments of Koordinator.
     arguments_without_effect = {
         "defaultTimeout": "permitWaitingTimeSeconds is how long pods wait",
         "controllerWorkers": "`proreus controller` writes the statuses of PodGroups",

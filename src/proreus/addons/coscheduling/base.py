@@ -122,7 +122,7 @@ class BaseCoscheduling(
         return False
 
     def time_of(self, queued: QueuedPodInfo) -> float:
-        """Return the time by which a pod is sorted: that of its group, failures first."""
+        """Return the sort time of a pod: the failure or creation of its group, else its own."""
         key = group_key(queued.pod)
         own = queued.initial_attempt_timestamp
         first = queued.timestamp if own is None else own
@@ -141,7 +141,7 @@ class BaseCoscheduling(
     # ---- what only one of the modes does -------------------------------------------------------
 
     def pod_group_name(self, pod: Pod) -> str:
-        """Return the group that a pod is queued with: none."""
+        """Return no group: pods are queued alone."""
         return ""
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -159,13 +159,6 @@ class BaseCoscheduling(
     ) -> PostFilterResult:
         """Leave the pod as it is."""
         return PostFilterResult(Status.unschedulable())
-
-    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Do nothing: Permit counts the pod, and ``unreserve`` is what the point is for."""
-        return None
-
-    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Do nothing."""
 
 
 class Place:
@@ -197,8 +190,8 @@ def resource_gap(
 ) -> dict[str, int]:
     """Return the amounts that the cluster lacks of a group's resources, by name.
 
-    The use of its members counts as free, and so does what is held for ``pod``, a member. Raises
-    ``ValueError`` for an amount that is no quantity.
+    The use of its members counts as free, and so does room that is held for ``pod``, a member.
+    Raises ``ValueError`` for an invalid quantity.
     """
     needed = {**_amounts(group), "pods": group.min_member}
     own: dict[int, list[PodInfo]] = {

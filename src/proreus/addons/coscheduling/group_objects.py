@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from proreus.addons.coscheduling.groups import (
@@ -58,10 +59,10 @@ LEADER_WORKER_SETS = Resource(
 
 
 Changed = Callable[[str, bool], None]
-"""Called with the key of a group whose object has changed, and whether that exists now."""
+"""Called with the key of a group after a change of its object, and whether that exists now."""
 
 KeysOf = Callable[[ObjectMeta], Sequence[str]]
-"""Returns the keys of the groups for which the object with some metadata speaks."""
+"""Returns the keys of the groups that an object with some metadata describes."""
 
 
 class GroupObjects:
@@ -73,14 +74,19 @@ class GroupObjects:
         self._leader_worker_sets = handle.store(LEADER_WORKER_SETS)
         self._changed = changed
         self._parsed: dict[str, tuple[Gang, Group]] = {}
-        """By key of a group: the version of its PodGroup that was parsed, and what it says."""
+        """By key of a group: the parsed version of its PodGroup, and the group."""
         self._keys_of_set: dict[str, set[str]] = {}
         """By key of a LeaderWorkerSet: the keys of its groups that have pods."""
         self._set_of: dict[str, str] = {}
         """The reverse."""
-        handle.on_change(GANGS, self._gang_changed)
-        handle.on_change(VOLCANO_GANGS, self._volcano_gang_changed)
-        handle.on_change(LEADER_WORKER_SETS, self._set_changed)
+        self._kinds: tuple[tuple[Resource[Any], KeysOf], ...] = (
+            (GANGS, lambda meta: [group_key_of(source, meta) for source in SOURCES_OF_GANGS]),
+            (VOLCANO_GANGS, lambda meta: [group_key_of(VOLCANO, meta)]),
+            (LEADER_WORKER_SETS, self._keys_of_groups),
+        )
+        for resource, keys_of in self._kinds:
+            note: Any = partial(self._note_change, keys_of)
+            handle.on_change(resource, note)
 
     def events_to_register(
         self,
@@ -93,11 +99,7 @@ class GroupObjects:
         """
         # Pods may say themselves how many are enough, and count once the object is gone.
         changes = events.ADD | events.UPDATE | (0 if hint is None else events.DELETE)
-        for resource, keys_of in (
-            (GANGS, self._keys_of_gang),
-            (VOLCANO_GANGS, self._keys_of_volcano_gang),
-            (LEADER_WORKER_SETS, self._keys_of_groups),
-        ):
+        for resource, keys_of in self._kinds:
             yield ClusterEvent(
                 resource.id,
                 changes,
@@ -150,27 +152,11 @@ class GroupObjects:
         # Its workers may not exist before the leader runs: to wait for them would be for ever.
         return replace(membership.virtual, min_member=1)
 
-    def _gang_changed(self, old: Gang | None, new: Gang | None) -> None:
-        self._note_change(self._keys_of_gang, old, new)
-
-    def _volcano_gang_changed(self, old: Gang | None, new: Gang | None) -> None:
-        self._note_change(self._keys_of_volcano_gang, old, new)
-
-    def _set_changed(self, old: LeaderWorkerSet | None, new: LeaderWorkerSet | None) -> None:
-        self._note_change(self._keys_of_groups, old, new)
-
     def _note_change(self, keys_of: KeysOf, old: Any, new: Any) -> None:
         for key in keys_of((old or new).metadata):
             if new is None:
                 self._parsed.pop(key, None)
             self._changed(key, new is not None)
-
-    def _keys_of_gang(self, meta: ObjectMeta) -> Sequence[str]:
-        """Return the keys of the groups for which a PodGroup speaks, whoever names them."""
-        return [group_key_of(source, meta) for source in SOURCES_OF_GANGS]
-
-    def _keys_of_volcano_gang(self, meta: ObjectMeta) -> Sequence[str]:
-        return [group_key_of(VOLCANO, meta)]
 
     def _keys_of_groups(self, meta: ObjectMeta) -> Sequence[str]:
         return tuple(self._keys_of_set.get(f"{meta.namespace}/{meta.name}", ()))

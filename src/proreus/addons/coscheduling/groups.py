@@ -1,7 +1,7 @@
-"""Which group a pod belongs to, whoever's labels or annotations say so.
+"""Finds the group of a pod by the labels or annotations of any project.
 
-``_NAMINGS`` is the table: what names a group, and what says how large it is. The first naming that
-a pod has counts. docs/addons/workloads.md says which operator's pods have which.
+``_NAMINGS`` is the table of the keys that name a group and its size. The first naming of a pod
+counts. docs/addons/workloads.md lists them by operator.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache
 from proreus.config.durations import DurationError, parse_duration
 from proreus.framework import is_provided
 from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource
+from proreus.objects.selectors import parse_count
 
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 OLDER_LABEL = "pod-group.scheduling.sigs.k8s.io"
@@ -43,7 +44,7 @@ class TopologyOfGang(ApiStruct, frozen=True):
 
 
 class GangSpec(ApiStruct, frozen=True):
-    """How many pods are needed, what they need together, and how long to wait for them.
+    """The minimum of pods, their resources, and the time to wait for them.
 
     Of Volcano: ``min_task_member``, how many pods of each task are needed, and
     ``network_topology``.
@@ -96,7 +97,7 @@ class Group:
 
     @classmethod
     def of(cls, gang: Gang, key: str = "") -> Group:
-        """Return the group of a PodGroup, with what Koordinator's annotations say of it."""
+        """Return the group of a PodGroup, with Koordinator's annotations."""
         meta, spec = gang.metadata, gang.spec
         created, notes = meta.creation_timestamp, meta.annotations
         key = key or f"{meta.namespace}/{meta.name}"
@@ -109,7 +110,7 @@ class Group:
             float(spec.schedule_timeout_seconds or 0),
             0.0 if created is None else created.timestamp(),
             spec.min_task_member,
-            int(total) if _is_number(total) else 0,
+            parse_count(total) or 0,
             MatchPolicy.of(policy, MatchPolicy.WAITING_AND_RUNNING),
             gangs_together(key, meta.name, notes.get(f"{KOORDINATOR}/groups", "")),
             notes.get(f"{KOORDINATOR}/mode") != NOT_STRICT,
@@ -118,7 +119,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Membership:
-    """What a pod says about its group.
+    """The group that a pod names.
 
     ``source``: the API group whose labels or annotations it has. ``key``: ``namespace/name``, with
     the source in between for those other than scheduler-plugins' own. ``virtual``: the group, where
@@ -149,7 +150,7 @@ class Membership:
 
 
 class _Naming(NamedTuple):
-    """How pods name their group. Each field but ``source`` and the defaults is a key.
+    """The keys by which pods name their group.
 
     ``name``: of a label or annotation whose value names the group. ``minimum``: of one that says
     how many pods are needed; "" if a PodGroup of ``source`` says it. ``maximum``, ``wait``,
@@ -214,10 +215,10 @@ _NAMINGS = (
 )
 _NAMES = frozenset(one.name for one in _NAMINGS)
 _PLAIN_KEYS = (SCHEDULER_PLUGINS, *(one.source for one in _NAMINGS[2:4]))
-"""The sources whose groups have the key ``namespace/name``."""
+"""Sources with group keys of the form ``namespace/name``."""
 
 SOURCES_OF_GANGS = (SCHEDULER_PLUGINS, KOORDINATOR, KUEUE)
-"""The sources whose groups a PodGroup of scheduler-plugins may say more of."""
+"""Sources of groups that a PodGroup of scheduler-plugins may describe."""
 
 
 def _key(source: str, namespace: str, name: str) -> str:
@@ -225,22 +226,22 @@ def _key(source: str, namespace: str, name: str) -> str:
 
 
 def group_key_of(source: str, meta: ObjectMeta) -> str:
-    """Return the key of the group for which an object speaks."""
+    """Return the key of the group that an object describes."""
     return _key(source, meta.namespace, meta.name)
 
 
 _BUDGET_BYTES = 32 << 20
 _memberships: BoundedCache[str, tuple[ObjectMeta, Membership | None]] = BoundedCache(_BUDGET_BYTES)
-"""By UID: the metadata of the version of a pod that was parsed, and what it says."""
+"""By UID: the metadata of the parsed version of a pod, and its membership."""
 
 
 def membership_of(pod: Pod) -> Membership | None:
-    """Return what a pod says about its group; None if it has none. A version is parsed once."""
+    """Return the group that a pod names, None without one; each version is parsed once."""
     meta = pod.metadata
     labels, annotations = meta.labels, meta.annotations
     if _NAMES.isdisjoint(labels) and _NAMES.isdisjoint(annotations):
         return None
-    # Room that is held for a member has the member's labels, and is none.
+    # A provided pod, which holds room for a member, has its labels and is no member.
     if is_provided(pod):
         return None
     known = _memberships.get(meta.uid)
@@ -269,17 +270,17 @@ def _membership(pod: Pod, naming: _Naming, name: str) -> Membership | None:
     namespace = pod.metadata.namespace
     if not naming.minimum:
         return Membership(namespace, naming.source, name, value(naming.task))
-    minimum, maximum = value(naming.minimum), value(naming.maximum)
-    if not _is_number(minimum) or any(value(key) == "true" for key in naming.alone):
+    minimum = parse_count(value(naming.minimum))
+    if minimum is None or any(value(key) == "true" for key in naming.alone):
         return None
     membership = Membership(namespace, naming.source, name, owner=value(naming.owner))
     created = pod.metadata.creation_timestamp
     group = Group(
         membership.key,
-        int(minimum),
+        minimum,
         timeout_seconds=_seconds(value(naming.wait)) or naming.default_seconds,
         created=0.0 if created is None else created.timestamp(),
-        maximum=int(maximum) if _is_number(maximum) else 0,
+        maximum=parse_count(value(naming.maximum)) or 0,
         policy=MatchPolicy.of(value(naming.policy), naming.default_policy),
         gangs=gangs_together(membership.key, name, value(naming.groups)),
         strict=value(naming.mode) != NOT_STRICT,
@@ -291,11 +292,6 @@ def group_key(pod: Pod) -> str:
     """Return the key of a pod's group, "" if it has none."""
     membership = membership_of(pod)
     return "" if membership is None else membership.key
-
-
-def _is_number(text: str) -> bool:
-    # Python converts no text of thousands of digits.
-    return len(text) <= 18 and text.isascii() and text.isdecimal()
 
 
 def _seconds(text: str) -> float:

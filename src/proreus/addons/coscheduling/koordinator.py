@@ -1,4 +1,4 @@
-"""What Koordinator's annotations say of a gang beyond its size: on its pods, or on its PodGroup."""
+"""Koordinator's annotations of a gang beyond its size, on its pods or its PodGroup."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from proreus.objects.codec import UNDECODABLE
 
 KOORDINATOR = "gang.scheduling.koordinator.sh"
 NOT_STRICT = "NonStrict"
-"""The mode of a gang whose pods go on waiting at Permit when one of them fails."""
+"""The mode in which pods go on waiting at Permit when one of their gang fails."""
 
 
 class MatchPolicy(StrEnum):
-    """Which pods count to a gang's minimum.
+    """The pods that count to a gang's minimum.
 
     ``ONLY_WAITING``: those without a node, so that its pods always start in groups of at least the
     minimum. ``WAITING_AND_RUNNING``: those with a node as well. ``ONCE_SATISFIED``: once the gang

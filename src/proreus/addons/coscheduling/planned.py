@@ -91,7 +91,7 @@ class PlannedCoscheduling(BaseCoscheduling):
     def pod_group_name(self, pod: Pod) -> str:
         """Return the name of the group, or the task of one, that a pod is queued in."""
         membership = membership_of(pod)
-        # A member behind a gate must not hold up the others, who may be enough without it.
+        # A gated member must not hold up the others: they may be enough without it.
         if membership is None or (pod.spec.scheduling_gates and not pod.spec.node_name):
             return ""
         return membership.provided_name(membership.task)
@@ -143,7 +143,7 @@ class PlannedCoscheduling(BaseCoscheduling):
             return None
         if group.maximum and planned.scheduled >= group.maximum:
             return Status.unresolvable(f"group {group.key} has its {group.maximum} pods")
-        # What does not start now would have to wait for as many pods again.
+        # A pod that does not start now would wait for as many pods again.
         if group.policy is MatchPolicy.ONLY_WAITING:
             return None
         membership = membership_of(pod.pod)

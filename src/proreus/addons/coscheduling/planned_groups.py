@@ -1,4 +1,4 @@
-"""Mode ``plan``: how many pods groups have, which groups start together, and which lack pods.
+"""Mode ``plan``: counts the pods of groups, and finds groups that start together or lack pods.
 
     PodGroupStates.changed_since ─► PlannedGroup.count ─► complete? ─► StartingTogether.note
                                                                           └─► ``released``
@@ -15,9 +15,9 @@ from proreus.addons.coscheduling.koordinator import MatchPolicy
 
 
 class PlannedGroup:
-    """A group, and the numbers of its pods. ``group``: None while its PodGroup does not exist.
+    """A group, and the numbers of its pods. ``group`` is None while its PodGroup does not exist.
 
-    ``pods``: how many there are, ``scheduled``: how many of them have a node. ``priority``: the
+    ``pods``: the number of all pods, ``scheduled``: of pods with a node. ``priority``: the
     highest of its pods. ``is_satisfied``: whether its pods may start alone from now on.
     """
 
@@ -53,7 +53,7 @@ class PlannedGroup:
         return task in self._tasks
 
     def use(self, group: Group | None) -> None:
-        """Use another version of what is known of the group."""
+        """Use another version of the group."""
         self.group = group
         minimums = {} if group is None else group.minimums
         self._short = {task for task in minimums if self._is_short(task)}
@@ -75,13 +75,13 @@ class PlannedGroup:
         return self._counted(*self._tasks.get(task, (0, 0))) < self.group.minimums.get(task, 0)
 
     def _counted(self, pods: int, scheduled: int) -> int:
-        """Return how many of some pods count to the minimum."""
+        """Return the number of pods that count to the minimum."""
         only_waiting = self.group is not None and self.group.policy is MatchPolicy.ONLY_WAITING
         return pods - scheduled if only_waiting else pods
 
     @property
     def known(self) -> int:
-        """How many pods count to the minimum."""
+        """The number of pods that count to the minimum."""
         return self._counted(self.pods, self.scheduled)
 
     @property
@@ -92,7 +92,7 @@ class PlannedGroup:
 
 
 class _Gangs:
-    """Gangs that start together: ``lacking`` has those that lack pods, ``owners`` who names them.
+    """Gangs that start together; ``lacking``: gangs that lack pods, ``owners``: gangs that name it.
 
     Compared by identity: a list of thousands of names need not be hashed at every look-up.
     """
@@ -106,7 +106,7 @@ class _Gangs:
 
 
 class StartingTogether:
-    """Which groups start at once with which. ``is_complete``: of a group, by its key.
+    """The groups that start at once. ``is_complete``: of a group, by its key.
 
     ``released``: the keys of groups that lacked pods, or waited for others, and may start now; the
     reader removes them.
@@ -123,7 +123,7 @@ class StartingTogether:
         self.released: dict[str, None] = {}
 
     def put(self, key: str, together: tuple[str, ...]) -> None:
-        """Have a group start together with others from now on; ``together``: it, and these."""
+        """Let a group start together with others; ``together``: all keys, its own included."""
         own = self._own.get(key)
         if own is not None and own.keys == together:
             return
@@ -140,7 +140,7 @@ class StartingTogether:
             self.released[key] = None
 
     def remove(self, key: str) -> None:
-        """Forget whom a group starts with; others may still name it."""
+        """Forget the gangs of a group; others may still name it."""
         self.released.pop(key, None)
         gangs = self._own.pop(key, None)
         if gangs is None:
@@ -165,6 +165,6 @@ class StartingTogether:
                     self.released.update(gangs.owners)
 
     def lacking(self, key: str) -> str | None:
-        """Return a group that a group waits for, maybe itself; None: all have what they need."""
+        """Return a group that a group waits for, maybe itself; None if all are complete."""
         own = self._own.get(key)
         return key if own is None else next(iter(own.lacking), None)

@@ -1,7 +1,7 @@
 """Mode ``plan``: groups are provided to the scheduler, and their pods are counted.
 
-``provided_groups`` has the groups that the scheduler sees. What is enough of one is decided in
-``planned``.
+``provided_groups`` has the groups that the scheduler sees. ``planned`` decides whether the pods of
+a group are enough.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FindGroup = Callable[[Membership], Group | None]
 
 
 class GroupPlanner:
-    """Provides groups to the scheduler, and knows how many pods they have.
+    """Provides groups to the scheduler, and counts their pods.
 
-    ``find_group``: what is known of a group now.
+    ``find_group``: returns the present version of a group.
     """
 
     # Invariants: _groups has the groups that have pods, by their key; _task_of the group and task
@@ -91,7 +91,7 @@ class GroupPlanner:
         self._provided.put(planned.key, objects_of(planned, group, highest))
 
     def _use(self, planned: PlannedGroup, group: Group | None) -> None:
-        """Use another version of what is known of a group."""
+        """Use another version of a group."""
         planned.use(group)
         self._together.note(planned.key, planned.is_complete)
         if group is None:
@@ -181,13 +181,13 @@ class GroupPlanner:
                 return
 
     def pod_bound(self, key: str) -> None:
-        """Note a group that has its minimum, and whose pods may start alone from now on."""
+        """Note that a group has its minimum, so that its pods may start alone from now on."""
         # Its last pod may have gone while it was tried.
         if (planned := self._groups.get(key)) is not None:
             self._note_if_satisfied(planned)
 
     def _note_if_satisfied(self, planned: PlannedGroup) -> None:
-        """Note a group of which a pod has a node, which it got beside enough others."""
+        """Note that a pod of a group has a node, which it got beside enough others."""
         group = planned.group or self._find_group(planned.membership)
         if group is None or group.policy is not MatchPolicy.ONCE_SATISFIED:
             return

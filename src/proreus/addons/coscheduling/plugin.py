@@ -8,6 +8,7 @@ fits nowhere, PostFilter rejects the other two, unless the group is close to its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from proreus.addons.coscheduling.args import CoschedulingArgs
@@ -15,7 +16,7 @@ from proreus.addons.coscheduling.base import ROOM, BaseCoscheduling
 from proreus.addons.coscheduling.groups import Group, group_key
 from proreus.addons.coscheduling.koordinator import MatchPolicy
 from proreus.addons.coscheduling.planned import PlannedCoscheduling
-from proreus.addons.coscheduling.records import Record, Records
+from proreus.addons.coscheduling.records import Records
 from proreus.framework import (
     ClusterEvent,
     CycleState,
@@ -32,7 +33,7 @@ from proreus.objects import Pod, key_of
 
 DEFAULT_WAIT_SECONDS = 60.0
 _PERMITTED_SECONDS = 3.0
-"""How long a group's resources are not added up again where no wait is configured."""
+"""The time before a group's resources are added up again if no wait is configured."""
 
 
 class Coscheduling(BaseCoscheduling):
@@ -47,7 +48,7 @@ class Coscheduling(BaseCoscheduling):
         self._quorum = GroupQuorum(self._records, self.group)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register pods that got a node, of whatever group, room, and changes of groups."""
+        """Register pods of any group that got a node, new room, and changes of groups."""
         return (
             ClusterEvent(events.ASSIGNED_POD, events.ADD),
             ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._waits_for_room),
@@ -116,7 +117,8 @@ class Coscheduling(BaseCoscheduling):
             return None
         if is_first:
             # Only the first one: for each of them it would be quadratic.
-            siblings = [one for one in self._quorum.members(group) if one.metadata.uid != pod.uid]
+            members = (self._records.of(one).members.values() for one in group.together)
+            siblings = [one for one in chain(*members) if one.metadata.uid != pod.uid]
             record.attempts.begin(pod.uid, siblings)
             state.pods_to_activate.extend(key_of(one) for one in siblings)
         else:
@@ -130,7 +132,7 @@ class Coscheduling(BaseCoscheduling):
         if self._objects.has_pod_group(group.key) and not group.gangs:
             # As in the original: beside pods that run, siblings wait for an event.
             return not self._records.of(group.key).assigned
-        return not self._quorum.has_waiting(group)
+        return not any(self._records.of(key).waiting for key in group.together)
 
     def _release(self, group: Group) -> Iterator[WaitingPod]:
         """Yield the pods that Permit holds, of all groups that start together, each once."""
@@ -210,10 +212,12 @@ class GroupQuorum:
         return once and self._records.of(group.key).satisfied
 
     def missing(self, group: Group) -> int:
-        """Return how many pods of a group have to get a node yet, 0 if there are enough."""
+        """Return the number of pods that a group lacks, 0 if there are enough."""
         if self.may_start_alone(group):
             return 0
-        return max(0, group.min_member - _counted(self._records.of(group.key), group))
+        record = self._records.of(group.key)
+        only_waiting = group.policy is MatchPolicy.ONLY_WAITING
+        return max(0, group.min_member - len(record.waiting if only_waiting else record.assigned))
 
     def is_reached(self, group: Group) -> bool:
         """Return whether a group may start, and so may all gangs that start with it."""
@@ -222,15 +226,6 @@ class GroupQuorum:
             if one is None or self.missing(one):
                 return False
         return True
-
-    def members(self, group: Group) -> Iterator[Pod]:
-        """Yield the pods of a group, and of all that start with it."""
-        for key in group.together:
-            yield from self._records.of(key).members.values()
-
-    def has_waiting(self, group: Group) -> bool:
-        """Return whether a pod of a group, or of one that starts with it, waits at Permit."""
-        return any(self._records.of(key).waiting for key in group.together)
 
     def note(self, group: Group) -> None:
         """Record that a group may start, and all that start with it."""
@@ -243,9 +238,3 @@ class GroupQuorum:
         """Return a group by its key; None if none of its pods is known."""
         pod = next(iter(self._records.of(key).members.values()), None)
         return None if pod is None else self._find_group(pod)
-
-
-def _counted(record: Record, group: Group) -> int:
-    if group.policy is MatchPolicy.ONLY_WAITING:
-        return len(record.waiting)
-    return len(record.assigned)

@@ -28,7 +28,7 @@ ProvidedGroup = PodGroup | CompositePodGroup
 
 
 class ProvidedGroups:
-    """What is provided for each group."""
+    """The objects that are provided for each group."""
 
     # Invariants: _provided has, by key of a group, the objects that were put and not removed again;
     # _providers, by the key of each, the groups that need it: gangs that start together have one in
@@ -110,7 +110,7 @@ def task_object(planned: PlannedGroup, group: Group, task: str) -> PodGroup:
 
 
 def _composite(namespace: str, name: str, minimum: int, priority: int) -> CompositePodGroup:
-    """Return a group of groups, of which ``minimum`` pods are needed in all."""
+    """Return a group of groups that needs ``minimum`` pods in all."""
     policy = CompositePodGroupSchedulingPolicy(gang=CompositeGangSchedulingPolicy(minimum))
     spec = CompositePodGroupSpec(scheduling_policy=policy, priority=priority)
     return CompositePodGroup(ObjectMeta(name=name, namespace=namespace), spec)

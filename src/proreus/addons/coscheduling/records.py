@@ -1,11 +1,11 @@
-"""What is remembered of groups: their members, who has a node, and when they failed.
+"""The state of groups: their members, the ones with a node, and failures.
 
 All of it is forgotten once a group has neither members nor a PodGroup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from proreus.objects import Pod
@@ -42,7 +42,7 @@ class GroupAttempts:
         return False
 
     def begin(self, uid: str, siblings: Iterable[Pod]) -> None:
-        """Begin an attempt with a pod, for which its siblings are activated."""
+        """Begin an attempt with a pod that activates its siblings."""
         self._repeated = self._repeated + 1 if uid in self._left_over else 0
         self._left_over = set()
         self._untried = {
@@ -131,11 +131,11 @@ class Records:
         self._records: dict[str, Record] = {}
 
     def of(self, key: str) -> Record:
-        """Return the record of a group, an empty one if nothing is known of it."""
+        """Return the record of a group, an empty one for an unknown group."""
         return self._records.get(key) or Record()
 
     def kept(self, key: str) -> Record:
-        """Return the record of a group, which is kept from now on."""
+        """Return the record of a group, and keep it from now on."""
         return self._records.setdefault(key, Record())
 
     def put_member(self, key: str, pod: Pod, *, is_placed: bool) -> None:
@@ -166,7 +166,3 @@ class Records:
         record = self._records.get(key)
         if record is not None and not record.members and not record.assigned:
             del self._records[key]
-
-    def keys(self) -> Collection[str]:
-        """Return the keys of all groups that are known."""
-        return self._records.keys()

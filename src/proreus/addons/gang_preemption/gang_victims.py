@@ -1,4 +1,4 @@
-"""The units in which pods of gangs are evicted: surplus pods one by one, what is needed at once."""
+"""Finds the units of eviction: surplus pods of gangs one by one, needed ones together."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _POD, _GANG = 1, 2
 
 
 class GangVictims(DomainVictims):
-    """Finds the units of pods, those of gangs and others.
+    """Finds the units of pods of gangs and of other pods.
 
-    ``find_group``: what is known of the group of a pod.
+    ``find_group``: returns the group of a pod.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class GangVictims(DomainVictims):
         return units
 
     def rounds(self, units: Sequence[DomainVictim]) -> Iterator[list[DomainVictim]]:
-        """Yield surplus alone, then all but what breaks a gang, then all units."""
+        """Yield surplus alone, then all units that break no gang, then all units."""
         surplus = [unit for unit in units if unit.is_surplus]
         unbroken = [unit for unit in units if not unit.is_group]
         known = 0
@@ -81,7 +81,7 @@ class GangVictims(DomainVictims):
     def _units_of(self, gang: PlacedGang) -> list[DomainVictim]:
         """Return the unit of the pods that a gang needs, and one for each that is surplus."""
         rows, surplus = self._table.rows, self.surplus_of(gang)
-        # As the nodes have them: what is removed in a dry run is put back.
+        # As the nodes have them: a dry run puts removed pods back.
         placed = {
             uid: PlacedPod(self._table[rows[name]].pods[uid], name)
             for uid, name in gang.nodes.items()

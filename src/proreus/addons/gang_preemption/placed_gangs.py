@@ -1,4 +1,4 @@
-"""Which pods of gangs have a node, and which of them are surplus.
+"""Keeps the placed pods of gangs, and finds the surplus among them.
 
 Worked example: a gang needs 2 pods and has 4, started at 10:00, 10:00, 10:05 and 10:10. The last
 two are surplus, the one of 10:10 first.
@@ -70,7 +70,7 @@ class PlacedGang:
 
 
 def _staying_power(pod: Pod) -> tuple[int, float, float, str]:
-    """Return a key that sorts the less important pods first, then those that came last."""
+    """Return a key that sorts the less important pods first, then the last ones."""
     started, created = pod.status.start_time, pod.metadata.creation_timestamp
     return (
         pod.spec.priority or 0,

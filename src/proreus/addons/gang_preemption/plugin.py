@@ -27,7 +27,7 @@ from proreus.plugins.default_preemption import (
 
 
 class GangPreemptionArgs(DefaultPreemptionArgs):
-    """Those of DefaultPreemption."""
+    """The arguments of DefaultPreemption."""
 
 
 class GangPreemption(DefaultPreemption, ReservePlugin):
@@ -88,7 +88,7 @@ class GangPreemption(DefaultPreemption, ReservePlugin):
     # ---- preemption ----------------------------------------------------------------------------
 
     def preemption_units(self) -> GangVictims:
-        """Return what finds the units: surplus pods one by one, other pods of gangs together."""
+        """Return the finder of units: surplus pods one by one, other pods of gangs together."""
         return self._gang_victims
 
     def order_of_nodes(self, rows: Rows) -> Rows:
@@ -101,7 +101,7 @@ class GangPreemption(DefaultPreemption, ReservePlugin):
         return np.concatenate((rows[first], rows[~first]))
 
     def preferred_candidates(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return those that violate the fewest budgets; of these, those that cost gangs least."""
+        """Return the candidates that violate the fewest budgets, then cost gangs least."""
         costs = [(one.pdb_violations, self._cost_for_gangs(one)) for one in candidates]
         least = min(costs)
         return [one for one, cost in zip(candidates, costs, strict=True) if cost == least]

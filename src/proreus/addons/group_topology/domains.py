@@ -1,22 +1,33 @@
-"""How many pods of a group each topology domain holds, and which domains are the best for it."""
+"""Counts the pods of a group that each topology domain holds, and chooses domains.
+
+Slices of a group (Kueue) have a number of pods each, and each slice goes to one domain of a label.
+Worked example: 8 pods in slices of 4, racks ``a`` and ``b`` with room for 6 and 4. The first pod
+may go to either, since both have room for a slice; say it goes to ``a``. The next three follow it.
+The fifth pod begins a slice: ``a`` has room for 2, so that it goes to ``b``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from proreus.framework import IntArray, NodeTable, PodInfo, Rows
+from proreus.addons.coscheduling.ranks import rank_of
+from proreus.framework import IntArray, NodeTable, PlacedPod, PodInfo, Rows
+from proreus.objects import Pod
+from proreus.objects.selectors import parse_int64
 
 ProvidedFor = Callable[[PodInfo], Mapping[str, PodInfo]]
 """``Handle.provided_for``."""
 
 
 def pods_by_node(nodes: NodeTable, pods: Sequence[PodInfo], provided_for: ProvidedFor) -> IntArray:
-    """Return how many pods of the largest size each node has room for, shape ``(len(nodes),)``.
+    """Return the number of pods of the largest size that fit on each node, shape ``(len(nodes),)``.
 
     By resources alone, with the largest request of any pod for each resource: a lower bound where
-    the pods differ. What is held for the pods, as ``provided_for`` says, is room for them.
+    the pods differ. Room that ``provided_for`` holds for the pods counts as free.
     """
     free = _free(nodes, pods, provided_for)
     largest: dict[str, int] = {}
@@ -29,7 +40,7 @@ def pods_by_node(nodes: NodeTable, pods: Sequence[PodInfo], provided_for: Provid
 def _free(
     nodes: NodeTable, pods: Sequence[PodInfo], provided_for: ProvidedFor
 ) -> dict[str, IntArray]:
-    """Return what each node has free of the resources that pods request, at least 0."""
+    """Return the free amounts of each node, at least 0, for the resources of pods."""
     held = {
         one.uid: one
         for pod in _unlike(pods)
@@ -47,7 +58,7 @@ def _free(
 
 
 def _count(nodes: NodeTable, free: Mapping[str, IntArray], requests: Mapping[str, int]) -> IntArray:
-    """Return how many pods with such requests each node has room for."""
+    """Return the number of pods with some requests that fit on each node."""
     room = np.maximum(nodes.allowed_pods - nodes.pod_count, 0)
     for name, amount in requests.items():
         if amount:
@@ -58,12 +69,12 @@ def _count(nodes: NodeTable, free: Mapping[str, IntArray], requests: Mapping[str
 
 
 def _unlike(pods: Sequence[PodInfo]) -> Iterable[PodInfo]:
-    """Return pods with different requests: those of a gang are alike, most share one object."""
+    """Return one pod for each distinct request object; most pods of a gang share one."""
     return {id(pod.requests): pod for pod in pods}.values()
 
 
 class GroupRoom:
-    """What ``needed`` of some pods need, beside what nodes have: which domains cannot hold them.
+    """Finds domains that cannot hold ``needed`` of some pods.
 
     A domain that is not named may hold them: taints, selectors and in what portions the resources
     are free are found out by trying. Example: pods of 4, 1 and 1 CPUs, of which 2 are needed, need
@@ -76,7 +87,7 @@ class GroupRoom:
         self.needed = needed
         self._free = _free(nodes, pods, provided_for)
         self._least: dict[str, tuple[int, int]] = {}
-        """By resource: what the smallest pods that are enough request in all, and the largest."""
+        """By resource: the sum and the largest of the smallest requests that are enough."""
         smallest: dict[str, int] = {}
         for name in sorted(self._free):
             amounts = sorted(pod.requests.amounts.get(name, 0) for pod in pods)[:needed]
@@ -85,7 +96,7 @@ class GroupRoom:
         self._most_pods = _count(nodes, self._free, smallest)
 
     def of_domains(self, domains: Sequence[Rows]) -> list[tuple[int, str]]:
-        """Return of each domain how many pods it holds at most, and what it lacks, "" for nothing.
+        """Return for each domain the most pods that it holds, and the resources that it lacks.
 
         ``domains``: the rows of each, at least one.
         """
@@ -133,3 +144,57 @@ def least_free(capacities: Sequence[int], needed: int) -> list[int]:
         chosen.append(index)
         needed -= capacities[index]
     return chosen
+
+
+# ---- slices --------------------------------------------------------------------------------------
+
+_SLICE_KEY = "kueue.x-k8s.io/podset-slice-required-topology"
+_SLICE_SIZE = "kueue.x-k8s.io/podset-slice-size"
+
+
+class TopologySlices(Struct, frozen=True):
+    """The slices of a group: ``size`` pods each, in one domain of the label ``key``."""
+
+    key: str
+    size: int
+
+    def node_names(
+        self,
+        pod: PodInfo,
+        placed: Sequence[PlacedPod],
+        nodes: NodeTable,
+        provided_for: ProvidedFor,
+    ) -> frozenset[str]:
+        """Return the nodes that a pod may go to, beside those of its group that have one.
+
+        Pods with a number are of the slice that it falls into; another pod joins a slice that is
+        not complete. Where there is none, domains with room for a whole slice, by resources alone.
+        """
+        codes = nodes.label(self.key)
+        found = [one for one in placed if one.node_name in nodes.rows]
+        of_domain = Counter(int(codes[nodes.rows[one.node_name]]) for one in found)
+        own = self._number_of(pod.pod)
+        if own is None:
+            domains = [code for code, count in of_domain.items() if count % self.size]
+        else:
+            siblings = (one for one in found if self._number_of(one.pod.pod) == own)
+            domains = [int(codes[nodes.rows[one.node_name]]) for one in siblings]
+        if not domains:
+            present = codes >= 0
+            by_node = pods_by_node(nodes, [pod], provided_for)
+            room = np.bincount(codes[present], weights=by_node[present])
+            domains = np.flatnonzero(room >= self.size).tolist()
+        rows = np.flatnonzero(np.isin(codes, domains) & (codes >= 0))
+        return frozenset(nodes[row].name for row in rows.tolist())
+
+    def _number_of(self, pod: Pod) -> Hashable:
+        """Return the slice of a pod by its number, None for a pod without one."""
+        rank = rank_of(pod)
+        return (*rank[:-1], rank[-1] // self.size) if rank else None
+
+
+def slices_of(pod: Pod) -> TopologySlices | None:
+    """Return the slices by a pod's annotations, None without valid ones."""
+    annotations = pod.metadata.annotations
+    key, size = annotations.get(_SLICE_KEY), parse_int64(annotations.get(_SLICE_SIZE, "")) or 0
+    return TopologySlices(key, size) if key and size > 0 else None

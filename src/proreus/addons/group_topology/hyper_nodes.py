@@ -1,19 +1,23 @@
-"""HyperNodes of Volcano: a tree of topology domains as objects, and what PodGroups ask of it.
+"""HyperNodes of Volcano: a tree of topology domains as objects, and the requests of PodGroups.
 
 A HyperNode of tier 1 has nodes as members, one of a higher tier HyperNodes: the lower the tier, the
 closer are its nodes. Members are named, matched by a regular expression, or selected by labels.
+
+RE2 reads regular expressions as Go's ``regexp`` does, and takes time linear in a name. Python's
+``re`` backtracks: ``(a+)+$`` takes seconds for a name of 26 letters, and nothing else runs then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import numpy as np
+import re2
 
 from proreus.addons.coscheduling.groups import VOLCANO, VOLCANO_GANGS, membership_of
-from proreus.addons.group_topology.name_patterns import NamePattern, forget_patterns
 from proreus.framework import Handle, NodeTable, ProreusError, Rows, logger
 from proreus.objects import (
     ApiStruct,
@@ -36,11 +40,18 @@ MAX_HYPER_NODES_OF_A_NODE = 32
 _FEWEST_NODES = 1_000
 
 _MOST_SECONDS = 0.2
-"""For which one attempt finds the members of HyperNodes."""
+"""The longest time for which one attempt resolves the members of HyperNodes."""
 
+MAX_INSTRUCTIONS = 2_000
+"""Of a compiled pattern: each character of a name may cost a step for each of them. Some 170 names
+of nodes fit into one pattern."""
 
-class TooManySelectors(ProreusError):
-    """A HyperNode has more patterns and label selectors than may be used."""
+_MAX_MEMORY = 1 << 20
+"""Bytes for a pattern and the states found while it is used. With less, patterns of as many
+instructions as are allowed are matched a hundred times slower."""
+
+_OF_ONE_TEXT = ("(?", r"\A", r"\z", r"\Q")
+"""Parts that mean something else where each name is a line, or reach beyond the pattern."""
 
 
 class ExactMatch(ApiStruct, frozen=True):
@@ -50,7 +61,7 @@ class ExactMatch(ApiStruct, frozen=True):
 
 
 class RegexMatch(ApiStruct, frozen=True):
-    """Members whose names contain a match of a regular expression."""
+    """Members with names that contain a match of a regular expression."""
 
     pattern: str = ""
 
@@ -71,7 +82,7 @@ class HyperNodeMember(ApiStruct, frozen=True):
 
 
 class HyperNodeSpec(ApiStruct, frozen=True):
-    """``tier``: the lower, the closer are the nodes. ``tier_name``: what people call it."""
+    """``tier``: the lower, the closer are the nodes. ``tier_name``: its name."""
 
     tier: int = 0
     tier_name: str = ""
@@ -92,7 +103,7 @@ HYPER_NODES = Resource(
 
 @dataclass(frozen=True)
 class TierRequest:
-    """What a PodGroup asks for: one HyperNode of at most ``highest_tier``; None: of any tier.
+    """The request of a PodGroup: one HyperNode of at most ``highest_tier``, None for any tier.
 
     ``required``: whether the group waits otherwise (``mode: hard``).
     """
@@ -132,14 +143,17 @@ class HyperNodes:
         if new is None:
             return
         try:
-            _check_number(new)
+            if (number := _number_of_selectors(new)) > MAX_SELECTORS:
+                raise ProreusError(
+                    f"{number} patterns and label selectors, at most {MAX_SELECTORS} are allowed"
+                )
             for member in new.spec.members:
                 _matching(member.selector, {})
         except ProreusError as error:
             log.warning("Members of a HyperNode are unknown", name=new.metadata.name, err=error)
 
     def request_of(self, pod: Pod) -> TierRequest | None:
-        """Return what the PodGroup of a pod asks for; None if it asks for nothing."""
+        """Return the request of a pod's PodGroup, None without one."""
         membership = membership_of(pod)
         if membership is None or membership.source != VOLCANO:
             return None
@@ -158,7 +172,7 @@ class HyperNodes:
     def domains(self) -> Sequence[HyperNodeDomain] | None:
         """Return each HyperNode with its nodes, the lowest tier first.
 
-        None: to find them takes longer than one attempt may; the next call goes on.
+        Return None if that takes longer than one attempt may; the next call goes on.
         """
         # Patterns and selectors are held against every node of the cluster: not for each attempt.
         if self._nodes_generation != self._nodes.nodes_generation:
@@ -171,7 +185,8 @@ class HyperNodes:
                 if perf_counter() > until:
                     return None
             self._resolving = None
-            forget_patterns()
+            # It keeps the last 128 patterns, up to 1 MiB each.
+            re2.purge()
         return self._found
 
     def _resolve(self, nodes: NodeTable, found: list[HyperNodeDomain]) -> Iterator[None]:
@@ -183,7 +198,8 @@ class HyperNodes:
         for hyper_node in ordered:
             name = hyper_node.metadata.name
             members: set[str] = set()
-            for one in hyper_node.spec.members if _is_usable(hyper_node) else ():
+            is_usable = _number_of_selectors(hyper_node) <= MAX_SELECTORS
+            for one in hyper_node.spec.members if is_usable else ():
                 members.update(self._members(one, labels, resolved))
                 yield
             if len(members) > left:
@@ -212,26 +228,12 @@ class HyperNodes:
         return frozenset().union(*(resolved[name] for name in chosen))
 
 
-def _is_usable(hyper_node: HyperNode) -> bool:
-    try:
-        _check_number(hyper_node)
-    except TooManySelectors:
-        return False
-    return True
-
-
-def _check_number(hyper_node: HyperNode) -> None:
-    """Raise ``TooManySelectors`` for a HyperNode that has more than may be used."""
-    selectors = [one.selector for one in hyper_node.spec.members]
-    number = sum(one.exact_match is None for one in selectors)
-    if number > MAX_SELECTORS:
-        raise TooManySelectors(
-            f"{number} patterns and label selectors, at most {MAX_SELECTORS} are allowed"
-        )
+def _number_of_selectors(hyper_node: HyperNode) -> int:
+    return sum(one.selector.exact_match is None for one in hyper_node.spec.members)
 
 
 def _selected(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]]) -> set[str]:
-    """Return the names that a selector matches, none of one that cannot be read.
+    """Return the names that a selector matches, none if it cannot be read.
 
     ``labels``: of all objects, by name.
     """
@@ -260,3 +262,49 @@ def _matching(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]])
         wanted = parse_label_selector(selector.label_match)
         return {name for name, own in labels.items() if wanted.matches(own)}
     return set()
+
+
+class PatternError(ProreusError):
+    """A text is no regular expression, or a larger one than may be used."""
+
+
+class NamePattern:
+    """A regular expression in RE2's syntax.
+
+    Raises:
+        PatternError: it cannot be read, or has more than ``MAX_INSTRUCTIONS``.
+    """
+
+    def __init__(self, text: str) -> None:
+        shown = repr(text if len(text) <= 60 else f"{text[:57]}...")
+        try:
+            self._pattern = _compiled(text)
+            # For all names in one call, each a line: a call for each takes twenty times as long.
+            in_lines = not any(part in text for part in _OF_ONE_TEXT)
+            self._lines = _compiled(f"(?m)^.*?(?:{text}).*$") if in_lines else None
+        except UnicodeEncodeError as error:  # half of a surrogate pair
+            raise PatternError(f"{shown}: not UTF-8") from error
+        except re2.error as error:
+            raise PatternError(f"{shown}: {error.args[0].decode(errors='replace')}") from error
+        size = self._pattern.programsize
+        if size > MAX_INSTRUCTIONS:
+            raise PatternError(
+                f"{shown}: {size} instructions, at most {MAX_INSTRUCTIONS} are allowed"
+            )
+
+    def search(self, names: Collection[str]) -> set[str]:
+        """Return the names that contain a match. None of them is empty or has a line break."""
+        if not names:
+            return set()
+        if self._lines is None:
+            return {name for name in names if self._pattern.search(name)}
+        return {name.decode() for name in self._lines.findall("\n".join(names).encode())}
+
+
+def _compiled(text: str) -> Any:
+    options = re2.Options()
+    options.max_mem = _MAX_MEMORY
+    options.log_errors = False  # it would write to stderr, past the log
+    options.never_capture = True
+    options.never_nl = True
+    return re2.compile(text, options)

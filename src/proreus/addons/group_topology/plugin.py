@@ -20,9 +20,14 @@ from proreus.addons.coscheduling.groups import (
     group_key,
     group_key_of,
 )
-from proreus.addons.group_topology.domains import GroupRoom, best_fit, least_free, pods_by_node
+from proreus.addons.group_topology.domains import (
+    GroupRoom,
+    best_fit,
+    least_free,
+    pods_by_node,
+    slices_of,
+)
 from proreus.addons.group_topology.hyper_nodes import HYPER_NODES, HyperNodes, TierRequest
-from proreus.addons.group_topology.slices import slices_of
 from proreus.framework import (
     MAX_SCORE,
     POD_GROUP_SCHEDULING_CYCLE,
@@ -104,7 +109,7 @@ Fill = Callable[[Sequence[int], int], list[int]]
 
 
 class GroupTopologyArgs(PluginArgs):
-    """``levels``: labels of nodes, the widest domain first. ``policy``: which domain of several.
+    """``levels``: labels of nodes, the widest domain first. ``policy``: the choice among domains.
 
     ``BestFit`` takes the one with the least room that is enough, ``Balance`` the one with the most.
     ``max_placements``: how many domains are tried at most where none is required, all nodes
@@ -168,7 +173,7 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         needed, own = self._needed(group, nodes)
         if self.args.policy == "BestFit":
             whole = self.handle.nodes
-            # As few domains as possible for those that want neighbours, scraps for the others.
+            # As few domains as possible for groups that want neighbours, scraps for the others.
             fill = best_fit if request.key else least_free
             room_of_all = (
                 room if nodes is whole else pods_by_node(whole, pods, self.handle.provided_for)
@@ -223,7 +228,7 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         return self._ordered([placement for _, placement in found], request.required, text)
 
     def _needed(self, group: PodGroupInfo, nodes: NodeTable) -> tuple[int, set[int]]:
-        """Return how many more pods the group needs, and the rows of those that it has."""
+        """Return the number of pods that the group lacks, and the rows of its placed pods."""
         states = [self.handle.pod_group_states.get(leaf.key) for leaf in group.leaves]
         placed = [one for state in states if state is not None for one in state.scheduled()]
         rows = self.handle.nodes.rows
@@ -250,7 +255,7 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
                 yield Placement(f"{key}={values[code]}", names, elsewhere or lacking)
 
     def _levels_of(self, request: TopologyRequest) -> list[str]:
-        """Return the labels whose domains are tried: the tightest first, up to the one asked for.
+        """Return the labels of the domains to try: the tightest first, up to the requested one.
 
         A preference goes further up.
         """
@@ -267,7 +272,7 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Status | frozenset[str] | None:
-        """Leave a pod of a slice the nodes of its domain, or of those that have room for one."""
+        """Restrict a pod of a slice to the domain of its slice, or to domains with room for one."""
         slices = slices_of(pod.pod)
         if slices is None or state.get(POD_GROUP_SCHEDULING_CYCLE) is None:
             return Status.skip()
@@ -280,7 +285,7 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
     # ---- neighbours ----------------------------------------------------------------------------
 
     def _positions(self, nodes: NodeTable, room: IntArray, needed: int, fill: Fill) -> IntArray:
-        """Return the place in which each tightest domain is filled, by code; the last: none."""
+        """Return the order of filling tightest domains, by code; the last for no domain."""
         parents = np.zeros(len(nodes), dtype=np.int64)
         order = np.zeros(len(nodes), dtype=np.int64)
         for key in self.args.levels:
@@ -296,7 +301,7 @@ class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, Sc
         return positions
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Skip pods without a group: their scores stay those of the other plugins."""
+        """Skip pods without a group, so that other plugins alone score nodes."""
         return None if self._positions_in(state) is not None else Status.skip()
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
@@ -335,7 +340,7 @@ def _rows_by_code(codes: CodeArray) -> dict[int, Rows]:
 def _places(
     parents: IntArray, codes: IntArray, room: IntArray, needed: int, fill: Fill
 ) -> IntArray:
-    """Return the place of each domain among those of its parent, by code; the last: no domain."""
+    """Return the place of each domain in its parent, by code; the last for no domain."""
     count = int(codes.max(initial=_ABSENT)) + 1
     places = np.full(count + 1, count, dtype=np.int64)
     present = codes != _ABSENT

@@ -1,27 +1,44 @@
-"""Jobs: which pods belong to them, where these are, and what the job lacks to start."""
+"""Jobs: their pods, the ones with a node, and the pods that they lack to start."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from proreus.addons.job_barrier.args import JobBarrierArgs
-from proreus.framework import is_provided
+from pydantic import Field
+
+from proreus.framework import MAX_PERMIT_WAIT_SECONDS, PluginArgs, Seconds, is_provided
 from proreus.objects import ObjectMeta, Pod, key_of
 from proreus.objects.pod import is_terminal
 from proreus.objects.selectors import parse_count
 
 
+class JobBarrierArgs(PluginArgs):
+    """``job_label``, ``role_label``: of pods. ``min_members``, ``min_by_role``: annotations.
+
+    ``mode`` start: the barrier is for the first start alone; always: so many must run or wait
+    whenever a member starts. ``wait_seconds``: how long a pod with a node waits for the others.
+    """
+
+    job_label: str = Field("proreus.dev/job", min_length=1)
+    role_label: str = Field("proreus.dev/role", min_length=1)
+    min_members: str = Field("proreus.dev/min-members", min_length=1)
+    min_by_role: str = Field("proreus.dev/min-members-by-role", min_length=1)
+    mode: Literal["start", "always"] = "start"
+    wait_seconds: Seconds = Field(60.0, gt=0, le=MAX_PERMIT_WAIT_SECONDS)
+
+
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """How many members a job needs, at least, in all and by role."""
+    """The least number of members of a job, in all and by role."""
 
     members: int
     by_role: Mapping[str, int]
 
     def missing(self, roles: Mapping[str, str]) -> str:
-        """Return what is missing, "" for nothing; ``roles``: by key of the pods that count."""
+        """Return a text about missing pods, "" for none; ``roles``: by key of counted pods."""
         if len(roles) < self.members:
             return f"{self.members - len(roles)} more of {self.members} pods"
         count = Counter(roles.values())
@@ -31,7 +48,7 @@ class Quorum:
         return ""
 
     def needs(self, role: str, roles: Mapping[str, str]) -> bool:
-        """Return whether one more pod of a role is needed besides those that count already."""
+        """Return whether one more pod of a role is needed beside the counted ones."""
         count = Counter(roles.values())
         if count[role] < self.by_role.get(role, 0):
             return True
@@ -65,7 +82,7 @@ class Jobs:
     def name_of(self, pod: Pod) -> str:
         """Return ``namespace/job``, "" for a pod without a job."""
         meta = pod.metadata
-        # Room that is held for a member has the member's labels, and is none.
+        # A provided pod, which holds room for a member, has its labels and is no member.
         job = "" if is_provided(pod) else meta.labels.get(self._args.job_label, "")
         return job and f"{meta.namespace}/{job}"
 
@@ -78,7 +95,7 @@ class Jobs:
         return self._jobs.get(name) or Job()
 
     def quorum_of(self, meta: ObjectMeta) -> Quorum | str:
-        """Return the quorum that a pod's annotations ask for, or what is wrong with them."""
+        """Return the quorum by a pod's annotations, or the error in them."""
         annotations, by_role = meta.annotations, {}
         for part in filter(None, annotations.get(self._args.min_by_role, "").split(",")):
             role, _, least = (text.strip() for text in part.partition("="))
@@ -108,7 +125,7 @@ class Jobs:
         return True
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Follow the pods of the cluster, those from before this process included."""
+        """Follow the pods of the cluster, earlier ones included."""
         gone = new is None or is_terminal(new)
         if old is not None and (name := self.name_of(old)) in self._jobs:
             job, key = self._jobs[name], key_of(old)
@@ -121,7 +138,7 @@ class Jobs:
             return
         if new.spec.node_name:
             self.place(new)
-            # Only what has passed the barrier is bound, be it by a former process.
+            # A bound pod has passed the barrier, maybe in an earlier process.
             self._jobs[name].started = True
         elif key_of(new) not in (job := self._jobs.setdefault(name, Job())).placed:
             job.pending.add(key_of(new))

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from proreus.addons.job_barrier.args import JobBarrierArgs
-from proreus.addons.job_barrier.jobs import Job, Jobs, Quorum
+from proreus.addons.job_barrier.jobs import Job, JobBarrierArgs, Jobs, Quorum
 from proreus.framework import (
     ClusterEvent,
     CycleState,
@@ -59,7 +58,7 @@ class JobBarrier(QueueSortPlugin, PreFilterPlugin, ReservePlugin, PermitPlugin):
         return isinstance(quorum, Quorum) and not quorum.needs(self._jobs.role_of(meta), roles)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Reject pods whose annotations are wrong, and elastic members of a job not yet started."""
+        """Reject pods with wrong annotations, and elastic members of a job not yet started."""
         meta = pod.pod.metadata
         name = self._jobs.name_of(pod.pod)
         if not name:
@@ -74,7 +73,7 @@ class JobBarrier(QueueSortPlugin, PreFilterPlugin, ReservePlugin, PermitPlugin):
     # ---- the barrier ---------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Count the pod among those that have a node."""
+        """Count the pod as placed."""
         self._jobs.place(pod.pod)
         return None
 
@@ -121,7 +120,7 @@ class JobBarrier(QueueSortPlugin, PreFilterPlugin, ReservePlugin, PermitPlugin):
     # ---- events --------------------------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register what changes the count: members that get a node or go, and new annotations."""
+        """Register members that get a node or go, and new annotations."""
         return (
             ClusterEvent(events.ASSIGNED_POD, events.ADD | events.DELETE, self._is_of_job),
             ClusterEvent(events.TARGET_POD, events.UPDATE, self._is_itself),
