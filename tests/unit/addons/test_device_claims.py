@@ -298,7 +298,7 @@ def test_no_device_is_given_twice_whatever_owners_write_and_whoever_restarts(see
             assert len(given) <= total
         usages = harness.plugin(DeviceShare)._accounts
         for name in "ab":
-            used = sum(not one.is_idle for one in usages.usage(harness.node(name)).of_type("gpu"))
+            used = sum(one.users > 0 for one in usages.usage(harness.node(name)).of_type("gpu"))
             assert used == sum(len(found) for where, found in real.values() if where == name)
 
 

@@ -20,10 +20,9 @@ from proreus.addons.device_share.devices import (
 )
 from proreus.addons.device_share.fragmentation import RecentRequests
 from proreus.addons.device_share.hints import Hints, InvalidRequest, hints_of
-from proreus.addons.device_share.mig import start_of
 from proreus.addons.device_share.placement import most_used_first, place
 from proreus.addons.device_share.requests import PodDeviceRequest, Share, request_of
-from proreus.addons.device_share.usage import Grant, NodeDeviceUsage
+from proreus.addons.device_share.usage import Grant, NodeDeviceUsage, start_of
 from proreus.objects import ObjectMeta
 from proreus.testing import FakeHandle, Harness, make_node, make_pod
 
@@ -464,4 +463,4 @@ def test_no_device_is_given_away_twice(script: list[tuple[Share, bool, int]]) ->
             assert not (one.instances and one.milli)
     for grants in placed_pods:
         node.add(grants, sign=-1)
-    assert all(one.is_idle and not one.slices for one in node.by_key.values())
+    assert all(not one.users and not one.slices for one in node.by_key.values())

@@ -1,9 +1,9 @@
 """DeviceShare: GPUs shared by pods, in fractions or by memory, and NICs next to them.
 
 Sources: Koordinator's DeviceShare (``pkg/scheduler/plugins/deviceshare``), Volcano's vGPU, KAI's
-GPU sharing, HAMi. ``requests`` reads what pods ask for in the names of each, ``hints`` how they
-want it, ``devices`` what a node has, ``placement`` chooses devices, ``annotations`` writes and
-reads which ones a pod got, ``accounts`` adds them up.
+GPU sharing, HAMi. ``requests`` reads the requests of pods in the names of each, ``hints`` their
+hints, ``devices`` the devices of a node; ``placement`` chooses devices, ``annotations`` writes and
+reads the choice, ``accounts`` adds them up.
 """
 
 from proreus.addons.device_share.plugin import DeviceShare

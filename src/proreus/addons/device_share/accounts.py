@@ -1,7 +1,7 @@
-"""What every pod has of the devices of its node.
+"""The devices of each pod on its node.
 
-It is derived from the pods of a node each time the node changes: what Reserve chose, or what a
-bound pod's annotations said when it was first seen (``addons.pod_charges``). So it is right in dry
+They are derived from the pods of a node each time the node changes: the choice of Reserve, or the
+annotations of a bound pod when it was first seen (``addons.pod_charges``). So they are right in dry
 runs of preemption, for pods of other schedulers, and after a restart. A pod without either, such as
 a nominated one, has the devices that best fit gives it.
 """
@@ -24,7 +24,7 @@ from proreus.objects import NODES, PODS, Node, Pod
 
 @dataclass(slots=True)
 class DeviceCharge:
-    """What a pod asked for when it got its node, and its devices: () if these are not known.
+    """The request of a pod when it got its node, and its devices, () if these are not known.
 
     ``claimant``: the pod, as long as its annotations are to be checked; ``checked_with``: the
     devices of its node when they were, if one of those it claims was missing.
@@ -41,7 +41,7 @@ class DeviceCharge:
 
 
 class DeviceAccounts:
-    """The devices of all nodes and who has them; one for all profiles of a scheduler."""
+    """The devices of all nodes and their pods; one instance for all profiles of a scheduler."""
 
     def __init__(self, handle: Handle) -> None:
         self._invalidate = handle.invalidate_results
@@ -76,12 +76,12 @@ class DeviceAccounts:
         return DeviceCharge(request, claimant=info)
 
     def charge(self, uid: str) -> DeviceCharge | None:
-        """Return what a pod is charged with; None for nothing."""
+        """Return the charge of a pod, None without one."""
         return self._charges.get(uid)
 
-    def had_devices(self, uid: str) -> bool:
-        """Return whether a pod, which has just gone, was charged with devices."""
-        return self._charges.latest(uid) is not None
+    def had_devices(self, pod: PodInfo, old: Pod, new: None) -> bool:
+        """Return whether a deleted pod was charged with devices."""
+        return self._charges.latest(old.metadata.uid) is not None
 
     def reserve(
         self,
@@ -90,14 +90,14 @@ class DeviceAccounts:
         request: PodDeviceRequest | None,
         grants: Iterable[Grant],
     ) -> None:
-        """Charge a pod with what Reserve chose: with nothing, for a pod without a request."""
+        """Charge a pod with the choice of Reserve; with nothing if it has no request."""
         charge = None if request is None else DeviceCharge(request, tuple(grants))
         self._charges.reserve(pod, node_name, charge)
         if charge is not None:
             self._invalidate(node_name)
 
     def unreserve(self, pod: PodInfo, node_name: str) -> None:
-        """Take back what Reserve chose."""
+        """Take back the choice of Reserve."""
         self._charges.unreserve(pod)
         self._invalidate(node_name)
 
@@ -112,8 +112,7 @@ class DeviceAccounts:
         return inventory
 
     def usage(self, node: NodeInfo, without: Container[str] = ()) -> NodeDeviceUsage:
-        """Return what the pods of a node use of its devices; ``without``: UIDs of those that do
-        not count."""
+        """Return the use of a node's devices by its pods, without the pods of some UIDs."""
         usage = NodeDeviceUsage(self.inventory(node))
         if not usage.by_key:
             return usage
@@ -141,7 +140,7 @@ class DeviceAccounts:
         return usage
 
     def _check_claims(self, charges: Mapping[str, DeviceCharge], inventory: Inventory) -> None:
-        """Check what the annotations of pods on a node claim: that of the first bound first.
+        """Check the annotations of pods on a node, of the first bound pod first.
 
         Once, because the answer must not depend on the pods that a dry run leaves on the node; and
         again when the node has other devices, for a pod that claims one that was missing. Such a
@@ -156,7 +155,8 @@ class DeviceAccounts:
         for pod, charge in sorted(claims, key=lambda one: (bound_at(one[0].pod), one[0].uid)):
             charge.checked_with = inventory
             try:
-                charge.grants = self._checked(pod, charge.request, usage)
+                claimed = claimed_devices(pod, charge.request)
+                charge.grants = checked(claimed, charge.request, usage) if claimed else ()
                 charge.claimant = None
             except InvalidClaim as error:
                 if not isinstance(error, MissingDevice):
@@ -164,16 +164,9 @@ class DeviceAccounts:
                 self._charges.refuse(pod.pod, str(error))
             usage.add(charge.grants, charge.request.spread_group)
 
-    @staticmethod
-    def _checked(
-        pod: PodInfo, request: PodDeviceRequest, usage: NodeDeviceUsage
-    ) -> tuple[Grant, ...]:
-        claimed = claimed_devices(pod, request)
-        return checked(claimed, request, usage) if claimed else ()
-
 
 def valid_request(pod: PodInfo) -> PodDeviceRequest | None:
-    """Return what a pod asks for; None if that is nothing, or invalid."""
+    """Return the request of a pod, None if it has none or an invalid one."""
     try:
         return request_of(pod)
     except InvalidRequest:

@@ -1,8 +1,8 @@
-"""The annotations that say which devices a pod got, as each project's agents read them.
+"""The annotations with the devices of a pod, as the agents of each project read them.
 
 ``scheduling.koordinator.sh/device-allocated`` is written for every pod, and read back after a
-restart. Pods that Volcano or HAMi placed are known by theirs. Only which devices a pod has is read:
-how much it has of them is what it requests.
+restart. Pods that Volcano or HAMi placed are known by theirs. Only the names of the
+devices are read: the amounts are those that the pod requests.
 """
 
 from __future__ import annotations
@@ -54,28 +54,15 @@ def result_annotations(
         found[_GPU_MINORS] = ",".join(gpus)
     grants = [grant for grant in granted if grant.type == "gpu" and not grant.profile]
     if request.family == "volcano":
-        ids = ";".join(
-            _cards_by_container(pod, request, grants, inventory)[_first_container(pod) :]
-        )
-        found |= {
-            _VGPU_IDS["volcano"]: ids,
-            "volcano.sh/devices-to-allocate": ids,
-            "volcano.sh/vgpu-node": node_name,
-            "volcano.sh/vgpu-time": str(int(now)),
-            "volcano.sh/bind-phase": "allocating",
-            "volcano.sh/bind-time": str(int(now)),
-        }
+        first = len(pod.pod.spec.init_containers)
+        ids = ";".join(_cards_by_container(pod, request, grants, inventory)[first:])
+        found |= {_VGPU_IDS["volcano"]: ids, "volcano.sh/devices-to-allocate": ids}
+        found |= _binding("volcano.sh", node_name, now)
     elif grants and _is_of_hami(request, inventory):
         cards = _cards_by_container(pod, request, grants, inventory)
         ids = "".join(f"{one};" for one in cards)
-        found |= {
-            _VGPU_IDS["hami"]: ids,
-            "hami.io/vgpu-devices-to-allocate": ids,
-            HAMI_NODE: node_name,
-            "hami.io/vgpu-time": str(int(now)),
-            "hami.io/bind-phase": "allocating",
-            "hami.io/bind-time": str(int(now)),
-        }
+        found |= {_VGPU_IDS["hami"]: ids, "hami.io/vgpu-devices-to-allocate": ids}
+        found |= _binding("hami.io", node_name, now)
     elif request.family == "volcano-memory":
         found |= {
             _GPU_INDEX: ",".join(str(grant.minor) for grant in grants),
@@ -84,8 +71,18 @@ def result_annotations(
     return found
 
 
+def _binding(prefix: str, node_name: str, now: float) -> dict[str, str]:
+    seconds = str(int(now))
+    return {
+        f"{prefix}/vgpu-node": node_name,
+        f"{prefix}/vgpu-time": seconds,
+        f"{prefix}/bind-phase": "allocating",
+        f"{prefix}/bind-time": seconds,
+    }
+
+
 class InvalidClaim(ValueError):
-    """Annotations that name devices which the pod cannot have."""
+    """Annotations that name devices that the pod cannot have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +137,7 @@ def _resources(grant: Grant) -> dict[str, str]:
         return {MIG_PREFIX + grant.profile: "1"}
     if grant.type != "gpu":
         return {f"koordinator.sh/{grant.type}": _percent(grant.milli)}
-    # Koordinator's agent takes what is listed for a limit, so what was not asked for is left out.
+    # Koordinator's agent takes listed amounts for limits: only requested ones are listed.
     found = {_CORE: _percent(grant.milli)} if grant.milli else {}
     found[_RATIO] = _percent(grant.memory_milli)
     return found | ({_BYTES: str(grant.memory)} if grant.memory else {})
@@ -219,10 +216,6 @@ def _card(grant: Grant, share: Share | None, devices: Mapping[tuple[str, int], N
     name = grant.id or f"{grant.type}-{grant.minor}"
     memory = share.memory_of(devices[grant.type, grant.minor]) // MIB
     return f"{name},NVIDIA,{memory},{share.milli // 10}:"
-
-
-def _first_container(pod: PodInfo) -> int:
-    return len(pod.pod.spec.init_containers)
 
 
 def _read_hami(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[ClaimedDevice]:

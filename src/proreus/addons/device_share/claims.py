@@ -1,4 +1,4 @@
-"""Which devices a pod is charged with where no Reserve of ours chose them.
+"""The devices of pods for which no Reserve of ours chose them.
 
 Annotations name devices, and a pod's owner can change them. They count if they name as many devices
 of each kind as the pod requests, and if each is there and has that much left. A pod whose
@@ -69,7 +69,7 @@ def _take(
 
 
 def anywhere(request: PodDeviceRequest, usage: NodeDeviceUsage) -> Iterable[Grant]:
-    """Return the devices that a pod is charged with if it is not known which it has."""
+    """Return the devices to charge a pod with if its own are not known."""
     grants = place(usage, request, most_used_first)
     return tuple(_least_used(request, usage)) if grants is None else grants
 
@@ -82,7 +82,7 @@ def _least_used(request: PodDeviceRequest, usage: NodeDeviceUsage) -> Iterator[G
             device = one.device
             milli, memory = share.milli, share.memory_of(device)
             if share.profile:
-                # Nobody knows in which slices: all of it.
+                # The slices are not known: all of it.
                 milli, memory = WHOLE, device.memory_capacity
             portion = WHOLE * memory // device.memory_capacity
             in_bytes = memory if device.memory else 0

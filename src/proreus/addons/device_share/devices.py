@@ -1,4 +1,4 @@
-"""Devices of a node: what Device objects, registration annotations or allocatable amounts say."""
+"""Devices of a node, read from Device objects, annotations or allocatable amounts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proreus.objects.codec import UNDECODABLE
 from proreus.objects.selectors import parse_count
 
 WHOLE = 1000
-"""One device, in thousandths: the unit of compute, and of memory whose size is not known."""
+"""One device, in thousandths: the unit of compute, and of memory of unknown size."""
 MIB = 2**20
 MIG_PREFIX = "nvidia.com/mig-"
 """Of the resources that are MIG profiles."""
@@ -31,11 +31,11 @@ _COUNTED = {
 }
 """Resources that count GPUs, and how much of each one GPU is."""
 MOST_DEVICES = 256
-"""How many GPUs of a node count: more are a mistake, and would take the memory of the process."""
+"""The most GPUs of a node that count: more are a mistake, and would take all memory."""
 
 
 class DeviceTopology(ApiStruct, frozen=True):
-    """Where a device is: socket, NUMA node, PCIe switch."""
+    """The place of a device: socket, NUMA node, PCIe switch."""
 
     socket_id: int = msgspec.field(name="socketID", default=-1)
     node_id: int = msgspec.field(name="nodeID", default=-1)
@@ -76,7 +76,7 @@ class DeviceObject(ApiStruct, frozen=True):
 
 
 class RegisteredCard(ApiStruct, frozen=True):
-    """A card in HAMi's list in JSON, which leaves out what is zero or false.
+    """A card in HAMi's list in JSON, which omits zero and false.
 
     ``count``: how many may share it; ``devmem``: its memory in MiB.
     """
@@ -159,7 +159,7 @@ class Inventory:
 
 
 NOTHING = Inventory()
-"""What a node without devices has."""
+"""The inventory of a node without devices."""
 
 
 def inventory_of(node: NodeInfo, found: DeviceObject | None) -> Inventory:
@@ -190,7 +190,7 @@ def _is_mig_capable(node: NodeInfo) -> bool:
 
 
 def _of_entries(entries: tuple[DeviceEntry, ...], mig: bool) -> Iterator[NodeDevice]:
-    """Yield the healthy devices of a Device object, without those whose memory is no amount."""
+    """Yield the healthy devices of a Device object that have a valid amount of memory."""
     for one in sorted(entries, key=lambda entry: (entry.type, entry.minor)):
         if not one.health:
             continue
@@ -226,7 +226,7 @@ def _partitions(annotations: Mapping[str, str]) -> Iterator[Partition]:
 
 
 def _registered(text: str, mig: bool) -> Iterator[NodeDevice]:
-    """Yield the healthy cards that a vGPU agent listed, without those with negative amounts."""
+    """Yield the healthy cards of a vGPU agent that have no negative amounts."""
     in_json = text.lstrip().startswith("[")
     listed = _json(text, list[RegisteredCard]) if in_json else _cards_in_text(text)
     for card in listed:
@@ -287,7 +287,7 @@ def _counted(node: NodeInfo, mig: bool) -> Iterator[NodeDevice]:
 
 
 def _json(text: str, type_: Any) -> Any:
-    """Return what a text in JSON says, nothing if it is something else."""
+    """Decode a text in JSON; return an empty value if it cannot be read."""
     try:
         return msgspec.json.decode(text, type=type_)
     except UNDECODABLE:

@@ -1,4 +1,4 @@
-"""How much of the free GPUs the pods seen lately could not use.
+"""Computes the part of the free GPUs that the pods seen lately could not use.
 
 For each request seen lately, what is free on a node is wasted as far as it is on GPUs that cannot
 have the request, and all of it is wasted if too few of its GPUs can. The mean over the requests is
@@ -22,16 +22,16 @@ from proreus.addons.device_share.requests import Share
 from proreus.addons.device_share.usage import DeviceUsage, Grant, NodeDeviceUsage
 
 _MOST_KINDS = 24
-"""How many different requests count; rarer ones do not."""
+"""The number of different requests that count, the most frequent ones."""
 _REFRESH = 64
-"""After how many requests the frequencies are counted anew."""
+"""The number of requests after which frequencies are counted anew."""
 _WHOLE_GPU = Share(1, WHOLE, 0, WHOLE)
 
 
 class RecentRequests:
     """The last ``size`` requests for GPUs. ``generation`` changes when their frequencies do.
 
-    ``kinds``: what counts before any is seen, and how much; by default that GPUs stay whole.
+    ``kinds``: requests and weights that count before any is seen, by default one whole GPU.
     """
 
     def __init__(self, size: int, kinds: Sequence[tuple[Share, int]] = ((_WHOLE_GPU, 1),)) -> None:
@@ -115,7 +115,7 @@ class RecentRequests:
 
 
 def _demand(share: Share) -> int:
-    """Return what is asked for, in thousandths of a GPU: half a GPU where only a device tells.
+    """Return the demand in thousandths of a GPU: half a GPU if it depends on the device.
 
     Of at most as many as a node may have: one pod that asks for more would outweigh all others.
     """

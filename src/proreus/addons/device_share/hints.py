@@ -24,7 +24,7 @@ class InvalidRequest(ValueError):
 
 
 class DeviceHint(ApiStruct, frozen=True):
-    """How devices of one type are chosen."""
+    """The choice of devices of one type."""
 
     selector: LabelSelector | None = None
     vf_selector: LabelSelector | None = None
@@ -34,14 +34,14 @@ class DeviceHint(ApiStruct, frozen=True):
 
 
 class JointAllocation(ApiStruct, frozen=True):
-    """Devices of which types are allocated together, and where."""
+    """The types of devices that are allocated together, and the place."""
 
     device_types: tuple[str, ...] = ()
     required_scope: str = ""
 
 
 class PartitionSpec(ApiStruct, frozen=True):
-    """Which listed partition of GPUs a pod may get; None: any, with whatever bandwidth."""
+    """The listed partitions of GPUs that a pod may get, by policy and bandwidth."""
 
     allocate_policy: str = ""
     ring_bus_bandwidth: str | int | None = None
@@ -49,7 +49,7 @@ class PartitionSpec(ApiStruct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What the annotations say.
+    """The hints of the annotations.
 
     ``joint_types`` are allocated next to the GPUs; ``same_pcie``: under the same PCIe switch, or
     not at all. ``partition``: "Restricted" to the listed partitions with the highest score,
@@ -75,7 +75,7 @@ NO_HINTS = Hints()
 
 
 def hints_of(annotations: Mapping[str, str]) -> Hints:
-    """Return what a pod's annotations say; raises ``InvalidRequest``."""
+    """Read a pod's annotations; raises ``InvalidRequest``."""
     if not (_JOINT in annotations or _PARTITION in annotations or _HINT in annotations):
         return NO_HINTS
     joint: JointAllocation = _read(annotations, _JOINT, JointAllocation)
@@ -110,7 +110,7 @@ def hints_of(annotations: Mapping[str, str]) -> Hints:
 
 
 def _check(type_: str, hint: DeviceHint) -> None:
-    """Refuse what would have to be ignored."""
+    """Refuse hints that would have to be ignored; raises ``InvalidRequest``."""
     unknown = ""
     if hint.vf_selector is not None:
         unknown = "vfSelector"

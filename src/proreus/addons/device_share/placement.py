@@ -1,4 +1,4 @@
-"""Which devices of a node a pod gets.
+"""Chooses the devices of a node for a pod.
 
 The GPUs of a pod are taken from the closest domain that has enough: under one PCIe switch, in one
 NUMA node, anywhere; of several such domains from the one with the fewest left. NICs come from next
@@ -165,7 +165,7 @@ def _domains(
 def _partitions(
     usage: NodeDeviceUsage, fitting: Sequence[DeviceUsage], count: int, hints: Hints
 ) -> Iterator[list[DeviceUsage]]:
-    """Yield listed partitions: the best first, and of equal ones those that spoil fewest others."""
+    """Yield listed partitions, the best first; of equal ones the one that spoils fewest others."""
     free = {one.device.minor: one for one in fitting}
     listed = [one for one in usage.inventory.partitions if len(one.minors) == count]
     if hints.partition == "Restricted":

@@ -1,4 +1,4 @@
-"""The plugin: which nodes have devices for a pod, which of them is best, and which devices it gets.
+"""The plugin: finds nodes with devices for a pod, scores them, and chooses the devices.
 
 Reserve chooses the devices and remembers them; PreBind writes them into the pod's annotations,
 where a node's agent, and this plugin after a restart, reads them.
@@ -6,12 +6,12 @@ where a node's agent, and this plugin after a restart, reads them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, Literal
 
 from proreus.addons.device_share.accounts import DeviceAccounts, valid_request
 from proreus.addons.device_share.annotations import HAMI_NODE, result_annotations
-from proreus.addons.device_share.args import DeviceShareArgs
 from proreus.addons.device_share.devices import DEVICES, NOTHING, WHOLE
 from proreus.addons.device_share.fragmentation import RecentRequests
 from proreus.addons.device_share.hints import InvalidRequest
@@ -28,12 +28,15 @@ from proreus.framework import (
     MAX_SCORE,
     ApiError,
     ClusterEvent,
+    ConfigModel,
     CycleState,
+    FeatureGates,
     FilterPlugin,
     Handle,
     IntArray,
     NodeInfo,
     NodeTable,
+    PluginArgs,
     PodInfo,
     PreBindPlugin,
     PreFilterPlugin,
@@ -41,6 +44,7 @@ from proreus.framework import (
     ScorePlugin,
     Status,
     events,
+    field_errors,
     is_provided,
 )
 from proreus.objects import PODS, Pod
@@ -50,6 +54,59 @@ IN_USE = Status.unschedulable("Insufficient free devices")
 KEPT_FREE = Status.unresolvable("node(s) are kept for GPU pods")
 _LONGEST_LABEL = 63
 """Characters of a label's value; names of nodes may have more."""
+
+
+class WeightedDeviceResource(ConfigModel):
+    """A resource of GPUs, by Koordinator's name, and its weight."""
+
+    name: Literal["koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio"]
+    weight: int = 1
+
+
+class DeviceScoringStrategy(ConfigModel):
+    """The order of nodes, and of the devices of a node.
+
+    ``LeastAllocated`` spreads pods, ``MostAllocated`` is best fit, ``LeastFragmented`` leaves as
+    little as possible that the pods seen lately could not use.
+    """
+
+    type: Literal["LeastAllocated", "MostAllocated", "LeastFragmented"] = "LeastAllocated"
+    resources: tuple[WeightedDeviceResource, ...] = (
+        WeightedDeviceResource(name="koordinator.sh/gpu-core"),
+        WeightedDeviceResource(name="koordinator.sh/gpu-memory-ratio"),
+    )
+
+    def weight(self, name: str) -> int:
+        """Return the weight of a resource, 0 if it is not listed."""
+        return sum(one.weight for one in self.resources if one.name == name)
+
+
+class DeviceShareArgs(PluginArgs):
+    """``cpu_only_pods``: whether pods that ask for no device avoid nodes with GPUs (Score), are
+    rejected there (Filter), or go anywhere."""
+
+    # Arguments of Koordinator.
+    arguments_without_effect = {
+        "allocator": "there is one allocator",
+        "disableDeviceNUMATopologyAlignment": "devices are not aligned with CPUs",
+        "gpuSharedResourceTemplatesConfig": "GPUs are shared by what pods request",
+        "gpuShareUnsupportedModels": "GPUs of all models are shared",
+    }
+
+    scoring_strategy: DeviceScoringStrategy = DeviceScoringStrategy()
+    cpu_only_pods: Literal["Avoid", "Reject", "Allow"] = "Avoid"
+    recent_requests: int = 1000
+    """The number of recent requests for ``LeastFragmented``."""
+
+    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
+        """Check the numbers."""
+        if self.recent_requests < 1:
+            where = field_errors.child(path, "recentRequests")
+            yield field_errors.invalid(where, self.recent_requests, "must be > 0")
+        where = field_errors.child(field_errors.child(path, "scoringStrategy"), "resources")
+        weights = [one.weight for one in self.scoring_strategy.resources]
+        if any(weight < 0 for weight in weights) or not any(weights):
+            yield field_errors.invalid(where, weights, "weights must be >= 0, and one of them > 0")
 
 
 class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
@@ -62,6 +119,8 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
     def __init__(self, args: DeviceShareArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._accounts = DeviceAccounts.of(handle)
+        # Asked for each node in turn.
+        self._request_of = lru_cache(maxsize=1)(valid_request)
         self._recent: RecentRequests | None = None
         self._order: DeviceOrder = least_used_first
         if args.scoring_strategy.type == "MostAllocated":
@@ -75,14 +134,11 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
         """Register deleted pods that had devices, nodes, and Device objects."""
         nodes = events.ADD | events.UPDATE_NODE_ALLOCATABLE | events.UPDATE_NODE_LABEL
         return (
-            ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._had_devices),
+            ClusterEvent(events.ASSIGNED_POD, events.DELETE, hint=self._accounts.had_devices),
             ClusterEvent(events.NODE, nodes | events.UPDATE_NODE_ANNOTATION),
             # Without one, its node is as its allocatable says.
             ClusterEvent(DEVICES.id, events.ALL),
         )
-
-    def _had_devices(self, pod: PodInfo, old: Pod, new: Any) -> bool:
-        return self._accounts.had_devices(old.metadata.uid)
 
     def _note_request(self, old: Pod | None, new: Pod | None) -> None:
         if self._recent is None or old is not None or new is None:
@@ -95,7 +151,7 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
     # ---- Filter --------------------------------------------------------------------------------
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Return what the pod asks for."""
+        """Return the request of the pod."""
         try:
             return request_of(pod) or "no device"
         except InvalidRequest as error:
@@ -119,7 +175,7 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Reject a node that lacks the devices."""
-        request, inventory = valid_request(pod), self._accounts.inventory(node)
+        request, inventory = self._request_of(pod), self._accounts.inventory(node)
         if request is None:
             rejects = self.args.cpu_only_pods == "Reject" and inventory.has_gpus
             return KEPT_FREE if rejects else None
@@ -137,7 +193,7 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Score a node by the strategy, or for pods without devices by whether it has GPUs."""
-        request, inventory = valid_request(pod), self._accounts.inventory(node)
+        request, inventory = self._request_of(pod), self._accounts.inventory(node)
         if request is None:
             avoids = self.args.cpu_only_pods != "Allow"
             return MAX_SCORE if avoids and not inventory.has_gpus else 0
@@ -157,7 +213,7 @@ class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, Pre
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Give the best node 100; pods without devices have their scores already."""
-        if valid_request(pod) is None:
+        if self._request_of(pod) is None:
             return scores
         if self._recent is not None:
             return min_max_normalize(scores)

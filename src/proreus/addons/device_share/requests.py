@@ -1,4 +1,4 @@
-"""What a pod asks for, read from the names of each project.
+"""Reads the device requests of a pod, in the names of each project.
 
 Thousandths of a device are called milli, as with CPUs. ``koordinator.sh/gpu: 50``,
 ``gpu-fraction: "0.5"`` and ``koordinator.sh/gpu-core: 50`` with ``gpu-memory-ratio: 50`` are all
@@ -29,7 +29,7 @@ Family = Literal["nvidia", "koordinator", "volcano", "volcano-memory", "kai", "h
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What is asked of each of ``count`` devices of a type.
+    """The request to each of ``count`` devices of a type.
 
     ``milli``: compute. Memory is in bytes (``memory``), or in thousandths of what the device has
     (``memory_milli``). ``profile``: of a MIG instance, such as 1g.5gb; the rest is 0 then.
@@ -51,7 +51,7 @@ class Share:
         return device.memory_capacity * self.memory_milli // WHOLE
 
     def is_lent_by(self, other: Share) -> bool:
-        """Return whether who has ``other`` later can do with its devices: as much of each."""
+        """Return whether a later container with ``other`` can lend its devices for this share."""
         return replace(self, count=other.count) == other and self.count <= other.count
 
     @property
@@ -62,7 +62,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class PodDeviceRequest:
-    """What a pod asks for. Devices of one share are distinct; two shares may have the same one.
+    """The request of a pod. Devices of one share are distinct; two shares may have the same one.
 
     ``ids``, ``not_ids``, ``models``, ``not_models``: constraints, empty for none. ``mode``: the
     modes of vGPU cards that will do. ``spread_group``: no device with a pod of that group.
@@ -98,7 +98,7 @@ class PodDeviceRequest:
 
 
 def request_of(pod: PodInfo) -> PodDeviceRequest | None:
-    """Return what a pod asks for, None if it asks for no device; raises ``InvalidRequest``."""
+    """Return the request of a pod, None if it has none; raises ``InvalidRequest``."""
     amounts = pod.requests.amounts
     annotations = pod.pod.metadata.annotations
     if _FRACTION in annotations or _MEMORY in annotations:
@@ -227,7 +227,7 @@ def ends_before_the_others(pod: PodInfo, index: int) -> bool:
 
 
 def share_of_container(container: Container) -> Share | None:
-    """Return what a container asks for in HAMi's or Volcano's names, None if that is nothing."""
+    """Return the request of a container in HAMi's or Volcano's names, None if it has none."""
     amounts = _amounts(container)
     return _vgpu_share(
         *(amounts.get(f"volcano.sh/vgpu-{name}", 0) for name in _VOLCANO)
@@ -235,7 +235,7 @@ def share_of_container(container: Container) -> Share | None:
 
 
 def whole_gpus(container: Container) -> Share | None:
-    """Return what a container asks for by ``nvidia.com/gpu`` alone."""
+    """Return the request of a container by ``nvidia.com/gpu`` alone."""
     count = _amounts(container).get("nvidia.com/gpu", 0)
     return _whole(count) if count else None
 
