@@ -338,7 +338,7 @@ async def test_prometheus_is_asked_for_percentiles() -> None:
         "estimatedScalingFactors": {"cpu": 100},
     }
     found = make_plugin(LoadAwareScheduling, handle, args)
-    assert found.aggregations(found.args) == (Aggregation("p95", 600), Aggregation("avg", 300))
+    assert found.args.aggregations == (Aggregation("p95", 600), Aggregation("avg", 300))
     found.use(await found._provider.read())
     pod = make_pod("p", "1")
     assert found.filter(None, pod, handle.nodes[0]) is not None

@@ -19,10 +19,10 @@ from proreus.addons.node_metrics.metrics import (
     usage_of,
 )
 from proreus.addons.node_metrics.providers import NODE_USAGES, NodeUsage
-from proreus.addons.trimaran.beta_distribution import Beta
-from proreus.addons.trimaran.commitments import Committed
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
 from proreus.addons.trimaran.low_risk_over_commitment import (
+    Beta,
+    Committed,
     LowRiskOverCommitment,
     limit_risk,
     load_risk,

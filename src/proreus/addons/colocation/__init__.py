@@ -1,4 +1,4 @@
-"""Colocation: online and offline pods on the same nodes, which never over-commit each other.
+"""Colocation: online and offline pods on the same nodes, without over-commitment.
 
 The resources are Koordinator's ``kubernetes.io/batch-cpu`` and ``batch-memory``.
 """

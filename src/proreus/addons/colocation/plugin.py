@@ -1,4 +1,4 @@
-"""The plugin: what a node has for offline pods, less what online pods have got there since.
+"""The plugin: batch resources of a node, less the requests of online pods that came since.
 
 A controller writes to a node how much batch-cpu and batch-memory offline pods may request there:
 what online pods do not use, less a margin. That is right at the moment of its measurement. Online
@@ -12,10 +12,9 @@ CPUs would be rejected, so that preemption evicts offline pods for it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from datetime import datetime
 from typing import NamedTuple
 
-from proreus.addons.node_metrics.recent_pods import RecentPods, RecentPodsPlugin
+from proreus.addons.node_metrics.recent_pods import RecentPods, RecentPodsPlugin, timestamp
 from proreus.addons.pod_amounts import CPU_AND_MEMORY
 from proreus.framework import (
     ClusterEvent,
@@ -33,7 +32,7 @@ from proreus.framework import (
 from proreus.objects import NODES, Node, Pod
 
 BATCH = tuple(f"kubernetes.io/batch-{name}" for name in CPU_AND_MEMORY)
-"""What offline pods request: thousandths of a CPU, and bytes."""
+"""The resources that offline pods request: thousandths of a CPU, and bytes."""
 
 MEASURED_AT = "colocation.proreus.dev/measured-at"
 """Annotation of a node: the end of the measurement that its batch resources come from, RFC 3339."""
@@ -43,16 +42,13 @@ _REJECTIONS = tuple(
     for name in CPU_AND_MEMORY
 )
 
-_MOST = 2**61
-"""No node has as much. Pods that somebody else put there may request more than an int64 holds."""
-
 Pair = tuple[int, int]
 """Of cpu and memory: milli-CPU and bytes."""
 
 
 class ColocationArgs(PluginArgs):
-    """``report_interval_seconds``: of pods that came so shortly before a measurement, the requests
-    count, since they did not use much yet."""
+    """``report_interval_seconds``: pods that came so shortly before a measurement count by their
+    requests, since they did not use much yet."""
 
     report_interval_seconds: int = 60
 
@@ -83,7 +79,7 @@ class Colocation(FilterPlugin, RecentPodsPlugin[Pair]):
         self._measured: dict[str, _Measured] = {}
         """By name of the node."""
         self.recent = RecentPods(handle, _requests_of)
-        """Online pods that the batch resources of their node do not consider."""
+        """Online pods that the batch resources of their node do not include."""
         handle.on_change(NODES, self._node_changed)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
@@ -95,7 +91,7 @@ class Colocation(FilterPlugin, RecentPodsPlugin[Pair]):
         )
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Return what the pod requests as an online and as an offline one."""
+        """Return the online and the batch requests of the pod."""
         amounts = pod.requests.amounts
         return tuple(amounts.get(name, 0) for name in (*CPU_AND_MEMORY, *BATCH))
 
@@ -112,14 +108,14 @@ class Colocation(FilterPlugin, RecentPodsPlugin[Pair]):
         known = self._measured.get(name)
         if known is not None and known[:2] == (amounts, annotation):
             return
-        # Of a controller that does not say when it measured, a change of its numbers is all we see.
-        at = _timestamp(annotation) or self.handle.clock.now()
+        # Without the annotation, the change of the amounts is the time of the measurement.
+        at = timestamp(annotation) or self.handle.clock.now()
         self._measured[name] = _Measured(amounts, annotation, at)
         newest = at - self.args.report_interval_seconds
         self.recent.keep_on(name, lambda pod: pod.assigned_at > newest)
 
     def _unmeasured(self, node: NodeInfo) -> Pair:
-        """Return what those online pods request that the node's batch resources do not consider."""
+        """Sum the requests of online pods that the batch resources do not include yet."""
         recent = self.recent.by_node.get(node.name)
         if not recent:
             return 0, 0
@@ -131,8 +127,7 @@ class Colocation(FilterPlugin, RecentPodsPlugin[Pair]):
             for uid, one in recent.items()
             if one.assigned_at > newest and uid in node.pods
         ]
-        cpu, memory = sum(pod[0] for pod in pods), sum(pod[1] for pod in pods)
-        return min(cpu, _MOST), min(memory, _MOST)
+        return sum(pod[0] for pod in pods), sum(pod[1] for pod in pods)
 
     # ---- Filter --------------------------------------------------------------------------------
 
@@ -146,8 +141,7 @@ class Colocation(FilterPlugin, RecentPodsPlugin[Pair]):
             free = node.allocatable[batch] - offline - other
             asked = pod.requests.amounts.get(batch, 0)
             if offline:
-                # Online pods concern only the offline ones: NodeResourcesFit counts them among
-                # themselves.
+                # Online pods matter beside offline ones only: NodeResourcesFit counts the others.
                 asked += pod.requests.amounts.get(own, 0)
             if asked > free and asked:
                 return status
@@ -158,10 +152,3 @@ def _requests_of(pod: Pod) -> Pair:
     amounts = PodInfo(pod).requests.amounts
     cpu, memory = (amounts.get(name, 0) for name in CPU_AND_MEMORY)
     return cpu, memory
-
-
-def _timestamp(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None

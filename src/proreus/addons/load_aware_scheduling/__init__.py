@@ -1,4 +1,4 @@
-"""LoadAwareScheduling: nodes by what they really use, with what new pods are going to use.
+"""LoadAwareScheduling: nodes by their real use and the estimated use of new pods.
 
 Source: Koordinator, ``pkg/scheduler/plugins/loadaware``.
 """

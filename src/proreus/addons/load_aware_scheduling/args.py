@@ -16,7 +16,7 @@ DEFAULT_ESTIMATOR = "defaultEstimator"
 
 
 class AggregatedArgs(ConfigModel):
-    """Percentiles in place of means, for Filter and for Score; None: the mean."""
+    """Percentiles in place of means for Filter and for Score, None for the mean."""
 
     usage_thresholds: dict[str, int] = {}
     usage_aggregation_type: AggregationType | None = None
@@ -26,12 +26,12 @@ class AggregatedArgs(ConfigModel):
 
     @property
     def for_filter(self) -> Aggregation | None:
-        """What Filter looks at."""
+        """The aggregation for Filter."""
         return _aggregation(self.usage_aggregation_type, self.usage_aggregated_duration)
 
     @property
     def for_score(self) -> Aggregation | None:
-        """What Score looks at."""
+        """The aggregation for Score."""
         return _aggregation(self.score_aggregation_type, self.score_aggregated_duration)
 
 
@@ -62,8 +62,15 @@ class LoadAwareSchedulingArgs(NodeMetricsArgs):
     aggregated: AggregatedArgs | None = None
     report_interval_seconds: int = 60
 
+    @property
+    def aggregations(self) -> tuple[Aggregation, ...]:
+        """The percentiles for Filter and Score."""
+        aggregated = self.aggregated or AggregatedArgs()
+        both = dict.fromkeys((aggregated.for_filter, aggregated.for_score))
+        return tuple(one for one in both if one is not None)
+
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check resources, ranges, and that a provider has what is asked for."""
+        """Check resources, ranges, and that the provider has the aggregations."""
         aggregated = self.aggregated or AggregatedArgs()
         for name, percentages in (
             ("usageThresholds", self.usage_thresholds),
@@ -86,7 +93,7 @@ class LoadAwareSchedulingArgs(NodeMetricsArgs):
         if self.estimator != DEFAULT_ESTIMATOR:
             where = field_errors.child(path, "estimator")
             yield field_errors.unsupported(where, self.estimator, [DEFAULT_ESTIMATOR])
-        yield from self._provider_problems(path, aggregated)
+        yield from self._provider_problems(path)
 
     def _weight_problems(self, path: str) -> Iterator[str]:
         where = field_errors.child(path, "resourceWeights")
@@ -95,9 +102,9 @@ class LoadAwareSchedulingArgs(NodeMetricsArgs):
         if min(weights) < 0 or not any(weights):
             yield field_errors.invalid(where, weights, "weights must not be negative, nor all be 0")
 
-    def _provider_problems(self, path: str, aggregated: AggregatedArgs) -> Iterator[str]:
+    def _provider_problems(self, path: str) -> Iterator[str]:
         from_prometheus = not self.watcher_address and self.metric_provider.type == "Prometheus"
-        if (aggregated.for_filter or aggregated.for_score) and not from_prometheus:
+        if self.aggregations and not from_prometheus:
             where = field_errors.child(path, "aggregated")
             yield field_errors.forbidden(where, "only Prometheus has percentiles")
         for name, given in (

@@ -1,4 +1,4 @@
-"""What a pod is going to use: a share of its limits, or requests where these are higher.
+"""Estimates the use of a pod: a share of its limits, or requests where these are higher.
 
 Worked example: a container with a request of 1 CPU and a limit of 2 is estimated at 85 % of 2 CPUs,
 1700m; without either it is 250m.
@@ -20,10 +20,10 @@ from proreus.objects.codec import UNDECODABLE
 log = logger(__name__)
 
 DEFAULTS = {"cpu": 250, "memory": 200 * 2**20}
-"""What a pod without requests and limits is estimated at: milli-CPU, bytes."""
+"""The estimate of a pod without requests and limits: milli-CPU, bytes."""
 MOST_USED = 2**52
-"""No node has as much, and the estimates of a thousand pods fit an int64 together: nobody checks
-what pods are limited to."""
+"""More than any node has, and the sum of a thousand such estimates fits an int64: limits of pods
+are not checked."""
 _MOST_PERCENT = 2**31
 
 _ANNOTATION = "scheduling.koordinator.sh/load-estimated-"
@@ -36,7 +36,7 @@ _MID_PRIORITIES = range(7000, 8000)
 
 
 class PodEstimate(NamedTuple):
-    """What a pod is going to use (milli-CPU, bytes), and how long that counts whatever metrics say.
+    """The estimated use of a pod (milli-CPU, bytes), and the time that it counts in any case.
 
     ``key``: ``namespace/name``.
     """
@@ -54,7 +54,7 @@ class Estimator:
         self._args = args
 
     def estimate(self, pod: Pod) -> PodEstimate:
-        """Return what a pod is going to use."""
+        """Return the estimated use of a pod."""
         args, annotations = self._args, pod.metadata.annotations
         if not args.allow_customize_estimation:
             annotations = {}
@@ -80,7 +80,7 @@ class Estimator:
 
 
 def resource_of(pod: Pod, resource: str) -> str:
-    """Return the name under which a pod requests cpu or memory, by its priority."""
+    """Return the name of cpu or memory in the requests of a pod, by its priority."""
     priority = pod.spec.priority or 0
     if priority in _BATCH_PRIORITIES:
         return f"kubernetes.io/batch-{resource}"

@@ -1,4 +1,4 @@
-"""What each node uses by its metrics, and up to where it may be used.
+"""The use of each node by its metrics, and its limits.
 
 A node that is beyond a threshold is *hot*: its limit is some points lower until it is not beyond
 that either, so that a node at its threshold is not accepted and rejected in turns.
@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from itertools import chain
 from math import floor
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from proreus.addons.load_aware_scheduling.args import AggregatedArgs, LoadAwareSchedulingArgs
 from proreus.addons.load_aware_scheduling.estimator import MOST_USED
@@ -25,7 +22,7 @@ from proreus.addons.node_metrics.metrics import (
     usage_of,
 )
 from proreus.addons.pod_amounts import CPU_AND_MEMORY
-from proreus.framework import IntArray, NodeInfo, NodeTable, logger
+from proreus.framework import NodeInfo, logger
 from proreus.objects import Node, parse_amount
 from proreus.objects.codec import UNDECODABLE
 
@@ -34,10 +31,10 @@ log = logger(__name__)
 USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 """Annotation of a node: its own thresholds, ``{"usageThresholds": {"cpu": 80}}``."""
 RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
-"""Annotation of a node: what is allocatable before Koordinator amplified it, as a resource list."""
+"""Annotation of a node: its allocatable before Koordinator amplified it, as a resource list."""
 
 UNKNOWN = -1
-"""What is used of a resource that was not measured."""
+"""The use of a resource that was not measured."""
 NO_THRESHOLD = 0
 _MOST_PERCENT = 2**31
 
@@ -50,7 +47,7 @@ Pair = tuple[int, int]
 
 
 class NodeSize(NamedTuple):
-    """What a version of a node says of itself; ``node``: that version."""
+    """The amounts and thresholds of a version of a node."""
 
     node: Node
     capacity: Pair
@@ -59,9 +56,10 @@ class NodeSize(NamedTuple):
 
 
 class NodeLoad(NamedTuple):
-    """One node; ``used``: for Filter and for Score, without pods that metrics do not show yet.
+    """The load of a node: cpu, memory.
 
-    ``thresholds`` in percent; ``limits``: the same, but lower where the node is hot.
+    ``filtered_used``, ``scored_used``: the use for Filter and for Score, without pods that metrics
+    do not show yet. ``thresholds`` in percent; ``limits``: the same, but lower where a node is hot.
     """
 
     filtered_used: Pair
@@ -69,16 +67,6 @@ class NodeLoad(NamedTuple):
     allocatable: Pair
     thresholds: Pair
     limits: Pair
-
-
-class Loads(NamedTuple):
-    """The same of several nodes, shape (2, nodes) each: cpu, memory."""
-
-    filtered_used: IntArray
-    scored_used: IntArray
-    allocatable: IntArray
-    thresholds: IntArray
-    limits: IntArray
 
 
 class NodeLoads:
@@ -91,17 +79,16 @@ class NodeLoads:
         self._hysteresis = args.filter_hysteresis
         self._metrics: WatcherMetrics | None = None
         self._sizes: dict[str, NodeSize] = {}
-        """By name, of nodes that have been asked about since there are these metrics, or those
-        before."""
+        """By name of nodes that were read since these metrics, or those before, came."""
         self._loads: dict[str, NodeLoad] = {}
-        """By name, of nodes that have been asked about since there are these metrics."""
+        """By name of nodes that were read since these metrics came."""
         self._hot: dict[str, tuple[bool, bool]] = {}
-        """By name of nodes that are hot in cpu or memory: in which."""
+        """By name of hot nodes: whether they are hot in cpu, and in memory."""
 
     def use(self, metrics: WatcherMetrics | None) -> None:
         """Derive loads from these metrics from now on."""
         self._metrics = metrics
-        # Those that nobody has asked about since the metrics before may be gone.
+        # Nodes that nobody has read since the last metrics may be gone.
         self._sizes = {name: one for name, one in self._sizes.items() if name in self._loads}
         self._loads.clear()
 
@@ -117,22 +104,19 @@ class NodeLoads:
             load = self._loads[name] = self._load_of(name, size)
         return load
 
-    def columns(self, nodes: NodeTable) -> Loads:
-        """Return the loads of all nodes of a table."""
-        # Flattened by itertools: np.array of nested tuples takes five times as long.
-        values = chain.from_iterable(chain.from_iterable(map(self.of, nodes)))
-        found = np.fromiter(values, np.int64, 10 * len(nodes)).reshape(-1, 5, 2)
-        return Loads(*np.ascontiguousarray(found.transpose(1, 2, 0)))
-
-    def note_hot(self, nodes: NodeTable, loads: Loads, percentages: IntArray) -> None:
-        """Note which nodes are beyond their limits; those of the nodes that are hot are lower."""
-        hot = (loads.limits != NO_THRESHOLD) & (percentages > loads.limits)
-        for row in np.flatnonzero((hot != (loads.limits < loads.thresholds)).any(axis=0)).tolist():
-            self._loads.pop(nodes[row].name, None)
-        self._hot = {
-            nodes[row].name: (bool(hot[0, row]), bool(hot[1, row]))
-            for row in np.flatnonzero(hot.any(axis=0)).tolist()
-        }
+    def note_hot(self, used: Mapping[str, Pair]) -> None:
+        """Note the nodes beyond their limits, which become lower for them; ``used``: by node."""
+        before, self._hot = self._hot, {}
+        for name, pair in used.items():
+            load = self._loads[name]
+            cpu, memory = (
+                exceeds(*one) for one in zip(pair, load.allocatable, load.limits, strict=True)
+            )
+            if cpu or memory:
+                self._hot[name] = cpu, memory
+        for name in before.keys() | self._hot.keys():
+            if before.get(name) != self._hot.get(name):
+                self._loads.pop(name, None)
 
     def _size_of(self, node: Node) -> NodeSize:
         def allocatable(raw: dict[str, Any]) -> Pair:
@@ -164,6 +148,12 @@ class NodeLoads:
         return cpu, memory
 
 
+def exceeds(used: int, most: int, limit: int) -> bool:
+    """Return whether the use of a resource in percent, rounded half up, is beyond a limit."""
+    measured = used != UNKNOWN and most > 0
+    return limit != NO_THRESHOLD and measured and (200 * used + most) // (2 * most) > limit
+
+
 def _used(metrics: tuple[Metric, ...], capacity: Pair, aggregation: Aggregation | None) -> Pair:
     used = []
     for type_, most in zip(_TYPES, capacity, strict=True):
@@ -191,7 +181,7 @@ def _thresholds(percentages: Mapping[str, Any]) -> Pair:
 
 
 def _from_annotation(node: Node, key: str, read: Callable[[dict[str, Any]], Pair]) -> Pair:
-    """Return what ``read`` makes of an annotation in JSON; of {} if there is none, or no valid one.
+    """Read an annotation in JSON by ``read``, which gets {} if there is none, or no valid one.
 
     An annotation of one node must not keep pods from all others.
     """

@@ -11,17 +11,16 @@ from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 from math import inf
 
-import numpy as np
-
 from proreus.addons.load_aware_scheduling.args import AggregatedArgs, LoadAwareSchedulingArgs
-from proreus.addons.load_aware_scheduling.estimator import MOST_USED, Estimator, PodEstimate
+from proreus.addons.load_aware_scheduling.estimator import Estimator, PodEstimate
 from proreus.addons.load_aware_scheduling.node_loads import (
     NO_THRESHOLD,
     UNKNOWN,
     NodeLoads,
+    Pair,
+    exceeds,
 )
-from proreus.addons.node_metrics.metrics import Aggregation, WatcherMetrics
-from proreus.addons.node_metrics.providers import NodeMetricsArgs
+from proreus.addons.node_metrics.metrics import WatcherMetrics
 from proreus.addons.node_metrics.reader import NodeMetricsReader
 from proreus.addons.node_metrics.recent_pods import (
     RecentPod,
@@ -35,12 +34,11 @@ from proreus.framework import (
     CycleState,
     FilterPlugin,
     Handle,
-    IntArray,
+    NodeInfo,
     NodeTable,
     PodInfo,
     ScorePlugin,
     Status,
-    Verdicts,
     events,
     plugin_event,
 )
@@ -82,13 +80,6 @@ class LoadAwareScheduling(
         )
         self._weights = tuple(args.resource_weights.get(name, 0) for name in CPU_AND_MEMORY)
 
-    def aggregations(self, args: NodeMetricsArgs) -> tuple[Aggregation, ...]:
-        """Return the percentiles that Filter and Score look at."""
-        assert isinstance(args, LoadAwareSchedulingArgs)
-        aggregated = args.aggregated or AggregatedArgs()
-        both = dict.fromkeys((aggregated.for_filter, aggregated.for_score))
-        return tuple(one for one in both if one is not None)
-
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register metrics that show more room, pods that leave, and changed nodes."""
         changed = events.UPDATE_NODE_ALLOCATABLE | events.UPDATE_NODE_ANNOTATION
@@ -122,9 +113,7 @@ class LoadAwareScheduling(
             newest = metrics.window.end - self.args.report_interval_seconds
             self.recent.keep(lambda pod: pod.assigned_at > newest or self._is_forced(pod))
         if self._filters:
-            loads = self._loads.columns(nodes)
-            used = self._with_recent_pods(loads.filtered_used, nodes)
-            self._loads.note_hot(nodes, loads, _percentages(used, loads.allocatable))
+            self._loads.note_hot({node.name: self._used(node) for node in nodes})
             self._announce_room(before, self._room_of(nodes))
 
     def _is_forced(self, pod: RecentPod[PodEstimate]) -> bool:
@@ -140,14 +129,21 @@ class LoadAwareScheduling(
 
     def _room_of(self, nodes: NodeTable) -> list[Room]:
         """Return the room of each node: CPU and memory that new pods may use."""
-        loads = self._loads.columns(nodes)
-        # A percentage is rounded before it is compared: half a point beyond the limit passes.
-        ends = (2 * loads.limits + 1) * loads.allocatable / 200
-        room = ends - self._with_recent_pods(loads.filtered_used, nodes)
-        room[(loads.limits == NO_THRESHOLD) | (loads.filtered_used == UNKNOWN)] = inf
         if self.measured is None:
-            room[:] = -inf if self._rejects_expired else inf
-        return [(cpu, memory) for cpu, memory in room.T.tolist()]
+            room = -inf if self._rejects_expired else inf
+            return [(room, room)] * len(nodes)
+        return [self._room_on(node) for node in nodes]
+
+    def _room_on(self, node: NodeInfo) -> Room:
+        load = self._loads.of(node)
+        # A percentage is rounded before it is compared: half a point beyond the limit passes.
+        cpu, memory = (
+            inf if limit == NO_THRESHOLD or used == UNKNOWN else (2 * limit + 1) * most / 200 - used
+            for used, most, limit in zip(
+                self._used(node), load.allocatable, load.limits, strict=True
+            )
+        )
+        return cpu, memory
 
     def _announce_room(self, before: Sequence[Room], now: Sequence[Room]) -> None:
         """Wake the pods that fit on a node that has more room than before."""
@@ -165,63 +161,55 @@ class LoadAwareScheduling(
 
     # ---- Filter --------------------------------------------------------------------------------
 
-    def filter_all(
-        self, state: CycleState, pod: PodInfo, nodes: NodeTable, verdicts: Verdicts
-    ) -> None:
-        """Reject the nodes that would be used beyond a limit with the pod."""
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Reject a node that would be used beyond a limit with the pod."""
         if not self._filters or _is_of_daemon_set(pod.pod):
-            return
+            return None
         if self.measured is None:
-            if self._rejects_expired:
-                verdicts.reject_with(np.ones(len(nodes), dtype=np.bool_), _EXPIRED)
-            return
-        loads = self._loads.columns(nodes)
-        used = self._with_recent_pods(loads.filtered_used, nodes, pod)
-        beyond = _percentages(used, loads.allocatable) > loads.limits
-        beyond &= (loads.limits != NO_THRESHOLD) & (used != UNKNOWN) & (loads.allocatable > 0)
-        for rows, status in zip(beyond, _EXCEEDED, strict=True):
-            verdicts.reject_with(rows, status)
+            return _EXPIRED if self._rejects_expired else None
+        load = self._loads.of(node)
+        used = self._with_pods(load.filtered_used, node, pod)
+        for one, most, limit, status in zip(
+            used, load.allocatable, load.limits, _EXCEEDED, strict=True
+        ):
+            if exceeds(one, most, limit):
+                return status
+        return None
 
     # ---- Score ---------------------------------------------------------------------------------
 
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
-        """Score nodes by their unused share; 0 without fresh metrics."""
-        total: IntArray = np.zeros(len(nodes), dtype=np.int64)
-        weighted = np.flatnonzero(self._weights)
-        if self.measured is None or not weighted.size:
-            return total
-        loads = self._loads.columns(nodes)
-        used = self._with_recent_pods(loads.scored_used, nodes, pod)[weighted]
-        most = loads.allocatable[weighted]
-        free = np.where(used > most, 0, (most - used) * 100 // np.maximum(most, 1))
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score a node by its unused share; 0 without fresh metrics."""
+        if self.measured is None:
+            return 0
+        load = self._loads.of(node)
+        used = self._with_pods(load.scored_used, node, pod)
+        free, total = [], 0
+        for weight, one, most in zip(self._weights, used, load.allocatable, strict=True):
+            if weight:
+                if one == UNKNOWN:
+                    return 0
+                free.append((most - one) * 100 // most if 0 < most >= one else 0)
+                total += weight * free[-1]
         dominant = self.args.dominant_resource_weight
-        for weight, one in zip(np.take(self._weights, weighted).tolist(), free, strict=True):
-            total += weight * one
-        total = (total + dominant * free.min(axis=0)) // (sum(self._weights) + dominant)
-        total[(used == UNKNOWN).any(axis=0)] = 0
-        return total
+        total += dominant * min(free, default=0)
+        return total // (sum(self._weights) + dominant)
 
     # ---- use -----------------------------------------------------------------------------------
 
-    def _with_recent_pods(
-        self, used: IntArray, nodes: NodeTable, pod: PodInfo | None = None
-    ) -> IntArray:
-        """Return ``used`` with the estimates of recent pods and of a pod, shape (2, nodes)."""
-        more = np.zeros_like(used)
-        if pod is not None:
-            more += np.array(self._estimate(pod))[:, None]
-        by_node = self.recent.by_node
-        for row, node in enumerate(nodes) if by_node else ():
-            for recent in by_node.get(node.name, {}).values():
-                more[:, row] += recent.predicted.amounts
-        # A percentage of it has to fit an int64.
-        return np.where(used == UNKNOWN, UNKNOWN, used + np.minimum(more, MOST_USED))
+    def _used(self, node: NodeInfo) -> Pair:
+        return self._with_pods(self._loads.of(node).filtered_used, node)
 
-
-def _percentages(used: IntArray, allocatable: IntArray) -> IntArray:
-    """Return the use in percent, rounded half up."""
-    percentages: IntArray = (200 * used + allocatable) // (2 * np.maximum(allocatable, 1))
-    return percentages
+    def _with_pods(self, used: Pair, node: NodeInfo, pod: PodInfo | None = None) -> Pair:
+        """Return ``used`` with the estimates of the node's recent pods, and of another one."""
+        cpu, memory = (0, 0) if pod is None else self._estimate(pod)
+        for recent in self.recent.on(node.name):
+            cpu += recent.predicted.amounts[0]
+            memory += recent.predicted.amounts[1]
+        return (
+            UNKNOWN if used[0] == UNKNOWN else used[0] + cpu,
+            UNKNOWN if used[1] == UNKNOWN else used[1] + memory,
+        )
 
 
 def _is_of_daemon_set(pod: Pod) -> bool:

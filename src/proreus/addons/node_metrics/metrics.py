@@ -42,7 +42,7 @@ class NodeMetricList(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """What the values are of: ``start`` and ``end`` in seconds since the epoch."""
+    """The time of the values: ``start`` and ``end`` in seconds since the epoch."""
 
     duration: str = ""
     start: float = 0.0
@@ -68,7 +68,7 @@ class WatcherMetrics(msgspec.Struct, frozen=True):
 
 
 class Usage(NamedTuple):
-    """The mean and the standard deviation of what is used, in percent."""
+    """The mean and the standard deviation of the use, in percent."""
 
     average: float
     deviation: float

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 import msgspec
@@ -51,6 +51,11 @@ class NodeMetricsArgs(PluginArgs):
     metric_provider: MetricProvider = MetricProvider()
     watcher_address: str = ""
 
+    @property
+    def aggregations(self) -> tuple[Aggregation, ...]:
+        """The aggregations to read besides means and deviations; only Prometheus has them."""
+        return ()
+
 
 class NodeUsage(ApiStruct, frozen=True):
     """metrics.k8s.io NodeMetrics."""
@@ -64,25 +69,6 @@ class NodeUsage(ApiStruct, frozen=True):
 NODE_USAGES = Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, NodeUsage)
 
 
-class Provider(Protocol):
-    """Reads metrics."""
-
-    async def read(self) -> WatcherMetrics:
-        """Return the newest metrics; raises ``ApiError``."""
-        ...
-
-
-def provider_of(
-    args: NodeMetricsArgs, handle: Handle, aggregations: Sequence[Aggregation] = ()
-) -> Provider:
-    """Return the provider that the arguments choose; only Prometheus has ``aggregations``."""
-    if args.watcher_address:
-        return LoadWatcher(args, handle)
-    if args.metric_provider.type == "Prometheus":
-        return Prometheus(args, handle, aggregations)
-    return MetricsServer(handle)
-
-
 class LoadWatcher:
     """A load-watcher service, which collects metrics itself."""
 
@@ -91,7 +77,7 @@ class LoadWatcher:
         self._handle = handle
 
     async def read(self) -> WatcherMetrics:
-        """Return what the service answers."""
+        """Return the answer of the service."""
         body = await self._handle.http_get(self._url)
         metrics: WatcherMetrics = decode(body, WatcherMetrics, self._url)
         return metrics
@@ -100,18 +86,16 @@ class LoadWatcher:
 class Prometheus:
     """Recording rules of node-exporter's mixin, as ratios by ``instance``, the node's name."""
 
-    def __init__(
-        self, args: NodeMetricsArgs, handle: Handle, aggregations: Sequence[Aggregation] = ()
-    ) -> None:
+    def __init__(self, args: NodeMetricsArgs, handle: Handle) -> None:
         provider = args.metric_provider
         self._address = (provider.address or PROMETHEUS).rstrip("/")
         self._insecure = provider.insecure_skip_verify is not False
         self._headers = {"Authorization": f"Bearer {provider.token}"} if provider.token else {}
-        self._aggregations = aggregations
+        self._aggregations = args.aggregations
         self._handle = handle
 
     async def read(self) -> WatcherMetrics:
-        """Return the metrics of the longest window for which there are some."""
+        """Return the metrics of the longest window that has some."""
         for minutes in WINDOWS_MINUTES:
             found: dict[str, list[Metric]] = {}
             for type_, series in PROMETHEUS_SERIES.items():
@@ -176,10 +160,22 @@ class MetricsServer:
         return WatcherMetrics(window, MetricsData(nodes))
 
 
+Provider = LoadWatcher | Prometheus | MetricsServer
+
+
+def provider_of(args: NodeMetricsArgs, handle: Handle) -> Provider:
+    """Return the provider that the arguments choose."""
+    if args.watcher_address:
+        return LoadWatcher(args, handle)
+    if args.metric_provider.type == "Prometheus":
+        return Prometheus(args, handle)
+    return MetricsServer(handle)
+
+
 def percentages(
     usage: Mapping[str, str | int | float], capacity: Mapping[str, str | int | float]
 ) -> tuple[Metric, ...]:
-    """Return what is used in percent of the capacity, for the resources that have both."""
+    """Return the use in percent of the capacity, for the resources that have both."""
     found = []
     for resource, type_ in (("cpu", CPU), ("memory", MEMORY)):
         most = parse_amount(resource, capacity.get(resource, 0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable
 
-from proreus.addons.node_metrics.metrics import Aggregation, WatcherMetrics
+from proreus.addons.node_metrics.metrics import WatcherMetrics
 from proreus.addons.node_metrics.providers import NodeMetricsArgs, provider_of
 from proreus.framework import ApiError, BackgroundPlugin, Handle, NodeTable, logger
 
@@ -19,7 +19,7 @@ REFRESH_SECONDS = 30.0
 
 
 class NodeMetricsReader(BackgroundPlugin):
-    """A plugin that reads metrics of nodes; ``measured``: None while there are no fresh ones.
+    """A plugin that reads metrics of nodes; ``measured`` is None while there are no fresh ones.
 
     Results of a ``row_local`` plugin hold until other metrics are used, or the row changes.
     """
@@ -28,7 +28,7 @@ class NodeMetricsReader(BackgroundPlugin):
 
     def __init__(self, args: NodeMetricsArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._provider = provider_of(args, handle, self.aggregations(args))
+        self._provider = provider_of(args, handle)
         self._latest: WatcherMetrics | None = None
         self.measured: WatcherMetrics | None = None
         self._generation = 0
@@ -41,12 +41,8 @@ class NodeMetricsReader(BackgroundPlugin):
         self._stale = stale.labels(self.name)
         self._reported = ""
 
-    def aggregations(self, args: NodeMetricsArgs) -> tuple[Aggregation, ...]:
-        """Return what else is asked for than means and deviations, where a provider has it."""
-        return ()
-
     def invalidation_key(self, nodes: NodeTable) -> Hashable:
-        """Return which metrics results were made of."""
+        """Return the generation of the metrics."""
         return self._generation
 
     def is_stale(self, metrics: WatcherMetrics) -> bool:
@@ -60,7 +56,7 @@ class NodeMetricsReader(BackgroundPlugin):
                 self._latest = await self._provider.read()
                 self._reported = ""
             except ApiError as error:
-                # What was read before is used until it is too old.
+                # The last metrics are used until they are too old.
                 if str(error) != self._reported:
                     self._reported = str(error)
                     log.warning("Cannot read metrics of nodes", err=error, plugin=self.name)

@@ -1,4 +1,4 @@
-"""Pods that metrics do not show yet: what is predicted of each, by node.
+"""Pods that metrics do not show yet, by node, with a prediction for each.
 
 A pod counts from Reserve on, before its binding has come back from the apiserver, until the plugin
 drops it, because metrics show it, or it is gone.
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class RecentPod(NamedTuple, Generic[T]):
-    """When a pod got its node, in seconds since the epoch, and what is predicted of it."""
+    """The time when a pod got its node, in seconds since the epoch, and its prediction."""
 
     assigned_at: float
     predicted: T
@@ -50,7 +50,7 @@ class RecentPods(Generic[T]):
             pods[pod.metadata.uid] = RecentPod(assigned_at, self._predict(pod))
 
     def forget(self, uid: str, node_name: str) -> None:
-        """Do not count a pod any more; one that is not counted is ignored."""
+        """Do not count a pod any more, if it was counted."""
         pods = self._by_node.get(node_name)
         if pods is not None and pods.pop(uid, None) is not None and not pods:
             del self._by_node[node_name]
@@ -95,12 +95,17 @@ class RecentPodsPlugin(ReservePlugin, Generic[T]):
 
 
 def transition_time(pod: Pod, condition_type: str) -> float | None:
-    """Return since when a condition of a pod is true, in seconds since the epoch; None: it is not,
-    or does not say."""
+    """Return the time since which a condition of a pod is true, in seconds since the epoch.
+
+    Return None if it is not true, or has no time.
+    """
     condition = true_condition_of(pod, condition_type)
-    if condition is None:
-        return None
+    return None if condition is None else timestamp(condition.last_transition_time or "")
+
+
+def timestamp(text: str) -> float | None:
+    """Parse an RFC 3339 time; return seconds since the epoch, None for any other text."""
     try:
-        return datetime.fromisoformat(condition.last_transition_time or "").timestamp()
+        return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None

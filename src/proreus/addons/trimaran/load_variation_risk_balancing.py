@@ -1,4 +1,4 @@
-"""LoadVariationRiskBalancing: prefer nodes whose use is low and steady.
+"""LoadVariationRiskBalancing: prefer nodes with low and steady use.
 
 Worked example: 4 CPUs, on average 50 % used with a standard deviation of 10 %, and a pod that
 requests 400m: the mean becomes 60 %, the risk (0.6 + 0.1) / 2, the score 65.
@@ -7,16 +7,13 @@ requests 400m: the mean becomes 60 %, the risk (0.6 + 0.1) / 2, the score 65.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from math import inf, nan, pow
+from functools import lru_cache
+from math import floor, inf, pow
 
-import numpy as np
-
-from proreus.addons.node_metrics.metrics import CPU, MEMORY, Metric, Usage, usage_of
-from proreus.addons.node_metrics.node_columns import FloatArray, NodeColumns
+from proreus.addons.node_metrics.metrics import CPU, MEMORY, Usage, usage_of
 from proreus.addons.pod_amounts import CPU_AND_MEMORY, effective_amounts
-from proreus.addons.trimaran.recent_requests import RecentRequestsArgs, RecentRequestsPlugin
-from proreus.framework import CycleState, Handle, IntArray, NodeTable, PodInfo, ScorePlugin
-from proreus.objects import Node
+from proreus.addons.trimaran.measured import RecentRequestsArgs, RecentRequestsPlugin
+from proreus.framework import CycleState, Handle, NodeInfo, PodInfo, ScorePlugin
 
 
 class LoadVariationRiskBalancingArgs(RecentRequestsArgs):
@@ -34,59 +31,38 @@ class LoadVariationRiskBalancing(ScorePlugin, RecentRequestsPlugin):
 
     def __init__(self, args: LoadVariationRiskBalancingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._columns = NodeColumns(usages_in_percent, 4)
+        # Asked for each node in turn.
+        self._requests_of = lru_cache(maxsize=1)(lambda pod: effective_amounts(pod.pod))
+        self._margin, sensitivity = args.safe_variance_margin, args.safe_variance_sensitivity
+        self._margin = self._margin if self._margin >= 0 else 1.0
+        sensitivity = sensitivity if sensitivity >= 0 else 1.0
+        self._exponent = 1 / sensitivity if sensitivity else inf
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Return the requests of the pod."""
-        amounts = effective_amounts(pod.pod)
-        return amounts["cpu"], amounts["memory"]
+        return tuple(self._requests_of(pod).values())
 
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Score nodes by the worse of cpu and memory; 0 without a metric of either."""
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score a node by the worse of its cpu and memory; 0 without a metric of either."""
         measured = self.measured
         if measured is None:
             return 0
-        usages = self._columns.of_all(measured, nodes).reshape(2, 2, -1)
-        requests = effective_amounts(pod.pod)
-        recent = self.recent_requests(measured, nodes)
+        metrics, requests = measured.of(node.name), self._requests_of(pod)
+        recent = self.recent_requests(node, measured.window.end)
         scores = [
-            self._scores(
-                mean, deviation, nodes.allocatable[resource], max(requests[resource], 0) + of_recent
+            self._score(usage, node.allocatable[resource], max(requests[resource], 0) + of_recent)
+            for resource, type_, of_recent in zip(
+                CPU_AND_MEMORY, (CPU, MEMORY), recent, strict=True
             )
-            for resource, (mean, deviation), of_recent in zip(
-                CPU_AND_MEMORY, usages, recent, strict=True
-            )
+            if (usage := usage_of(metrics, type_)) is not None
         ]
-        # A resource without a metric does not count, unless there is none at all.
-        worst = np.fmin(*scores)
-        found: IntArray = np.where(np.isnan(worst), 0, np.floor(worst + 0.5)).astype(np.int64)
-        return found
+        return floor(min(scores) + 0.5) if scores else 0
 
-    def _scores(
-        self, average: FloatArray, deviation: FloatArray, capacity: IntArray, requested: IntArray
-    ) -> FloatArray:
-        """Return 100 less the mean of use and deviation in percent; NaN without a metric."""
-        margin, sensitivity = self.args.safe_variance_margin, self.args.safe_variance_sensitivity
-        margin = margin if margin >= 0 else 1.0
-        sensitivity = sensitivity if sensitivity >= 0 else 1.0
-        exponent = 1 / sensitivity if sensitivity else inf
-        most = np.maximum(capacity, 1)
-        used = np.clip(average * capacity / 100, 0.0, capacity)
-        mean = np.clip((used + requested) / most, 0.0, 1.0)
-        deviation = np.clip(np.clip(deviation * capacity / 100, 0.0, capacity) / most, 0.0, 1.0)
-        if exponent != 1:
-            # Not np.power, which may differ from ``pow`` in the last digit.
-            deviation = np.array([pow(one, exponent) for one in deviation.tolist()])
-        deviation = np.clip(deviation * margin, 0.0, 1.0)
-        scores: FloatArray = (1 - (mean + deviation) / 2) * 100
-        scores[(capacity <= 0) & ~np.isnan(average)] = 0
-        return scores
-
-
-def usages_in_percent(metrics: tuple[Metric, ...], node: Node) -> tuple[float, ...]:
-    """Return mean and deviation of cpu, then of memory, in percent."""
-    cpu, memory = (usage_of(metrics, type_) or _NOT_MEASURED for type_ in (CPU, MEMORY))
-    return *cpu, *memory
-
-
-_NOT_MEASURED = Usage(nan, nan)
+    def _score(self, usage: Usage, capacity: int, requested: int) -> float:
+        """Return 100 less the mean of use and deviation, in percent."""
+        if capacity <= 0:
+            return 0.0
+        used, deviation = (min(max(one * capacity / 100, 0.0), capacity) for one in usage)
+        mean = min((used + requested) / capacity, 1.0)
+        deviation = min(pow(deviation / capacity, self._exponent) * self._margin, 1.0)
+        return (1 - (mean + deviation) / 2) * 100

@@ -11,22 +11,92 @@ mean 0.3, deviation 0.05, window 5. The limits' risk is 2000/4000; the probabili
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
-from math import floor, sqrt
+from math import exp, floor, lgamma, log, log1p, sqrt
+from typing import NamedTuple
 
 from proreus.addons.node_metrics.metrics import CPU, MEMORY, Usage, usage_of
-from proreus.addons.pod_amounts import CPU_AND_MEMORY
-from proreus.addons.trimaran.beta_distribution import Beta
-from proreus.addons.trimaran.commitments import NOTHING, Committed, NodeCommitments, commitments_of
+from proreus.addons.pod_amounts import CPU_AND_MEMORY, effective_amounts
 from proreus.addons.trimaran.measured import MeasuredPlugin, TrimaranArgs
 from proreus.framework import CycleState, Handle, NodeInfo, PodInfo, ScorePlugin
+from proreus.objects import NODES, Node
 
 DEFAULT_WINDOW = 5
 DEFAULT_WEIGHT = 0.5
 _TYPES = {"cpu": CPU, "memory": MEMORY}
-_NOTHING = (NOTHING, NOTHING)
 _MOST_OF_VARIANCE = 0.99
+_MOST_STEPS = 1000
+_PRECISION = 1e-15
+_TINY = 1e-300
+
+
+class Committed(NamedTuple):
+    """Sums of requests and limits of pods."""
+
+    requests: int
+    limits: int
+
+    def __add__(self, other: object) -> Committed:
+        """Return the sums of both."""
+        assert isinstance(other, Committed)
+        return Committed(self.requests + other.requests, self.limits + other.limits)
+
+    def __sub__(self, other: Committed) -> Committed:
+        return Committed(self.requests - other.requests, self.limits - other.limits)
+
+
+Commitments = tuple[Committed, Committed]
+"""Of cpu and of memory."""
+_NOTHING = Committed(0, 0), Committed(0, 0)
+
+
+def commitments_of(pod: PodInfo) -> Commitments:
+    """Return the requests and limits of a pod; a limit below the request counts as the request."""
+    requests, limits = effective_amounts(pod.pod), effective_amounts(pod.pod, limits=True)
+    cpu, memory = (Committed(requests[r], max(limits[r], requests[r])) for r in CPU_AND_MEMORY)
+    return cpu, memory
+
+
+class _Known(NamedTuple):
+    """The sums of the pods of a node."""
+
+    pods: Mapping[str, PodInfo]
+    sums: Commitments
+
+
+_NO_PODS = _Known({}, _NOTHING)
+
+
+class NodeCommitments:
+    """The sums of each node, updated by the pods that changed."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._known: dict[str, _Known] = {}
+        handle.on_change(NODES, self._node_changed)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is None and old is not None:
+            self._known.pop(old.metadata.name, None)
+
+    def of(self, node: NodeInfo) -> Commitments:
+        """Return the sums of cpu and of memory on a node."""
+        known = self._known.get(node.name, _NO_PODS)
+        before, (cpu, memory) = known.pods, known.sums
+        if before == node.pods:
+            return known.sums
+        for uid in before.keys() | node.pods.keys():
+            old, new = before.get(uid), node.pods.get(uid)
+            if old is new:
+                continue
+            if old is not None:
+                of_cpu, of_memory = commitments_of(old)
+                cpu, memory = cpu - of_cpu, memory - of_memory
+            if new is not None:
+                of_cpu, of_memory = commitments_of(new)
+                cpu, memory = cpu + of_cpu, memory + of_memory
+        self._known[node.name] = _Known(dict(node.pods), (cpu, memory))
+        return cpu, memory
 
 
 class LowRiskOverCommitmentArgs(TrimaranArgs):
@@ -89,7 +159,7 @@ class LowRiskOverCommitment(ScorePlugin, MeasuredPlugin):
 
 
 def limit_risk(capacity: int, pods: Committed) -> float:
-    """Return how much of the limits beyond the requests is beyond the capacity too, 0 to 1."""
+    """Return the part of the limits beyond the requests that is beyond the capacity too."""
     requests = min(pods.requests, capacity)
     if pods.limits <= capacity:
         return 0.0
@@ -120,3 +190,60 @@ def load_risk(usage: Usage, capacity: int, pods: Committed, window: int) -> floa
         elif distribution is not None and (most := distribution.cdf(pods.limits / capacity)) > 0:
             probability = min(max(probability / most, 0.0), 1.0)
     return 1 - probability
+
+
+class Beta(NamedTuple):
+    """A beta distribution with these two shapes, both positive; without SciPy.
+
+    Source: the continued fraction of the regularised incomplete beta function (DLMF 8.17.22), by
+    Lentz's method.
+    """
+
+    alpha: float
+    beta: float
+
+    @classmethod
+    def fitted(cls, mean: float, variance: float) -> Beta | None:
+        """Return the distribution with this mean and variance; None if there is none."""
+        if not 0 < mean < 1 or not 0 < variance < mean * (1 - mean):
+            return None
+        total = mean * (1 - mean) / variance - 1
+        return cls(mean * total, (1 - mean) * total)
+
+    def cdf(self, x: float) -> float:
+        """Return the probability of a value up to ``x``."""
+        if x <= 0:
+            return 0.0
+        if x >= 1:
+            return 1.0
+        a, b = self
+        # It converges fast left of the mean; the other side is its mirror image.
+        if x > (a + 1) / (a + b + 2):
+            return 1 - Beta(b, a).cdf(1 - x)
+        return _front(x, a, b) * _continued_fraction(x, a, b) / a
+
+
+def _front(x: float, a: float, b: float) -> float:
+    return exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
+
+
+def _continued_fraction(x: float, a: float, b: float) -> float:
+    c, d = 1.0, _nonzero(1 - (a + b) * x / (a + 1))
+    d = 1 / d
+    result = d
+    for step in range(1, _MOST_STEPS):
+        even = step * (b - step) * x / ((a + 2 * step - 1) * (a + 2 * step))
+        odd = -(a + step) * (a + b + step) * x / ((a + 2 * step) * (a + 2 * step + 1))
+        factor = 1.0
+        for coefficient in (even, odd):
+            d = 1 / _nonzero(1 + coefficient * d)
+            c = _nonzero(1 + coefficient / c)
+            factor = c * d
+            result *= factor
+        if abs(factor - 1) < _PRECISION:
+            break
+    return result
+
+
+def _nonzero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY

@@ -1,4 +1,4 @@
-"""Peaks: prefer the node whose power rises least.
+"""Peaks: prefer the node with the least rise of power.
 
 The power of a node at a use of x percent of its CPU is ``k0 + k1 * exp(k2 * x)``, or linear between
 idle and full. Worked example: of three nodes whose power would rise by 11.2, 0.7 and 5.8 W, the
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator
-from math import exp, inf, isfinite, nan
+from functools import lru_cache
+from math import exp, inf, isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from proreus.addons.node_metrics.metrics import Metric, cpu_values
-from proreus.addons.node_metrics.node_columns import NodeColumns
+from proreus.addons.node_metrics.metrics import cpu_values
 from proreus.addons.pod_amounts import effective_amounts
-from proreus.addons.trimaran.recent_requests import RecentRequestsArgs, RecentRequestsPlugin
+from proreus.addons.trimaran.measured import RecentRequestsArgs, RecentRequestsPlugin, cpu_capacity
 from proreus.base import yaml_limits
 from proreus.framework import (
     MAX_SCORE,
@@ -29,19 +29,18 @@ from proreus.framework import (
     FeatureGates,
     Handle,
     IntArray,
-    NodeTable,
+    NodeInfo,
     PodInfo,
     ScorePlugin,
     field_errors,
 )
-from proreus.objects import Node, parse_amount
 
 MODEL_FILE = "NODE_POWER_MODEL"
 """The environment variable with the path of a file (JSON, YAML) with power models by node."""
 
 ANY_NODE = "*"
 WORST = 2**62
-"""The raw score of a node whose power cannot be predicted."""
+"""The raw score of a node without a prediction of its power."""
 _SCALE = 1e15
 
 
@@ -83,42 +82,35 @@ class PeaksArgs(RecentRequestsArgs):
 
 
 class Peaks(ScorePlugin, RecentRequestsPlugin):
-    """Prefer the node whose power rises least."""
+    """Prefers the node with the least rise of power."""
 
     Args = PeaksArgs
     args: PeaksArgs
 
     def __init__(self, args: PeaksArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._columns = NodeColumns(_use_and_capacity, 2)
+        # Asked for each node in turn.
+        self._requested_cpu = lru_cache(maxsize=1)(_requested_cpu)
         self._models = args.node_power_model or _from_file(os.environ.get(MODEL_FILE, ""))
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Return the CPU that the pod requests."""
-        return _requested_cpu(pod)
+        return self._requested_cpu(pod)
 
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Score nodes by the rise of their power, in units of 1e-15 W."""
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score a node by the rise of its power, in units of 1e-15 W."""
         measured = self.measured
         if measured is None:
             return 0
-        before, capacity = self._columns.of_all(measured, nodes)
-        scores = np.full(len(nodes), WORST, dtype=np.int64)
-        known = np.flatnonzero(~np.isnan(before) & (capacity > 0))
-        before, capacity = before[known], capacity[known]
-        before = before + 100 * self.recent_requests(measured, nodes)[0][known] / capacity
-        after = 100 * (before / 100 * capacity + _requested_cpu(pod)) / capacity
-        fits = after <= 100
-        any_model = self._models.get(ANY_NODE)
-        uses = zip(known[fits].tolist(), before[fits].tolist(), after[fits].tolist(), strict=True)
-        for row, use, use_with_pod in uses:
-            model = self._models.get(nodes[row].name) or any_model
-            if model is None:
-                continue
-            raw = model.jump(use, use_with_pod) * _SCALE
-            if isfinite(raw) and abs(raw) < WORST:
-                scores[row] = int(raw)
-        return scores
+        model = self._models.get(node.name) or self._models.get(ANY_NODE)
+        values, capacity = cpu_values(measured.of(node.name)), cpu_capacity(node)
+        if model is None or not values or not capacity:
+            return WORST
+        recent_cpu, _ = self.recent_requests(node, measured.window.end)
+        before = values[0] + 100 * recent_cpu / capacity
+        after = 100 * (before / 100 * capacity + self._requested_cpu(pod)) / capacity
+        raw = model.jump(before, after) * _SCALE if after <= 100 else inf
+        return int(raw) if isfinite(raw) and abs(raw) < WORST else WORST
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Give 100 to the least rise and 0 to the highest; 0 to nodes without prediction."""
@@ -136,13 +128,6 @@ class Peaks(ScorePlugin, RecentRequestsPlugin):
         share = float(MAX_SCORE) * (found - least).astype(np.float64) / float(most - least)
         result[known] = MAX_SCORE - share.astype(np.int64)
         return result
-
-
-def _use_and_capacity(metrics: tuple[Metric, ...], node: Node) -> tuple[float, ...]:
-    """Return the measured use of the CPU in percent, NaN if there is none, and its milli-CPU."""
-    values = cpu_values(metrics)
-    capacity = parse_amount("cpu", node.status.capacity.get("cpu", 0))
-    return values[0] if values else nan, float(capacity)
 
 
 def _requested_cpu(pod: PodInfo) -> int:

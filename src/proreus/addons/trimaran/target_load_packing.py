@@ -7,26 +7,27 @@ one of 50 % 33, and one that would be at its limit 0.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from math import floor, nan
+from functools import lru_cache
+from math import floor
 
-import numpy as np
-
-from proreus.addons.node_metrics.metrics import Metric, WatcherMetrics, cpu_values
-from proreus.addons.node_metrics.node_columns import NodeColumns
+from proreus.addons.node_metrics.metrics import WatcherMetrics, cpu_values
 from proreus.addons.node_metrics.recent_pods import RecentPods, RecentPodsPlugin
-from proreus.addons.trimaran.measured import MeasuredPlugin, TrimaranArgs
-from proreus.addons.trimaran.recent_requests import OVERLAP_SECONDS
+from proreus.addons.trimaran.measured import (
+    OVERLAP_SECONDS,
+    MeasuredPlugin,
+    TrimaranArgs,
+    cpu_capacity,
+)
 from proreus.framework import (
     CycleState,
     FeatureGates,
     Handle,
-    IntArray,
-    NodeTable,
+    NodeInfo,
     PodInfo,
     ScorePlugin,
     field_errors,
 )
-from proreus.objects import Container, Node, Pod, parse_amount
+from proreus.objects import Container, Pod, parse_amount
 
 DEFAULT_TARGET = 40
 
@@ -49,7 +50,7 @@ class TargetLoadPackingArgs(TrimaranArgs):
 
 
 class TargetLoadPacking(ScorePlugin, MeasuredPlugin, RecentPodsPlugin[int]):
-    """Prefer nodes whose predicted use of the CPU is next to the target."""
+    """Prefers nodes with a predicted use of the CPU near the target."""
 
     Args = TargetLoadPackingArgs
     args: TargetLoadPackingArgs
@@ -59,7 +60,8 @@ class TargetLoadPacking(ScorePlugin, MeasuredPlugin, RecentPodsPlugin[int]):
         self._target = float(args.target_utilization if args.target_utilization > 0 else 40)
         self._default_milli = parse_amount("cpu", args.default_requests.get("cpu", 0))
         self._multiplier = float(args.default_requests_multiplier)
-        self._columns = NodeColumns(_cpu_of, 2)
+        # Asked for each node in turn.
+        self._predict = lru_cache(maxsize=1)(lambda pod: self.predict(pod.pod))
         self.recent = RecentPods(handle, self.predict)
 
     def use(self, metrics: WatcherMetrics | None) -> None:
@@ -96,32 +98,20 @@ class TargetLoadPacking(ScorePlugin, MeasuredPlugin, RecentPodsPlugin[int]):
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Return the predicted CPU of the pod."""
-        return self.predict(pod.pod)
+        return self._predict(pod)
 
-    def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
-        """Score nodes: 100 at the target, 0 beyond 100 % or without a metric of the CPU."""
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Score a node: 100 at the target, 0 beyond 100 % or without a metric of its CPU."""
         measured = self.measured
-        if measured is None:
+        values = [] if measured is None else cpu_values(measured.of(node.name))
+        if measured is None or not values:
             return 0
-        percent, capacity = self._columns.of_all(measured, nodes)
-        missing = np.zeros(len(nodes))
-        by_node = self.recent.by_node
-        for row, node in enumerate(nodes) if by_node else ():
-            if node.name in by_node:
-                missing[row] = self._missing(node.name, measured.window.end)
-        used = percent / 100 * capacity + self.predict(pod.pod) + missing
-        # Rows of the other branch may divide by 0.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            predicted = np.where(capacity == 0, 0.0, 100 * used / capacity)
-            target = self._target
-            beyond = np.floor(target * (100 - predicted) / (100 - target) + 0.5)
-        below = np.floor((100 - target) * predicted / target + target + 0.5)
-        scores = np.where(predicted > target, beyond, below)
-        scores[np.isnan(percent) | (predicted > 100)] = 0
-        return scores.astype(np.int64)
-
-
-def _cpu_of(metrics: tuple[Metric, ...], node: Node) -> tuple[float, ...]:
-    """Return the use of the CPU in percent and its capacity in milli-CPU."""
-    values = cpu_values(metrics)
-    return values[-1] if values else nan, parse_amount("cpu", node.status.capacity.get("cpu", 0))
+        capacity, target = cpu_capacity(node), self._target
+        missing = self._missing(node.name, measured.window.end)
+        used = values[-1] / 100 * capacity + self._predict(pod) + missing
+        percent = 100 * used / capacity if capacity else 0.0
+        if percent > 100:
+            return 0
+        if percent > target:
+            return floor(target * (100 - percent) / (100 - target) + 0.5)
+        return floor((100 - target) * percent / target + target + 0.5)

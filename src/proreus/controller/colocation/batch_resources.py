@@ -13,10 +13,10 @@ with the next refresh only. Of a node that is not measured any more, offline pod
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import NamedTuple
 
 from proreus.addons.colocation.plugin import BATCH, MEASURED_AT
+from proreus.addons.node_metrics.recent_pods import timestamp
 from proreus.base.clock import rfc3339
 from proreus.controller.colocation.measurements import NOTHING, CpuAndMemory, Measured
 from proreus.controller.options import ColocationOptions
@@ -24,7 +24,7 @@ from proreus.objects import Node, parse_amount
 
 
 class BatchResources(NamedTuple):
-    """The numbers of a node, and when they were measured; ``at`` None: never."""
+    """The numbers of a node, and the time of their measurement, None without one."""
 
     amounts: CpuAndMemory
     at: float | None
@@ -48,11 +48,7 @@ def written_on(node: Node) -> BatchResources | None:
         amounts = CpuAndMemory(*(parse_amount(name, allocatable[name]) for name in BATCH))
     except ValueError:
         return None
-    try:
-        stamp = node.metadata.annotations[MEASURED_AT]
-        return BatchResources(amounts, datetime.fromisoformat(stamp).timestamp())
-    except (KeyError, ValueError):
-        return BatchResources(amounts, None)
+    return BatchResources(amounts, timestamp(node.metadata.annotations.get(MEASURED_AT, "")))
 
 
 def left_by_online(

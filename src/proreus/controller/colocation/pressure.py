@@ -1,4 +1,4 @@
-"""Finds nodes whose online pods need resources back, and the offline pods to evict there.
+"""Finds nodes where online pods need resources back, and the offline pods to evict there.
 
 A node is under pressure when its margin is used, in two measurements: it is a reserve for short
 peaks. Offline pods leave then, the lowest priority first, until use is below the margin by the
@@ -28,7 +28,7 @@ class OfflinePod(NamedTuple):
 
 
 def is_offline(pod: Pod) -> bool:
-    """Return whether a pod is offline, which its request for batch resources says."""
+    """Return whether a pod is offline: it requests batch resources."""
     requests = requests_of(pod)
     return any(requests.get(name, 0) for name in BATCH)
 
@@ -43,7 +43,7 @@ def offline_by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
 
 
 class Pressure:
-    """Remembers of each node the measurement at which its margin was used."""
+    """Remembers the measurement at which the margin of each node was used."""
 
     def __init__(self) -> None:
         self._seen_at: dict[str, float] = {}
@@ -75,8 +75,8 @@ def victims(
 ) -> list[Pod]:
     """Return the offline pods to evict from a node under pressure, the first to go first.
 
-    One that uses nothing of what is short stays. What pods use that are leaving already counts as
-    given back.
+    A pod that uses none of the short resources stays. The use of pods that are leaving counts as
+    given back already.
     """
     limit = _percent(allocatable, 100 - options.margin_percent)
     target = _percent(allocatable, 100 - options.margin_percent - options.hysteresis_percent)
