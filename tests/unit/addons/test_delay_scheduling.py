@@ -194,7 +194,7 @@ def test_the_end_of_the_last_pod_that_waits_clears_the_state(end: str) -> None:
     else:
         cluster.remove("Pod", "p")
     assert len(plugin._waits) == 0
-    assert not plugin._offers
+    assert not plugin._offers._times
     assert "(node, 1/1)" in cluster.schedule(prefers("q", "a", owner="o")).message
 
 

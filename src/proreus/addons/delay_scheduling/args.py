@@ -28,8 +28,8 @@ class LocalityLevel(ConfigModel):
 class DelaySchedulingArgs(PluginArgs):
     """The tightest level first.
 
-    ``skips``, ``wait_seconds``: by level, how many opportunities a group of pods lets pass there,
-    and for how long; what ends first ends it. One of them may be empty.
+    ``skips``, ``wait_seconds``: by level, the number of opportunities that a group of pods lets
+    pass there, and the time; whichever ends first ends the wait. One of them may be empty.
     """
 
     levels: tuple[LocalityLevel, ...] = Field(

@@ -7,16 +7,14 @@ otherwise it waits as long for another node in the zone of ``a``, and then takes
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
-from math import inf
 
 import numpy as np
 
 from proreus.addons.delay_scheduling.args import DelaySchedulingArgs
-from proreus.addons.delay_scheduling.preferences import Preference, Preferences
-from proreus.addons.delay_scheduling.sources import source_of
+from proreus.addons.delay_scheduling.sources import Preference, Preferences, source_of
 from proreus.addons.delay_scheduling.waits import GroupWait, Waits
+from proreus.addons.retries import Retries
 from proreus.framework import (
     MAX_SCORE,
     POD_GROUP_SCHEDULING_CYCLE,
@@ -43,13 +41,11 @@ from proreus.framework import (
 from proreus.objects import PODS, Node, Pod, controller_of, key_of
 
 ANY = "any"
-"""The level of pods that got a node which they do not prefer, in metrics."""
+"""The level in metrics of pods that got a node without preferring it."""
 _PREFERENCE, _LEVEL = "DelayScheduling/preference", "DelayScheduling/level"
-"""Keys of the cycle state: what the pod prefers, and the level that its node is in."""
+"""Keys of the cycle state: the pod's preference, and the level of its node."""
 _RESOURCE_FILTERS = frozenset({"NodeResourcesFit", "DynamicResources"})
-"""What they reject may fit once a pod has left the node."""
-_SHORTEST_SLEEP_SECONDS = 0.05
-_LONGEST_SLEEP_SECONDS = 3600.0
+"""Filters with rejections that may end once a pod has left the node."""
 
 log = logger(__name__)
 
@@ -72,9 +68,7 @@ class DelayScheduling(
         self._levels = tuple(level.name for level in args.levels)
         self._preferences = Preferences(args, source_of(args.default_source, handle))
         self._waits = Waits(args, handle.clock.monotonic)
-        self._offers: dict[str, float] = {}
-        """By key of a pod that let an opportunity pass: when the next one is to be offered."""
-        self._changed = asyncio.Event()
+        self._offers = Retries(handle.clock.monotonic, handle.activate)
         handle.on_change(PODS, self._pod_changed)
         metrics = handle.metrics
         self._skips = metrics.counter(
@@ -101,7 +95,7 @@ class DelayScheduling(
     def filter_feasible(
         self, state: CycleState, pod: PodInfo, feasible: Rows, verdicts: Verdicts
     ) -> None:
-        """Keep the preferred nodes of the tightest level that has some, or have the pod wait."""
+        """Keep the preferred nodes of the tightest level that has some, or let the pod wait."""
         nodes = self.handle.nodes
         preference = self._preferences.of(pod, nodes)
         if preference is None:
@@ -139,7 +133,7 @@ class DelayScheduling(
         )
 
     def _may_free(self, preferred: BoolArray, verdicts: Verdicts) -> bool:
-        """Return whether some preferred node lacks nothing but what pods on it have taken."""
+        """Return whether a preferred node lacks resources alone, which its pods have taken."""
         if not preferred.any():
             return False
         if not self.args.only_when_preferred_may_free:
@@ -162,8 +156,7 @@ class DelayScheduling(
         of = f"{group.skips}/{self.args.skips[level]}" if self.args.skips else f"{group.skips}"
         reason = f"waiting for locality ({self._levels[level]}, {of})"
         verdicts.reject(feasible, reason)
-        self._offers[key_of(pod)] = self.handle.clock.monotonic() + retry_seconds
-        self._changed.set()
+        self._offers.put(key_of(pod), self.handle.clock.monotonic() + retry_seconds)
 
     # ---- with ``soft``, a preference instead of a filter ---------------------------------------
 
@@ -192,9 +185,9 @@ class DelayScheduling(
         return None
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Count the pod, and tell what it has waited."""
+        """Count the pod, and report how long it has waited."""
         waited = self._waits.remove(pod.pod)
-        self._offers.pop(pod.key, None)
+        self._offers.forget(pod.key)
         level: str | None = state.get(_LEVEL)
         if level is None:
             return
@@ -213,28 +206,16 @@ class DelayScheduling(
         """Forget pods that are gone; ``post_bind`` forgets those that are bound."""
         if old is not None and new is None:
             self._waits.remove(old)
-            self._offers.pop(key_of(old), None)
+            self._offers.forget(key_of(old))
 
     async def run_in_background(self) -> None:
         """Offer the next opportunity to pods that let one pass."""
-        while True:
-            self._changed.clear()
-            now = self.handle.clock.monotonic()
-            due = [key for key, when in self._offers.items() if when <= now]
-            for key in due:
-                del self._offers[key]
-            if due:
-                self.handle.activate(due)
-            wait = min(min(self._offers.values(), default=inf) - now, _LONGEST_SLEEP_SECONDS)
-            try:
-                await asyncio.wait_for(self._changed.wait(), max(wait, _SHORTEST_SLEEP_SECONDS))
-            except TimeoutError:
-                continue
+        await self._offers.run()
 
     # ---- events that wake pods -----------------------------------------------------------------
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register what may free a preferred node."""
+        """Register the events that may free a preferred node."""
         changes = events.ADD | events.UPDATE_NODE_ALLOCATABLE | events.UPDATE_NODE_TAINT
         return (
             ClusterEvent(events.ASSIGNED_POD, events.DELETE, self._frees_a_preferred_node),

@@ -1,13 +1,24 @@
-"""Where pods without annotations would like to be: the sources of ``defaultSource``."""
+"""The nodes that a pod prefers at each level.
+
+Annotations come first: ``proreus.dev/prefer-nodes: a,b`` and ``proreus.dev/prefer-<level>: value``,
+with several values separated by commas. A pod without them prefers the nodes of ``defaultSource``.
+The place of a preferred node is preferred as well: its zone at the level of zones.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
-from proreus.addons.delay_scheduling.args import Source
+from proreus.addons.delay_scheduling.args import (
+    NODE_NAME,
+    DelaySchedulingArgs,
+    LocalityLevel,
+    Source,
+)
 from proreus.framework import BoolArray, Handle, NodeInfo, NodeTable, PodInfo
 from proreus.objects import (
     PERSISTENT_VOLUME_CLAIMS,
@@ -23,12 +34,11 @@ MOST_NODES_AN_OWNER = 16
 _MOST_IMAGES = 1024
 
 
-class NodeSource(Protocol):
-    """Finds the nodes that a pod prefers."""
+PREFER_NODES = "proreus.dev/prefer-nodes"
+PREFER = "proreus.dev/prefer-"
 
-    def preferred(self, pod: PodInfo, nodes: NodeTable) -> BoolArray:
-        """Return the preferred nodes, by row of the table; none set: no preference."""
-        ...
+Preference = tuple[BoolArray, ...]
+"""The preferred nodes at each level, by row of the table; no row without a preference there."""
 
 
 def source_of(name: Source, handle: Handle) -> NodeSource | None:
@@ -48,30 +58,21 @@ class ImageSource:
     """Prefers the nodes that have all images of the pod's containers."""
 
     def __init__(self) -> None:
-        self._generation = -1
-        self._with_image: OrderedDict[str, BoolArray] = OrderedDict()
+        self._nodes_with = lru_cache(maxsize=_MOST_IMAGES)(_nodes_with)
 
     def preferred(self, pod: PodInfo, nodes: NodeTable) -> BoolArray:
-        """Return the nodes on which nothing has to be pulled."""
-        if self._generation != nodes.nodes_generation:
-            self._generation = nodes.nodes_generation
-            self._with_image.clear()
+        """Return the nodes that have all images of the pod."""
         images = {container.image for container in pod.pod.spec.containers if container.image}
         found = np.full(len(nodes), bool(images), dtype=np.bool_)
         for image in images:
-            found &= self._nodes_with(image, nodes)
+            found &= self._nodes_with(image, nodes, nodes.nodes_generation)
         return found
 
-    def _nodes_with(self, image: str, nodes: NodeTable) -> BoolArray:
-        # Kubelets report names with their tag, and pods may leave ":latest" out.
-        name = image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
-        if name not in self._with_image:
-            self._with_image[name] = np.array(
-                [_has_image(node, name) for node in nodes], dtype=np.bool_
-            )
-            if len(self._with_image) > _MOST_IMAGES:
-                self._with_image.popitem(last=False)
-        return self._with_image[name]
+
+def _nodes_with(image: str, nodes: NodeTable, generation: int) -> BoolArray:
+    # Kubelets report names with their tag, and pods may leave ":latest" out.
+    name = image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+    return np.array([_has_image(node, name) for node in nodes], dtype=np.bool_)
 
 
 def _has_image(node: NodeInfo, name: str) -> bool:
@@ -79,7 +80,7 @@ def _has_image(node: NodeInfo, name: str) -> bool:
 
 
 class VolumeSource:
-    """Prefers nodes where other pods use a claim of the pod; else those that its volume is near."""
+    """Prefers nodes where other pods use a claim of the pod, else the ones near its volume."""
 
     def __init__(self, handle: Handle) -> None:
         self._claims = handle.store(PERSISTENT_VOLUME_CLAIMS)
@@ -139,3 +140,55 @@ class SiblingSource:
             node_names.popitem(last=False)
         if len(self._nodes_of) > MOST_OWNERS:
             self._nodes_of.popitem(last=False)
+
+
+NodeSource = ImageSource | VolumeSource | SiblingSource
+
+
+class Preferences:
+    """Finds the preferred nodes of pods."""
+
+    def __init__(self, args: DelaySchedulingArgs, source: NodeSource | None) -> None:
+        """``source``: for pods without annotations, None if they have no preference."""
+        self._levels = args.levels
+        self._annotations = (PREFER_NODES, *(PREFER + level.name for level in args.levels))
+        self._source = source
+
+    def of(self, pod: PodInfo, nodes: NodeTable) -> Preference | None:
+        """Return the preferred nodes at each level; None for a pod without preference."""
+        annotations = pod.pod.metadata.annotations
+        if any(key in annotations for key in self._annotations):
+            preferred = np.zeros(len(nodes), dtype=np.bool_)
+            preferred[nodes.rows_of(_values(annotations, PREFER_NODES))] = True
+        elif self._source is None:
+            return None
+        else:
+            preferred = self._source.preferred(pod, nodes)
+        found = []
+        for level in self._levels:
+            values = _values(annotations, PREFER + level.name)
+            # Each level is a part of the next one: its preferred nodes are preferred there too.
+            preferred = preferred | _in_places(nodes, level, preferred, values)
+            found.append(preferred)
+        return tuple(found) if preferred.any() else None
+
+
+def _in_places(
+    nodes: NodeTable, level: LocalityLevel, preferred: BoolArray, values: Sequence[str]
+) -> BoolArray:
+    """Return the nodes with one of the values, or in a place that has a preferred node."""
+    if level.key == NODE_NAME:
+        named = np.zeros(len(nodes), dtype=np.bool_)
+        named[nodes.rows_of(values)] = True
+        return named
+    codes, known = nodes.label(level.key), nodes.label_values(level.key).values
+    # The last entry stands for nodes without the label, whose code is -1: they are in no place.
+    wanted = np.array([*(value in values for value in known), False], dtype=np.bool_)
+    wanted[codes[preferred]] = True
+    wanted[-1] = False
+    in_places: BoolArray = wanted[codes]
+    return in_places
+
+
+def _values(annotations: Mapping[str, str], key: str) -> list[str]:
+    return [value for part in annotations.get(key, "").split(",") if (value := part.strip())]

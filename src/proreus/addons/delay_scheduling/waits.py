@@ -1,4 +1,4 @@
-"""How long groups of pods have waited, and at which level they are.
+"""The waits of groups of pods: their opportunities, their time and their level.
 
 A group is the pods of one controller, or a pod without one. Its opportunities are counted
 together: forty pods that are tried once each let forty pass, as one that is tried forty times does.
@@ -20,7 +20,7 @@ _LONGEST_RETRY_SECONDS = 0.5
 
 @dataclass(slots=True)
 class PodWait:
-    """What a pod has waited: how many opportunities, and since when."""
+    """The wait of a pod: the number of opportunities, and its first one."""
 
     first_seen: float
     skips: int = 0
@@ -61,7 +61,7 @@ class Waits:
         return self._groups.get(group_uid(pod)) or GroupWait()
 
     def pod_wait(self, pod: Pod) -> PodWait | None:
-        """Return what a pod has waited; None if it has not."""
+        """Return the wait of a pod, None if it has not waited."""
         return self.group_of(pod).pods.get(pod.metadata.uid)
 
     def may_wait(self, group: GroupWait) -> bool:
@@ -100,7 +100,7 @@ class Waits:
     def remove(self, pod: Pod) -> PodWait | None:
         """Forget a pod that is bound or gone, and its group if it was the last one that waited.
 
-        Return what the pod has waited.
+        Return the wait of the pod.
         """
         key = group_uid(pod)
         group = self._groups.get(key)

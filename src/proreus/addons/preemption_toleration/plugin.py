@@ -7,13 +7,13 @@ hour; a pod of priority 1000 does so at once.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from math import inf
 from typing import NamedTuple
 
 from proreus.addons.preemption_texts import without_prefix
+from proreus.addons.retries import Retries
 from proreus.framework import (
     BackgroundPlugin,
     Code,
@@ -26,17 +26,16 @@ from proreus.framework import (
     Verdicts,
 )
 from proreus.objects import POD_SCHEDULED, PRIORITY_CLASSES, PriorityClass, true_condition_of
+from proreus.objects.selectors import parse_int64
 from proreus.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 
 PREFIX = "preemption-toleration.scheduling.x-k8s.io/"
 MINIMUM_PREEMPTABLE_PRIORITY = f"{PREFIX}minimum-preemptable-priority"
 TOLERATION_SECONDS = f"{PREFIX}toleration-seconds"
 
-_INT32, _INT64 = 2**31, 2**63
-
 
 class VictimToleration(NamedTuple):
-    """How long, and against whom, the pods of a PriorityClass tolerate preemption.
+    """The toleration of preemption by the pods of a PriorityClass.
 
     ``minimum``: from this priority on pods preempt at once. ``seconds``: how long others do not;
     negative: for ever.
@@ -50,9 +49,9 @@ class VictimToleration(NamedTuple):
         """Return the toleration of a class; None if an annotation is no number of its range."""
         annotations = priority_class.metadata.annotations
         default = str(priority_class.value + 1)
-        minimum = _number(annotations.get(MINIMUM_PREEMPTABLE_PRIORITY, default), _INT32)
-        seconds = _number(annotations.get(TOLERATION_SECONDS, "0"), _INT64)
-        if minimum is None or seconds is None:
+        minimum = parse_int64(annotations.get(MINIMUM_PREEMPTABLE_PRIORITY, default))
+        seconds = parse_int64(annotations.get(TOLERATION_SECONDS, "0"))
+        if minimum is None or seconds is None or not -(2**31) <= minimum < 2**31:
             return None
         return cls(minimum, seconds)
 
@@ -75,24 +74,12 @@ class VictimToleration(NamedTuple):
         return datetime.fromisoformat(since.replace("Z", "+00:00")).timestamp() + self.seconds
 
 
-def _number(text: str, limit: int) -> int | None:
-    # Go's ParseInt: a sign and ASCII digits, without spaces or underscores.
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdecimal()):
-        return None
-    number = int(text)
-    return number if -limit <= number < limit else None
-
-
-_LONGEST_WAIT_SECONDS = 3600.0
-
-
 class PreemptionTolerationArgs(DefaultPreemptionArgs):
-    """Those of DefaultPreemption."""
+    """The arguments of DefaultPreemption."""
 
 
 class PreemptionToleration(DefaultPreemption, BackgroundPlugin):
-    """Evicts lower-priority pods, but for those whose PriorityClass lets them tolerate it."""
+    """Evicts lower-priority pods, unless their PriorityClass lets them tolerate it."""
 
     Args = PreemptionTolerationArgs
 
@@ -100,10 +87,8 @@ class PreemptionToleration(DefaultPreemption, BackgroundPlugin):
         super().__init__(args, handle)
         self._classes: Mapping[str, PriorityClass] = handle.store(PRIORITY_CLASSES)
         self._ends = inf
-        """When the first toleration ends that the preemption in progress met."""
-        self._retries: dict[str, float] = {}
-        """By key of a pod that could not preempt: when a toleration ends that was in its way."""
-        self._changed = asyncio.Event()
+        """The end of the first toleration that the preemption in progress met."""
+        self._retries = Retries(handle.clock.now, handle.activate)
 
     def potential_victims(self, pod: PodInfo, node: NodeInfo) -> Sequence[PodInfo] | Status:
         """Return the pods of lower priority that do not tolerate the preemption."""
@@ -136,22 +121,9 @@ class PreemptionToleration(DefaultPreemption, BackgroundPlugin):
         result = await super().post_filter(state, pod, verdicts)
         status = result.status
         if status is not None and status.code == Code.UNSCHEDULABLE and self._ends < inf:
-            self._retries[pod.key] = self._ends
-            self._changed.set()
+            self._retries.put(pod.key, self._ends)
         return without_prefix(result)
 
     async def run_in_background(self) -> None:
         """Try pods again when a toleration has ended that kept them from preempting."""
-        while True:
-            self._changed.clear()
-            now = self.handle.clock.now()
-            due = [key for key, ends in self._retries.items() if ends <= now]
-            for key in due:
-                del self._retries[key]
-            if due:
-                self.handle.activate(due)
-            wait = min([*self._retries.values(), now + _LONGEST_WAIT_SECONDS]) - now
-            try:
-                await asyncio.wait_for(self._changed.wait(), wait)
-            except TimeoutError:
-                continue
+        await self._retries.run()
