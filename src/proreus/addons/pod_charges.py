@@ -1,9 +1,9 @@
-"""What each pod with a node is charged with, in an account that pods' labels and annotations fill.
+"""Charges each pod with a node once, in an account that labels and annotations of pods fill.
 
-A pod's owner may change these at any time, so a pod is charged once. What Reserve chose counts for
-as long as this process lives. A pod that another scheduler bound, or this one before it started,
-is charged by what it says when it is first seen with a node: a claim, which the account checks.
-What a pod says later changes nothing.
+A pod's owner may change these at any time. So the choice of Reserve counts for as long as this
+process lives. A pod that another scheduler bound, or this one before it started, is charged by its
+labels and annotations when it is first seen with a node: a claim, which the account checks. Later
+ones change nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _MOST_GONE = 1_000
-"""How many pods that are gone are remembered."""
+"""The number of charges of deleted pods that are kept."""
 
 
 class PodCharges(Generic[T]):
     """The charges of one account. Its owner calls ``pod_changed`` for each change of a pod.
 
-    ``claim``: returns what a pod is charged with by what it says, None for nothing. ``account``:
-    the name of the plugin, for Events and metrics.
+    ``claim``: returns the charge by the labels and annotations of a pod, None for nothing.
+    ``account``: the name of the plugin, for Events and metrics.
     """
 
     # Invariant: _nodes has every pod that is reserved or bound, and _by_node those of them that are
@@ -53,13 +53,13 @@ class PodCharges(Generic[T]):
         )
 
     def get(self, uid: str) -> T | None:
-        """Return what a pod is charged with; None for nothing."""
+        """Return the charge of a pod, None without one."""
         return self._by_node.get(self._nodes.get(uid, ""), {}).get(uid)
 
     def latest(self, uid: str) -> T | None:
-        """Return what a pod is charged with, or the last charge of one that has gone lately.
+        """Return the charge of a pod, or the last one of a pod that has gone lately.
 
-        Hints ask for the latter, as soon as the pod that was tried meanwhile is back in the queue.
+        Hints need the latter, once the pod that was tried meanwhile is back in the queue.
         """
         return self.get(uid) or self._gone.get(uid)
 
@@ -68,22 +68,22 @@ class PodCharges(Generic[T]):
         return self._by_node.get(node_name, {})
 
     def is_decided(self, pod: Pod) -> bool:
-        """Return whether it is decided what a pod is charged with: it is reserved, or bound."""
+        """Return whether the charge of a pod is decided, since it is reserved or bound."""
         return pod.metadata.uid in self._nodes or bool(pod.spec.node_name)
 
     def reserve(self, pod: PodInfo, node_name: str, charge: T | None) -> None:
-        """Charge a pod with what Reserve chose."""
+        """Charge a pod with the choice of Reserve."""
         self._put(pod.uid, node_name, charge)
 
     def unreserve(self, pod: PodInfo) -> None:
-        """Take back what Reserve chose; a pod that is bound all the same has its claim."""
+        """Take back the choice of Reserve; a pod that is bound all the same has its claim."""
         self._remove(pod.uid)
         found = self._pods.get(pod.key)
         if found is not None and found.metadata.uid == pod.uid:
             self.decide(found)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Charge a pod that has got a node, and forget one that is gone or has finished."""
+        """Charge a pod that has got a node, and forget a pod that is gone or has finished."""
         if new is None or is_terminal(new):
             gone = new or old
             assert gone is not None
@@ -107,7 +107,7 @@ class PodCharges(Generic[T]):
         self._refused.discard(uid)
 
     def refuse(self, pod: Pod, why: str) -> None:
-        """Say by an Event, once, and by the metric that a pod's claim does not count."""
+        """Report once, by an Event and the metric, that a pod's claim does not count."""
         if pod.metadata.uid in self._refused:
             return
         self._refused.add(pod.metadata.uid)
@@ -136,21 +136,21 @@ class PodCharges(Generic[T]):
 
 
 def bound_at(pod: Pod) -> str:
-    """Return when a pod was bound, as text that sorts; "" if its status does not say.
+    """Return the time of a pod's binding as text that sorts, "" without one in its status.
 
-    Only components that may write a pod's status can change it, unlike the rest of what decides.
+    Only components that may write a pod's status can change it, unlike labels and annotations.
     """
     condition = condition_of(pod, "PodScheduled")
     return "" if condition is None else condition.last_transition_time or ""
 
 
 def of_cluster(handle: Handle, key: Hashable, make: Callable[[], S]) -> S:
-    """Return what plugins of all profiles and configurations share, making it if there is none.
+    """Return an object that plugins of all profiles and configurations share; make it if needed.
 
-    ``key``: of several such things. ``make``: adds it to the handlers of ``handle.shared``.
+    ``key``: of the object. ``make``: makes it, and adds it to the handlers of ``handle.shared``.
     """
-    # By table of nodes, which they all have in common. The shared things refer to the handle, and
-    # so to the table: what holds them is the plugins, and the handlers.
+    # By table of nodes, which they all have in common. Shared objects refer to the handle, and so
+    # to the table: plugins and handlers hold them.
     known = _of_cluster.setdefault(handle.nodes, {})
     found = known[key]() if key in known else None
     if found is None:

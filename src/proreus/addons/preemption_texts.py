@@ -1,4 +1,4 @@
-"""The texts of preemption in scheduler-plugins, which lack the prefix of kube-scheduler's."""
+"""The texts of preemption in scheduler-plugins, without the prefix of kube-scheduler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PREFIX = "preemption: "
 
 
 def without_prefix(result: PostFilterResult) -> PostFilterResult:
-    """Return a result whose reasons do not say that they are about preemption."""
+    """Return a result with reasons without the prefix."""
     status = result.status
     if status is None:
         return result

@@ -1,25 +1,23 @@
-"""The QoS class of a pod, by which several add-ons treat it."""
+"""The QoS class of a pod."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from proreus.addons.pod_amounts import CPU_AND_MEMORY
 from proreus.objects import Pod, ResourceRequirements, parse_amount
-
-QOS_RESOURCES = ("cpu", "memory")
-"""The resources that decide about the class."""
 
 
 def qos_class(pod: Pod) -> str:
     """Return Guaranteed, Burstable or BestEffort (``v1qos.ComputePodQOS``)."""
-    requests, limits = dict.fromkeys(QOS_RESOURCES, 0), dict.fromkeys(QOS_RESOURCES, 0)
+    requests, limits = dict.fromkeys(CPU_AND_MEMORY, 0), dict.fromkeys(CPU_AND_MEMORY, 0)
     guaranteed = True
     for resources in _counted(pod):
         for sums, given in ((requests, resources.requests), (limits, resources.limits)):
-            for name in QOS_RESOURCES:
+            for name in CPU_AND_MEMORY:
                 sums[name] += parse_amount(name, given.get(name, 0))
         guaranteed = guaranteed and all(
-            parse_amount(name, resources.limits.get(name, 0)) > 0 for name in QOS_RESOURCES
+            parse_amount(name, resources.limits.get(name, 0)) > 0 for name in CPU_AND_MEMORY
         )
     if not any((*requests.values(), *limits.values())):
         return "BestEffort"

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from proreus.addons.network_aware.costs import NETPERF, NodeCosts
+from proreus.addons.network_aware.distances import NETPERF, NodeCosts
 from proreus.addons.network_aware.network_overhead import NetworkOverhead
 from proreus.addons.network_aware.objects import (
     APP_GROUP_LABEL,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from proreus.addons.sysched import SySched
-from proreus.addons.sysched.objects import (
+from proreus.addons.sysched.plugin import (
     SecuredContainer,
     SecuredPod,
     SecuredPodSpec,

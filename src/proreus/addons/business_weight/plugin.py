@@ -26,8 +26,6 @@ from proreus.framework import (
 )
 from proreus.objects import NAMESPACES
 
-_NO_WEIGHTS: Mapping[str, int] = {}
-
 
 class BusinessWeightArgs(PluginArgs):
     """The labels, and the table between their values.
@@ -80,7 +78,7 @@ class BusinessWeight(PreScorePlugin, ScorePlugin):
         return self._weights_of(pod).get(node.labels.get(self.args.node_label, ""), 0)
 
     def _weights_of(self, pod: PodInfo) -> Mapping[str, int]:
-        return self.args.weights.get(self._business_of(pod), _NO_WEIGHTS)
+        return self.args.weights.get(self._business_of(pod), {})
 
     def _business_of(self, pod: PodInfo) -> str:
         args = self.args

@@ -1,5 +1,5 @@
 """NetworkOverhead and TopologicalSort: pods that talk to each other, near to each other.
 
 Source: kubernetes-sigs/scheduler-plugins, ``pkg/networkaware`` (KEP 260). ``objects`` are the
-custom resources, ``costs`` what they say about the distance of two nodes.
+custom resources, ``distances`` computes the costs between nodes.
 """

@@ -45,7 +45,7 @@ from proreus.objects import PODS, Pod
 
 
 class NetworkOverheadArgs(PluginArgs):
-    """Where to look for AppGroups and the NetworkTopology, and which of its weights count."""
+    """The namespaces of AppGroups and the NetworkTopology, and the name of its weights."""
 
     namespaces: tuple[str, ...] = ("default",)
     weights_name: str = "UserDefined"
@@ -53,7 +53,7 @@ class NetworkOverheadArgs(PluginArgs):
 
 
 class _Dependencies:
-    """What a pod depends on, and the sums of the nodes that were asked about last."""
+    """The dependencies of a pod, and the sums for the latest table of nodes."""
 
     def __init__(self, dependencies: Sequence[Dependency], distances: Distances) -> None:
         self.dependencies, self.distances = dependencies, distances
@@ -61,7 +61,7 @@ class _Dependencies:
 
 
 class NetworkOverhead(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin):
-    """Reject nodes that are too far from what a pod depends on; prefer near ones."""
+    """Reject nodes too far from the dependencies of a pod; prefer near ones."""
 
     Args = NetworkOverheadArgs
     args: NetworkOverheadArgs
@@ -80,7 +80,7 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         handle.on_change(PODS, self._pod_changed)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register what changes distances: groups, topologies, placed members, nodes."""
+        """Register changes of distances: groups, topologies, placed members, nodes."""
         return (
             ClusterEvent(APP_GROUPS.id, events.ALL),
             ClusterEvent(NETWORK_TOPOLOGIES.id, events.ALL),
@@ -185,7 +185,7 @@ class NetworkOverhead(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
             verdicts.reject_row(row, Status.unschedulable(text))
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
-        """Skip pods without dependencies: their scores stay those of the other plugins."""
+        """Skip pods without dependencies, so that other plugins alone score nodes."""
         return Status.skip() if state.get(self.name) is None else None
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:

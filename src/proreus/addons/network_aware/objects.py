@@ -26,7 +26,7 @@ class WorkloadDependency(ApiStruct, frozen=True):
 
 
 class DependentWorkload(ApiStruct, frozen=True):
-    """A workload and what it depends on."""
+    """A workload and its dependencies."""
 
     workload: AppGroupWorkload = AppGroupWorkload()
     dependencies: tuple[WorkloadDependency, ...] = ()
@@ -39,14 +39,14 @@ class AppGroupSpec(ApiStruct, frozen=True):
 
 
 class OrderedWorkload(ApiStruct, frozen=True):
-    """The place of a workload in the order in which it should start."""
+    """The place of a workload in the start order."""
 
     workload: AppGroupWorkload = AppGroupWorkload()
     index: int = 0
 
 
 class AppGroupStatus(ApiStruct, frozen=True):
-    """What a controller computed: the topological order."""
+    """The topological order, computed by a controller."""
 
     topology_order: tuple[OrderedWorkload, ...] = ()
 
@@ -59,7 +59,7 @@ class AppGroup(ApiStruct, frozen=True):
     status: AppGroupStatus = AppGroupStatus()
 
     def dependencies(self, selector: str) -> tuple[WorkloadDependency, ...]:
-        """Return what the pods of a workload depend on."""
+        """Return the dependencies of a workload's pods."""
         return next(
             (one.dependencies for one in self.spec.workloads if one.workload.selector == selector),
             (),
@@ -106,7 +106,7 @@ class NetworkTopologySpec(ApiStruct, frozen=True):
 
 
 class NetworkTopology(ApiStruct, frozen=True):
-    """What it costs to send data between regions and zones."""
+    """The costs of sending data between regions and zones."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NetworkTopologySpec = NetworkTopologySpec()

@@ -20,7 +20,7 @@ from proreus.framework import Handle, PluginArgs, QueuedPodInfo, QueueSortPlugin
 
 
 class TopologicalSortArgs(PluginArgs):
-    """Where to look for AppGroups."""
+    """The namespaces of AppGroups."""
 
     namespaces: tuple[str, ...] = ("default",)
 
@@ -62,7 +62,7 @@ class TopologicalSort(QueueSortPlugin):
         self._groups: Mapping[str, AppGroup] = handle.store(APP_GROUPS)
 
     def sort_key(self, queued: QueuedPodInfo) -> _Place:
-        """Return what compares as the pod does."""
+        """Return a key that compares pods by group, priority and time."""
         return _Place(queued, self)
 
     def index(self, group: str, workload: str) -> float:

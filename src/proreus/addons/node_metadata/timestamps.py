@@ -33,14 +33,14 @@ _TOKENS = (
     ("4", "%M"),
     ("5", "%S"),
 )
-"""What a layout calls each part of the time; longer names before shorter ones."""
+"""The parts of a time in a layout, longer names before shorter ones."""
 _FRACTION_IN_LAYOUT = re.compile(r"(?<=5)[.,](?:0+|9+)(?!\d)")
 _FRACTION = re.compile(r"(?<=:\d\d)[.,](\d+)", re.ASCII)
 """In a text, behind seconds; behind minutes, the time has no seconds, and is refused for that."""
 
 
 def python_format(layout: str) -> str:
-    """Return the format of a Go layout; one that is Python's (with %) stays."""
+    """Return the Python format of a Go layout; a format with % stays."""
     if "%" in layout:
         return layout
     found, rest = "", _FRACTION_IN_LAYOUT.sub("", layout)

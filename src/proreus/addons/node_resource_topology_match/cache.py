@@ -1,4 +1,4 @@
-"""The topologies of nodes as the plugin believes them, between two reports of the agents.
+"""The assumed topologies of nodes between two reports of the agents.
 
 Agents publish every few seconds, and pods are bound meanwhile. Without a cache
 (``cacheResyncPeriodSeconds`` 0) the newest object of a node counts. With it, a pod takes its
@@ -18,7 +18,7 @@ from struct import unpack_from
 
 from proreus.addons.node_resource_topology_match.demand import Demand
 from proreus.addons.node_resource_topology_match.zones import NodeResourceTopology, NodeTopology
-from proreus.addons.pod_amounts import Amounts
+from proreus.addons.pod_amounts import Amounts, requests_of
 from proreus.framework import NodeInfo, NodeTable, PodInfo, is_provided
 
 ATTRIBUTE = "nodeTopologyPodsFingerprint"
@@ -30,7 +30,7 @@ _WHOLE_CPU = 1000
 
 @dataclass
 class _Entry:
-    """What is known of a node. ``taken``: by UID of a pod; ``doubtful``: not to be trusted."""
+    """The state of a node. ``taken``: by UID of a pod; ``doubtful``: not to be trusted."""
 
     newest: NodeResourceTopology
     topology: NodeTopology
@@ -38,7 +38,7 @@ class _Entry:
     doubtful: bool = False
     maybe_outdated: bool = False
     left: NodeTopology | None = None
-    """``topology`` less what is ``taken``; None: to be found again."""
+    """``topology`` less the ``taken`` amounts, None until it is needed."""
 
     @property
     def dirty(self) -> bool:
@@ -48,7 +48,7 @@ class _Entry:
 class TopologyCache:
     """Topologies by node. ``over_reserves``: see the module.
 
-    ``changed``: is called with the name of a node whose topology is another now.
+    ``changed``: called with the name of a node after a change of its topology.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TopologyCache:
         self._entries: dict[str, _Entry] = {}
 
     def topology(self, node_name: str) -> NodeTopology | None:
-        """Return the topology of a node, less what was reserved; None if there is none."""
+        """Return the topology of a node less reserved amounts, None if there is none."""
         entry = self._entries.get(node_name)
         if entry is None:
             return None
@@ -81,7 +81,7 @@ class TopologyCache:
         return entry is None or not entry.doubtful
 
     def report(self, old: NodeResourceTopology | None, new: NodeResourceTopology | None) -> None:
-        """Take over what an agent published (``on_change``)."""
+        """Take over a published object (``on_change``)."""
         if new is None:
             assert old is not None
             self._entries.pop(old.metadata.name, None)
@@ -101,7 +101,7 @@ class TopologyCache:
         """Take a pod's requests from every zone of a node."""
         entry = self._entries.get(node_name)
         if self._over_reserves and entry is not None:
-            entry.taken[pod.uid] = Demand.of(pod.pod).total
+            entry.taken[pod.uid] = requests_of(pod.pod)
             entry.left = None
             self._changed(node_name)
 
@@ -149,8 +149,8 @@ class TopologyCache:
 
 
 def pods_of(node: NodeInfo, exclusive: bool) -> list[tuple[str, str]]:
-    """Return namespace and name of the pods that run on a node; ``exclusive``: of those alone that
-    have resources to themselves."""
+    """Return namespace and name of the pods of a node, with ``exclusive`` only of pods that have
+    resources to themselves."""
     pods = [pod for pod in node.pods.values() if not is_provided(pod.pod)]
     return [
         (pod.namespace, pod.name) for pod in pods if not exclusive or has_exclusive_resources(pod)

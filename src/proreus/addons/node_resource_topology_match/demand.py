@@ -1,12 +1,12 @@
-"""What a pod demands of a node's zones: its containers' requests, and its QoS class."""
+"""The demand of a pod on the zones of a node: requests of containers, and QoS class."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from proreus.addons.pod_amounts import Amounts, amounts_of, requests_of
-from proreus.addons.qos import QOS_RESOURCES, qos_class
+from proreus.addons.pod_amounts import CPU_AND_MEMORY, Amounts, amounts_of, requests_of
+from proreus.addons.qos import qos_class
 from proreus.objects import Container, Pod
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
@@ -15,7 +15,7 @@ _HUGEPAGES = "hugepages-"
 
 @dataclass(frozen=True)
 class ContainerDemand:
-    """What a container requests. ``kind``: what it is called in messages."""
+    """The requests of a container. ``kind``: its name in messages."""
 
     kind: str
     amounts: Amounts
@@ -23,7 +23,7 @@ class ContainerDemand:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a pod requests: ``containers``, init containers first, and as a whole (``total``).
+    """The requests of a pod: ``containers``, init containers first, and as a whole (``total``).
 
     Init containers that restart are among the init containers, and count as such in ``total``.
     """
@@ -51,14 +51,14 @@ class Demand:
         return not self.best_effort or any(is_extended(name) for name in self.total)
 
     def key(self) -> Hashable:
-        """Return what is equal for pods with the same demand."""
+        """Return a key that is equal for pods with the same demand."""
         containers = tuple((one.kind, tuple(one.amounts.items())) for one in self.containers)
         return containers, tuple(self.total.items()), self.guaranteed, self.best_effort
 
 
 def is_aligned_for_guaranteed_pods_only(resource: str) -> bool:
     """Return whether kubelets align a resource for Guaranteed pods alone."""
-    return resource in QOS_RESOURCES or resource.startswith(_HUGEPAGES)
+    return resource in CPU_AND_MEMORY or resource.startswith(_HUGEPAGES)
 
 
 def is_extended(resource: str) -> bool:

@@ -32,7 +32,7 @@ from proreus.addons.node_resource_topology_match.zones import (
     NodeTopology,
     Zone,
 )
-from proreus.addons.pod_amounts import Amounts
+from proreus.addons.pod_amounts import Amounts, count, requests_of
 from proreus.framework import (
     MAX_SCORE,
     BackgroundPlugin,
@@ -71,7 +71,7 @@ class ScoredZoneResource(ConfigModel):
 
 
 class ZoneScoringStrategy(ConfigModel):
-    """How nodes are scored."""
+    """The strategy of Score."""
 
     type: Literal["LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"] = (
         "LeastAllocated"
@@ -87,7 +87,7 @@ class ZoneScoringStrategy(ConfigModel):
 
 
 class TopologyCacheArgs(ConfigModel):
-    """How the cache learns that agents have caught up."""
+    """The options of the cache."""
 
     foreign_pods_detect: Literal["None", "All", "OnlyExclusiveResources"] = "All"
     resync_method: Literal["Autodetect", "All", "OnlyExclusiveResources"] = "Autodetect"
@@ -96,9 +96,9 @@ class TopologyCacheArgs(ConfigModel):
 
 
 class NodeResourceTopologyMatchArgs(PluginArgs):
-    """Scoring, and what bridges the time until agents publish (see ``cache``)."""
+    """Scoring, and the cache that bridges the time until agents publish."""
 
-    # That of Koordinator's NodeNUMAResource, whose place this plugin takes.
+    # A point of Koordinator's NodeNUMAResource, which this plugin replaces.
     points_without_effect = frozenset({"preBind"})
 
     scoring_strategy: ZoneScoringStrategy = ZoneScoringStrategy()
@@ -115,7 +115,7 @@ class NodeResourceTopologyMatchArgs(PluginArgs):
 
 
 class _RemovedPods:
-    """What the pods that a dry run removed give back, by node."""
+    """The amounts that pods removed by a dry run give back, by node."""
 
     def __init__(self, given_back: dict[str, dict[str, int]] | None = None) -> None:
         self.given_back = given_back or {}
@@ -124,9 +124,7 @@ class _RemovedPods:
         return _RemovedPods({name: dict(one) for name, one in self.given_back.items()})
 
     def add(self, node_name: str, pod: PodInfo, sign: int) -> None:
-        amounts = self.given_back.setdefault(node_name, {})
-        for name, amount in Demand.of(pod.pod).total.items():
-            amounts[name] = amounts.get(name, 0) - sign * amount
+        count(self.given_back.setdefault(node_name, {}), requests_of(pod.pod), -sign)
 
 
 class NodeResourceTopologyMatch(
@@ -159,7 +157,7 @@ class NodeResourceTopologyMatch(
             handle.on_change(PODS, self._pod_changed)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register what may make room: deleted pods, nodes, topologies."""
+        """Register deleted pods, nodes and topologies, which may make room."""
         return (
             ClusterEvent(events.ASSIGNED_POD, events.DELETE),
             ClusterEvent(events.NODE, events.ADD | events.UPDATE_NODE_ALLOCATABLE),
@@ -171,7 +169,7 @@ class NodeResourceTopologyMatch(
     # ---- the cache -----------------------------------------------------------------------------
 
     async def run_in_background(self) -> None:
-        """Compare dirty nodes with what agents have published, once a period."""
+        """Compare dirty nodes with the published objects, once a period."""
         while self._period:
             await asyncio.sleep(self._period)
             if self._cache.resync():
@@ -221,15 +219,14 @@ class NodeResourceTopologyMatch(
     # ---- Filter and Score ----------------------------------------------------------------------
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """Return what the pod requests."""
+        """Return the demand of the pod."""
         return self._demand_of(pod).key()
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
     ) -> Status | frozenset[str] | None:
         """Skip pods that no kubelet aligns; with preemption, note removed pods from now on."""
-        demand = self._demand_of(pod)
-        if not demand.needs_alignment:
+        if not self._demand_of(pod).needs_alignment:
             return Status.skip()
         state.write(self.name, _RemovedPods())
         return None
@@ -237,13 +234,13 @@ class NodeResourceTopologyMatch(
     def add_pod(
         self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo
     ) -> bool | None:
-        """With ``preemptionMode: Enabled``: a pod is back on a node."""
+        """With ``preemptionMode: Enabled``, take the amounts of a pod again."""
         return self._note_removed(state, added, node, 1)
 
     def remove_pod(
         self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo
     ) -> bool | None:
-        """With ``preemptionMode: Enabled``: a pod gives back what it has."""
+        """With ``preemptionMode: Enabled``, give back the amounts of a pod."""
         return self._note_removed(state, removed, node, -1)
 
     def _note_removed(
@@ -291,7 +288,7 @@ class NodeResourceTopologyMatch(
 
 
 def misaligned(demand: Demand, topology: NodeTopology, node: NodeInfo) -> str:
-    """Return what cannot be aligned in one zone; "" if everything can."""
+    """Return the kind of container, or "pod", that fits no zone; "" if all fit."""
     if topology.pod_scope:
         found = _suitable_zone(demand.total, demand.guaranteed, topology.zones, node)
         return "pod" if found is None else ""
@@ -334,7 +331,7 @@ def _suitable_zone(
 
 
 def _with_removed(topology: NodeTopology, data: object, node_name: str) -> NodeTopology:
-    """Return the topology with what removed pods give back, in every zone."""
+    """Return the topology with the amounts of removed pods given back in every zone."""
     if not isinstance(data, _RemovedPods) or node_name not in data.given_back:
         return topology
     more = data.given_back[node_name]

@@ -26,17 +26,17 @@ ZoneScore = Callable[[Amounts, Zone, Mapping[str, int]], int]
 
 
 def least_allocated(amounts: Amounts, zone: Zone, weights: Mapping[str, int]) -> int:
-    """Return the weighted mean of what would be left, in percent."""
+    """Return the weighted mean of the rest after the request, in percent."""
     return _mean(amounts, zone, weights, lambda amount, most: (most - amount) * 100 // most)
 
 
 def most_allocated(amounts: Amounts, zone: Zone, weights: Mapping[str, int]) -> int:
-    """Return the weighted mean of what would be taken, in percent."""
+    """Return the weighted mean of the requested share, in percent."""
     return _mean(amounts, zone, weights, lambda amount, most: amount * 100 // most)
 
 
 def balanced_allocation(amounts: Amounts, zone: Zone, weights: Mapping[str, int]) -> int:
-    """Return 100 less the sample variance of the fractions that would be taken; no weights."""
+    """Return 100 less the sample variance of the requested fractions, without weights."""
     fractions = []
     for name, amount in amounts.items():
         most = zone.available.get(name, 0)
@@ -138,7 +138,7 @@ def _fewest(amounts: Amounts, zones: Sequence[Zone]) -> tuple[tuple[int, ...], b
 
 
 def _holds(amounts: Amounts, zones: Sequence[Zone]) -> bool:
-    # Each resource has to be in every zone, also one that is asked for with 0.
+    # Each resource has to be in every zone, also with a request of 0.
     return all(
         all(name in zone.available for zone in zones)
         and sum(zone.available[name] for zone in zones) >= amount

@@ -1,4 +1,4 @@
-"""NodeResourceTopology objects, and what the plugin makes of one: zones, policy and scope."""
+"""NodeResourceTopology objects, and the zones, policy and scope that are read from one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from proreus.objects import ApiStruct, ObjectMeta, Resource, parse_amount
+from proreus.objects.selectors import parse_count
 
 SINGLE_NUMA_NODE = "single-numa-node"
 _POLICIES = ("none", "best-effort", "restricted", SINGLE_NUMA_NODE)
@@ -20,11 +21,10 @@ _DEPRECATED = {
     "RestrictedContainerLevel": ("restricted", "container"),
 }
 DEFAULT_MAX_NUMA_NODES = 8
-_ZONE_PREFIX = "node-"
 
 
 class ZoneResource(ApiStruct, frozen=True):
-    """An amount of a resource in a zone; ``available`` is what is left of it."""
+    """A resource of a zone; ``available`` is the rest of it."""
 
     name: str = ""
     available: str | int | float = 0
@@ -45,7 +45,7 @@ class TopologyAttribute(ApiStruct, frozen=True):
 
 
 class TopologyZone(ApiStruct, frozen=True):
-    """A zone; only those of type Node, named ``node-<N>``, count."""
+    """A zone, which counts if it is of type Node and named ``node-<N>``."""
 
     name: str = ""
     type: str = ""
@@ -79,7 +79,7 @@ NODE_RESOURCE_TOPOLOGIES = Resource(
 
 @dataclass(frozen=True)
 class Zone:
-    """A NUMA zone: ``id``, what is ``available`` (milli-CPU, bytes, counts), distances by id."""
+    """A NUMA zone: ``id``, ``available`` amounts (milli-CPU, bytes, counts), distances by id."""
 
     id: int
     available: Mapping[str, int]
@@ -129,7 +129,7 @@ class NodeTopology:
 
 
 def _max_numa_nodes(text: str, default: int) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() else 0
+    number = parse_count(text) or 0
     return number if 1 < number <= 1024 else default
 
 
@@ -143,6 +143,5 @@ def _zone(found: TopologyZone) -> Zone | None:
 
 
 def _zone_id(name: str) -> int | None:
-    digits = name.removeprefix(_ZONE_PREFIX)
-    found = name.startswith(_ZONE_PREFIX) and digits.isascii() and digits.isdecimal()
-    return int(digits) if found else None
+    prefix, _, digits = name.partition("-")
+    return parse_count(digits) if prefix == "node" else None

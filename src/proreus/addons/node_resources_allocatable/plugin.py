@@ -50,7 +50,7 @@ class NodeResourcesAllocatableArgs(PluginArgs):
 
 
 class NodeResourcesAllocatable(ScorePlugin):
-    """Prefer nodes with the least (or most) allocatable resources; ignores what pods request."""
+    """Prefer nodes with the least (or most) allocatable resources, whatever pods request."""
 
     Args = NodeResourcesAllocatableArgs
     args: NodeResourcesAllocatableArgs

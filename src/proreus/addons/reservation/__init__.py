@@ -1,4 +1,4 @@
-"""Reservation: room on nodes that is held for pods which may not exist yet.
+"""Reservation: room on nodes for pods that may not exist yet.
 
 Source: Koordinator, ``pkg/scheduler/plugins/reservation`` (proposal 20220609-resource-reservation).
 """

@@ -1,15 +1,16 @@
-"""All reservations, what pods take from them, and the pods that hold the rest: shared by profiles.
+"""All reservations, their owners, and the pods that hold the rest: shared by profiles.
 
-After a restart it is found again in the objects: a reservation's status has its node, and the
-annotation ``reservation-allocated`` of a pod on that node says that it takes from it. That counts
-for the pods that the reservation is for, as they are when first seen (``addons.pod_charges``).
+After a restart they are read from the objects: a reservation's status has its node, and the
+annotation ``reservation-allocated`` of a pod on that node names the reservation. It counts for pods
+that match the owners of the reservation when first seen (``addons.pod_charges``).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from proreus.addons.pod_charges import PodCharges, of_cluster
 from proreus.addons.reservation.held import HeldReservation, Owner
@@ -20,12 +21,12 @@ from proreus.addons.reservation.objects import (
     ReservationObject,
 )
 from proreus.framework import Handle, PodInfo, PodSourcePlugin
-from proreus.objects import PODS, PRIORITY_CLASSES, Pod, PodStatus, PriorityClass
+from proreus.objects import PODS, PRIORITY_CLASSES, ApiStruct, Pod, PodStatus, PriorityClass
 from proreus.objects.codec import UNDECODABLE
 
 
 class _Taking(NamedTuple):
-    """From which reservation a pod takes. ``claimant``: the pod, if its annotation says so."""
+    """The reservation of a pod. ``claimant``: the pod, if only its annotation names it."""
 
     reservation_uid: str
     claimant: Pod | None = None
@@ -102,7 +103,7 @@ class ReservationBook:
         self._follow(pod, pod.spec.node_name, before)
 
     def _follow(self, pod: Pod, node_name: str, before: _Taking | None) -> None:
-        """Have a pod take what it is charged with; ``before``: what it was charged with."""
+        """Bring the owners in line with the charge of a pod; ``before``: its earlier charge."""
         taking = self._charges.get(pod.metadata.uid)
         if before is not None and (
             taking is None or taking.reservation_uid != before.reservation_uid
@@ -114,12 +115,12 @@ class ReservationBook:
     # ---- what is held --------------------------------------------------------------------------
 
     def _hold(self, held: HeldReservation) -> None:
-        """Derive what a reservation has left, and provide its pod."""
+        """Derive the rest of a reservation, and provide its pod."""
         held.update()
         self._provide(held)
 
     def _provide(self, held: HeldReservation) -> None:
-        """Provide the pod that waits for a node, or holds what is left on one."""
+        """Provide the pod that waits for a node, or holds the rest on one."""
         for claimant in held.refused:
             why = f"reservation {held.name} is for other pods, or another pod has all of it"
             self._charges.refuse(claimant, why)
@@ -156,7 +157,7 @@ class ReservationBook:
             self._hold(held)
 
     def expired(self) -> Iterator[HeldReservation]:
-        """Drop the reservations whose time is over, and yield them."""
+        """Drop expired reservations, and yield them."""
         for held in list(self._held.values()):
             if self._is_expired(held.reservation):
                 self.drop(held.uid)
@@ -207,9 +208,9 @@ class ReservationBook:
         return found
 
     def take(self, uid: str, pod: PodInfo, node_name: str) -> bool:
-        """Have a pod take from a reservation; return False if that is gone, or too little is left.
+        """Let a pod take from a reservation; return False if that is gone, or too little is left.
 
-        ``uid``: of the reservation; "" for a pod on the node that takes from none.
+        ``uid``: of the reservation, "" for none.
         """
         if uid:
             held = self._held.get(uid)
@@ -234,7 +235,7 @@ class ReservationBook:
             self._provide(held)
 
     def release(self, pod: PodInfo) -> None:
-        """Give back what a pod took at Reserve."""
+        """Give back the amounts that a pod took at Reserve."""
         before = self._charges.get(pod.uid)
         self._charges.unreserve(pod)
         found = self._pods.get(pod.key)
@@ -243,7 +244,7 @@ class ReservationBook:
         self._follow(found, found.spec.node_name, before)
 
     def _release(self, reservation_uid: str, pod_uid: str) -> None:
-        """Give back what a pod has taken, to its reservation if that is still there."""
+        """Give back the amounts of a pod, to its reservation if that is still there."""
         held = self._held.get(reservation_uid)
         if held is not None:
             held.remove(pod_uid)
@@ -261,7 +262,7 @@ class ReservationBook:
 
 
 def _rank(held: HeldReservation, requests: Mapping[str, int]) -> tuple[float, float, str]:
-    # One that has all that the pod requests, and the least besides.
+    # The best one covers all requests, and has the least besides.
     fit = held.share(requests) + held.covers(requests)
     return held.reservation.order, -fit, held.name
 
@@ -271,13 +272,14 @@ def _claim(pod: Pod) -> _Taking | None:
     return _Taking(uid, pod) if uid else None
 
 
+class _Allocated(ApiStruct, frozen=True):
+    uid: str = ""
+
+
 def reservation_of(pod: Pod) -> str:
-    """Return the UID of the reservation that a pod's annotation names; "" if there is none."""
-    text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
-    if text is None:
-        return ""
+    """Return the UID of the reservation that a pod's annotation names, "" for none."""
+    text = pod.metadata.annotations.get(RESERVATION_ALLOCATED, "{}")
     try:
-        found = json.loads(text)
+        return msgspec.json.decode(text, type=_Allocated).uid
     except UNDECODABLE:
         return ""
-    return str(found.get("uid", "")) if isinstance(found, dict) else ""

@@ -1,4 +1,4 @@
-"""One reservation in the scheduler: what is left of it, and the pod that holds that on its node.
+"""One reservation in the scheduler: the rest of it, and the pod that holds the rest on its node.
 
 Worked example: 4 CPUs are reserved on node ``a``, and a pod of 1 CPU takes from them. The provided
 pod ``default/reservation/web`` requested 4 CPUs there, and requests 3 from then on.
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from proreus.addons.pod_amounts import count
 from proreus.addons.pod_charges import bound_at
 from proreus.addons.reservation.matching import OwnerMatcher
 from proreus.addons.reservation.objects import RESTRICTED, ReservationObject
@@ -29,7 +30,7 @@ from proreus.objects import (
 from proreus.objects.selectors import LabelSelectorRequirement
 
 POD_PREFIX = "reservation/"
-"""How the names of provided pods begin."""
+"""The prefix of the names of provided pods."""
 
 _DEFAULT_NAMESPACE = "default"
 _DEFAULT_SCHEDULER = "default-scheduler"
@@ -48,7 +49,7 @@ class Owner(NamedTuple):
 
     @property
     def order(self) -> tuple[bool, str, str]:
-        """Its place among several: those that this process chose first, then the first bound."""
+        """Its place among several: choices of this process first, then the first bound."""
         claimant = self.claimant
         return claimant is not None, "" if claimant is None else bound_at(claimant), self.key
 
@@ -56,8 +57,8 @@ class Owner(NamedTuple):
 class HeldReservation:
     """A reservation that is pending or available.
 
-    ``owners``: pods that take from it, or say so, by UID. Those on another node do not count, nor
-    those that it is not for.
+    ``owners``: pods that take from it, or claim to, by UID. Pods on another node do not count, nor
+    pods that do not match.
     """
 
     def __init__(
@@ -79,26 +80,26 @@ class HeldReservation:
         """All that is reserved, by resource."""
         self.owners_here: dict[str, Owner] = {}
         self.refused: list[Pod] = []
-        """Pods on its node that say that they take from it, and do not, until they are told."""
+        """Pods on its node with claims that do not count, until they are told."""
         self._taken: dict[str, int] = {}
-        """What owners have taken, by resource."""
+        """The amounts that owners have taken, by resource."""
         self.left: Mapping[str, int] = {}
-        """What no owner has taken, by resource."""
+        """The rest that no owner has taken, by resource."""
         self.is_used_up = False
         """Whether nothing is held any more."""
         self.pod = PodInfo(self._template())
-        """The pod to provide: one to be scheduled, or one that holds what is left on its node."""
+        """The pod to provide: one to be scheduled, or one that holds the rest on its node."""
         self.update()
 
     def update(self) -> None:
-        """Derive what is left, and the pod, after owners, node, status or priority have changed."""
+        """Derive the rest and the pod, after a change of owners, node, status or priority."""
         self.owners_here, self._taken, self.refused = {}, {}, []
         for uid, owner in sorted(self.owners.items(), key=lambda one: one[1].order):
             self._count(uid, owner)
         self._derive()
 
     def add(self, uid: str, owner: Owner) -> None:
-        """Have a pod take from it."""
+        """Let a pod take from it."""
         others = self.owners_here.values() if self.reservation.once else ()
         if uid in self.owners or any(owner.order < one.order for one in others):
             self.owners[uid] = owner
@@ -109,7 +110,7 @@ class HeldReservation:
             self._derive()
 
     def remove(self, uid: str) -> None:
-        """Give back what a pod took."""
+        """Give back the amounts of a pod."""
         self.owners.pop(uid, None)
         owner = self.owners_here.pop(uid, None)
         if owner is None:
@@ -118,11 +119,11 @@ class HeldReservation:
             # Another pod may be its one owner now.
             self.update()
         else:
-            self._take(owner, -1)
+            count(self._taken, owner.requests, -1)
             self._derive()
 
     def _count(self, uid: str, owner: Owner) -> None:
-        """Count an owner after those that come before it, or refuse it."""
+        """Count an owner after the ones before it, or refuse it."""
         claimant = owner.claimant
         if owner.node_name != self.node_name:
             return
@@ -130,13 +131,9 @@ class HeldReservation:
             not (self.reservation.once and self.owners_here) and self.matcher.matches(claimant)
         ):
             self.owners_here[uid] = owner
-            self._take(owner, 1)
+            count(self._taken, owner.requests)
         else:
             self.refused.append(claimant)
-
-    def _take(self, owner: Owner, sign: int) -> None:
-        for name, amount in owner.requests.items():
-            self._taken[name] = self._taken.get(name, 0) + sign * amount
 
     def _derive(self) -> None:
         self.left = {
@@ -157,7 +154,7 @@ class HeldReservation:
         return self.reservation.metadata.uid
 
     def taken(self, resource: str) -> int:
-        """Return what owners have taken of a resource."""
+        """Return the amount of a resource that owners have taken."""
         return self._taken.get(resource, 0)
 
     def fits(self, requests: Mapping[str, int], exact: tuple[str, ...]) -> bool:
@@ -175,7 +172,7 @@ class HeldReservation:
         return all(amount <= left.get(name, amount) for name, amount in requests.items())
 
     def share(self, requests: Mapping[str, int]) -> float:
-        """Return how much of what is left a pod would take: 0 to 1, a mean over resources."""
+        """Return the part of the rest that a pod would take: 0 to 1, a mean over resources."""
         parts = [
             min(requests.get(name, 0), amount) / amount
             for name, amount in self.left.items()

@@ -1,10 +1,6 @@
-"""Which pods may take from which reservations."""
+"""Matches pods with the reservations that they may take from."""
 
 from __future__ import annotations
-
-import json
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -30,19 +26,19 @@ from proreus.objects.taints import first_untolerated
 log = logger(__name__)
 
 RESERVATION_IGNORED = f"{PREFIX}reservation-ignored"
-"""Label of a pod that may use whatever is reserved, and is no owner of it."""
+"""Label of a pod that may use all reserved room without being an owner."""
 RESERVATION_AFFINITY = f"{PREFIX}reservation-affinity"
 EXACT_MATCH = f"{PREFIX}exact-match-reservation"
 
 
 class RequiredReservations(ApiStruct, frozen=True):
-    """Terms about the labels of reservations, at least one of which has to match."""
+    """Terms about the labels of reservations; one of them has to match."""
 
     reservation_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class ReservationAffinity(ApiStruct, frozen=True):
-    """A pod that has it is scheduled to a reservation, or not at all."""
+    """The affinity of a pod that is scheduled to a reservation, or not at all."""
 
     name: str = ""
     reservation_selector: dict[str, str] = {}
@@ -52,7 +48,7 @@ class ReservationAffinity(ApiStruct, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
 
     def matches(self, reservation: ReservationObject) -> bool:
-        """Return whether a reservation is one of those that the pod asks for."""
+        """Return whether a reservation matches the affinity."""
         name, labels = reservation.metadata.name, reservation.metadata.labels
         if self.name and self.name != name:
             return False
@@ -64,11 +60,17 @@ class ReservationAffinity(ApiStruct, frozen=True):
         return parse_node_selector(terms).matches(labels, name)
 
 
-class ReservationDemand:
-    """What a pod says about reservations in its annotations.
+class ExactAmounts(ApiStruct, frozen=True):
+    """Resources with a request equal to the reserved amount."""
 
-    ``affinity``: None: it need not use one. ``exact``: resources of which it requests as much as
-    the reservation has. ``is_valid``: False if an annotation cannot be read.
+    resource_names: tuple[str, ...]
+
+
+class ReservationDemand:
+    """The annotations of a pod about reservations.
+
+    ``affinity``: None if it need not use one. ``exact``: resources with a request equal to the
+    reserved amount. ``is_valid``: False if an annotation cannot be read.
     """
 
     def __init__(self, pod: Pod) -> None:
@@ -81,9 +83,9 @@ class ReservationDemand:
                 text = annotations[RESERVATION_AFFINITY]
                 self.affinity = msgspec.json.decode(text, type=ReservationAffinity)
             if EXACT_MATCH in annotations:
-                found: Any = json.loads(annotations[EXACT_MATCH])
-                self.exact = tuple(map(str, found["resourceNames"]))
-        except (*UNDECODABLE, TypeError, KeyError) as error:
+                exact = msgspec.json.decode(annotations[EXACT_MATCH], type=ExactAmounts)
+                self.exact = exact.resource_names
+        except UNDECODABLE as error:
             log.warning("Annotation of a pod cannot be read", pod=pod.metadata.name, err=error)
             self.is_valid = False
 
@@ -109,7 +111,7 @@ class OwnerMatcher:
                 self._owners.append((owner, parsed))
 
     def matches(self, pod: Pod) -> bool:
-        """Return whether a pod is one of those that the reservation is for."""
+        """Return whether a pod matches an owner of the reservation."""
         meta = pod.metadata
         return any(
             (selector is None or selector.matches(meta.labels)) and _is_owner(pod, owner)
@@ -122,31 +124,20 @@ _NOBODY = ReservationOwner()
 
 def _is_owner(pod: Pod, owner: ReservationOwner) -> bool:
     meta = pod.metadata
-    if owner.object is not None:
-        own = {"kind": "Pod", "namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
-        if not _refers_to(owner.object, {**own, "apiVersion": "v1"}):
-            return False
+    itself = ReservedFor("v1", "Pod", meta.namespace, meta.name, meta.uid)
+    if owner.object is not None and not _refers_to(owner.object, itself):
+        return False
     if owner.controller is None:
         return True
     found = controller_of(meta)
     return found is not None and _refers_to(
         owner.controller,
-        {
-            "kind": found.kind,
-            "apiVersion": found.api_version,
-            "namespace": meta.namespace,
-            "name": found.name,
-            "uid": found.uid,
-        },
+        ReservedFor(found.api_version, found.kind, meta.namespace, found.name, found.uid),
     )
 
 
-def _refers_to(wanted: ReservedFor, found: Mapping[str, str]) -> bool:
-    given = {
-        "kind": wanted.kind,
-        "apiVersion": wanted.api_version,
-        "namespace": wanted.namespace,
-        "name": wanted.name,
-        "uid": wanted.uid,
-    }
-    return all(value in ("", found[field]) for field, value in given.items())
+def _refers_to(wanted: ReservedFor, found: ReservedFor) -> bool:
+    return all(
+        getattr(wanted, name) in ("", getattr(found, name))
+        for name in ("api_version", "kind", "namespace", "name", "uid")
+    )

@@ -14,10 +14,11 @@ from proreus.objects import (
     Resource,
     Taint,
 )
+from proreus.objects.selectors import parse_int64
 
 PREFIX = "scheduling.koordinator.sh/"
 RESERVATION_ORDER = f"{PREFIX}reservation-order"
-"""Label of a reservation: of several, the one with the lowest order is taken; 0: any."""
+"""Label of a reservation: the lowest order is taken first; 0 means none."""
 RESERVATION_ALLOCATED = f"{PREFIX}reservation-allocated"
 """Annotation of a pod: the reservation that it takes from, ``{"name": …, "uid": …}``."""
 
@@ -40,7 +41,7 @@ class ReservedFor(ApiStruct, frozen=True):
 
 
 class ReservationOwner(ApiStruct, frozen=True):
-    """Which pods may take from a reservation: those that match all that is given."""
+    """The pods that may take from a reservation: they match all given fields."""
 
     object: ReservedFor | None = None
     controller: ReservedFor | None = None
@@ -55,7 +56,7 @@ class ReservationTemplate(ApiStruct, frozen=True):
 
 
 class ReservationSpec(ApiStruct, frozen=True):
-    """What is held, for whom, and for how long."""
+    """The held room, its owners, and its end."""
 
     template: ReservationTemplate = ReservationTemplate()
     owners: tuple[ReservationOwner, ...] = ()
@@ -69,7 +70,7 @@ class ReservationSpec(ApiStruct, frozen=True):
 
 
 class ReservationStatus(ApiStruct, frozen=True):
-    """Where it is."""
+    """The phase and the node."""
 
     phase: str = ""
     node_name: str = ""
@@ -89,7 +90,7 @@ class ReservationObject(ApiStruct, frozen=True):
 
     @property
     def ends_at(self) -> float:
-        """When it expires, in seconds since the epoch."""
+        """The time of its end, in seconds since the epoch."""
         if self.spec.expires is not None:
             return self.spec.expires.timestamp()
         created = self.metadata.creation_timestamp
@@ -102,9 +103,7 @@ class ReservationObject(ApiStruct, frozen=True):
     @property
     def order(self) -> float:
         """Its place among several: the lowest first."""
-        text = self.metadata.labels.get(RESERVATION_ORDER, "0")
-        order = int(text) if text.lstrip("-").isdigit() else 0
-        return order or inf
+        return parse_int64(self.metadata.labels.get(RESERVATION_ORDER, "0")) or inf
 
     @property
     def is_over(self) -> bool:

@@ -1,4 +1,4 @@
-"""The plugin: pods of a reservation's owners are filtered as if it was not there, and take from it.
+"""The plugin: lets owners of a reservation pass over its pod in Filter, and take from it.
 
 Worked example: a reservation of 4 CPUs is a provided pod on a node of 4 CPUs. An owner of 1 CPU
 fits there, because Filter looks at the node without that pod; Reserve makes it one of 3 CPUs.
@@ -57,13 +57,13 @@ from proreus.objects import POD_SCHEDULED, PODS, Pod, PodStatus
 log = logger(__name__)
 
 _EXPIRY_SECONDS = 5.0
-"""How often it is checked which reservations are over."""
+"""The time between two checks for expired reservations."""
 
 
 class ReservationArgs(PluginArgs):
     """There are no arguments."""
 
-    # Those of Koordinator.
+    # Arguments of Koordinator.
     arguments_without_effect = {
         "enablePreemption": "a reservation preempts where DefaultPreemption is enabled",
         "minCandidateNodesPercentage": "that of DefaultPreemption counts",
@@ -93,10 +93,10 @@ class Reservation(
         super().__init__(args, handle)
         self._book = ReservationBook.of(handle, self)
         self._last_gone: tuple[Pod | None, list[HeldReservation]] = (None, [])
-        """The pod that is gone last, and the reservations on its node."""
+        """The pod that ended last, and the reservations on its node."""
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
-        """Register reservations, and pods that may give back what they took."""
+        """Register reservations, and deleted pods that may give back their amounts."""
         changed = events.ADD | events.UPDATE
         return (
             ClusterEvent(RESERVATIONS.id, changed, hint=self._has_room_now),
@@ -112,7 +112,7 @@ class Reservation(
         return held is not None and bool(held.node_name) and self._may_take(pod, (held,))
 
     def _may_give_back(self, pod: PodInfo, old: Pod, new: None) -> bool:
-        # Many pods are asked about one that is gone.
+        # Called for many waiting pods after the end of one.
         if self._last_gone[0] is not old:
             self._last_gone = old, self._book.available_on(old.spec.node_name)
         return self._may_take(pod, self._last_gone[1])
@@ -170,7 +170,7 @@ class Reservation(
         return scores
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Take from the reservation on the node, which holds less from now on."""
+        """Take from the reservation on the node, so that it holds less from now on."""
         usable: Mapping[str, HeldReservation] | None = state.get(self.name)
         held = None if usable is None else usable.get(node_name)
         if not self._book.take("" if held is None else held.uid, pod, node_name):
@@ -179,7 +179,7 @@ class Reservation(
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Give back what the pod took."""
+        """Give back the amounts of the pod."""
         self._book.release(pod)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
@@ -204,7 +204,7 @@ class Reservation(
         return None
 
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Report who takes from the reservation; one that is allocated once has succeeded."""
+        """Report the owners of the reservation; one that is allocated once has succeeded."""
         taken = self._book.reservation_taken_by(pod.uid)
         if taken is None:
             return
@@ -253,14 +253,14 @@ class Reservation(
             await self._patch(held, {"phase": PENDING, "conditions": [scheduled]})
 
     async def delete_provided_pod(self, pod: Pod) -> None:
-        """Fail a reservation whose room a pod of higher priority needs."""
+        """Fail a reservation, since a pod of higher priority needs its room."""
         held = self._book.find(pod)
         if held is not None:
             await self._patch(held, self._failed_status("Preempted"))
             self._book.drop(held.uid)
 
     async def run_in_background(self) -> None:
-        """Fail the reservations whose time is over."""
+        """Fail expired reservations."""
         while True:
             for held in list(self._book.expired()):
                 await self._report(held, self._failed_status("Expired"))
@@ -298,7 +298,7 @@ class Reservation(
 
 
 def _what_owners_see(reservation: ReservationObject) -> tuple[Any, ...]:
-    """Return what decides who may take from a reservation, and where."""
+    """Return the fields that decide who may take from a reservation, and where."""
     return reservation.spec, reservation.metadata.labels, reservation.status.node_name
 
 
@@ -310,7 +310,7 @@ def _by_node(reservations: Iterable[HeldReservation]) -> dict[str, list[PodInfo]
 
 
 def _owners_status(held: HeldReservation) -> dict[str, Any]:
-    """Return the status that says who takes what; one that is allocated once has succeeded."""
+    """Return the status with owners and their amounts; a reservation for one pod has succeeded."""
     owners = []
     for uid, owner in held.owners_here.items():
         namespace, _, name = owner.key.partition("/")

@@ -1,21 +1,23 @@
-"""The plugin: extraneous system calls, those that a node's kernel serves and a pod does not use.
+"""The plugin: counts extraneous system calls, which the kernel of a node serves in vain for a pod.
 
-A node serves what any of its pods uses. Its raw score is how many of these calls the new pod does
-not use, plus how many each pod that is there would have around it, which it does not use, with the
-new one. The pod goes where that is least.
+A node serves the calls of all its pods. Its raw score is the number of these calls that the new pod
+does not use, plus for each pod that is there the number of calls that it would not use after the
+new one has come. The pod goes to the node with the lowest score.
 
 Worked example: on a node runs one pod that uses read and write. A pod that uses read and bind has 1
 extraneous call there (write), and the pod that is there gets 1 (bind): raw score 2.
+
+The scheduler's own pods lack the fields that name profiles, which no other plugin reads: this one
+watches pods with a type of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from proreus.addons.sysched.objects import SECCOMP_PROFILES, SECURED_PODS, SecuredPod
 from proreus.framework import (
     MAX_SCORE,
     CycleState,
@@ -26,22 +28,122 @@ from proreus.framework import (
     PodInfo,
     ScorePlugin,
 )
+from proreus.objects import ApiStruct, ObjectMeta, Resource
+
+_ANNOTATION = "seccomp.security.alpha.kubernetes.io"
+_COUNTED_ACTIONS = ("SCMP_ACT_ALLOW", "SCMP_ACT_LOG")
+
+
+class SyscallRule(ApiStruct, frozen=True):
+    """The action for some system calls."""
+
+    action: str = ""
+    names: tuple[str, ...] = ()
+
+
+class SeccompProfileSpec(ApiStruct, frozen=True):
+    """The rules of a profile."""
+
+    syscalls: tuple[SyscallRule, ...] = ()
+
+
+class SeccompProfile(ApiStruct, frozen=True):
+    """A profile of the security-profiles-operator."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SeccompProfileSpec = SeccompProfileSpec()
+
+    def syscalls(self) -> frozenset[str]:
+        """Return the names of the calls that are allowed or logged."""
+        rules = (rule for rule in self.spec.syscalls if rule.action in _COUNTED_ACTIONS)
+        return frozenset(name for rule in rules for name in rule.names)
+
+
+class SeccompReference(ApiStruct, frozen=True):
+    """A profile on the node, by its path."""
+
+    type: str = ""
+    localhost_profile: str | None = None
+
+
+class SecurityContext(ApiStruct, frozen=True):
+    """The security context of a pod or a container."""
+
+    seccomp_profile: SeccompReference | None = None
+
+
+class SecuredContainer(ApiStruct, frozen=True):
+    """A container."""
+
+    security_context: SecurityContext | None = None
+
+
+class SecuredPodSpec(ApiStruct, frozen=True):
+    """The spec of a pod."""
+
+    node_name: str = ""
+    containers: tuple[SecuredContainer, ...] = ()
+    security_context: SecurityContext | None = None
+
+
+class SecuredPodStatus(ApiStruct, frozen=True):
+    """The status of a pod."""
+
+    phase: str = ""
+
+
+class SecuredPod(ApiStruct, frozen=True):
+    """A pod, as far as the plugin reads it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SecuredPodSpec = SecuredPodSpec()
+    status: SecuredPodStatus = SecuredPodStatus()
+
+    def profiles(self) -> Iterator[str]:
+        """Yield ``namespace/name`` of the profiles that the pod and its containers use."""
+        spec = self.spec
+        for context in (spec.security_context, *(one.security_context for one in spec.containers)):
+            reference = None if context is None else context.seccomp_profile
+            if reference is not None and reference.type == "Localhost":
+                yield from _profile_of(reference.localhost_profile or "")
+        for key, path in self.metadata.annotations.items():
+            if _ANNOTATION in key:
+                yield from _profile_of(path)
+                return
+
+
+def _profile_of(path: str) -> Iterator[str]:
+    parts = path.split("/")
+    if len(parts) >= 2:
+        yield f"{parts[-2]}/{parts[-1].removesuffix('.json')}"
+
+
+SECCOMP_PROFILES = Resource(
+    "security-profiles-operator.x-k8s.io",
+    "v1beta1",
+    "seccompprofiles",
+    "SeccompProfile",
+    True,
+    SeccompProfile,
+    custom=True,
+)
+SECURED_PODS = Resource("", "v1", "pods", "Pod", True, SecuredPod, custom=True)
 
 Syscalls = frozenset[str]
 
 
 class _Served(NamedTuple):
-    """What a node serves: the calls of all its pods, the sum of their numbers, and the pods."""
+    """The calls of all pods of a node, the sum of their numbers, and the number of pods."""
 
     calls: Syscalls
     total: int
     pods: int
 
     def extraneous(self, own: Syscalls) -> int:
-        """Return how many calls would be extraneous with a pod that uses its ``own``."""
+        """Return the number of extraneous calls with one more pod that uses ``own``."""
         common = len(self.calls & own)
         served = len(self.calls)
-        # Each of the pods uses a part of what is served.
+        # Each pod uses a part of the served calls.
         return served - common + self.pods * (served + len(own) - common) - self.total
 
 
@@ -57,7 +159,7 @@ class SySchedArgs(PluginArgs):
 
 
 class SySched(ScorePlugin):
-    """Prefer nodes whose pods use the same system calls."""
+    """Prefers nodes with pods that use the same system calls."""
 
     Args = SySchedArgs
     args: SySchedArgs
@@ -71,8 +173,7 @@ class SySched(ScorePlugin):
         self._running: dict[str, dict[str, tuple[str, ...]]] = {}
         """By node and UID: the profiles of each pod that runs; only nodes that have some."""
         self._served: dict[str, _Served] = {}
-        """By node, as of ``_served_generation``: what ``_running`` comes to."""
-        self._served_generation = 0
+        """By node: the calls of ``_running`` by the present profiles."""
         self._unions: dict[Syscalls, Syscalls] = {}
         handle.on_change(SECCOMP_PROFILES, self._profile_changed)
         handle.on_change(SECURED_PODS, self._pod_changed)
@@ -81,6 +182,8 @@ class SySched(ScorePlugin):
 
     def _profile_changed(self, old: object, new: object) -> None:
         self._generation += 1
+        self._served.clear()
+        self._unions.clear()
 
     def _pod_changed(self, old: SecuredPod | None, new: SecuredPod | None) -> None:
         pod = new or old
@@ -138,10 +241,6 @@ class SySched(ScorePlugin):
         return np.fromiter((score_of[one] for one in served), np.int64, len(served))
 
     def _served_by(self, node_name: str) -> _Served:
-        if self._served_generation != self._generation:
-            self._served.clear()
-            self._unions.clear()
-            self._served_generation = self._generation
         found = self._served.get(node_name)
         if found is None:
             running = self._running.get(node_name)
