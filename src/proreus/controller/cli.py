@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,19 +19,14 @@ from proreus.controller.options import (
     RebalancingOptions,
 )
 
+_option = partial(click.option, show_default=True)
+
 
 @click.command("controller", short_help="Write statuses of groups and quotas; rebalance pods.")
 @click.option("--kubeconfig", default="", help="Default: the service account of the pod.")
 @click.option("--master", default="", help="URL of the apiserver, instead of the kubeconfig's.")
-@click.option(
-    "--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."
-)
-@click.option(
-    "--secure-port",
-    default=10269,
-    show_default=True,
-    help="Port of metrics and health; 0 for none.",
-)
+@_option("--bind-address", default="127.0.0.1", help="Address to listen on.")
+@_option("--secure-port", default=10269, help="Port of metrics and health; 0 for none.")
 @click.option(
     "--cert-dir",
     default="",
@@ -38,11 +34,11 @@ from proreus.controller.options import (
 )
 @click.option("--tls-cert-file", default="", help="Serving certificate.")
 @click.option("--tls-private-key-file", default="", help="Key of that certificate.")
-@click.option("--leader-elect-resource-name", default="proreus-controller", show_default=True)
-@click.option("--leader-elect-resource-namespace", default="kube-system", show_default=True)
-@click.option("--leader-elect-lease-duration", default=15.0, show_default=True, help="Seconds.")
-@click.option("--leader-elect-renew-deadline", default=10.0, show_default=True, help="Seconds.")
-@click.option("--leader-elect-retry-period", default=2.0, show_default=True, help="Seconds.")
+@_option("--leader-elect-resource-name", default="proreus-controller")
+@_option("--leader-elect-resource-namespace", default="kube-system")
+@_option("--leader-elect-lease-duration", default=15.0, help="Seconds.")
+@_option("--leader-elect-renew-deadline", default=10.0, help="Seconds.")
+@_option("--leader-elect-retry-period", default=2.0, help="Seconds.")
 @click.option(
     "--status",
     "statuses",
@@ -52,10 +48,9 @@ from proreus.controller.options import (
     "elasticquotas. Name another kind only where its own controller does not run.",
 )
 @click.option("--no-status", is_flag=True, help="Write no statuses.")
-@click.option(
+@_option(
     "--rebalance-period",
     default=0.0,
-    show_default=True,
     help="Seconds between two searches for pods that would have a better node; 0 for none.",
 )
 @click.option(
@@ -66,34 +61,18 @@ from proreus.controller.options import (
     type=click.Path(path_type=Path, dir_okay=False),
     help="The scheduler's KubeSchedulerConfiguration. Default: kube-scheduler's.",
 )
-@click.option(
-    "--min-gain",
-    default=20,
-    show_default=True,
-    help="Points by which the better node's score must be higher.",
-)
-@click.option(
-    "--max-pods", default=500, show_default=True, help="Most pods to examine in a period."
-)
-@click.option(
-    "--max-evictions", default=5, show_default=True, help="Most pods to evict in a period."
-)
-@click.option(
-    "--max-evictions-per-namespace",
-    default=2,
-    show_default=True,
-    help="Most of them in a namespace.",
-)
-@click.option(
+@_option("--min-gain", default=20, help="Points by which the better node's score must be higher.")
+@_option("--max-pods", default=500, help="Most pods to examine in a period.")
+@_option("--max-evictions", default=5, help="Most pods to evict in a period.")
+@_option("--max-evictions-per-namespace", default=2, help="Most of them in a namespace.")
+@_option(
     "--cooldown",
     default=1800.0,
-    show_default=True,
     help="Seconds after an eviction in which the workload is left alone.",
 )
-@click.option(
+@_option(
     "--colocation-period",
     default=0.0,
-    show_default=True,
     help="Seconds between two computations of each node's resources for offline pods; 0 for none.",
 )
 @click.option(
@@ -101,22 +80,19 @@ from proreus.controller.options import (
     is_flag=True,
     help="Evict offline pods where online pods need their resources, within the budgets.",
 )
-@click.option(
+@_option(
     "--colocation-margin",
     default=30,
-    show_default=True,
     help="Percent of a node's allocatable that offline pods never get.",
 )
-@click.option(
+@_option(
     "--colocation-hysteresis",
     default=5,
-    show_default=True,
     help="Percent of a node's allocatable; smaller changes are not written at once.",
 )
-@click.option(
+@_option(
     "--colocation-max-age",
     default=180.0,
-    show_default=True,
     help="Seconds after which a measurement no longer counts.",
 )
 @click.option("-v", "--v", "verbosity", default=0, help="Verbosity of the log, as klog's.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proreus.base.metrics import MetricsRegistry, SchedulerMetrics, expose
+from proreus.base.metrics import MetricsRegistry, SchedulerMetrics
 from proreus.base.metrics.families import AnyFamily
 
 _OF_THE_PROCESS = (
@@ -61,7 +61,3 @@ class ControllerMetrics(MetricsRegistry):
         others = self.process.families()
         shown = [one for one in others if one.description.name.startswith(_OF_THE_PROCESS)]
         return [*super().families(), *shown]
-
-    def expose(self, accept: str) -> tuple[bytes, str]:
-        """Return body and content type of a scrape."""
-        return expose(self, accept)

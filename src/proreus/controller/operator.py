@@ -1,4 +1,4 @@
-"""kopf, which watches the custom resources, and begins to when their definition appears.
+"""Watches the custom resources by kopf, each from the time when its definition appears.
 
 It runs in a thread with an event loop of its own: at its end it cancels every task of its loop that
 it does not know. What it sees is handed to the loop of the process. Its handlers are those of
@@ -31,7 +31,7 @@ _END_SECONDS = 10.0
 
 
 class OperatorThread:
-    """A kopf operator over some kinds, which reports to a ``StatusWriter``.
+    """A kopf operator over some kinds that reports to a ``StatusWriter``.
 
     ``load_credentials`` is called on the operator's loop, to which they belong then.
     """

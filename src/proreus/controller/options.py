@@ -26,7 +26,7 @@ DEFAULT_STATUS_KINDS = STATUS_KINDS[:2]
 
 @dataclass(frozen=True)
 class RebalancingOptions:
-    """When the rebalancer advises, and whether it evicts.
+    """The period of the rebalancer, its budgets, and whether it evicts.
 
     ``period_seconds``: of its cycles; 0 = none. ``min_gain``: by how many points the total score
     of another node has to be higher, of 100 that a plugin of weight 1 gives at most. ``max_pods``:
@@ -52,7 +52,7 @@ class RebalancingOptions:
 
 @dataclass(frozen=True)
 class ColocationOptions:
-    """When batch resources of nodes are computed, and whether offline pods are evicted.
+    """The period of batch resources of nodes, and the eviction of offline pods.
 
     ``period_seconds``: of the cycles; 0 = none. ``margin_percent``: what of a node's allocatable
     offline pods never get. ``hysteresis_percent``: changes up to that part of the allocatable are
@@ -79,7 +79,7 @@ class ColocationOptions:
 
 @dataclass(frozen=True)
 class ControllerOptions:
-    """Everything that a controller process is started with.
+    """All options of a controller process.
 
     ``statuses``: the kinds of ``STATUS_KINDS`` whose statuses are written.
     """

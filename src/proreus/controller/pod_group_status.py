@@ -1,6 +1,6 @@
-"""The statuses of PodGroups: those of scheduler-plugins (its PodGroupController), and of Volcano.
+"""The statuses of PodGroups of scheduler-plugins (as its PodGroupController), and of Volcano.
 
-The former as there, but for its faults: only pods of the group's own namespace count,
+The former are as there, but for its faults: only pods of the group's own namespace count,
 ``scheduleStartTime`` is filled in, and a group is followed beyond 48 hours without a start, about
 which there is an Event.
 """

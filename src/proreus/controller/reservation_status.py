@@ -1,7 +1,7 @@
-"""The status of Koordinator's Reservations: who takes from one, and that its time is over.
+"""The status of Koordinator's Reservations: their owners, and their end.
 
 The add-on Reservation gives a reservation its node, and writes the same as here when it binds an
-owner. What happens without it is written here: owners that are gone again, reservations that expire
+owner. Changes without it are written here: owners that are gone again, reservations that expire
 while no scheduler runs.
 """
 
@@ -47,7 +47,7 @@ class ReservationStatuses(StatusReconciler[ReservationObject]):
 
     def remove(self, key: str) -> Iterable[str]:
         """Note that a reservation is gone."""
-        if (seen := self.get(key)) is not None:
+        if (seen := self.objects.get(key)) is not None:
             del self._keys[seen.obj.metadata.uid]
         return super().remove(key)
 

@@ -22,6 +22,7 @@ from aiohttp import web
 from proreus import __version__
 from proreus.base import logs
 from proreus.base.errors import ApiError, LeaseLost, ProreusError
+from proreus.base.metrics import expose
 from proreus.client.credentials.authentication_health import AuthenticationHealth
 from proreus.client.credentials.credential_loading import load as load_credentials
 from proreus.client.http.request_headers import user_agent
@@ -224,5 +225,5 @@ def _watch_failed(resource: Resource[Any], error: ApiError) -> None:
 
 
 def _metrics_page(metrics: ControllerMetrics, request: web.BaseRequest) -> web.Response:
-    body, content_type = metrics.expose(request.headers.get("Accept", ""))
+    body, content_type = expose(metrics, request.headers.get("Accept", ""))
     return web.Response(body=body, headers={"Content-Type": content_type})

@@ -94,14 +94,6 @@ class StatusReconciler(ABC, Generic[T]):
         """Note that a pod is gone."""
         return self.keys_that_count(self.pods.remove(pod))
 
-    def keys(self) -> Collection[str]:
-        """Return the keys of all objects."""
-        return self.objects.keys()
-
-    def get(self, key: str) -> WithStatus[T] | None:
-        """Return an object as it was seen last."""
-        return self.objects.get(key)
-
     def keys_after(self, key: str) -> Collection[str]:
         """Return the keys of statuses that may change with the object of this key."""
         return {key} & self.objects.keys()

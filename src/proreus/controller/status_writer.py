@@ -83,14 +83,14 @@ class StatusWriter:
             self._mark(index, kind.remove_pod(pod))
 
     def put(self, index: int, key: str, obj: WithStatus[Any]) -> None:
-        """Note an object of a kind, which is given by its index."""
+        """Note an object of the kind with an index."""
         self._mark(index, self._kinds[index].put(key, obj))
 
     def remove(self, index: int, key: str) -> None:
         """Forget an object."""
         self._not_kept.pop((index, key), None)
         kind = self._kinds[index]
-        if (seen := kind.get(key)) is not None:
+        if (seen := kind.objects.get(key)) is not None:
             self._given_up.discard(seen.obj.metadata.uid)
         self._mark(index, kind.remove(key))
 
@@ -112,7 +112,7 @@ class StatusWriter:
             except TimeoutError:
                 resync_at = time.monotonic() + _RESYNC_SECONDS
                 for index, kind in enumerate(self._kinds):
-                    self._mark(index, list(kind.keys()))
+                    self._mark(index, list(kind.objects))
             await asyncio.sleep(_BATCH_SECONDS)
             if not await self.write_due():
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -134,7 +134,7 @@ class StatusWriter:
         """Bring one status up to date; return False if that has to be tried again."""
         index, key = due
         kind = self._kinds[index]
-        seen = kind.get(key)
+        seen = kind.objects.get(key)
         if seen is None:
             return True
         meta = seen.obj.metadata
@@ -178,7 +178,7 @@ class StatusWriter:
     def _difference(
         self, due: _Due, uid: str, wanted: Mapping[str, Any], present: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the fields to write, which differ and are kept by the apiserver."""
+        """Return the fields that differ, without the ones that the apiserver drops."""
         known_uid, dropped = self._not_kept.get(due, ("", {}))
         fields = {
             name: _without_old_keys(value, present.get(name))

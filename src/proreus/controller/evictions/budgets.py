@@ -14,9 +14,9 @@ _TRIES_PER_EVICTION = 10
 class EvictionBudget:
     """The rest of the budgets of a period that began at ``since`` (Unix seconds).
 
-    What is recorded of the period has used them already: a process that begins anew has no budget
-    of its own. An eviction that was refused counts for its namespace alone, so that budgets of zero
-    in one namespace leave room for the others.
+    Recorded evictions of the period have used them already: a process that begins anew has no
+    budget of its own. An eviction that was refused counts for its namespace alone, so that budgets
+    of zero in one namespace leave room for the others.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ _KEY = "evictions.json"
 
 
 class UnreadableRecord(ProreusError):
-    """The record is not one that this controller has written."""
+    """The ConfigMap has other contents than a record of this controller."""
 
 
 class RecordedEviction(msgspec.Struct, frozen=True):

@@ -81,7 +81,7 @@ class PodEvictor:
     async def _evict(self, planned: RecordedEviction) -> _State | None:
         """Evict a pod unless it is gone or going; return the state that follows.
 
-        None: the plan is too old.
+        Return None if the plan is too old.
         """
         results = self._metrics.evictions_total
         namespace, _, name = planned.pod.partition("/")

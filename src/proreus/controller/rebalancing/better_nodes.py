@@ -1,4 +1,4 @@
-"""Proves by simulation which pods would have a better node.
+"""Finds pods that would have a better node, and proves it by simulation.
 
 The cluster's objects are loaded into a simulated cluster, in which pods that wait are scheduled
 first, since room that they get is not there for anybody else. Then each candidate is taken away,
@@ -7,20 +7,23 @@ own by enough, its successor is scheduled, by the whole engine: only if that pod
 and nobody has to go for it, the move is advised. The move then stays, so that the next candidate
 does not count on the same room.
 
-Moves are found in a cluster without foreign terms (``foreign_terms``), so that no tenant causes the
-eviction of another's pods, and then proved in the cluster as it is, where the scheduler will decide
-about the successors.
+When it places a pod, kube-scheduler respects the inter-pod terms of the pods that run already,
+whoever wrote them; nobody may have a running pod of another namespace evicted by them. So moves are
+found in a cluster without terms about other namespaces, and then proved in the cluster as it is,
+where the scheduler will decide about the successors.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from proreus.addons.coscheduling.groups import membership_of
 from proreus.controller.evictions.safe_to_evict import is_safe_to_evict
-from proreus.controller.rebalancing.foreign_terms import without_foreign_terms
 from proreus.engine.runtime.prioritize_nodes import prioritize_nodes, run_pre_score
 from proreus.engine.runtime.scheduling_points import run_pre_filter
 from proreus.framework.cycle_state import CycleState
@@ -28,7 +31,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.insight.snapshots.cluster_objects import ClusterObjects
 from proreus.objects.kinds import PODS
 from proreus.objects.meta import key_of
-from proreus.objects.pod import Pod
+from proreus.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from proreus.objects.requests import PodResourcesOptions
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.workbench.simulation.controllers import Controllers, is_daemon_pod
@@ -68,7 +71,7 @@ class Move:
 
 
 def is_movable(pod: Pod, controllers: Controllers) -> bool:
-    """Return whether a pod could be moved: one that its controller creates anew elsewhere.
+    """Return whether a pod could be moved, since its controller creates it anew elsewhere.
 
     Members of a group are not, nor pods whose work would begin again, nor those with claims for
     devices, which their successors would have to get first.
@@ -111,7 +114,7 @@ def find_better_nodes(
             if found
             else []
         )
-    return [replace(found[move.pod], better_node=move.better_node) for move in proved]
+    return [dataclasses.replace(found[move.pod], better_node=move.better_node) for move in proved]
 
 
 async def _find(
@@ -224,3 +227,38 @@ class _Search:
         scores = prioritize_nodes(profile, state, info, found).scores
         best, own = int(scores[feasible].max()), int(scores[row])
         return _Comparison(best - own, f"score {best} instead of {own}, of {most}")
+
+
+def without_foreign_terms(pod: Pod) -> Pod:
+    """Return a pod with inter-pod terms about pods of its own namespace only.
+
+    Terms with a namespaceSelector are left out.
+    """
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return pod
+    namespace = pod.metadata.namespace
+    own = replace(
+        affinity,
+        pod_affinity=_own_terms(affinity.pod_affinity, namespace),
+        pod_anti_affinity=_own_terms(affinity.pod_anti_affinity, namespace),
+    )
+    return pod if own == affinity else replace(pod, spec=replace(pod.spec, affinity=own))
+
+
+def _own_terms(terms: PodAffinity | None, namespace: str) -> PodAffinity | None:
+    if terms is None:
+        return None
+    required = tuple(
+        replace(term, namespaces=()) for term in terms.required if _selects_own(term, namespace)
+    )
+    preferred = tuple(
+        replace(one, pod_affinity_term=replace(one.pod_affinity_term, namespaces=()))
+        for one in terms.preferred
+        if _selects_own(one.pod_affinity_term, namespace)
+    )
+    return PodAffinity(required, preferred)
+
+
+def _selects_own(term: PodAffinityTerm, namespace: str) -> bool:
+    return term.namespace_selector is None and (not term.namespaces or namespace in term.namespaces)

@@ -118,7 +118,7 @@ class Rebalancer:
             await self._evictor.evict(self._choose)
 
     def _candidates(self, objects: ClusterObjects) -> list[str]:
-        """Return the pods to examine in this cycle, which follow the last one examined."""
+        """Return the pods to examine in this cycle, after the last one examined."""
         controllers = Controllers(objects)
         keys = sorted(k for k, pod in objects.of(PODS).items() if is_movable(pod, controllers))
         later = [key for key in keys if key > self._last_examined]
