@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from proreus.addons.device_share.devices import WHOLE, Inventory, NodeDevice
-from proreus.addons.device_share.fragmentation import RecentRequests, normalize
+from proreus.addons.device_share.fragmentation import RecentRequests
 from proreus.addons.device_share.placement import (
     DeviceOrder,
     least_used_first,
@@ -36,6 +36,7 @@ from proreus.addons.device_share.placement import (
 )
 from proreus.addons.device_share.requests import PodDeviceRequest, Share
 from proreus.addons.device_share.usage import DeviceUsage, Grant, NodeDeviceUsage
+from proreus.addons.min_max import min_max_normalize
 
 GIB = 2**30
 GPUS = 8
@@ -132,7 +133,7 @@ def least_fragmented() -> Way:
 
     def score(nodes: Any, rows: list[int], grants: Any, share: Share) -> list[float]:
         raw = [recent.score(nodes[row], one) for row, one in zip(rows, grants, strict=True)]
-        return normalize(np.array(raw, dtype=np.int64)).tolist()
+        return min_max_normalize(np.array(raw, dtype=np.int64)).tolist()
 
     return Way("DeviceShare LeastFragmented", score, recent.least_added_waste_first, recent)
 
