@@ -173,7 +173,7 @@ class Assembly:
 
     @property
     def environment(self) -> Environment:
-        """What the scheduler was assembled with."""
+        """The environment that the scheduler was assembled with."""
         return self._environment
 
     def use(self, profile_set: ProfileSet) -> None:

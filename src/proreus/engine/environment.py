@@ -1,4 +1,4 @@
-"""What a scheduler is given from outside: an apiserver, a clock, metrics, a source of chance.
+"""A scheduler's surroundings: an apiserver, a clock, metrics, a source of chance.
 
 A process, ``proreus evaluate`` and tests differ only in the ``Environment`` that they assemble a
 scheduler with.

@@ -1,4 +1,4 @@
-"""What a scheduler does once a second, beside its loop: time limits, gates, gauges, caches."""
+"""The work of every second, beside the scheduling loop: time limits, gates, gauges, caches."""
 
 from __future__ import annotations
 

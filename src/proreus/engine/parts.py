@@ -142,7 +142,7 @@ def build_core(
     failures: FailureHandler,
     provided_pods: ProvidedPods | None,
 ) -> Core:
-    """Return what outlives a configuration: search and binding cycle with what they share."""
+    """Return the parts that outlive a configuration, search and binding cycle among them."""
     waiting_pods = WaitingPods(environment.clock)
     rules = environment.avoidance_rules
     return Core(

@@ -254,7 +254,7 @@ class ProfileHandle:
         self._profile.run_remove_pod(state, pod, removed, node)
 
     def pod_group_reprieve(self, assignments: Sequence[ProposedAssignment]) -> PodGroupReprieve:
-        """Return what puts victims of a group's preemption back on ``nodes``."""
+        """Return the reprieve of victims of a group's preemption on ``nodes``."""
         return PodGroupReprieve(self._profile, self._core.search, assignments)
 
     def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:
@@ -309,7 +309,7 @@ class ProfileHandle:
         timeout_seconds: float = 10.0,
         insecure_skip_verify: bool = False,
     ) -> bytes:
-        """Return what another server answers to GET."""
+        """Return the body of another server's answer to GET."""
         return await self._environment.http_get(
             url,
             headers=headers,

@@ -130,7 +130,7 @@ def _registered(
 
 
 class ProfileSet(Struct, eq=False):
-    """What one configuration made. ``bindings``: how many bindings by it have not ended."""
+    """The parts of one configuration. ``bindings``: the number of its bindings under way."""
 
     configuration: SchedulerConfiguration
     registry: Registry

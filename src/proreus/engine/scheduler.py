@@ -198,7 +198,7 @@ class Scheduler:
         self._failures.observer = observer
 
     def record(self, recorder: OutcomeRecorder | None) -> None:
-        """Have every attempt recorded from now on; None: none any more."""
+        """Record every attempt from now on; None ends that."""
         self.scheduling_cycle.recorder = self._failures.recorder = recorder
         self.scheduling_cycle.outcome_recorder = self._binding_cycle.recorder = recorder
 

@@ -38,7 +38,7 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class HttpGet(Protocol):
-    """What ``Handle.http_get`` calls."""
+    """The function behind ``Handle.http_get``."""
 
     async def __call__(
         self,
@@ -169,7 +169,7 @@ class EventRecorder(Protocol):
 
 
 class DryRunKey(Struct, frozen=True):
-    """What a pod's dry runs depend on, besides its priority, the nodes and the pods on them."""
+    """The inputs of a pod's dry runs, besides its priority, the nodes and the pods on them."""
 
     signature: Hashable
     """Equal for pods that all filters sign alike."""
@@ -246,14 +246,14 @@ class PluginsRunner(Protocol):
         ...
 
     def pod_group_reprieve(self, assignments: Sequence[ProposedAssignment]) -> PodGroupReprieve:
-        """Return what puts victims back on ``nodes`` as long as a group's assignments fit.
+        """Return an object that puts victims back on ``nodes`` while a group's assignments fit.
 
         It must be finished before anything is awaited.
         """
         ...
 
     def dry_run_key(self, state: CycleState, pod: PodInfo) -> DryRunKey | None:
-        """Return what else ``dry_run_preemption`` depends on.
+        """Return a key of the further inputs of ``dry_run_preemption``.
 
         With equal keys, a row that did not change has the same result for pods of equal priority.
         None if a filter reads more than it signs, or if the pod is nominated itself, since other
@@ -429,7 +429,7 @@ class Handle(PluginsRunner, PodProvider, PodActivator, PodsInBinding, Protocol):
         timeout_seconds: float = 10.0,
         insecure_skip_verify: bool = False,
     ) -> bytes:
-        """Return what a server other than the apiserver answers to GET: metrics, for instance.
+        """Return the answer of another server to GET: metrics, for instance.
 
         Raises ``ApiError``, whatever goes wrong (``status`` 0: no answer). In tests a
         ``HarnessOptions.http_get`` answers.

@@ -116,7 +116,7 @@ class Plugin:
         return None
 
     def invalidation_key(self, nodes: NodeTable) -> Hashable:
-        """Return what the results of a ``row_local`` plugin depend on besides row and pod.
+        """Return the inputs of a ``row_local`` plugin other than row and pod.
 
         Cached results are discarded when it changes. Called once a cycle; must be very cheap.
         """

@@ -70,7 +70,7 @@ _SERVER_WAITS_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Foundation:
-    """What there is before a process: options, configuration, plugins, and the way to others."""
+    """The foundation of a process: options, configuration, plugins, and clients."""
 
     options: RunOptions
     config: SchedulerConfiguration
@@ -315,7 +315,7 @@ class Process:
 
 
 def make_writers(on: Foundation, clock: Clock) -> tuple[Dispatcher, EventRecorder]:
-    """Return what writes to the apiserver: pods' bindings and statuses, and Events."""
+    """Return the writers to the apiserver: of bindings and statuses, and of Events."""
     # Shared, since both clients write to the same apiserver.
     window, connection = RequestWindow(), on.config.client_connection
     show_request_window(window, on.metrics)
@@ -340,7 +340,7 @@ def make_writers(on: Foundation, clock: Clock) -> tuple[Dispatcher, EventRecorde
 def make_debugger(
     assembly: Assembly, stores: InformerFactory, metrics: SchedulerMetrics
 ) -> CacheDebugger:
-    """Return what compares cache and informers with the apiserver."""
+    """Return the debugger, which compares cache and informers with the apiserver."""
     # Kept: a comparison learns from the one before how large its pages may be.
     comparer_of = cache(StoreComparer)
     scheduler = assembly.scheduler

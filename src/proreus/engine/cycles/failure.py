@@ -1,4 +1,4 @@
-"""What happens to a pod that could not be scheduled: kube-scheduler's ``handleSchedulingFailure``.
+"""Handles a pod that could not be scheduled (``handleSchedulingFailure``).
 
     handle ─► count, log ─► queue.add_unschedulable, with the plugins that rejected it
            ─► nominator ─► Event FailedScheduling ─► patch of the condition PodScheduled

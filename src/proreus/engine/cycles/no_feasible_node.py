@@ -25,7 +25,7 @@ _SHARE_OF_POST_FILTER = 2
 
 
 def diagnose(table: NodeTable, outcome: PreFilterOutcome, found: FeasibleNodes | None) -> Diagnosis:
-    """Return which plugins rejected the pod, and on which nodes."""
+    """Return the plugins that rejected the pod, and their nodes."""
     size = table.size
     if found is None:
         assert outcome.status is not None

@@ -1,4 +1,4 @@
-"""What stands for the results of a disabled plugin, and for a plugin that is never called."""
+"""Neutral results of disabled plugins, and substitutes for plugins that are never called."""
 
 from __future__ import annotations
 

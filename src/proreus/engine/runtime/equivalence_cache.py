@@ -91,7 +91,7 @@ class EquivalenceCache:
         signatures: Sequence[Hashable],
         scorers: Callable[[], Sequence[Scorer]],
     ) -> ClassScores:
-        """Make the scores for these signatures those of a class, and return them, not refreshed.
+        """Switch a class to the scores for these signatures; return them, not refreshed.
 
         ``signatures``: of all score plugins; None: does not score, or not from the cache.
         ``scorers`` makes them where the class has had no such pod.
@@ -169,7 +169,7 @@ class EquivalenceClass:
     def merged_with(
         self, others: Mapping[Plugin, Verdicts], order: Iterable[FilterPlugin]
     ) -> Verdicts:
-        """Return the verdicts merged with those of uncached plugins, as if all had run in order.
+        """Merge the verdicts with other plugins' rejections, as if all had run in order.
 
         The caller must not write to them.
         """

@@ -99,8 +99,7 @@ class FeasibleNodes(Struct):
 
     @property
     def shares_verdicts(self) -> bool:
-        """Whether ``verdicts`` are those of the equivalence class: no other plugin rejected a
-        node."""
+        """Whether no plugin outside the equivalence class rejected a node."""
         shared = self.equivalence_class
         return shared is not None and self.verdicts is shared.verdicts
 
@@ -113,7 +112,7 @@ class FeasibleNodes(Struct):
 
     @property
     def all_nodes_feasible(self) -> bool:
-        """Whether all nodes can take the pod, and ``rows`` are simply those of the table."""
+        """Whether all nodes can take the pod, so that ``rows`` are all rows of the table."""
         return self.all_from_cache and self.count == self.verdicts.size
 
     @property

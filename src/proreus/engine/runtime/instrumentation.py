@@ -44,7 +44,7 @@ _PER_NODE_METHODS = frozenset({"filter", "score"})
 
 
 class _Wrapping:
-    """What the wrappers of one method of one plugin have in common."""
+    """The common parts of all wrappers of one method of one plugin."""
 
     def __init__(self, plugin: Plugin, name: str, point: str, health: PluginHealthMonitor) -> None:
         self.plugin = plugin

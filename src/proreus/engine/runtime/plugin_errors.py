@@ -100,7 +100,7 @@ def allowed_status(
 
 
 def names_or_status(plugin: Plugin, point: str, result: object) -> frozenset[str] | Status | None:
-    """Return what PreFilter returned: names of nodes, a rejection, or None."""
+    """Check a result of PreFilter: names of nodes, a rejection, or None."""
     names = _as_node_names(plugin, point, result)
     if names is not None:
         return names

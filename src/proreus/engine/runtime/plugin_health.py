@@ -158,7 +158,7 @@ def discard_event(event_type: str, reason: str, note: str) -> None:
 
 
 class HealthContext:
-    """What the health monitors of all plugins of a process share.
+    """The context of the health monitors of all plugins of a process.
 
     ``subject``: what log lines call a plugin.
     """

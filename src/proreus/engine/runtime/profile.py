@@ -221,7 +221,7 @@ class Profile:
     def _evaluations_of(
         self, plugin: Plugin, plugins: Mapping[str, tuple[Plugin, ...]]
     ) -> Evaluations:
-        """Return the plugin's counters; those of its points exist from the start, at 0."""
+        """Return the plugin's counters, which begin at 0 for all of its points."""
         total = self.metrics.plugin_evaluation_total
         return Evaluations(
             *(

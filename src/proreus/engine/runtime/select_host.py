@@ -1,4 +1,4 @@
-"""selectHost: the total score of every node, and which of the best nodes is taken.
+"""selectHost: the total scores of nodes, and the choice among the best.
 
 A scheduler takes any of the best nodes, at random, so that load spreads over equal nodes
 (``at_random``); the pods of a PodGroup take them in order (``in_order``). The recorded cases were

@@ -164,7 +164,7 @@ def _scored(scores: ScoreTable, place: int, name: str) -> ScoredNode:
 
 
 def _left_out(scores: ScoreTable, names: list[str], chosen: int, plugin: str) -> LeftOut:
-    """Return which nodes had been best without a plugin's score."""
+    """Return the nodes that would have been best without a plugin's score."""
     totals: IntArray = scores.totals - scores.plugins[plugin].weighted
     best = np.flatnonzero(totals == totals.max())
     return LeftOut(

@@ -69,7 +69,7 @@ class ParsedFlags:
         return {name: self._text(flag) for name, flag in self.flags.items()}
 
     def options(self, type_: type[T], prefix: str = "", **given: Any) -> T:
-        """Make a struct of options; fields that are not given are those of flags.
+        """Make a struct of options; its other fields come from the flags of their names.
 
         The flag of ``retry_seconds`` is ``--PREFIXretry``.
         """

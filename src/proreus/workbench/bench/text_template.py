@@ -192,7 +192,7 @@ def _control(tokens: Tokens, pieces: Iterator[str | Tokens]) -> Node:
 
 
 def _blocks(keyword: str, names: list[str], value: Any) -> list[dict[str, Any]]:
-    """Return what ``.`` and the variables are each time that a body is rendered."""
+    """Return the variables of each rendering of a body, ``.`` among them."""
     if keyword == "range":
         # One variable gets the item, two get the key and the item.
         return [

@@ -178,7 +178,7 @@ class SimulatedCluster:
         return shapes_of(pod.requests.amounts for pod in (*present.values(), *new))
 
     def rejections(self, key: str) -> tuple[NodesRejected, ...]:
-        """Return which plugins rejected how many nodes at a pod's last attempt."""
+        """Return the numbers of nodes that plugins rejected at a pod's last attempt."""
         return self._failures.rejections(key)
 
     def message(self, key: str) -> str:
