@@ -7,15 +7,15 @@
                           runtime/find_nodes                       Filter, with nominated pods
                           ├► runtime/equivalence_cache             shared by equivalent pods
                           └► runtime/nominated_pods_filter         a pass with nominated pods
-                          scheduler/extender_chain                 extenders' filter
+                          extenders/extender_chain                 extenders' filter
                           runtime/feasible_filter                  ours: plugins that choose
         _prioritize_nodes runtime/prioritize_nodes                 PreScore, Score
         _select           runtime/select_host                      one of the best nodes
-        no node           scheduler/no_feasible_node               FitError, PostFilter
+        no node           cycles/no_feasible_node                  FitError, PostFilter
       prepare_for_binding_cycle                                    prepareForBindingCycle
         assume, Reserve,  cache/cache, runtime/scheduling_points
         Permit
-    then scheduler/binding_cycle, as a task; any ``Failure`` goes to scheduler/failure
+    then cycles/binding_cycle, as a task; any ``Failure`` goes to cycles/failure
 
 Nothing can change between pop and assume, so there is no snapshot and no lock: the cycle awaits
 only extenders, plugins that fetch their results, and PostFilter, and the informers are paused

@@ -9,5 +9,5 @@ module                          what it does
 ``results``                     what the dry run found, and what each pod fails with
 ``status``                      the condition of PodGroups
 
-As Kubernetes 1.37 does it; ``pod_groups_v1_36`` is the predecessor.
+As Kubernetes 1.37 does it; ``v1_36`` is the predecessor.
 """

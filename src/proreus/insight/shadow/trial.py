@@ -6,7 +6,7 @@
 
 Both decide on the same nodes, since nothing is awaited in between that could change them. The
 candidate has plugins, caches, CycleState, metrics and random numbers of its own, and what it is
-given cannot be changed (``shadow_handle``). PostFilter, Reserve, Permit, PreBind and Bind are not
+given cannot be changed (``handle``). PostFilter, Reserve, Permit, PreBind and Bind are not
 called: they have effects. Nor are PodGroups compared, which are scheduled as a whole, and pods that
 HTTP extenders decide about, whose answers would be waited for. The report counts all these.
 
