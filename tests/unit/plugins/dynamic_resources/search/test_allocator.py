@@ -470,11 +470,15 @@ async def test_configuration_of_classes_and_claims(one: Any) -> None:
     ]
 
 
-def test_the_search_ends_when_its_time_is_over(one: Any) -> None:
-    one.slice(*(one.device(f"d{n}", odd=n) for n in range(30)))
-    requests = (one.request(f"r{n}") for n in range(20))
-    one.claim("x", *requests, one.request("last", cel="false"))
-    clock = one.handle.clock
+@pytest.mark.parametrize("gates", [(), ("DRANodeAllocatableResources=true",)])
+def test_the_search_ends_when_its_time_is_over(cluster: Any, gates: tuple[str, ...]) -> None:
+    two = cluster("n1", "n2", gates=gates)
+    two.device_class()
+    for node, devices in (("n1", 30), ("n2", 29)):
+        two.slice(*(two.device(f"d{n}", odd=n) for n in range(devices)), node=node)
+    requests = (two.request(f"r{n}") for n in range(20))
+    two.claim("x", *requests, two.request("last", cel="false"))
+    clock = two.handle.clock
     now = clock.now
 
     def running() -> float:
@@ -482,7 +486,8 @@ def test_the_search_ends_when_its_time_is_over(one: Any) -> None:
         return float(now())
 
     clock.now = running
-    assert one.filter(one.pod("x")) == {"n1": "!node n1: timed out trying to allocate devices"}
+    # The error ends the attempt: the other node is not searched.
+    assert two.filter(two.pod("x")) == {"n1": "!node n1: timed out trying to allocate devices"}
 
 
 @pytest.mark.parametrize("version", ["1.36", "1.37"])
