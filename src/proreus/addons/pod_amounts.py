@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from proreus.objects import Pod, parse_amount
+from proreus.objects import Pod
+from proreus.objects.quantity import amounts_of
 
 Amounts = Mapping[str, int]
 """Amounts by resource: milli-CPU, bytes, whole numbers."""
 
 CPU_AND_MEMORY = ("cpu", "memory")
-
-
-def amounts_of(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
-    """Parse a resource list; raises ``ValueError``."""
-    return {name: parse_amount(name, quantity) for name, quantity in quantities.items()}
 
 
 def count(total: dict[str, int], amounts: Amounts, sign: int = 1) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from proreus.addons.pod_amounts import amounts_of
 from proreus.addons.reservation.book import reservation_of
 from proreus.addons.reservation.held import HeldReservation, Owner
 from proreus.addons.reservation.objects import (
@@ -27,6 +26,7 @@ from proreus.controller.amounts import is_assigned, quantities, requested
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
 from proreus.framework import PodInfo
 from proreus.objects import ObjectMeta, Pod
+from proreus.objects.quantity import amounts_of
 
 
 class ReservationStatuses(StatusReconciler[ReservationObject]):

@@ -28,9 +28,10 @@ from proreus.framework.events import (
     ClusterEvent,
 )
 from proreus.framework.pod_events import PodEvents
-from proreus.framework.pod_info import PodInfo, amounts_of
+from proreus.framework.pod_info import PodInfo
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
+from proreus.objects.quantity import amounts_of
 
 NODE_ACTIONS = (
     UPDATE_NODE_ALLOCATABLE,

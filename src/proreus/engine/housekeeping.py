@@ -38,7 +38,7 @@ class Housekeeping:
         self.age_caches()
 
     def age_caches(self) -> None:
-        """Forget what nobody has asked for; once a second, also while this is a standby."""
+        """Drop cache entries that were not used lately; once a second, on a standby too."""
         self._ticks += 1
         age_share(self._ticks % AGE_INTERVAL_SECONDS)
 

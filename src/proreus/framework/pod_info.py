@@ -21,7 +21,6 @@ from proreus.base.bounded_cache import LoadingCache
 from proreus.framework.read_only import ReadOnlyDict
 from proreus.objects.meta import key_of
 from proreus.objects.pod import Container, Pod, PodSpec
-from proreus.objects.quantity import parse_amount
 from proreus.objects.requests import (
     DEFAULT_RESOURCES_OPTIONS,
     NON_ZERO_DEFAULTS,
@@ -397,8 +396,3 @@ class QueuedPodInfo(QueueingParams, eq=False):
     def queued_pods(self) -> Sequence[QueuedPodInfo]:
         """The pod itself; those of a group are several (``QueuedPodGroupInfo``)."""
         return (self,)
-
-
-def amounts_of(resources: Mapping[str, str | int | float]) -> dict[str, int]:
-    """Parse a resource list to int64 amounts, every resource in its unit."""
-    return {name: parse_amount(name, quantity) for name, quantity in resources.items()}

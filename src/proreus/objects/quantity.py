@@ -5,6 +5,7 @@ conversion to int64 rounds up once, as ``resource.Quantity`` does.
 """
 
 import re
+from collections.abc import Mapping
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 
@@ -80,3 +81,8 @@ def value_of(resource: str, nano: int) -> int:
 def parse_amount(resource: str, text: str | int | float) -> int:
     """Parse the quantity of a resource to the int64 in which it is counted (see ``value_of``)."""
     return value_of(resource, parse_quantity(text))
+
+
+def amounts_of(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
+    """Parse a resource list, each quantity as by ``parse_amount``; raises ``ValueError``."""
+    return {name: parse_amount(name, quantity) for name, quantity in quantities.items()}

@@ -33,12 +33,13 @@ from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, PreScorePlug
 from proreus.framework.pod_events import pod_registrations
 from proreus.framework.pod_group import PodGroupAssignments, PodGroupInfo
 from proreus.framework.pod_group_plugin import PlacementScorePlugin
-from proreus.framework.pod_info import PodInfo, PodRequests, amounts_of
+from proreus.framework.pod_info import PodInfo, PodRequests
 from proreus.framework.status import Status
 from proreus.framework.verdicts import BoolArray, IntArray, Verdicts
 from proreus.objects.devices import DEVICE_CLASS_RESOURCE_PREFIX, DeviceClass
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
+from proreus.objects.quantity import amounts_of
 from proreus.objects.requests import PodResourcesOptions, is_pod_resize_deferred
 from proreus.objects.resource_names import is_extended_resource
 from proreus.plugins.dynamic_resources.scored_devices import ScoredDevices

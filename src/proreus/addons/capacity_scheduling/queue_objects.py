@@ -15,12 +15,12 @@ import msgspec
 from proreus.addons.capacity_scheduling.oldest_by_name import OldestByName
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue
 from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, ElasticQuota
-from proreus.addons.pod_amounts import amounts_of
 from proreus.addons.pod_charges import PodCharges, of_cluster
 from proreus.config.durations import DurationError, parse_duration
 from proreus.framework import Handle, PodInfo, logger
 from proreus.objects import PODS, ApiStruct, ObjectMeta, Pod, Resource
 from proreus.objects.codec import UNDECODABLE
+from proreus.objects.quantity import amounts_of
 
 log = logger(__name__)
 

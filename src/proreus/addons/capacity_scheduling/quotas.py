@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from proreus.addons.pod_amounts import Amounts, amounts_of, count
+from proreus.addons.pod_amounts import Amounts, count
 from proreus.objects import ApiStruct, ObjectMeta, Resource
+from proreus.objects.quantity import amounts_of
 
 
 class ElasticQuotaSpec(ApiStruct, frozen=True):

@@ -14,9 +14,9 @@ from typing import Literal
 
 from proreus.addons.device_share.devices import MIB, MIG_PREFIX, WHOLE, NodeDevice
 from proreus.addons.device_share.hints import NO_HINTS, Hints, InvalidRequest, hints_of
-from proreus.addons.pod_amounts import amounts_of
 from proreus.framework import PodInfo
 from proreus.objects import Container
+from proreus.objects.quantity import amounts_of
 
 _KOORDINATOR = "koordinator.sh/"
 _NICS = {"koordinator.sh/rdma": "rdma", "koordinator.sh/fpga": "fpga"}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from proreus.addons.pod_amounts import CPU_AND_MEMORY, Amounts, amounts_of, requests_of
+from proreus.addons.pod_amounts import CPU_AND_MEMORY, Amounts, requests_of
 from proreus.addons.qos import qos_class
 from proreus.objects import Container, Pod
+from proreus.objects.quantity import amounts_of
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
 _HUGEPAGES = "hugepages-"

@@ -81,7 +81,7 @@ _SUCCESSORS = {
     "EBSLimits": "NodeVolumeLimits",
     "GCEPDLimits": "NodeVolumeLimits",
 }
-"""What takes the place of a plugin that somebody else has or had; "" for nothing."""
+"""The successors of plugins that others have or had; "" for none."""
 
 _POINTS_OF_GROUP_ENTITIES = frozenset({"podGroupPostFilter"})
 

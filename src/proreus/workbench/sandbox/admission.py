@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.objects.quantity import parse_amount
+from proreus.objects.quantity import amounts_of
 from proreus.objects.requests import pod_requests
 from proreus.objects.resource_names import is_tracked_resource
 from proreus.objects.selectors import parse_node_selector, selector_of_map
@@ -68,9 +68,7 @@ class NodeAllocation:
     def refresh(self, node: Node) -> None:
         """Replace the node object, and read its allocatable resources anew."""
         self.node = node
-        self.capacity = {
-            name: parse_amount(name, amount) for name, amount in node.status.allocatable.items()
-        }
+        self.capacity = amounts_of(node.status.allocatable)
 
     def add_pod(self, requirements: PodRequirements) -> None:
         """Add the resources of an admitted pod."""

@@ -25,7 +25,7 @@ class Attributes(Protocol):
 
 
 class Constraint(ABC):
-    """Remembers what it needs of the devices placed so far for the named requests.
+    """Keeps its view of the devices placed so far for the named requests.
 
     No names mean all requests. ``lists``: an attribute may be a list (gate DRAListTypeAttributes,
     with ``Change.ALLOCATOR_OF_1_37`` only: 1.36 does not tell its allocator about the gate).
