@@ -17,7 +17,7 @@ would return if it were called now.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 
 import numpy as np
 
@@ -99,36 +99,6 @@ class PluginResults:
         if rows is None:
             # Checked last: an attempt that ends here has at least paid for the next one's cache.
             state.check_budget(plugin.name, "Filter")
-
-    def refresh_filter_in_parts(
-        self, state: CycleState, pod: PodInfo, table: NodeTable, rows_at_once: int
-    ) -> Iterator[None]:
-        """Bring the verdicts up to date; yields after each part of the rows.
-
-        The caller lets nothing change the table in between. Only plugins that filter one node at a
-        time are evaluated in parts; others take all rows at once.
-        """
-        changes = table.changes if self._looks_at_pods else table.node_changes
-        if self._has_invalidation_key:
-            self._check_invalidation_key(table)
-        plugin = self.plugin
-        assert isinstance(plugin, FilterPlugin)
-        size = self.verdicts.size
-        if plugin.columnar_filter or changes.few_since(self._filter_position, size, table.size):
-            self.refresh_filter(state, pod, table)
-            return
-        if self._filter_position == changes.position and size == table.size:
-            return
-        verdicts = Verdicts(table.size, plugin.name)
-        for start in range(0, table.size, rows_at_once):
-            rows = range(start, min(start + rows_at_once, table.size))
-            for row, status in run_filter_plugin_on_rows(plugin, state, pod, table, list(rows)):
-                if status is not None:
-                    verdicts.reject_row(row, status)
-            yield
-        self.verdicts = verdicts
-        self.full_evaluations += 1
-        self._filter_position = changes.position
 
     def refresh_score(self, state: CycleState, pod: PodInfo, table: NodeTable) -> None:
         """Bring the raw scores up to date."""

@@ -16,7 +16,6 @@ from proreus.insight.dashboard.node_cells import ZONE, label_keys, node_cells, n
 from proreus.insight.dashboard.pod_list import list_pods
 from proreus.insight.dashboard.rendering import HEADERS, Renderer
 from proreus.insight.dashboard.what_if import WhatIf
-from proreus.insight.dry_run.slices import run_in_slices
 from proreus.insight.explain.explanation import NodeChoice
 from proreus.insight.page_sources import PageSources
 
@@ -54,18 +53,18 @@ class Pages:
 
     # ---- overview ------------------------------------------------------------------------------
 
-    async def overview(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+    def overview(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the charts, and the state next to them."""
-        return self._render("overview.html", here="overview", **await self._state())
+        return self._render("overview.html", here="overview", **self._state())
 
-    async def state(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
+    def state(self, _: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the part of the overview that is fetched again every few seconds."""
-        return self._render("state.html", **await self._state())
+        return self._render("state.html", **self._state())
 
-    async def _state(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         sources = self._sources
         return {
-            "queue": await run_in_slices(sources.explainer.queue_in_parts()),
+            "queue": sources.explainer.queue(),
             "synced": sources.synced(),
             "reload": sources.last_reload(),
             "plugins": sources.plugin_health().get("plugins", []),
@@ -133,20 +132,18 @@ class Pages:
 
     # ---- pods ----------------------------------------------------------------------------------
 
-    async def pods(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
+    def pods(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the pods that wait, by reason, with a search."""
-        return self._render("pods.html", here="pods", **await self._pod_list(request))
+        return self._render("pods.html", here="pods", **self._pod_list(request))
 
-    async def pod_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
+    def pod_table(self, request: web.BaseRequest, rest: list[str]) -> web.Response:
         """Return the table alone."""
-        return self._render("pod_table.html", **await self._pod_list(request))
+        return self._render("pod_table.html", **self._pod_list(request))
 
-    async def _pod_list(self, request: web.BaseRequest) -> dict[str, Any]:
+    def _pod_list(self, request: web.BaseRequest) -> dict[str, Any]:
         sources = self._sources
         text, reason = _text(request, "q"), _text(request, "reason")
-        found = await run_in_slices(
-            list_pods(sources.scheduler.queue, sources.pods, sources.clock, text, reason)
-        )
+        found = list_pods(sources.scheduler.queue, sources.pods, sources.clock, text, reason)
         return {"found": found, "text": text, "reason": reason}
 
     def pod(self, _: web.BaseRequest, rest: list[str]) -> web.Response:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
 from heapq import nsmallest
 from operator import itemgetter
 
@@ -15,7 +17,6 @@ from proreus.insight.explain.queues import first_tried, rejecting_plugins
 from proreus.objects.pod import Pod
 
 SHOWN = 100
-_PODS_AT_ONCE = 500
 READY = "ready"
 """Stands for pods that nothing rejects: they wait for their turn."""
 
@@ -46,42 +47,34 @@ class PodList(msgspec.Struct):
 
 def list_pods(
     queue: SchedulingQueue, pods: Mapping[str, Pod], clock: Clock, text: str, reason: str
-) -> Generator[None, None, PodList]:
+) -> PodList:
     """Return the pods whose ``namespace/name`` contains a text and that wait for a reason.
 
-    ``reason``: "" for any. Pods with a node are searched where there is a text and no reason. It
-    yields every few hundred pods: tens of thousands may wait, and more have a node.
+    ``reason``: "" for any. Pods with a node are searched where there is a text and no reason.
     """
     now = clock.monotonic()
-    counts: dict[str, int] = {}
-    count = 0
-    reasons = _Reasons()
-    oldest: list[tuple[float, str, QueuedPodInfo, str]] = []
+    counts: Counter[str] = Counter()
+    reason_of = cache(_reason_of)
+    matching: list[tuple[float, str, QueuedPodInfo, str]] = []
     for place, waiting in queue.pods_by_queue().items():
-        for start in range(0, len(waiting), _PODS_AT_ONCE):
-            matching = oldest
-            for queued in waiting[start : start + _PODS_AT_ONCE]:
-                why = READY if place == "active" else reasons.of(queued)
-                counts[why] = counts.get(why, 0) + 1
-                if reason in ("", why) and (not text or text in queued.key):
-                    matching.append((first_tried(queued), place, queued, why))
-                    count += 1
-            oldest = nsmallest(SHOWN, matching, key=itemgetter(0))
-            yield
+        for queued in waiting:
+            why = READY if place == "active" else reason_of(rejecting_plugins(queued))
+            counts[why] += 1
+            if reason in ("", why) and text in queued.key:
+                matching.append((first_tried(queued), place, queued, why))
     placed: list[tuple[str, str]] = []
-    keys = list(pods) if text and not reason else []
-    for start in range(0, len(keys), _PODS_AT_ONCE):
-        for key in keys[start : start + _PODS_AT_ONCE]:
-            # One may have gone since.
-            if text in key and (pod := pods.get(key)) is not None and pod.spec.node_name:
-                placed.append((key, pod.spec.node_name))
-        yield
+    if text and not reason:
+        placed = [
+            (key, pod.spec.node_name)
+            for key, pod in pods.items()
+            if text in key and pod.spec.node_name
+        ]
     return PodList(
         pods=[
             _listed(queued.key, place, max(now - since, 0.0), queued.attempts, why)
-            for since, place, queued, why in oldest
+            for since, place, queued, why in nsmallest(SHOWN, matching, key=itemgetter(0))
         ],
-        count=count,
+        count=len(matching),
         placed=[_listed(key, node, None, 0, "") for key, node in nsmallest(SHOWN, placed)],
         placed_count=len(placed),
         reasons=sorted(counts.items(), key=lambda one: (-one[1], one[0])),
@@ -95,15 +88,5 @@ def _listed(
     return ListedPod(namespace, name, place, waits, attempts, rejected_by)
 
 
-class _Reasons:
-    """The plugins that keep pods from their nodes, in one text for each set of plugins."""
-
-    def __init__(self) -> None:
-        self._texts: dict[frozenset[str], str] = {}
-
-    def of(self, queued: QueuedPodInfo) -> str:
-        plugins = rejecting_plugins(queued)
-        text = self._texts.get(plugins)
-        if text is None:
-            text = self._texts[plugins] = ", ".join(sorted(plugins))
-        return text
+def _reason_of(plugins: frozenset[str]) -> str:
+    return ", ".join(sorted(plugins))

@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 
 from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.assembly import Assembly
+from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
 from proreus.engine.environment import Environment
 from proreus.engine.profile_handle import Core, ProfileHandle
 from proreus.engine.profile_set import ProfileSet, build_profiles
@@ -26,7 +27,6 @@ from proreus.framework.nominated_pods import Nominator
 from proreus.framework.plugin import FetchingPlugin, Plugin, ReservePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.post_filter_result import NominatingInfo
-from proreus.insight.dry_run.cycle import DryRunCycle
 from proreus.insight.dry_run.replica import ClusterReplica
 from proreus.insight.shadow.handle import ShadowHandle, ShadowTasks, shadow_environment
 from proreus.objects.meta import ApiObject, Resource
@@ -103,7 +103,7 @@ class DryRunEnvironment:
             profile.reserve = profile.reserve.without(
                 one.name for one in profile.reserve if _is_foreign(one)
             )
-        self.cycle = DryRunCycle(
+        self.cycle = SchedulingCycle(
             cache=cache,
             nominator=self.nominations,
             search=self._search,

@@ -114,7 +114,6 @@ class DryRunAttempts:
         time = rfc3339(environment.environment.clock.now())
         environment.begin(spec.include_extenders)
         environment.cycle.recorder = self._recorder
-        environment.cycle.slices = self._slices
         unknown = []
         for name in spec.ignored_nodes:
             if not environment.replica.remove_node(name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from proreus.base.clock import Clock
@@ -17,10 +17,9 @@ from proreus.insight.explain.explanation import (
     PermitHold,
     PodExplanation,
     QueueExplanation,
-    WhatWouldHelp,
 )
 from proreus.insight.explain.nodes import explain_node
-from proreus.insight.explain.queues import explain_queue, explain_queue_in_parts, explain_waiting
+from proreus.insight.explain.queues import explain_queue, explain_waiting
 from proreus.insight.explain.what_if import help_for
 from proreus.objects.pod import Pod
 
@@ -102,10 +101,10 @@ class Explainer:
         if queued is not None:
             explanation.state = "waiting"
             explanation.waiting = explain_waiting(
-                scheduler.queue, queued, self._clock, self._group_states(), self._groups()
+                scheduler.queue, queued, self._clock, scheduler.cache
             )
-            if changes and not queued.gated:
-                explanation.help = self._help(queued)
+            if changes and not queued.gated and (engine := self._engine(queued)) is not None:
+                explanation.help = help_for(engine, queued.info)
             if changes:
                 # Also of a pod that DefaultPreemption gates until its victims are evicted.
                 self._explain_victims(explanation, queued)
@@ -167,12 +166,6 @@ class Explainer:
             return None
         return Engine(profile, self._scheduler.scheduling_cycle.node_search)
 
-    def _help(self, queued: QueuedPodInfo) -> WhatWouldHelp | None:
-        engine = self._engine(queued)
-        if engine is None:
-            return None
-        return help_for(engine, queued.info)
-
     def _explain_victims(self, explanation: PodExplanation, queued: QueuedPodInfo) -> None:
         """Say for which reason each victim has to go that is still there."""
         attempt = explanation.attempt
@@ -187,12 +180,6 @@ class Explainer:
             if victim.pod in found:
                 victim.reason += f"; beside it the preemptor would not fit: {found[victim.pod]}"
 
-    def _group_states(self) -> Any:
-        return self._scheduler.cache.pod_group_states
-
-    def _groups(self) -> Any:
-        return self._scheduler.cache.workload_forest
-
     # ---- nodes and the queue -------------------------------------------------------------------
 
     def node(self, name: str) -> NodeExplanation:
@@ -202,10 +189,6 @@ class Explainer:
     def queue(self) -> QueueExplanation:
         """Explain the whole queue."""
         return explain_queue(self._scheduler.queue, self._records, self._clock)
-
-    def queue_in_parts(self) -> Generator[None, None, QueueExplanation]:
-        """Explain the whole queue, and yield every few hundred pods."""
-        return explain_queue_in_parts(self._scheduler.queue, self._records, self._clock)
 
 
 def _bound(explanation: PodExplanation) -> str:

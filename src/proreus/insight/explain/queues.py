@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator
 from heapq import nsmallest
-from typing import cast
 
 from proreus.base.clock import Clock
-from proreus.engine.cache.pod_group_states import PodGroupStates
+from proreus.engine.cache.cache import Cache
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.framework.events import ClusterEvent
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.framework.workload_forest import WorkloadForest
 from proreus.insight.decisions import KeptRecords
 from proreus.insight.explain.explanation import (
     GroupState,
@@ -27,18 +24,13 @@ from proreus.objects.scheduling import pod_group_entity_key, pod_group_key
 SHOWN = 10
 """The number of pods that a list names."""
 _MANY_ACTIONS = 5
-_PODS_AT_ONCE = 500
 STARVING_ATTEMPTS = 5
 STARVING_SECONDS = 300.0
 """A pod that waits for so long, after so many failed attempts, is called starving."""
 
 
 def explain_waiting(
-    queue: SchedulingQueue,
-    queued: QueuedPodInfo,
-    clock: Clock,
-    states: PodGroupStates,
-    forest: WorkloadForest,
+    queue: SchedulingQueue, queued: QueuedPodInfo, clock: Clock, cache: Cache
 ) -> Waiting:
     """Return a waiting pod's queue, time, predecessors, and the events that would wake it."""
     entity = queue.entity_of(queued)
@@ -50,7 +42,7 @@ def explain_waiting(
         gating_plugin=entity.gating_plugin,
         scheduling_gates=tuple(gate.name for gate in queued.pod.spec.scheduling_gates),
         rejected_by=tuple(sorted(queued.rejectors)),
-        group=_group(queued, states, forest),
+        group=_group(queued, cache),
     )
     if name in ("active", "backoff"):
         pods = queue.active_pods() if name == "active" else queue.backoff_pods()
@@ -81,15 +73,13 @@ def _name_of(event: ClusterEvent) -> str:
     return event.label
 
 
-def _group(
-    queued: QueuedPodInfo, states: PodGroupStates, forest: WorkloadForest
-) -> GroupState | None:
+def _group(queued: QueuedPodInfo, cache: Cache) -> GroupState | None:
     key = pod_group_key(queued.pod)
     if not key:
         return None
     entity_key = pod_group_entity_key(queued.pod)
-    group = None if entity_key is None else forest.get(entity_key)
-    state = states.get(key)
+    group = None if entity_key is None else cache.workload_forest.get(entity_key)
+    state = cache.pod_group_states.get(key)
     pods = 0 if state is None else state.all_pods_count
     min_count = 0 if group is None else group.min_count
     return GroupState(
@@ -106,59 +96,31 @@ def explain_queue(
     queue: SchedulingQueue, records: KeptRecords | None, clock: Clock
 ) -> QueueExplanation:
     """Return counts by queue and reason, the oldest pods, and starving pods."""
-    parts = explain_queue_in_parts(queue, records, clock)
-    while True:
-        try:
-            next(parts)
-        except StopIteration as end:
-            return cast(QueueExplanation, end.value)
-
-
-def explain_queue_in_parts(
-    queue: SchedulingQueue, records: KeptRecords | None, clock: Clock
-) -> Generator[None, None, QueueExplanation]:
-    """Do as ``explain_queue``, and yield every few hundred pods: tens of thousands may wait.
-
-    Pods are those that wait at the beginning, counts those of the end.
-    """
-    now = clock.monotonic()
     lists = queue.pods_by_queue()
-    counted: dict[frozenset[str], int] = defaultdict(int)
-    oldest_of: dict[frozenset[str], QueuedPodInfo] = {}
-    oldest: list[tuple[str, QueuedPodInfo]] = []
-    starving: list[tuple[str, QueuedPodInfo]] = []
+    rejected: dict[frozenset[str], list[QueuedPodInfo]] = defaultdict(list)
     for name, pods in lists.items():
-        for start in range(0, len(pods), _PODS_AT_ONCE):
-            part = pods[start : start + _PODS_AT_ONCE]
-            for queued in part if name != "active" else ():
-                plugins = rejecting_plugins(queued)
-                counted[plugins] += 1
-                first = oldest_of.setdefault(plugins, queued)
-                if first_tried(queued) < first_tried(first):
-                    oldest_of[plugins] = queued
-            oldest = _oldest([*oldest, *((name, one) for one in part)])
-            starving = _oldest(
-                [
-                    *starving,
-                    *(
-                        (name, one)
-                        for one in part
-                        if one.attempts >= STARVING_ATTEMPTS
-                        and not one.gated
-                        and now - first_tried(one) >= STARVING_SECONDS
-                    ),
-                ]
-            )
-            yield
-    reasons = [
-        QueueReason(
-            plugins=tuple(sorted(plugins)),
-            count=count,
-            oldest=oldest_of[plugins].key,
-            oldest_since=_wall(clock, first_tried(oldest_of[plugins])),
-        )
-        for plugins, count in counted.items()
+        for queued in pods if name != "active" else ():
+            rejected[rejecting_plugins(queued)].append(queued)
+    waiting = [(name, queued) for name, pods in lists.items() for queued in pods]
+    starving_since = clock.monotonic() - STARVING_SECONDS
+    starving = [
+        (name, queued)
+        for name, queued in waiting
+        if queued.attempts >= STARVING_ATTEMPTS
+        and not queued.gated
+        and first_tried(queued) <= starving_since
     ]
+    reasons = []
+    for plugins, pods in rejected.items():
+        oldest = min(pods, key=first_tried)
+        reasons.append(
+            QueueReason(
+                plugins=tuple(sorted(plugins)),
+                count=len(pods),
+                oldest=oldest.key,
+                oldest_since=_wall(clock, first_tried(oldest)),
+            )
+        )
     counts = queue.pending_counts()
     in_all = sum(counts.values())
     return QueueExplanation(
@@ -167,18 +129,14 @@ def explain_queue_in_parts(
         in_flight=queue.in_flight_count,
         next=tuple(one.key for one in lists["active"][:SHOWN]),
         reasons=tuple(sorted(reasons, key=lambda one: -one.count)),
-        oldest=_listed(oldest, clock),
-        starving=_listed(starving, clock),
+        oldest=_oldest(waiting, clock),
+        starving=_oldest(starving, clock),
         records=0 if records is None else len(records),
         record_bytes=0 if records is None else records.size_bytes,
     )
 
 
-def _oldest(pods: list[tuple[str, QueuedPodInfo]]) -> list[tuple[str, QueuedPodInfo]]:
-    return nsmallest(SHOWN, pods, key=lambda one: first_tried(one[1]))
-
-
-def _listed(pods: list[tuple[str, QueuedPodInfo]], clock: Clock) -> tuple[WaitingPod, ...]:
+def _oldest(pods: list[tuple[str, QueuedPodInfo]], clock: Clock) -> tuple[WaitingPod, ...]:
     return tuple(
         WaitingPod(
             pod=queued.key,
@@ -187,7 +145,7 @@ def _listed(pods: list[tuple[str, QueuedPodInfo]], clock: Clock) -> tuple[Waitin
             attempts=queued.attempts,
             rejected_by=tuple(sorted(queued.rejectors)),
         )
-        for name, queued in pods
+        for name, queued in nsmallest(SHOWN, pods, key=lambda one: first_tried(one[1]))
     )
 
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from proreus.engine.runtime.plugin_results import PluginResults
 from proreus.framework.cycle_state import CycleState
-from proreus.framework.plugin import FilterPlugin, ScorePlugin
-from proreus.framework.status import Status
+from proreus.framework.plugin import ScorePlugin
 from proreus.testing import FakeHandle, make_node, make_pod
 from proreus.testing.builders import make_plugin
 
@@ -65,36 +64,3 @@ def test_an_array_that_a_plugin_keeps_is_not_written_to() -> None:
     assert not isinstance(results.raw_scores, int)
     assert results.raw_scores.tolist() == [0] * 7 + [1] + [0] * 32
     assert not plugin.kept.any()
-
-
-class NoPods(FilterPlugin):
-    """Rejects nodes with pods, one by one."""
-
-    row_local = True
-    calls = 0
-
-    def filter(self, state: Any, pod: Any, node: Any) -> Status | None:
-        type(self).calls += 1
-        return Status.unschedulable("pods") if node.pods else None
-
-
-def test_verdicts_in_parts_are_those_of_all_rows() -> None:
-    handle = FakeHandle([make_node(f"n{number}") for number in range(40)])
-    for row in (3, 20, 39):
-        handle.nodes.add_pod(row, make_pod(f"p{row}", node_name=f"n{row}"))
-    whole, parts = (PluginResults(make_plugin(NoPods, handle)) for _ in range(2))
-    whole.refresh_filter(CycleState(), POD, handle.nodes)
-
-    assert len(list(parts.refresh_filter_in_parts(CycleState(), POD, handle.nodes, 15))) == 3
-
-    assert parts.verdicts.passed().tolist() == whole.verdicts.passed().tolist()
-    assert parts.verdicts.status(20) == whole.verdicts.status(20)
-    assert parts.full_evaluations == 1
-    # Up to date: nothing is evaluated again, and of a change only its row.
-    before = NoPods.calls
-    assert list(parts.refresh_filter_in_parts(CycleState(), POD, handle.nodes, 15)) == []
-    assert NoPods.calls == before
-    handle.nodes.remove_pod(3, handle.nodes[3].order[0])
-    assert list(parts.refresh_filter_in_parts(CycleState(), POD, handle.nodes, 15)) == []
-    assert NoPods.calls == before + 1
-    assert parts.verdicts.status(3) is None

@@ -6,7 +6,6 @@ from proreus.insight.dashboard.node_cells import label_keys, node_cells, node_ro
 from proreus.insight.dashboard.pages import COLORS, WIDTH, score_bars
 from proreus.insight.dashboard.pod_list import READY, SHOWN, list_pods
 from proreus.insight.dashboard.rendering import amount, duration, instant, segment
-from proreus.insight.dry_run.slices import run_in_slices
 from proreus.insight.explain.explanation import NodeChoice, PluginScore, ScoredNode
 
 ZONE = "topology.kubernetes.io/zone"
@@ -74,15 +73,15 @@ async def test_pods_that_wait_longest_come_first_and_all_are_counted(world):
     world.cluster.api.add(world.pod("gated", schedulingGates=[{"name": "example.org/quota"}]))
     world.cluster.api.add(world.pod("next"))
     await world.cluster.settle()
-    found = await run_in_slices(list_pods(queue, pods, clock, "", ""))
+    found = list_pods(queue, pods, clock, "", "")
     assert len(found.pods) == SHOWN
     assert found.count == SHOWN + 7
     assert found.pods[0].name == "large-000"
     assert found.placed_count == 0, "only where something is searched"
     assert found.reasons == [("NodeResourcesFit", SHOWN + 5), ("SchedulingGates", 1), (READY, 1)]
-    gated = await run_in_slices(list_pods(queue, pods, clock, "", "SchedulingGates"))
+    gated = list_pods(queue, pods, clock, "", "SchedulingGates")
     assert [(one.name, one.place) for one in gated.pods] == [("gated", "gated")]
-    [ready] = (await run_in_slices(list_pods(queue, pods, clock, "", READY))).pods
+    [ready] = list_pods(queue, pods, clock, "", READY).pods
     assert (ready.name, ready.place, ready.attempts) == ("next", "active", 0)
 
 
@@ -133,26 +132,3 @@ def test_figures_for_people():
     assert amount(-1536, "ephemeral-storage") == "-1.5 KiB"
     assert amount(110_000, "pods") == "110,000"
     assert segment("a/b c") == "a%2Fb%20c"
-
-
-async def test_many_pods_are_listed_in_parts(world):
-    queue, clock, pods = world.scheduler.queue, world.cluster.clock, world.sources.pods
-    for number in range(1200):
-        world.cluster.api.add(world.pod(f"p{number:04}", schedulingGates=[{"name": "g"}]))
-
-    def result(parts, leaves):
-        next(parts)
-        world.cluster.api.remove("Pod", f"default/{leaves}")  # while the page is made
-        steps = 1
-        while True:
-            try:
-                next(parts)
-            except StopIteration as end:
-                assert steps >= 3
-                return end.value
-            steps += 1
-
-    assert result(list_pods(queue, pods, clock, "p0", ""), "p0999").count == 1000
-    [reason] = result(world.sources.explainer.queue_in_parts(), "p1000").reasons
-    assert (reason.count, reason.oldest) == (1199, "default/p0000")
-    assert world.sources.explainer.queue().reasons[0].count == 1198

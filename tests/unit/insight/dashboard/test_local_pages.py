@@ -53,6 +53,6 @@ async def test_a_port_in_use_is_said(world):
 
 
 async def test_a_page_that_fails_does_not_show_its_traceback(world, browser, monkeypatch):
-    monkeypatch.setattr(world.sources.explainer, "queue_in_parts", lambda: 1 / 0)
+    monkeypatch.setattr(world.sources.explainer, "queue", lambda: 1 / 0)
     assert await browser.get("/dashboard/") == 500
     assert "ZeroDivisionError" not in browser.html
