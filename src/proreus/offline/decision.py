@@ -99,7 +99,7 @@ class _Decision:
 
     async def _find(self, names: frozenset[str] | None) -> FeasibleNodes:
         cycle = self._cluster.scheduler.scheduling_cycle
-        found = cycle.search(self._profile, self._state, self._pod, names)
+        found = cycle.node_search.find(self._profile, self._state, self._pod, names)
         if self._extenders is not None:
             found = await self._extenders.filter(self._interested, self._pod.pod, found)
         rows = range(self._table.size) if found.evaluated is None else found.evaluated.tolist()

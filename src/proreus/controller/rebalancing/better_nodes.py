@@ -209,7 +209,9 @@ class _Search:
         outcome = run_pre_filter(profile, state, info)
         if outcome.status is not None:
             return None
-        found = cluster.scheduler.scheduling_cycle.search(profile, state, info, outcome.names)
+        found = cluster.scheduler.scheduling_cycle.node_search.find(
+            profile, state, info, outcome.names
+        )
         rows = cluster.table.rows_of([node]).tolist()
         if not found.count or not rows:
             return None

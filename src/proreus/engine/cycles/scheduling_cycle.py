@@ -62,11 +62,10 @@ from proreus.engine.runtime.scheduling_points import (
 )
 from proreus.engine.runtime.select_host import NodeScores, SelectHost
 from proreus.engine.runtime.waiting_pods import WaitingPods
-from proreus.framework.cycle_state import CycleState
 from proreus.framework.nominated_pods import Nominator
-from proreus.framework.pod_info import ASSUMED_AS, PodInfo
+from proreus.framework.pod_info import ASSUMED_AS
 from proreus.framework.status import ERROR, SUCCESS, Status
-from proreus.framework.verdicts import IntArray, Rows
+from proreus.framework.verdicts import IntArray
 
 log = logger(__name__)
 
@@ -283,7 +282,7 @@ class SchedulingCycle:
             if profile.fetching:
                 rows = placement if names is None else self._cache.table.rows_of(names)
                 await fetch(profile, "Filter", state, pod, rows)
-            found = self.search(profile, state, pod, names, placement)
+            found = self.node_search.find(profile, state, pod, names, placement)
             # A plugin's Error on any row fails the whole attempt. Shared results hold none.
             if not found.shares_verdicts:
                 raise_filter_error(found.evaluated_verdicts)
@@ -340,17 +339,6 @@ class SchedulingCycle:
         return await self.extenders.prioritize(
             interested, pod, found.rows, totals.scores, attempt.extender_answers
         )
-
-    def search(
-        self,
-        profile: Profile,
-        state: CycleState,
-        pod: PodInfo,
-        names: frozenset[str] | None,
-        placement: Rows | None = None,
-    ) -> FeasibleNodes:
-        """Filter all nodes, the named ones, or the rows of a placement."""
-        return self.node_search.find(profile, state, pod, names, placement)
 
     async def _prioritize_nodes(
         self, attempt: Attempt, found: FeasibleNodes, computed: ComputedScores | None
