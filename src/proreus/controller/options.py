@@ -2,118 +2,135 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Literal, get_args
+
+import click
 
 from proreus.base.errors import ConfigError
 
-if TYPE_CHECKING:
-    from proreus.base.logs import Format
-    from proreus.client.leading.leader_election_config import LeaseOptions
-    from proreus.server.options import ServingOptions
-
-STATUS_KINDS = (
+StatusKind = Literal[
     "podgroups",
     "elasticquotas",
     "reservations",
     "volcano-podgroups",
     "volcano-queues",
     "kai-queues",
-)
-DEFAULT_STATUS_KINDS = STATUS_KINDS[:2]
-
-
-@dataclass(frozen=True)
-class RebalancingOptions:
-    """The period of the rebalancer, its budgets, and whether it evicts.
-
-    ``period_seconds``: of its cycles; 0 = none. ``min_gain``: by how many points the total score
-    of another node has to be higher, of 100 that a plugin of weight 1 gives at most. ``max_pods``:
-    how many pods one cycle examines. ``max_evictions`` and ``max_evictions_per_namespace``:
-    budgets of any period. ``cooldown_seconds``: how long a workload is left alone after an
-    eviction, the memory against ping-pong. ``config``: the scheduler's configuration file, None
-    for kube-scheduler's default one.
-    """
-
-    period_seconds: float = 0.0
-    evict: bool = False
-    min_gain: int = 20
-    max_pods: int = 500
-    max_evictions: int = 5
-    max_evictions_per_namespace: int = 2
-    cooldown_seconds: float = 1800.0
-    config: Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.evict and not self.period_seconds:
-            raise ConfigError("--evict needs --rebalance-period")
-
-
-@dataclass(frozen=True)
-class ColocationOptions:
-    """The period of batch resources of nodes, and the eviction of offline pods.
-
-    ``period_seconds``: of the cycles; 0 = none. ``margin_percent``: what of a node's allocatable
-    offline pods never get. ``hysteresis_percent``: changes up to that part of the allocatable are
-    not written at once, and evictions go on until use is below the margin by as much.
-    ``max_age_seconds``: older measurements do not count.
-    """
-
-    period_seconds: float = 0.0
-    evict_offline: bool = False
-    margin_percent: int = 30
-    hysteresis_percent: int = 5
-    max_age_seconds: float = 180.0
-
-    def __post_init__(self) -> None:
-        if self.evict_offline and not self.period_seconds:
-            raise ConfigError("--evict-offline needs --colocation-period")
-        if self.margin_percent < 0 or self.hysteresis_percent < 0:
-            raise ConfigError("--colocation-margin and --colocation-hysteresis are not negative")
-        if self.margin_percent + self.hysteresis_percent >= 100:
-            raise ConfigError(
-                "--colocation-margin and --colocation-hysteresis are less than 100 together"
-            )
+]
+DEFAULT_STATUS_KINDS: tuple[StatusKind, ...] = get_args(StatusKind)[:2]
 
 
 @dataclass(frozen=True)
 class ControllerOptions:
-    """All options of a controller process.
+    """All options of a controller process, by the names of their flags.
 
-    ``statuses``: the kinds of ``STATUS_KINDS`` whose statuses are written.
+    --kubeconfig
+        Default: the service account of the pod.
+    --master
+        URL of the apiserver, instead of the kubeconfig's.
+    --bind-address
+        Address to listen on. [default]
+    --secure-port
+        Port of metrics and health; 0 for none. [default]
+    --cert-dir
+        Folder of the serving certificate; by default it is self-signed.
+    --tls-cert-file
+        Serving certificate.
+    --tls-private-key-file
+        Key of that certificate.
+    --leader-elect-resource-name
+        Name of the Lease. [default]
+    --leader-elect-resource-namespace
+        Namespace of the Lease, and of the record of evictions. [default]
+    --leader-elect-lease-duration
+        Seconds. [default]
+    --leader-elect-renew-deadline
+        Seconds. [default]
+    --leader-elect-retry-period
+        Seconds. [default]
+    --status
+        Kind of object to write statuses of; may be repeated. Default: podgroups and elasticquotas.
+        Name another kind only where its own controller does not run.
+    --no-status
+        Write no statuses.
+    --rebalance-period
+        Seconds between two searches for pods that would have a better node; 0 for none. [default]
+    --evict
+        Evict such pods, within the budgets. Default: only report.
+    --rebalance-config
+        The scheduler's KubeSchedulerConfiguration. Default: kube-scheduler's.
+    --min-gain
+        Points by which the better node's score must be higher. [default]
+    --max-pods
+        Most pods to examine in a period. [default]
+    --max-evictions
+        Most pods to evict in a period. [default]
+    --max-evictions-per-namespace
+        Most of them in a namespace. [default]
+    --cooldown
+        Seconds after an eviction in which the workload is left alone. [default]
+    --colocation-period
+        Seconds between two computations of each node's resources for offline pods; 0 for none.
+        [default]
+    --evict-offline
+        Evict offline pods where online pods need their resources, within the budgets.
+    --colocation-margin
+        Percent of a node's allocatable that offline pods never get. [default]
+    --colocation-hysteresis
+        Percent of a node's allocatable; smaller changes are not written at once. [default]
+    --colocation-max-age
+        Seconds after which a measurement no longer counts. [default]
+    -v, --v
+        Verbosity of the log, as klog's.
+    --logging-format
+        Format of the log.
     """
 
     kubeconfig: str = ""
-    server: str = ""
-    lease: LeaseOptions = field(default_factory=lambda: _default_lease())
-    serving: ServingOptions = field(default_factory=lambda: _default_serving())
-    statuses: tuple[str, ...] = DEFAULT_STATUS_KINDS
-    rebalancing: RebalancingOptions = field(default_factory=RebalancingOptions)
-    colocation: ColocationOptions = field(default_factory=ColocationOptions)
-    verbosity: int = 0
-    logging_format: Format = "text"
+    master: str = ""
+    bind_address: str = "127.0.0.1"
+    secure_port: int = 10269
+    cert_dir: str = ""
+    tls_cert_file: str = ""
+    tls_private_key_file: str = ""
+    leader_elect_resource_name: str = "proreus-controller"
+    leader_elect_resource_namespace: str = "kube-system"
+    leader_elect_lease_duration: float = 15.0
+    leader_elect_renew_deadline: float = 10.0
+    leader_elect_retry_period: float = 2.0
+    status: tuple[StatusKind, ...] = ()
+    no_status: bool = False
+    rebalance_period: float = 0.0
+    evict: bool = False
+    rebalance_config: Annotated[Path, click.Path(path_type=Path, dir_okay=False)] | None = None
+    min_gain: int = 20
+    max_pods: int = 500
+    max_evictions: int = 5
+    max_evictions_per_namespace: int = 2
+    cooldown: float = 1800.0
+    colocation_period: float = 0.0
+    evict_offline: bool = False
+    colocation_margin: int = 30
+    # Evictions go on until use is below the margin by as much.
+    colocation_hysteresis: int = 5
+    colocation_max_age: float = 180.0
+    v: int = 0
+    logging_format: Literal["text", "json"] = "text"
+
+    def __post_init__(self) -> None:
+        if self.evict and not self.rebalance_period:
+            raise ConfigError("--evict needs --rebalance-period")
+        if self.evict_offline and not self.colocation_period:
+            raise ConfigError("--evict-offline needs --colocation-period")
+        if self.colocation_margin < 0 or self.colocation_hysteresis < 0:
+            raise ConfigError("--colocation-margin and --colocation-hysteresis are not negative")
+        if self.colocation_margin + self.colocation_hysteresis >= 100:
+            raise ConfigError(
+                "--colocation-margin and --colocation-hysteresis are less than 100 together"
+            )
 
     @property
-    def remember_evictions_seconds(self) -> float:
-        """For how long budgets and cooldown need to know of an eviction."""
-        return max(
-            self.rebalancing.cooldown_seconds,
-            self.rebalancing.period_seconds,
-            self.colocation.period_seconds,
-        )
-
-
-# Imported there, since `proreus --help` imports this module, and does without msgspec.
-
-
-def _default_lease() -> LeaseOptions:
-    from proreus.client.leading.leader_election_config import LeaseOptions
-
-    return LeaseOptions()
-
-
-def _default_serving() -> ServingOptions:
-    from proreus.server.options import ServingOptions
-
-    return ServingOptions()
+    def statuses(self) -> tuple[StatusKind, ...]:
+        """The kinds whose statuses are written."""
+        return () if self.no_status else self.status or DEFAULT_STATUS_KINDS

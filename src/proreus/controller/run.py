@@ -29,7 +29,11 @@ from proreus.client.http.request_headers import user_agent
 from proreus.client.http.session import ApiClient
 from proreus.client.http.write_fence import WriteFence
 from proreus.client.leading.leader_election import LeaderElector, new_identity
-from proreus.client.leading.leader_election_config import LeaderCallbacks, ResourceLockConfig
+from proreus.client.leading.leader_election_config import (
+    LeaderCallbacks,
+    LeaseOptions,
+    ResourceLockConfig,
+)
 from proreus.client.watching.informer import Informer
 from proreus.controller.colocation.colocation_controller import ColocationController
 from proreus.controller.controller_metrics import ControllerMetrics
@@ -50,6 +54,7 @@ from proreus.process.clients import Delegation, request_hooks
 from proreus.process.emulation import version_to_emulate
 from proreus.process.stopping import first_error, until_set
 from proreus.server.health import HealthCheck
+from proreus.server.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from proreus.server.responses import json_body
 from proreus.server.server import EndpointSources, Server
 from proreus.workbench.simulation.simulated_cluster import Settings
@@ -64,12 +69,12 @@ STATUSES: dict[str, Callable[[], StatusReconciler[Any]]] = {
     "volcano-queues": volcano_queues,
     "kai-queues": kai_queues,
 }
-"""The reconciler of each kind of ``options.STATUS_KINDS``."""
+"""The reconciler of each kind of ``options.StatusKind``."""
 
 
 async def run(options: ControllerOptions) -> int:
     """Run one controller; return 0 after SIGTERM or SIGINT, 1 after a lost Lease or an error."""
-    logs.configure(options.verbosity, options.logging_format)
+    logs.configure(options.v, options.logging_format)
     # The log of a simulated scheduler is about events that have not happened.
     logging.getLogger("proreus.engine").setLevel(logging.ERROR)
     stopping = asyncio.Event()
@@ -112,15 +117,15 @@ class _Controller:
         # All pods, since groups count finished ones too.
         self._pods = Informer(client, PODS, on_error=_watch_failed)
         self._pods.add_handler(self._writer)
-        record = EvictionRecord(client, options.lease.namespace)
-        evictor = PodEvictor(client, record, metrics, options.remember_evictions_seconds)
+        record = EvictionRecord(client, options.leader_elect_resource_namespace)
+        # For as long as budgets and cooldown need to know of an eviction.
+        periods = options.cooldown, options.rebalance_period, options.colocation_period
+        evictor = PodEvictor(client, record, metrics, max(periods))
         self._rebalancer: Rebalancer | None = None
         if rebalancing is not None:
-            self._rebalancer = Rebalancer(
-                client, rebalancing, options.rebalancing, evictor, metrics
-            )
+            self._rebalancer = Rebalancer(client, rebalancing, options, evictor, metrics)
         self._colocation: ColocationController | None = None
-        if options.colocation.period_seconds:
+        if options.colocation_period:
             self._colocation = ColocationController(
                 client, options, self._pods.store.values, evictor, metrics
             )
@@ -134,7 +139,7 @@ class _Controller:
         """Return a controller with a listening server; ``stack`` closes its parts."""
         metrics, fence = ControllerMetrics(), WriteFence()
         hooks = request_hooks(metrics.process)
-        connect = partial(load_credentials, options.kubeconfig, options.server)
+        connect = partial(load_credentials, options.kubeconfig, options.master)
         credentials, health = await connect(), AuthenticationHealth()
 
         async def client(purpose: str, of_fence: WriteFence | None = None) -> ApiClient:
@@ -144,21 +149,34 @@ class _Controller:
 
         own = await client("controller", fence)
         rebalancing = None
-        if options.rebalancing.period_seconds:
+        if options.rebalance_period:
             # Advice has to hold for the scheduler of this cluster, which is not newer.
-            rebalancing = settings_of(options.rebalancing.config, await version_to_emulate(own))
+            rebalancing = settings_of(options.rebalance_config, await version_to_emulate(own))
         controller = cls(options, metrics, own, rebalancing)
         lease_client, reviews = await client("leader-election"), Delegation(await client("reviews"))
         lock = ResourceLockConfig(new_identity(), component="proreus-controller")
-        callbacks = LeaderCallbacks(on_started_leading=controller._leading.set)
-        controller._elector = LeaderElector(
-            lease_client, lock, options.lease, callbacks, fence=fence
+        lease = LeaseOptions(
+            options.leader_elect_resource_namespace,
+            options.leader_elect_resource_name,
+            options.leader_elect_lease_duration,
+            options.leader_elect_renew_deadline,
+            options.leader_elect_retry_period,
         )
+        callbacks = LeaderCallbacks(on_started_leading=controller._leading.set)
+        controller._elector = LeaderElector(lease_client, lock, lease, callbacks, fence=fence)
         authenticated = HealthCheck(
-            "authentication", partial(health.problem, options.lease.lease_duration_seconds)
+            "authentication", partial(health.problem, lease.lease_duration_seconds)
         )
         server = Server(
-            options.serving,
+            ServingOptions(
+                bind_address=options.bind_address,
+                secure_port=options.secure_port,
+                cert_dir=options.cert_dir,
+                tls_cert_file=options.tls_cert_file,
+                tls_private_key_file=options.tls_private_key_file,
+                authentication=AuthenticationOptions(kubeconfig=options.kubeconfig),
+                authorization=AuthorizationOptions(kubeconfig=options.kubeconfig),
+            ),
             EndpointSources(
                 metrics=metrics.process,
                 livez=(authenticated,),
@@ -204,7 +222,7 @@ class _Controller:
 
     async def _work(self) -> None:
         await self._leading.wait()
-        connect = partial(load_credentials, self._options.kubeconfig, self._options.server)
+        connect = partial(load_credentials, self._options.kubeconfig, self._options.master)
         async with asyncio.TaskGroup() as tasks:
             if self._reads_pods:
                 tasks.create_task(self._pods.run(), name="pods")

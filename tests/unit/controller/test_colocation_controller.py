@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -18,12 +19,12 @@ from proreus.controller.colocation.pressure import OfflinePod, Pressure, victims
 from proreus.controller.controller_metrics import ControllerMetrics
 from proreus.controller.evictions.eviction_record import EvictionRecord
 from proreus.controller.evictions.pod_evictor import PodEvictor
-from proreus.controller.options import ColocationOptions, ControllerOptions, RebalancingOptions
+from proreus.controller.options import ControllerOptions
 from proreus.objects import Pod
 from proreus.objects.codec import decoder_for
 
 NODE = CpuAndMemory(10_000, 100)
-OPTIONS = ColocationOptions(period_seconds=60, evict_offline=True)
+OPTIONS = ControllerOptions(colocation_period=60, evict_offline=True)
 
 
 def offline_pod(name: str, priority: int = 5500, **meta: object) -> Pod:
@@ -87,11 +88,11 @@ def test_numbers_are_withdrawn_once_they_are_too_old() -> None:
 
 def test_options_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ConfigError, match="--colocation-period"):
-        ColocationOptions(evict_offline=True)
+        ControllerOptions(evict_offline=True)
     with pytest.raises(ConfigError, match="less than 100"):
-        ColocationOptions(margin_percent=95)
+        ControllerOptions(colocation_margin=95)
     with pytest.raises(ConfigError, match="not negative"):
-        ColocationOptions(margin_percent=-1)
+        ControllerOptions(colocation_margin=-1)
 
 
 # ---- pressure ------------------------------------------------------------------------------------
@@ -252,8 +253,7 @@ class Cluster:
     def __init__(self, *pods: Pod, max_evictions: int = 5) -> None:
         self.api = Api()
         self.now = 0.0
-        rebalancing = RebalancingOptions(max_evictions=max_evictions)
-        options = ControllerOptions(colocation=OPTIONS, rebalancing=rebalancing)
+        options = dataclasses.replace(OPTIONS, max_evictions=max_evictions)
         metrics = ControllerMetrics()
         record = EvictionRecord(self.api, "system")  # type: ignore[arg-type]
         evictor = PodEvictor(self.api, record, metrics, 1800, lambda: self.now)  # type: ignore[arg-type]

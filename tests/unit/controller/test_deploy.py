@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proreus.controller.cli import command, options_of
+from proreus.controller.cli import command
 from proreus.controller.evictions.eviction_record import NAME
-from proreus.controller.options import DEFAULT_STATUS_KINDS
+from proreus.controller.options import DEFAULT_STATUS_KINDS, ControllerOptions
 from proreus.controller.run import STATUSES
 from proreus.insight.snapshots.cluster_objects import READ_KINDS
 from unit.test_deploy import CONTROLLER, DEPLOY, one
@@ -18,13 +18,13 @@ def test_the_controller_is_started_with_the_lease_that_its_role_names() -> None:
     subcommand, *arguments = container["args"]
     assert subcommand == command.name
     with command.make_context("controller", arguments) as context:
-        options = options_of(context.params)
+        options = ControllerOptions(**context.params)
     role = one(CONTROLLER / "rbac.yaml", "Role")
-    assert role["metadata"]["namespace"] == options.lease.namespace
+    assert role["metadata"]["namespace"] == options.leader_elect_resource_namespace
     named = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
-    assert named == [[options.lease.name]]
+    assert named == [[options.leader_elect_resource_name]]
     [port] = container["ports"]
-    assert port["containerPort"] == options.serving.secure_port
+    assert port["containerPort"] == options.secure_port
 
 
 def test_the_controllers_role_allows_what_it_follows() -> None:

@@ -18,7 +18,7 @@ from proreus.controller.evictions.eviction_record import (
     UnreadableRecord,
 )
 from proreus.controller.evictions.pod_evictor import Choose, PodEvictor
-from proreus.controller.options import RebalancingOptions
+from proreus.controller.options import ControllerOptions
 from proreus.controller.rebalancing.better_nodes import Move, find_better_nodes, is_movable
 from proreus.controller.rebalancing.rebalancer import choose, settings_of
 from proreus.insight.snapshots.cluster_objects import ClusterObjects
@@ -28,7 +28,7 @@ from proreus.workbench.simulation.controllers import Controllers
 sys.path.insert(0, str(Path(__file__).parent.parent / "workbench" / "simulation"))
 from clusters import cluster, node, pod
 
-OPTIONS = RebalancingOptions(period_seconds=60, evict=True)
+OPTIONS = ControllerOptions(rebalance_period=60, evict=True)
 
 
 def moves_in(objects: ClusterObjects, min_gain: int = 10) -> dict[str, str]:
@@ -149,9 +149,9 @@ def recorded(name: str, at: float, state: Any = "done", namespace: str = "a") ->
 
 def test_the_best_moves_come_first_within_both_budgets() -> None:
     moves = [move("x", 11), move("y", 30), move("z", 20), move("o", 12, "b")]
-    options = RebalancingOptions(period_seconds=60, max_evictions=3)
+    options = ControllerOptions(rebalance_period=60, max_evictions=3)
     assert names(choose(moves, [], options, 1000)) == ["y", "z", "o"]
-    options = RebalancingOptions(period_seconds=60, max_evictions=1)
+    options = ControllerOptions(rebalance_period=60, max_evictions=1)
     assert names(choose(moves, [], options, 1000)) == ["y"]
 
 
@@ -170,7 +170,7 @@ def test_a_workload_rests_after_an_eviction_and_gives_one_pod_at_a_time() -> Non
 
 def test_evictions_need_cycles() -> None:
     with pytest.raises(ConfigError, match="--rebalance-period"):
-        RebalancingOptions(evict=True)
+        ControllerOptions(evict=True)
 
 
 # ---- evictions -----------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ async def test_a_pod_that_cannot_be_evicted_leaves_its_place_in_the_plan_to_othe
     api = Api(x="uid-x", y="uid-y", z="uid-z", other="uid-other")
     api.refused.update(x=refusal, y=refusal)
     moves = [move("x", 50), move("y", 40), move("z", 30), move("other", 20, "b")]
-    options = RebalancingOptions(period_seconds=60, evict=True, max_evictions=1)
+    options = ControllerOptions(rebalance_period=60, evict=True, max_evictions=1)
 
     def chosen(known: list[RecordedEviction]) -> list[RecordedEviction]:
         return [

@@ -19,7 +19,7 @@ from proreus.addons.colocation.plugin import BATCH, MEASURED_AT
 from proreus.addons.node_metrics.recent_pods import timestamp
 from proreus.base.clock import rfc3339
 from proreus.controller.colocation.measurements import NOTHING, CpuAndMemory, Measured
-from proreus.controller.options import ColocationOptions
+from proreus.controller.options import ControllerOptions
 from proreus.objects import Node, parse_amount
 
 
@@ -73,14 +73,14 @@ def to_write(
     measured: Measured | None,
     computed: CpuAndMemory,
     allocatable: CpuAndMemory,
-    options: ColocationOptions,
+    options: ControllerOptions,
     now: float,
 ) -> BatchResources | None:
     """Return the numbers to write to a node, or None if it keeps the present ones.
 
     ``computed``: from ``measured``; ``now``: Unix seconds.
     """
-    if measured is None or now - measured.at > options.max_age_seconds:
+    if measured is None or now - measured.at > options.colocation_max_age:
         return _withdrawn(written, options, now)
     fresh = BatchResources(computed, measured.at)
     if written is None or written.at is None:
@@ -88,9 +88,9 @@ def to_write(
     if int(measured.at) <= int(written.at):
         return None
     # Half the age at which they would count as old: one cycle may fail.
-    if measured.at - written.at >= options.max_age_seconds / 2:
+    if measured.at - written.at >= options.colocation_max_age / 2:
         return fresh
-    band = options.hysteresis_percent
+    band = options.colocation_hysteresis
     moved = any(
         abs(new - old) * 100 > band * most
         for new, old, most in zip(computed, written.amounts, allocatable, strict=True)
@@ -99,11 +99,11 @@ def to_write(
 
 
 def _withdrawn(
-    written: BatchResources | None, options: ColocationOptions, now: float
+    written: BatchResources | None, options: ControllerOptions, now: float
 ) -> BatchResources | None:
     """Return zeros for a node with numbers that are too old; None if they are not, or are zeros."""
     if written is None or written.amounts == NOTHING:
         return None
-    if written.at is not None and now - written.at <= options.max_age_seconds:
+    if written.at is not None and now - written.at <= options.colocation_max_age:
         return None
     return BatchResources(NOTHING, written.at)

@@ -61,9 +61,7 @@ class ColocationController:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
-        self._options = options.colocation
-        self._max_evictions = options.rebalancing.max_evictions
-        self._max_evictions_per_namespace = options.rebalancing.max_evictions_per_namespace
+        self._options = options
         self._pods = pods
         self._evictor = evictor
         self._metrics = metrics
@@ -80,7 +78,7 @@ class ColocationController:
             except (ApiError, UnreadableRecord) as error:
                 log.warning("A cycle of colocation failed", err=str(error))
             spent = time.monotonic() - started
-            await asyncio.sleep(max(1.0, self._options.period_seconds - spent))
+            await asyncio.sleep(max(1.0, self._options.colocation_period - spent))
 
     async def cycle(self) -> None:
         """Run one cycle; raises ``ApiError``."""
@@ -118,7 +116,7 @@ class ColocationController:
         return found.used if found is not None and self._is_fresh(found) else NOTHING
 
     def _is_fresh(self, measured: Measured) -> bool:
-        return self._now() - measured.at <= self._options.max_age_seconds
+        return self._now() - measured.at <= self._options.colocation_max_age
 
     # ---- numbers -------------------------------------------------------------------------------
 
@@ -133,7 +131,7 @@ class ColocationController:
             allocatable, computed = CpuAndMemory.of(node.status.allocatable), NOTHING
             if measured is not None:
                 used = [one.used for one in offline.get(name, ())]
-                margin = self._options.margin_percent
+                margin = self._options.colocation_margin
                 computed = left_by_online(allocatable, measured.used, used, margin)
             change = to_write(
                 written_on(node), measured, computed, allocatable, self._options, self._now()
@@ -174,7 +172,7 @@ class ColocationController:
                 self._pressure.forget(name)
                 continue
             allocatable = CpuAndMemory.of(node.status.allocatable)
-            margin = self._options.margin_percent
+            margin = self._options.colocation_margin
             if self._pressure.note(name, measured, allocatable, margin):
                 found += victims(measured.used, allocatable, offline.get(name, ()), self._options)
         return found
@@ -183,12 +181,7 @@ class ColocationController:
         self, pods: Iterable[Pod], recorded: Sequence[RecordedEviction]
     ) -> list[RecordedEviction]:
         now = self._now()
-        budget = EvictionBudget(
-            recorded,
-            now - self._options.period_seconds,
-            self._max_evictions,
-            self._max_evictions_per_namespace,
-        )
+        budget = EvictionBudget(recorded, now - self._options.colocation_period, self._options)
         # Without their ReplicaSets, pods of Deployments are known by their labels.
         controllers = Controllers(ClusterObjects())
         chosen = []

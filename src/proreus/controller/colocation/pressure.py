@@ -15,7 +15,7 @@ from proreus.addons.pod_amounts import requests_of
 from proreus.controller.amounts import is_assigned
 from proreus.controller.colocation.measurements import CpuAndMemory, Measured
 from proreus.controller.evictions.safe_to_evict import is_safe_to_evict
-from proreus.controller.options import ColocationOptions
+from proreus.controller.options import ControllerOptions
 from proreus.objects import Pod
 from proreus.objects.pod import priority_of
 
@@ -71,15 +71,15 @@ def victims(
     used: CpuAndMemory,
     allocatable: CpuAndMemory,
     offline: Iterable[OfflinePod],
-    options: ColocationOptions,
+    options: ControllerOptions,
 ) -> list[Pod]:
     """Return the offline pods to evict from a node under pressure, the first to go first.
 
     A pod that uses none of the short resources stays. The use of pods that are leaving counts as
     given back already.
     """
-    limit = _percent(allocatable, 100 - options.margin_percent)
-    target = _percent(allocatable, 100 - options.margin_percent - options.hysteresis_percent)
+    limit = _percent(allocatable, 100 - options.colocation_margin)
+    target = _percent(allocatable, 100 - options.colocation_margin - options.colocation_hysteresis)
     excess = [
         now - aim if now > most else 0 for now, most, aim in zip(used, limit, target, strict=True)
     ]

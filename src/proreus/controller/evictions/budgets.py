@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from proreus.controller.evictions.eviction_record import RecordedEviction
+from proreus.controller.options import ControllerOptions
 
 _TRIES_PER_EVICTION = 10
 """The record stays small, however many namespaces refuse."""
@@ -20,14 +21,14 @@ class EvictionBudget:
     """
 
     def __init__(
-        self, recorded: Iterable[RecordedEviction], since: float, most: int, most_of_namespace: int
+        self, recorded: Iterable[RecordedEviction], since: float, options: ControllerOptions
     ) -> None:
         latest = [one for one in recorded if one.at > since]
         self._used = sum(one.state != "refused" for one in latest)
         self._tried = Counter(_namespace(one.pod) for one in latest)
         self._uids = {one.uid for one in latest}
-        self._most = most
-        self._most_of_namespace = most_of_namespace
+        self._most = options.max_evictions
+        self._most_of_namespace = options.max_evictions_per_namespace
 
     def take(self, pod: str, uid: str) -> bool:
         """Count the eviction of a pod; return False if it may not be tried, or was in the period.

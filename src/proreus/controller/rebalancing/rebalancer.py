@@ -21,7 +21,7 @@ from proreus.controller.evictions.budgets import EvictionBudget
 from proreus.controller.evictions.eviction_record import RecordedEviction, UnreadableRecord
 from proreus.controller.evictions.pod_evictor import PodEvictor
 from proreus.controller.evictions.safe_to_evict import SAFE_TO_EVICT
-from proreus.controller.options import RebalancingOptions
+from proreus.controller.options import ControllerOptions
 from proreus.controller.rebalancing.better_nodes import (
     Move,
     find_better_nodes,
@@ -59,7 +59,7 @@ class Rebalancer:
         self,
         client: ApiClient,
         settings: Settings,
-        options: RebalancingOptions,
+        options: ControllerOptions,
         evictor: PodEvictor,
         metrics: ControllerMetrics,
         now: Callable[[], float] = time.time,
@@ -91,7 +91,7 @@ class Rebalancer:
                     result = "error"
                 self._metrics.rebalancing_cycles_total.labels(result).inc()
                 spent = time.monotonic() - started
-                await asyncio.sleep(max(1.0, self._options.period_seconds - spent))
+                await asyncio.sleep(max(1.0, self._options.rebalance_period - spent))
         finally:
             self._stopped.set()
 
@@ -137,7 +137,7 @@ class Rebalancer:
 def choose(
     moves: Iterable[Move],
     recorded: Sequence[RecordedEviction],
-    options: RebalancingOptions,
+    options: ControllerOptions,
     now: float,
 ) -> list[Move]:
     """Return the moves to make, the best first; ``now``: Unix seconds.
@@ -145,11 +145,8 @@ def choose(
     A workload is left alone for the cooldown, whichever of its pods was evicted, or could not be:
     its successor may be the next that would be better elsewhere.
     """
-    since = now - options.period_seconds
-    budget = EvictionBudget(
-        recorded, since, options.max_evictions, options.max_evictions_per_namespace
-    )
-    resting = {one.workload for one in recorded if one.at > now - options.cooldown_seconds}
+    budget = EvictionBudget(recorded, now - options.rebalance_period, options)
+    resting = {one.workload for one in recorded if one.at > now - options.cooldown}
     chosen: list[Move] = []
     for move in sorted(moves, key=lambda move: (-move.gain, move.pod)):
         if move.workload not in resting and budget.take(move.pod, move.uid):
