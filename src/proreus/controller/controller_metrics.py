@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proreus.base.metrics import MetricsRegistry, SchedulerMetrics
+from proreus.base.metrics.declarations import Declarations, describe
 from proreus.base.metrics.families import AnyFamily
 
 _OF_THE_PROCESS = (
@@ -14,47 +15,33 @@ _OF_THE_PROCESS = (
 )
 
 
+_ALPHA = Declarations("proreus_controller_", "ALPHA")
+
+
 class ControllerMetrics(MetricsRegistry):
     """``process`` counts for client, server and elector; only their families of it are shown."""
+
+    status_writes_total = _ALPHA.counter(
+        "Writes of statuses, by resource and result (written, conflict, error).",
+        "resource",
+        "result",
+    )
+    statuses_due = _ALPHA.computed("Objects whose status has to be computed again.")
+    colocation_nodes = _ALPHA.gauge(
+        "Nodes as of the latest cycle of colocation, by state (measured, stale).", "state"
+    )
+    rebalancing_cycles_total = _ALPHA.counter(
+        "Cycles of the rebalancer, by result (done, error).", "result"
+    )
+    moves_advised = _ALPHA.computed("Pods that would have a better node, as of the latest cycle.")
+    evictions_total = _ALPHA.counter(
+        "Evictions asked for, by result (evicted, gone, refused, error).", "result"
+    )
 
     def __init__(self) -> None:
         super().__init__()
         self.process = SchedulerMetrics()
-        self.status_writes_total = self.counter(
-            "proreus_controller_status_writes_total",
-            "ALPHA",
-            "Writes of statuses, by resource and result (written, conflict, error).",
-            "resource",
-            "result",
-        )
-        self.statuses_due = self.gauge(
-            "proreus_controller_statuses_due",
-            "ALPHA",
-            "Objects whose status has to be computed again.",
-        )
-        self.colocation_nodes = self.gauge(
-            "proreus_controller_colocation_nodes",
-            "ALPHA",
-            "Nodes as of the latest cycle of colocation, by state (measured, stale).",
-            "state",
-        )
-        self.rebalancing_cycles_total = self.counter(
-            "proreus_controller_rebalancing_cycles_total",
-            "ALPHA",
-            "Cycles of the rebalancer, by result (done, error).",
-            "result",
-        )
-        self.moves_advised = self.gauge(
-            "proreus_controller_moves_advised",
-            "ALPHA",
-            "Pods that would have a better node, as of the latest cycle.",
-        )
-        self.evictions_total = self.counter(
-            "proreus_controller_evictions_total",
-            "ALPHA",
-            "Evictions asked for, by result (evicted, gone, refused, error).",
-            "result",
-        )
+        describe(self)
 
     def families(self) -> list[AnyFamily]:
         """Return the controller's own families and the process's."""

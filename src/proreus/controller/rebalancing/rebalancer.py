@@ -73,6 +73,7 @@ class Rebalancer:
         self._stopped = threading.Event()
         self._last_examined = ""
         self.advice: Sequence[Move] = ()
+        metrics.moves_advised.set_function(lambda: {(): len(self.advice)})
 
     def describe(self) -> dict[str, Any]:
         """Return the advice as JSON, for a page."""
@@ -111,7 +112,6 @@ class Rebalancer:
             options.min_gain,
             self._stopped.is_set,
         )
-        self._metrics.moves_advised.labels().set(len(self.advice))
         for move in self.advice:
             log.info("A pod would have a better node", **asdict(move))
         if options.evict:
