@@ -63,7 +63,7 @@ class RemotePlugins:
                 return _state_of(slot)
             # Before it gets the slot: a process that refuses its arguments must not replace one
             # that works.
-            await check_args(connection, served, slot.args)
+            await check_args(connection, served, slot.sync.args)
         except BaseException:
             await connection.close()
             raise
@@ -104,7 +104,7 @@ class RemotePlugins:
         """Keep the arguments for processes that register later."""
         for slot in self._slots.values():
             for profile_name, plain in _args_of(slot, config).items():
-                slot.set_args(profile_name, plain)
+                slot.sync.set_args(profile_name, plain)
 
 
 def _classes(endpoints: Sequence[Endpoint]) -> dict[str, type[Plugin]]:

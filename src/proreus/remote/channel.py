@@ -46,6 +46,11 @@ class Channel:
         return "" if self.connection is None else self.connection.address
 
     @property
+    def is_open(self) -> bool:
+        """Whether the circuit is open: requests fail at once."""
+        return self.circuit.is_open
+
+    @property
     def current_connection(self) -> Connection:
         """The connection to the process; raises ``Unavailable`` while the slot is empty."""
         if self.connection is None:
@@ -94,7 +99,7 @@ class Channel:
         """Open the circuit, unless ``connection`` has been replaced: its process left the slot."""
         if connection is not self.connection:
             return
-        was_closed = not self.circuit.is_open
+        was_closed = not self.is_open
         self.circuit.open(reason, self.address, self.descriptor.timeout_seconds)
         if was_closed and self.descriptor.ignorable:
             self.notify_changed()

@@ -23,14 +23,13 @@ from proreus.remote.connection import Connection, NoResponse, OutOfSync
 from proreus.remote.descriptor import Descriptor, empty_slot, read_descriptor
 from proreus.remote.process_sync import ProcessSync, check_args
 from proreus.remote.recovery import REFUSED_SECONDS, Recovery
-from proreus.remote.snapshot import Snapshot
 from proreus.remote.trial_requests import TrialRequests
 from proreus.remote.wire import BadResponse, Response
 
 log = logger(__name__)
 
 
-class Endpoint:
+class Endpoint(Channel):
     """A process and the one plugin in it, shared by the profiles that use it.
 
     Without a connection it is a slot, which processes take (``attach``) and leave (``detach``),
@@ -43,49 +42,24 @@ class Endpoint:
         descriptor: Descriptor,
         metrics: SchedulerMetrics,
     ) -> None:
+        super().__init__(connection, descriptor, metrics)
         self.is_slot = connection is None
-        self._channel = Channel(connection, descriptor, metrics)
+        self.sync = ProcessSync(descriptor, self.exchange, self.metrics)
+        self.trial_requests = TrialRequests()
         self._outbox = Outbox(descriptor.name)
-        self._sync = ProcessSync(descriptor, self._channel.exchange, self._channel.metrics)
-        self._trial_requests = TrialRequests()
-        self._recovery = Recovery(self._channel, self._sync, self._trial_requests, self._resync)
+        self._recovery = Recovery(self, self.sync, self.trial_requests, self._resync)
         self._watch_lock = asyncio.Lock()
-
-    @property
-    def descriptor(self) -> Descriptor:
-        """The descriptor that the process sent when it was last connected or restarted."""
-        return self._channel.descriptor
-
-    @property
-    def address(self) -> str:
-        """The address of the process, "" for an empty slot."""
-        return self._channel.address
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the circuit is open: requests fail at once."""
-        return self._channel.circuit.is_open
-
-    @property
-    def epoch(self) -> str:
-        """The last epoch that the process reported."""
-        return self._channel.epoch
-
-    @property
-    def on_change(self) -> set[Callable[[], None]]:
-        """The callbacks for results of the plugin that are no longer valid (``Channel``)."""
-        return self._channel.on_change
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._channel.connection is not None:
-            await self._channel.connection.close()
+        if self.connection is not None:
+            await self.connection.close()
 
     async def attach(self, connection: Connection, descriptor: Descriptor) -> None:
         """Give the slot to a process; one that had it before gets no more requests."""
         old = self._replace(connection, descriptor)
-        self._channel.circuit.close(reset_pauses=True)
-        self._channel.notify_changed()
+        self.circuit.close(reset_pauses=True)
+        self.notify_changed()
         if old is not None:
             await old.close()
 
@@ -93,18 +67,17 @@ class Endpoint:
         """Empty the slot: pods are scheduled without the plugin."""
         old = self._replace(None, empty_slot(self.descriptor.name))
         self._outbox.clear()
-        self._channel.circuit.open_quietly(EMPTY_SLOT)
-        self._channel.notify_changed()
+        self.circuit.open_quietly(EMPTY_SLOT)
+        self.notify_changed()
         if old is not None:
             await old.close()
 
     def _replace(self, connection: Connection | None, descriptor: Descriptor) -> Connection | None:
         """Set another process, or none; return the connection to the last one."""
-        channel = self._channel
-        old, channel.connection = channel.connection, connection
-        channel.descriptor = descriptor
-        self._sync.forget(descriptor)
-        self._trial_requests.forget()
+        old, self.connection = self.connection, connection
+        self.descriptor = descriptor
+        self.sync.forget(descriptor)
+        self.trial_requests.forget()
         return old
 
     # ---- requests ------------------------------------------------------------------------------
@@ -123,11 +96,11 @@ class Endpoint:
         cycle, since row numbers hold for one request at a time. Raises ``Unavailable``,
         ``NoResponse``, ``BadResponse``.
         """
-        self._sync.table = table
+        self.sync.table = table
         for last in (False, True):
-            self._channel.refuse_if_open(path)
+            self.refuse_if_open(path)
             try:
-                await self._sync.send(table)
+                await self.sync.send(table)
                 body = request_body()
                 if body is None:
                     return None
@@ -138,7 +111,7 @@ class Endpoint:
                 await self._resync()
                 continue
             if last:
-                self._channel.notify_changed()
+                self.notify_changed()
             return response
         raise AssertionError("unreachable: the second round returns or raises")
 
@@ -147,14 +120,14 @@ class Endpoint:
     ) -> wire.T:
         """Send a request without row numbers, at any time; raises as ``call`` does."""
         for last in (False, True):
-            self._channel.refuse_if_open(path)
+            self.refuse_if_open(path)
             try:
-                await self._sync.send_args()
-                return await self._channel.exchange(path, wire.encode(request_body), type_, seconds)
+                await self.sync.send_args()
+                return await self.exchange(path, wire.encode(request_body), type_, seconds)
             except OutOfSync as error:
                 if last:
                     raise self._still_out_of_sync(path, error) from error
-                self._sync.forget_args()
+                self.sync.forget_args()
         raise AssertionError("unreachable: the second round returns or raises")
 
     def notify(self, path: str, message: dict[str, Any]) -> None:
@@ -163,53 +136,34 @@ class Endpoint:
 
     async def flush(self) -> None:
         """Wait until all queued messages are delivered; raises ``Unavailable``, ``NoResponse``."""
-        self._channel.refuse_if_open("/v1/reserve")
+        self.refuse_if_open("/v1/reserve")
         await self._outbox.flush(self.descriptor.timeout_seconds)
 
     async def _exchange_about_pod(
         self, path: str, body: dict[str, Any], type_: type[wire.T]
     ) -> wire.T:
         """Send a request for the present snapshot, unless it is one that is never answered."""
-        trial_requests = self._trial_requests
-        if trial_requests.is_refused(path, body, self.epoch):
-            self._channel.metrics.count(path, "left_out")
+        if self.trial_requests.is_refused(path, body, self.epoch):
+            self.metrics.count(path, "left_out")
             raise Unavailable(
                 f"{self.address}{path}: no response about this pod, but one about "
                 f"another; not asked again for {REFUSED_SECONDS:g} s"
             )
-        body |= {"snapshot": self.snapshot.id, "version": self.snapshot.version}
+        body |= {"snapshot": self.sync.snapshot.id, "version": self.sync.snapshot.version}
         seconds = self.descriptor.timeout_seconds
         try:
-            response = await self._channel.exchange(path, wire.encode(body), type_, seconds)
+            response = await self.exchange(path, wire.encode(body), type_, seconds)
         except NoResponse:
-            trial_requests.add_unanswered(path, body)
+            self.trial_requests.add_unanswered(path, body)
             raise
-        trial_requests.add_answered(path, body)
+        self.trial_requests.add_answered(path, body)
         return response
 
     def _still_out_of_sync(self, path: str, error: OutOfSync) -> BadResponse:
-        self._channel.metrics.count(path, "bad")
+        self.metrics.count(path, "bad")
         return BadResponse(f"{self.address}{error}; it got all nodes and reports it again")
 
     # ---- keeping it in sync --------------------------------------------------------------------
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The nodes that the process has been sent."""
-        return self._sync.snapshot
-
-    @property
-    def args(self) -> Mapping[str, Any]:
-        """The arguments by profile."""
-        return self._sync.args
-
-    def set_args(self, profile: str, args: Any) -> None:
-        """Set the arguments of a profile that uses the plugin; they are sent before they matter."""
-        self._sync.set_args(profile, args)
-
-    def add_pod(self, profile: str, pod: bytes) -> None:
-        """Record the pod of an attempt: a request about it may be tried in the background."""
-        self._trial_requests.add_pod(profile, pod)
 
     async def check_args(self, args: Mapping[str, Any]) -> None:
         """Send arguments to the process to be checked, by profile; raise ``ConfigError``.
@@ -218,29 +172,28 @@ class Endpoint:
         those in force again.
         """
         try:
-            await check_args(self._channel.current_connection, self.descriptor, args)
+            await check_args(self.current_connection, self.descriptor, args)
         finally:
-            self._sync.forget_args()
+            self.sync.forget_args()
 
     async def _resync(self) -> None:
         """Treat the process as restarted, perhaps in another version: read its descriptor again."""
-        channel = self._channel
-        connection = channel.current_connection
-        self._sync.forget_args()
+        connection = self.current_connection
+        self.sync.forget_args()
         try:
             body = await connection.get("/v1/descriptor", self.descriptor.timeout_seconds)
             descriptor = read_descriptor(body, self.address)
         except NoResponse as error:
-            channel.open(str(error), connection)
+            self.open(str(error), connection)
             raise
         except (ConfigError, OutOfSync) as error:
             raise BadResponse(str(error)) from error
-        if connection is not channel.connection:
+        if connection is not self.connection:
             raise Unavailable(f"{connection.address} has left its slot")
         known = self.descriptor
         same_points = self.is_slot or set(descriptor.points) == set(known.points)
         if descriptor.name != known.name or not same_points:
-            channel.open("it has another name or other points than at the start", connection)
+            self.open("it has another name or other points than at the start", connection)
             raise BadResponse(
                 f"{self.address} was {known.name} ({', '.join(known.points)}) and is now "
                 f"{descriptor.name} ({', '.join(descriptor.points)}): that needs a restart"
@@ -251,14 +204,10 @@ class Endpoint:
                 plugin=known.name,
                 endpoint=connection.address,
             )
-        channel.descriptor = descriptor
-        self._sync.forget(descriptor)
+        self.descriptor = descriptor
+        self.sync.forget(descriptor)
 
     # ---- watching it ---------------------------------------------------------------------------
-
-    async def health_error(self) -> str | None:
-        """Check the health of the process; return the fault, or None."""
-        return await self._channel.health_error()
 
     async def watch(self) -> None:
         """Check the health of the process and deliver queued messages, until cancelled.
@@ -275,8 +224,8 @@ class Endpoint:
                     await delivery
 
     async def _post_message(self, path: str, body: bytes) -> None:
-        self._channel.refuse_if_open(path)
-        await self._channel.exchange(path, body, Response, self.descriptor.timeout_seconds)
+        self.refuse_if_open(path)
+        await self.exchange(path, body, Response, self.descriptor.timeout_seconds)
 
 
 _MOST_MESSAGES = 10_000

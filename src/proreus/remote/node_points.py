@@ -20,7 +20,7 @@ from proreus.framework.scores import default_normalize
 from proreus.framework.status import Code, Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
 from proreus.remote import wire
-from proreus.remote.plugin import REJECTIONS, RemotePlugin, RemoteStateData
+from proreus.remote.plugin import REJECTIONS, RemotePlugin, RemoteStateData, at_point
 from proreus.remote.row_results import RowResults
 from proreus.remote.snapshot import Snapshot
 from proreus.remote.wire import BadResponse
@@ -34,12 +34,9 @@ _ROUNDS = 3
 class RemotePreFilter(RemotePlugin, PreFilterPlugin):
     """``POST /v1/pre-filter``."""
 
-    async def fetch_pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+    @at_point("preFilter")
+    async def fetch_pre_filter(self, state_data: RemoteStateData, pod: PodInfo) -> Status | None:
         """Make the request and keep the response."""
-        state_data = self.state_data(state, pod)
-        return await self.run_point(state_data, "preFilter", self._call_pre_filter(state_data))
-
-    async def _call_pre_filter(self, state_data: RemoteStateData) -> None:
         response = await self.endpoint.call(
             "/v1/pre-filter",
             lambda: self.request_body(state_data),
@@ -48,11 +45,9 @@ class RemotePreFilter(RemotePlugin, PreFilterPlugin):
         )
         assert response is not None
         allowed = (Code.SUCCESS, Code.SKIP, Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.ERROR)
-        status = wire.status_of("status", response.status, *allowed)
-        if status is not None and status.code == Code.ERROR:
-            raise BadResponse(status.message)
-        names = response.nodes
+        status, names = wire.verdict_of(response, *allowed), response.nodes
         state_data.pre_filter = status if status or names is None else frozenset(names)
+        return None
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, nodes: NodeTable
@@ -83,10 +78,10 @@ class _RowRequests(RemotePlugin):
 
         def request_body() -> dict[str, Any] | None:
             nonlocal requested
-            requested = unknown(endpoint.snapshot, endpoint.epoch, rows)
+            requested = unknown(endpoint.sync.snapshot, endpoint.epoch, rows)
             if not len(requested):
                 return None
-            whole = len(requested) == endpoint.snapshot.size
+            whole = len(requested) == endpoint.sync.snapshot.size
             encoded = None if whole else wire.array(requested, endpoint.descriptor.arrays)
             return self.request_body(state_data, rows=encoded)
 
@@ -102,14 +97,11 @@ class _RowRequests(RemotePlugin):
 class RemoteFilter(_RowRequests, FilterPlugin):
     """``POST /v1/filter``."""
 
+    @at_point("filter")
     async def fetch_filter(
-        self, state: CycleState, pod: PodInfo, rows: Rows | None
+        self, state_data: RemoteStateData, pod: PodInfo, rows: Rows | None
     ) -> Status | None:
         """Make the request and keep the response."""
-        state_data = self.state_data(state, pod)
-        return await self.run_point(state_data, "filter", self._call_filter(state_data, rows))
-
-    async def _call_filter(self, state_data: RemoteStateData, rows: Rows | None) -> None:
         row_results = state_data.row_results
         await self.request_rows(
             "/v1/filter",
@@ -119,6 +111,7 @@ class RemoteFilter(_RowRequests, FilterPlugin):
             wire.FilterResponse,
             lambda requested, response: self._take_verdicts(row_results, requested, response),
         )
+        return None
 
     def _take_verdicts(
         self, row_results: RowResults, requested: Rows, response: wire.FilterResponse
@@ -142,7 +135,7 @@ class RemoteFilter(_RowRequests, FilterPlugin):
         if len(which) and not 0 <= which.min() <= which.max() < len(statuses):
             raise BadResponse(f"status: must be indices of the {len(statuses)} statuses")
         row_results.set_verdicts(
-            requested, rejected, statuses, which, self.endpoint.snapshot.version
+            requested, rejected, statuses, which, self.endpoint.sync.snapshot.version
         )
 
     def filter_all(
@@ -157,12 +150,11 @@ class RemoteFilter(_RowRequests, FilterPlugin):
 class RemoteScore(_RowRequests, ScorePlugin):
     """``POST /v1/score``: one score per row, 0 to 100 or normalised to that here."""
 
-    async def fetch_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status | None:
+    @at_point("score")
+    async def fetch_score(
+        self, state_data: RemoteStateData, pod: PodInfo, rows: Rows
+    ) -> Status | None:
         """Make the request and keep the response."""
-        state_data = self.state_data(state, pod)
-        return await self.run_point(state_data, "score", self._call_score(state_data, rows))
-
-    async def _call_score(self, state_data: RemoteStateData, rows: Rows) -> None:
         row_results = state_data.row_results
         await self.request_rows(
             "/v1/score",
@@ -172,6 +164,7 @@ class RemoteScore(_RowRequests, ScorePlugin):
             wire.ScoreResponse,
             lambda requested, response: self._take_scores(row_results, requested, response),
         )
+        return None
 
     def _take_scores(
         self, row_results: RowResults, requested: Rows, response: wire.ScoreResponse
@@ -179,7 +172,7 @@ class RemoteScore(_RowRequests, ScorePlugin):
         scores = wire.int_array("scores", response.scores)
         if len(scores) != len(requested):
             raise BadResponse(f"scores: {len(scores)} entries for {len(requested)} rows")
-        row_results.set_scores(requested, scores, self.endpoint.snapshot.version)
+        row_results.set_scores(requested, scores, self.endpoint.sync.snapshot.version)
 
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray | int:
         """Return the fetched scores; 0 for all rows if none were fetched."""

@@ -6,8 +6,9 @@ Results are fetched before the cycle calls an extension point (``FetchingPlugin`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from functools import wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 from pydantic import ConfigDict
@@ -24,8 +25,13 @@ from proreus.framework.status import Code, Status
 from proreus.remote.endpoint import Endpoint
 from proreus.remote.pod_fields import IDENTITY, pod_json
 from proreus.remote.row_results import RowResults, RowResultsCache
+from proreus.remote.wire import VerdictResponse
 
 log = logger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R", bound="RemotePlugin")
+_Result = Coroutine[Any, Any, Status | None]
 
 REJECTIONS = (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
 
@@ -107,9 +113,9 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         if isinstance(state_data, RemoteStateData):
             return state_data
         endpoint, descriptor = self.endpoint, self.endpoint.descriptor
-        endpoint.set_args(self.handle.profile_name, self._plain_args)
+        endpoint.sync.set_args(self.handle.profile_name, self._plain_args)
         text = pod_json(pod, descriptor.pod_fields)
-        endpoint.add_pod(self.handle.profile_name, text)
+        endpoint.trial_requests.add_pod(self.handle.profile_name, text)
         if descriptor.row_local:
             row_results = self._row_results_cache.of(text, self.name, len(self.handle.nodes))
         else:
@@ -117,22 +123,6 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         state_data = RemoteStateData(msgspec.Raw(text), row_results, descriptor.points)
         state.write(self.name, state_data)
         return state_data
-
-    async def run_point(
-        self, state_data: RemoteStateData, point: str, work: Coroutine[Any, Any, Status | None]
-    ) -> Status | None:
-        """Await the work of an extension point; on failure return Error, unless ignorable."""
-        if point not in state_data.points:
-            work.close()
-            return None
-        try:
-            return await work
-        except ProreusError as error:
-            if not self.endpoint.descriptor.ignorable:
-                return Status.error(str(error))
-            state_data.points = ()
-            log.v(2).info("Continuing without a plugin", plugin=self.name, err=error)
-            return None
 
     def request_body(self, state_data: RemoteStateData, **more: Any) -> dict[str, Any]:
         """Return the body of a request about a pod, with ``more`` fields."""
@@ -144,3 +134,51 @@ class RemotePlugin(FetchingPlugin, BackgroundPlugin):
         """Return the body of a request about a pod on a node; it always has the pod's identity."""
         identity = msgspec.Raw(pod_json(pod, IDENTITY))
         return self.request_body(state_data, identity=identity, node=node_name)
+
+    async def call_about_node(
+        self, path: str, state_data: RemoteStateData, pod: PodInfo, node_name: str
+    ) -> VerdictResponse:
+        """Send a request about a pod on a node; raises as ``Endpoint.call`` does."""
+        response = await self.endpoint.call(
+            path,
+            lambda: self.pod_on_node_body(state_data, pod, node_name),
+            VerdictResponse,
+            self.handle.nodes,
+        )
+        assert response is not None
+        return response
+
+
+def at_point(
+    point: str,
+) -> Callable[
+    [Callable[Concatenate[R, RemoteStateData, PodInfo, P], _Result]],
+    Callable[Concatenate[R, CycleState, PodInfo, P], _Result],
+]:
+    """Let a method make the requests of an extension point, if the plugin takes part in it.
+
+    If they fail, it returns Error, unless the plugin is ignorable.
+    """
+
+    def decorate(
+        request: Callable[Concatenate[R, RemoteStateData, PodInfo, P], _Result],
+    ) -> Callable[Concatenate[R, CycleState, PodInfo, P], _Result]:
+        @wraps(request)
+        async def run(
+            self: R, state: CycleState, pod: PodInfo, /, *args: P.args, **kwargs: P.kwargs
+        ) -> Status | None:
+            state_data = self.state_data(state, pod)
+            if point not in state_data.points:
+                return None
+            try:
+                return await request(self, state_data, pod, *args, **kwargs)
+            except ProreusError as error:
+                if not self.endpoint.descriptor.ignorable:
+                    return Status.error(str(error))
+                state_data.points = ()
+                log.v(2).info("Continuing without a plugin", plugin=self.name, err=error)
+                return None
+
+        return run
+
+    return decorate

@@ -13,9 +13,8 @@ from proreus.framework.plugin import PermitPlugin, PostBindPlugin, PreBindPlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Code, Status
 from proreus.remote import wire
-from proreus.remote.plugin import REJECTIONS, RemotePlugin, RemoteStateData
+from proreus.remote.plugin import REJECTIONS, RemotePlugin, RemoteStateData, at_point
 from proreus.remote.pod_fields import IDENTITY, pod_json
-from proreus.remote.wire import BadResponse
 
 log = logger(__name__)
 
@@ -26,29 +25,18 @@ WAITING_POLL_SECONDS = 0.25
 class RemoteReserve(RemotePlugin, ReservePlugin):
     """``POST /v1/reserve``, ``POST /v1/unreserve``."""
 
-    async def fetch_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Make the request and keep the response."""
-        state_data = self.state_data(state, pod)
-        # A request without a response may have been processed: it has to be undone, too.
-        state_data.reserved = "reserve" in state_data.points
-        return await self.run_point(
-            state_data, "reserve", self._call_reserve(state_data, pod, node_name)
-        )
-
-    async def _call_reserve(
+    @at_point("reserve")
+    async def fetch_reserve(
         self, state_data: RemoteStateData, pod: PodInfo, node_name: str
-    ) -> None:
-        endpoint = self.endpoint
+    ) -> Status | None:
+        """Make the request and keep the response."""
+        # A request without a response may have been processed: it has to be undone, too.
+        state_data.reserved = True
         # A queued Unreserve of an earlier attempt must not arrive after this request and undo it.
-        await endpoint.flush()
-        response = await endpoint.call(
-            "/v1/reserve",
-            lambda: self.pod_on_node_body(state_data, pod, node_name),
-            wire.VerdictResponse,
-            self.handle.nodes,
-        )
-        assert response is not None
-        state_data.reserve = _verdict(response, Code.SUCCESS, *REJECTIONS, Code.ERROR)
+        await self.endpoint.flush()
+        response = await self.call_about_node("/v1/reserve", state_data, pod, node_name)
+        state_data.reserve = wire.verdict_of(response, Code.SUCCESS, *REJECTIONS, Code.ERROR)
+        return None
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Return the fetched result."""
@@ -65,22 +53,15 @@ class RemoteReserve(RemotePlugin, ReservePlugin):
 class RemotePermit(RemotePlugin, PermitPlugin):
     """``POST /v1/permit``, and ``POST /v1/waiting`` while it holds pods."""
 
-    async def fetch_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    @at_point("permit")
+    async def fetch_permit(
+        self, state_data: RemoteStateData, pod: PodInfo, node_name: str
+    ) -> Status | None:
         """Make the request and keep the response."""
-        state_data = self.state_data(state, pod)
-        return await self.run_point(
-            state_data, "permit", self._call_permit(state_data, pod, node_name)
-        )
-
-    async def _call_permit(self, state_data: RemoteStateData, pod: PodInfo, node_name: str) -> None:
-        response = await self.endpoint.call(
-            "/v1/permit",
-            lambda: self.pod_on_node_body(state_data, pod, node_name),
-            wire.VerdictResponse,
-            self.handle.nodes,
-        )
-        assert response is not None
-        state_data.permit = _verdict(response, Code.SUCCESS, Code.WAIT, *REJECTIONS, Code.ERROR)
+        response = await self.call_about_node("/v1/permit", state_data, pod, node_name)
+        allowed = (Code.SUCCESS, Code.WAIT, *REJECTIONS, Code.ERROR)
+        state_data.permit = wire.verdict_of(response, *allowed)
+        return None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Return the fetched result."""
@@ -130,16 +111,11 @@ class RemotePreBind(RemotePlugin, PreBindPlugin):
         """Skip unless the plugin takes part."""
         return None if "preBind" in self.state_data(state, pod).points else Status.skip()
 
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Make the request and return its result."""
-        state_data = self.state_data(state, pod)
-        return await self.run_point(
-            state_data, "preBind", self._call_pre_bind(state_data, pod, node_name)
-        )
-
-    async def _call_pre_bind(
+    @at_point("preBind")
+    async def pre_bind(
         self, state_data: RemoteStateData, pod: PodInfo, node_name: str
     ) -> Status | None:
+        """Make the request and return its result."""
         seconds = self.endpoint.descriptor.pre_bind_timeout_seconds
         response = await self.endpoint.call_unsynced(
             "/v1/pre-bind",
@@ -147,7 +123,7 @@ class RemotePreBind(RemotePlugin, PreBindPlugin):
             wire.VerdictResponse,
             seconds,
         )
-        return _verdict(response, Code.SUCCESS, *REJECTIONS, Code.ERROR)
+        return wire.verdict_of(response, Code.SUCCESS, *REJECTIONS, Code.ERROR)
 
 
 class RemotePostBind(RemotePlugin, PostBindPlugin):
@@ -158,11 +134,3 @@ class RemotePostBind(RemotePlugin, PostBindPlugin):
         state_data = self.state_data(state, pod)
         if "postBind" in state_data.points:
             self.endpoint.notify("/v1/post-bind", self.pod_on_node_body(state_data, pod, node_name))
-
-
-def _verdict(response: wire.VerdictResponse, *allowed: Code) -> Status | None:
-    """Return the status of a response; raises ``BadResponse``, also for an Error."""
-    status = wire.status_of("status", response.status, *allowed)
-    if status is not None and status.code == Code.ERROR:
-        raise BadResponse(status.message)
-    return status

@@ -36,20 +36,16 @@ class ProcessSync:
         self.descriptor = descriptor
         self._exchange = exchange
         self._metrics = metrics
-        self._args: dict[str, Any] = {}
+        self.args: dict[str, Any] = {}
+        """The arguments by profile."""
         self._args_sent = False
         self._lock = asyncio.Lock()
 
-    @property
-    def args(self) -> Mapping[str, Any]:
-        """The arguments by profile."""
-        return self._args
-
     def set_args(self, profile: str, args: Any) -> None:
         """Set the arguments of a profile; they are sent with the next request."""
-        known = self._args.get(profile, self)
+        known = self.args.get(profile, self)
         if known is not args and known != args:
-            self._args[profile] = args
+            self.args[profile] = args
             self._args_sent = False
 
     def forget(self, descriptor: Descriptor) -> None:
@@ -79,10 +75,10 @@ class ProcessSync:
 
     async def _send_args(self) -> None:
         if not self._args_sent:
-            args, seconds = dict(self._args), self.descriptor.timeout_seconds
+            args, seconds = dict(self.args), self.descriptor.timeout_seconds
             body = wire.encode({"profiles": args})
             await self._exchange("/v1/profiles", body, Response, seconds)
-            self._args_sent = args == self._args
+            self._args_sent = args == self.args
 
     async def _send_update(self, update: dict[str, Any]) -> None:
         seconds = self.descriptor.timeout_seconds

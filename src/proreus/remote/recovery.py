@@ -50,7 +50,7 @@ class Recovery:
         """Watch the process until cancelled."""
         channel, pause = self._channel, 0.0
         while True:
-            if channel.circuit.is_open:
+            if channel.is_open:
                 pause = pause or channel.circuit.pause
                 await asyncio.sleep(pause)
                 pause = max(pause, min(2 * pause, LONGEST_PAUSE_SECONDS))
@@ -61,7 +61,7 @@ class Recovery:
                 async with asyncio.timeout(HEALTH_SECONDS):
                     await channel.circuit.opened.wait()
             connection = channel.connection
-            if not channel.circuit.is_open and (problem := await channel.health_error()):
+            if not channel.is_open and (problem := await channel.health_error()):
                 channel.open(problem, connection)
 
     async def probe(self) -> None:

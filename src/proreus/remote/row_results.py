@@ -7,15 +7,13 @@ plugins are valid for all equivalent pods, those of other plugins only within on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from proreus.base.bounded_cache import BoundedCache
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray, Rows, Verdicts
-from proreus.remote.snapshot import Snapshot
+from proreus.remote.snapshot import Snapshot, resized
 
 _BUDGET_BYTES = 64 * 2**20
 _BYTES_A_ROW = 28
@@ -40,7 +38,7 @@ class RowVersions:
         origin = (snapshot.id, epoch)
         void = origin != self._origin
         if void or len(self.at) != snapshot.size:
-            self.at = _resized(self.at if not void else self.at[:0], snapshot.size)
+            self.at = resized(self.at if not void else self.at[:0], snapshot.size)
         self._origin = origin
         return void
 
@@ -70,7 +68,7 @@ class RowResults:
             verdicts.ids = np.zeros(size, dtype=np.int32)
         elif verdicts.size != size:
             assert verdicts.ids is not None
-            verdicts.ids = _resized(verdicts.ids, size)
+            verdicts.ids = resized(verdicts.ids, size)
             verdicts.size = size
         return self._filtered.stale(snapshot, rows)
 
@@ -103,7 +101,7 @@ class RowResults:
         """Return the rows without a valid score."""
         self._scored.outdated(snapshot, epoch)
         if len(self._scores) != snapshot.size:
-            self._scores = _resized(self._scores, snapshot.size)
+            self._scores = resized(self._scores, snapshot.size)
         return self._scored.stale(snapshot, rows)
 
     def set_scores(self, rows: Rows, scores: IntArray, version: int) -> None:
@@ -134,10 +132,3 @@ class RowResultsCache:
     def clear(self) -> None:
         """Drop everything: it can be megabytes, and a replaced plugin may live on for a while."""
         self._entries.clear()
-
-
-def _resized(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    resized = np.zeros(size, dtype=array.dtype)
-    kept = min(size, len(array))
-    resized[:kept] = array[:kept]
-    return resized

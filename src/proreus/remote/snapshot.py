@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import numpy.typing as npt
 
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import IntArray, Rows
@@ -65,11 +66,11 @@ class Snapshot:
     def _resized(self, size: int) -> Rows:
         """Resize all columns; return the new rows."""
         old = len(self.changed_at)
-        self.changed_at = _resized(self.changed_at, size)
+        self.changed_at = resized(self.changed_at, size)
         for name in self._names:
             if is_numeric(name):
                 known = self._numbers.get(name, np.zeros(0, dtype=np.int64))
-                self._numbers[name] = _resized(known, size)
+                self._numbers[name] = resized(known, size)
             else:
                 texts = self._values.setdefault(name, [])
                 del texts[size:]
@@ -122,8 +123,9 @@ def _coded(column: Values, arrays: wire.Arrays) -> dict[str, Any]:
     return {"values": list(codes), "codes": wire.array(np.array(each, dtype=np.int64), arrays)}
 
 
-def _resized(array: IntArray, size: int) -> IntArray:
-    resized = np.zeros(size, dtype=np.int64)
+def resized(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """Return an array with the first entries of another one, and zeros after them."""
+    found = np.zeros(size, dtype=array.dtype)
     kept = min(size, len(array))
-    resized[:kept] = array[:kept]
-    return resized
+    found[:kept] = array[:kept]
+    return found

@@ -135,4 +135,12 @@ def status_of(field: str, body: StatusBody, *allowed: Code) -> Status | None:
     return Status(code, body.reasons, timeout_seconds=body.timeout_seconds)
 
 
+def verdict_of(response: VerdictResponse, *allowed: Code) -> Status | None:
+    """Return the status of a response, or None; raises ``BadResponse``, also for an Error."""
+    status = status_of("status", response.status, *allowed)
+    if status is not None and status.code == Code.ERROR:
+        raise BadResponse(status.message)
+    return status
+
+
 _CODES = {code.label: code for code in Code}

@@ -30,7 +30,7 @@ async def hang(*_):
 
 
 def total(world, path, result):
-    family = world.endpoint._channel.metrics._requests
+    family = world.endpoint.metrics._requests
     return family.labels("Far", path, result).value
 
 
@@ -95,7 +95,7 @@ async def test_pods_that_it_rejected_are_retried_once_the_circuit_is_open(make_c
     )
     world = await make_cluster(served, background=True)
     assert await world.place() == ""
-    world.endpoint._channel.open("a test says so", world.endpoint._channel.connection)
+    world.endpoint.open("a test says so", world.endpoint.connection)
     world.advance(30)
     assert await world.attempt() != ""
 
@@ -214,7 +214,7 @@ async def test_messages_wait_until_it_is_back(make_cluster, start):
     world = await make_cluster(served, background=True)
     served.answers["pre-bind"] = {"status": {"code": "Unschedulable", "reasons": ["no"]}}
     served.answers["unreserve"] = web.Response(status=200, body=b"{}")
-    world.endpoint._channel.open("a test says so", world.endpoint._channel.connection)
+    world.endpoint.open("a test says so", world.endpoint.connection)
     assert await world.place("a") == ""
     assert served.asked("unreserve") == []
     await until(lambda: not world.endpoint.is_open)

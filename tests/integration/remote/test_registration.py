@@ -31,7 +31,7 @@ async def slot():
         world.add_nodes("n0", "n1", "n2")
         for instance in world.scheduler.profiles["default-scheduler"].plugins:
             if instance.name == "Far":
-                plugin.endpoint.set_args("default-scheduler", {"limit": 1})
+                plugin.endpoint.sync.set_args("default-scheduler", {"limit": 1})
         yield served, world
         await world.scheduler.close()
 
@@ -92,19 +92,19 @@ async def test_a_slot_that_is_emptied_under_a_probe_stays_empty(slot, start):
     far = await start("filter", filter=rejecting("n0", "n2"))
     await served.register(far.address)
     endpoint = world.endpoint
-    endpoint._channel.open("a test says so", endpoint._channel.connection)
+    endpoint.open("a test says so", endpoint.connection)
 
     async def leaving(body):
         await served.withdraw("Far")
         return body
 
-    real = endpoint._channel.connection.get
+    real = endpoint.connection.get
 
     async def get(path, seconds):
         body = await real(path, seconds)
         return await leaving(body) if path == "/v1/descriptor" else body
 
-    endpoint._channel.connection.get = get
+    endpoint.connection.get = get
     await endpoint._recovery.probe()
     assert endpoint.is_open
     assert endpoint.descriptor.points == ()
@@ -190,7 +190,7 @@ async def test_a_process_that_is_away_refuses_no_configuration_if_it_may_be_igno
         await served.check_args(config)
         assert far.asked("profiles") == [{"profiles": {"default-scheduler": {}}, "check": True}]
         await far.runner.cleanup()
-        plugin.endpoint._channel.open("a test says so", plugin.endpoint._channel.connection)
+        plugin.endpoint.open("a test says so", plugin.endpoint.connection)
         refused = pytest.raises(ConfigError, match="/v1/profiles: connect")
         with refused if mode == "fail" else contextlib.nullcontext():
             await served.check_args(config)
