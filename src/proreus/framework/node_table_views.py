@@ -7,9 +7,7 @@ read; ``table.fork([3, 7])`` copies both rows, and a pod added to its row 1 is n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import NodeStateColumns, ResourceColumns
@@ -209,35 +207,3 @@ class Fork(NodeTable):
     def label_values(self, key: str) -> Interner[str]:
         """Return the values behind the codes of a label."""
         return self._parent.label_values(key)
-
-
-class LazyRows(Protocol):
-    """Rows that are computed when they are read."""
-
-    @property
-    def rows(self) -> Rows:
-        """The row numbers, ascending."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """The number of rows."""
-        ...
-
-
-_NO_ROWS: Rows = np.empty(0, dtype=np.intp)
-
-
-class FeasibleView(NodeTableView):
-    """The feasible nodes, for PreScore; their rows are computed when a plugin reads them."""
-
-    def __init__(self, parent: NodeTable, found: LazyRows) -> None:
-        # Most PreScore plugins look at the pod alone, and the size is known without the rows.
-        super().__init__(parent, _NO_ROWS)
-        self._found = found
-        self.size = found.count
-
-    @property
-    def parent_rows(self) -> Rows:
-        """The rows of the feasible nodes."""
-        return self._found.rows

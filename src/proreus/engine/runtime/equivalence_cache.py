@@ -35,8 +35,7 @@ from itertools import count
 import numpy as np
 
 from proreus.base.bounded_cache import BoundedCache, approximate_size
-from proreus.engine.runtime.class_scores import ClassScores, Scorer
-from proreus.engine.runtime.plugin_results import PluginResults
+from proreus.engine.runtime.plugin_results import ClassScores, PluginResults, Scorer
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import FilterPlugin, Plugin

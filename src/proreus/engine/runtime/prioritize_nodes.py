@@ -7,7 +7,7 @@
       ─► CachedTotals (all scores cached) or AttemptTotals (some were computed for this pod)
 
 Shared: the totals of the equivalence class, from pod to pod, for each set of scoring plugins and
-their signatures. Invalidated: see ``class_scores``.
+their signatures. Invalidated: see ``plugin_results``.
 
 Example: 3 feasible nodes, NodeResourcesFit cached with 60, 80, 80 and InterPodAffinity, uncached,
 with 100, 0, 50 and weight 2: the totals are 260, 80 and 180, in ``AttemptTotals``.
@@ -20,20 +20,20 @@ from types import MappingProxyType
 
 import numpy as np
 
-from proreus.engine.runtime.class_scores import ClassScores, Scorer
 from proreus.engine.runtime.equivalence_cache import EquivalenceClass
 from proreus.engine.runtime.find_nodes import FeasibleNodes
 from proreus.engine.runtime.node_points import check_range, run_normalize_score, run_score_plugin
 from proreus.engine.runtime.out_of_tree import is_out_of_tree
+from proreus.engine.runtime.plugin_results import ClassScores, Scorer
 from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.select_host import AttemptTotals, NodeScores
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
-from proreus.framework.node_table_views import FeasibleView
+from proreus.framework.node_table_views import NodeTableView
 from proreus.framework.nodes_without_pods import NodesWithoutPods
 from proreus.framework.plugin import ScorePlugin
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.verdicts import IntArray
+from proreus.framework.verdicts import IntArray, Rows
 
 
 class ComputedScores:
@@ -131,13 +131,31 @@ def _shared_scores(
     return cache.use_scores(equivalence_class, scorer_signatures, scorers)
 
 
+_NO_ROWS: Rows = np.empty(0, dtype=np.intp)
+
+
+class _FeasibleView(NodeTableView):
+    """The feasible nodes; their rows are computed when a plugin reads them."""
+
+    def __init__(self, parent: NodeTable, found: FeasibleNodes) -> None:
+        # Most PreScore plugins look at the pod alone, and the size is known without the rows.
+        super().__init__(parent, _NO_ROWS)
+        self._found = found
+        self.size = found.count
+
+    @property
+    def parent_rows(self) -> Rows:
+        """The rows of the feasible nodes."""
+        return self._found.rows
+
+
 def _feasible(profile: Profile, found: FeasibleNodes) -> NodeTable:
     """Return the feasible nodes as PreScore and Score see them."""
     if found.without_pods:
         return NodesWithoutPods(profile.table, found.rows)
     if found.all_nodes_feasible:
         return profile.table
-    return FeasibleView(profile.table, found)
+    return _FeasibleView(profile.table, found)
 
 
 def _score(
