@@ -7,7 +7,7 @@ counts, instead of looking at 300 pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from proreus.framework.count_columns import CountColumn, CountColumns
 from proreus.framework.selector_index import SelectorIndex
@@ -34,20 +34,17 @@ WeightedCounts = list[tuple[CountedTerms, int]]
 
 
 class ExistingTerms:
-    """The existing terms of one kind, indexed by the labels of the pods that they select."""
+    """The existing terms of one kind, indexed by the labels of the pods that they select.
 
-    __slots__ = ("_columns", "_counted", "_index")
+    ``counted``: all of them.
+    """
+
+    __slots__ = ("_columns", "_index", "counted")
 
     def __init__(self, columns: CountColumns) -> None:
         self._columns = columns
-        self._counted: dict[TermSet, CountedTerms] = {}
+        self.counted: dict[TermSet, CountedTerms] = {}
         self._index: SelectorIndex[CountedTerms] = SelectorIndex()
-
-    def __len__(self) -> int:
-        return len(self._counted)
-
-    def __iter__(self) -> Iterator[CountedTerms]:
-        return iter(self._counted.values())
 
     def matching(
         self,
@@ -79,9 +76,9 @@ class ExistingTerms:
 
     def add(self, row: int, terms: TermSet) -> None:
         """Count a pod that has these terms."""
-        counted = self._counted.get(terms)
+        counted = self.counted.get(terms)
         if counted is None:
-            counted = self._counted[terms] = CountedTerms(terms)
+            counted = self.counted[terms] = CountedTerms(terms)
             self._index.add(terms.needs, counted)
         # The sparse count is the truth; the column, if there is one, is updated in the same step,
         # so that it never has to be filled again while it is in use.
@@ -91,7 +88,7 @@ class ExistingTerms:
 
     def remove(self, row: int, terms: TermSet) -> None:
         """Remove a pod that has these terms from the counts."""
-        counted = self._counted[terms]
+        counted = self.counted[terms]
         # Entries of rows without such pods must go, or ``by_row`` would grow with every node that
         # ever had one.
         if counted.by_row[row] > 1:
@@ -101,7 +98,7 @@ class ExistingTerms:
         if counted.column is not None:
             counted.column.counts[row] -= 1
         if not counted.by_row:
-            del self._counted[terms]
+            del self.counted[terms]
             self._index.discard(counted.terms.needs, counted)
             self._columns.discard(counted)
             # Terms and column refer to each other. The garbage collector, which would have to find
@@ -110,19 +107,19 @@ class ExistingTerms:
 
     def row_differs(self, row: int, derived: ExistingTerms) -> bool:
         """Return whether a count of a row differs; ``derived`` has the terms of that row alone."""
-        for terms, expected in derived._counted.items():
-            counted = self._counted.get(terms)
+        for terms, expected in derived.counted.items():
+            counted = self.counted.get(terms)
             if counted is None or counted.by_row.get(row) != expected.by_row.get(row):
                 return True
         return any(
             counted.column is not None and counted.column.counts[row] != counted.by_row.get(row, 0)
-            for counted in self
+            for counted in self.counted.values()
         )
 
     def snapshot(self) -> dict[Hashable, dict[int, int]]:
         """Return all counts for comparison; asserts that the columns agree with them."""
-        for counted in self:
+        for counted in self.counted.values():
             if counted.column is not None:
                 counts = counted.column.counts
                 assert {r: int(c) for r, c in enumerate(counts) if c} == counted.by_row
-        return {terms: dict(counted.by_row) for terms, counted in self._counted.items()}
+        return {terms: dict(counted.by_row) for terms, counted in self.counted.items()}

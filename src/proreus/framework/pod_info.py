@@ -95,13 +95,13 @@ class PodInfo:
         "_accounted_requests",
         "_host_ports",
         "_importance",
-        "_resized",
         "_selector_key",
         "affinity_terms",
         "key",
         "node_affinity",
         "pod",
         "requests",
+        "resized",
         "resources_options",
         "toleration_index",
         "uid",
@@ -130,11 +130,12 @@ class PodInfo:
             else _requests_of(pod, pod_level)
         )
         """The pod's requests, ``requests.amounts.get("cpu", 0)`` in milli-CPU for instance."""
+        self.resized: PodRequests = self._requests_during_resize()
+        """The requests during an in-place resize: the larger of spec and status, by container."""
         self._accounted_requests: PodRequests | None = None
         self._host_ports: tuple[HostPort, ...] | None = None
         self._importance: tuple[int, float] | None = None
         self._selector_key: SelectorKey | None = None
-        self._resized: PodRequests | None = None
         self.affinity_terms: Any = None
         """``AffinityTerms``, set by ``framework.affinity_terms``; None before that."""
         self.node_affinity: Any = None
@@ -160,6 +161,16 @@ class PodInfo:
             self.node_affinity = before.node_affinity
         if before.toleration_index is not None and old.tolerations == new.tolerations:
             self.toleration_index = before.toleration_index
+
+    def _requests_during_resize(self) -> PodRequests:
+        # A pod that is being resized down still holds what it had. Only pods with resources in
+        # their status can be in a resize, and most have none: they keep the shared value.
+        options, status = self.resources_options, self.pod.status
+        containers = status.container_statuses or status.init_container_statuses
+        reported = status.conditions or containers or status.resources
+        if reported and may_count_with_status(self.pod, resized_by_sum=options.resized_by_sum):
+            return PodRequests(self.pod, options._replace(devices=False), True)
+        return self.requests
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -202,21 +213,6 @@ class PodInfo:
             start = self.pod.status.start_time
             self._importance = (-self.priority, NOT_STARTED if start is None else start.timestamp())
         return self._importance
-
-    @property
-    def resized(self) -> PodRequests:
-        """The requests during an in-place resize: the larger of spec and status, by container."""
-        # A pod that is being resized down still holds what it had. Only pods with resources in
-        # their status can be in a resize, and most have none: they keep the shared value.
-        if self._resized is None:
-            options, status = self.resources_options, self.pod.status
-            containers = status.container_statuses or status.init_container_statuses
-            reported = status.conditions or containers or status.resources
-            if reported and may_count_with_status(self.pod, resized_by_sum=options.resized_by_sum):
-                self._resized = PodRequests(self.pod, options._replace(devices=False), True)
-            else:
-                self._resized = self.requests
-        return self._resized
 
     @property
     def accounted_requests(self) -> PodRequests:

@@ -78,7 +78,7 @@ class ImageLocality(ScorePlugin):
 
     def _requested_images(self, pod: Pod) -> RequestedImages:
         table, spec = self.handle.nodes, pod.spec
-        known, total = table.images.num_nodes, len(table)
+        known, total = table.images.num_nodes, table.size
         containers = spec.init_containers + spec.containers
         names = [normalized_image_name(container.image) for container in containers]
         for volume in spec.volumes:

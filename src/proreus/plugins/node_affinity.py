@@ -114,6 +114,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Skip if neither the pod nor the profile has preferred terms."""
         # As in kube-scheduler an empty list is not skipped: every node then scores 0.
+        if pod.pod.spec.affinity is None and not self._added_preferred:
+            return Status.skip()
         affinity = node_affinity(pod)
         if affinity.preferred is None and not self._added_preferred:
             return Status.skip()

@@ -118,7 +118,7 @@ def test_nodes_take_their_pods_along() -> None:
 
     table.add_node(gone)
     assert table.count_pods(APP_A).tolist() == [1, 2, 2]
-    (term,) = table.pod_index.required_anti
+    (term,) = table.pod_index.required_anti.counted.values()
     assert table.count_terms([(term, 1)]).tolist() == [1, 2, 2]
     table.validate()
 
@@ -142,12 +142,12 @@ def test_terms_are_found_by_the_pods_that_they_mean() -> None:
     assert table.count_terms([(term, 1)]).tolist() == [2, 1]
     for row, name in ((0, "p0"), (0, "p1"), (1, "p2")):
         table.remove_pod(row, f"uid-of-default-{name}")
-    assert len(terms) == 0
+    assert len(terms.counted) == 0
 
 
 def test_a_term_that_no_pod_has_is_freed_without_the_garbage_collector() -> None:
     table = make_table([make_node("n0")], [make_pod("p0", node_name="n0", affinity=ANTI)])
-    (term,) = table.pod_index.required_anti
+    (term,) = table.pod_index.required_anti.counted.values()
     table.count_terms([(term, 1)])
     assert term.column is not None
     counts = weakref.ref(term.column.counts)
@@ -244,12 +244,12 @@ def test_any_history(most_labels: int, steps: list[tuple[str, object]]) -> None:
                 assert table.count_pods(query).tolist() == counted(table, query)
         index = table.pod_index
         for terms in (index.required_anti, index.required, index.preferred):
-            for term in list(terms):
+            for term in list(terms.counted.values()):
                 weights = table.count_terms([(term, 1)]).tolist()
                 assert dict(enumerate(weights)) == {
                     row: term.by_row.get(row, 0) for row in range(len(table))
                 }
-            if every := list(terms):
+            if every := list(terms.counted.values()):
                 columns = [table.count_terms([(term, 3)]) for term in every]
                 total = np.sum(columns, axis=0).tolist()
                 for most_rows in (0, 64):
@@ -266,11 +266,11 @@ def test_a_term_that_excludes_a_label_twice_goes_with_its_pod() -> None:
     anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     table = make_table([make_node("n0")], [make_pod("p0", node_name="n0", affinity=anti)])
     terms = table.pod_index.required_anti
-    assert len(terms) == 1
+    assert len(terms.counted) == 1
 
     table.remove_pod(0, "uid-of-default-p0")
 
-    assert len(terms) == 0
+    assert len(terms.counted) == 0
     assert terms.matching("default", {}, {}, lambda key: True) == {}
 
 
@@ -278,7 +278,7 @@ def test_columns_grow_with_the_table() -> None:
     table = make_table([make_node("n0")])
     table.add_pod(0, make_pod("p", labels={"app": "a"}, affinity=ANTI))
     table.count_pods(APP_A)
-    (term,) = table.pod_index.required_anti
+    (term,) = table.pod_index.required_anti.counted.values()
     table.count_terms([(term, 1)])
     for i in range(1, 100):
         info = NodeInfo(f"n{i}")

@@ -86,7 +86,9 @@ class AffinityCounts(Struct, eq=False):
         for (key, _), theirs in matching.items():
             _count_in(existing, nodes, key, nodes.count_terms(theirs))
         hostname_terms = hostname_fast_path and any(
-            key == LABEL_HOSTNAME for one in index.required_anti for key, _ in one.terms.columns
+            key == LABEL_HOSTNAME
+            for one in index.required_anti.counted.values()
+            for key, _ in one.terms.columns
         )
         return cls(
             required,

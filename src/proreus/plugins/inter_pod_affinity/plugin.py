@@ -6,7 +6,7 @@ nodes and distinct terms, not on the number of pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.field_errors import child, invalid
 from proreus.config.fields import Boolean, Int32, PluginArgs
-from proreus.framework.affinity_terms import NO_TERMS, AffinityTerms, affinity_terms
+from proreus.framework.affinity_terms import NO_TERMS, affinity_terms
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.domains import sum_by_domain
 from proreus.framework.events import ClusterEvent
@@ -31,6 +31,7 @@ from proreus.framework.plugin import (
 )
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
+from proreus.framework.term_set import TermSet
 from proreus.framework.verdicts import IntArray, Verdicts
 from proreus.plugins.inter_pod_affinity.counts import AffinityCounts
 from proreus.plugins.inter_pod_affinity.hints import AffinityHints
@@ -89,7 +90,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """Count the pods that match; skip if none does and the pod requires nothing."""
         # A pod without terms still has to respect the anti-affinity of existing pods.
         terms = affinity_terms(pod)
-        if terms is NO_TERMS and not len(nodes.pod_index.required_anti):
+        if terms is NO_TERMS and not nodes.pod_index.required_anti.counted:
             return _SKIP
         if terms.error:
             return Status.unresolvable(f"parsing pod: {terms.error}")
@@ -157,12 +158,12 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         terms = affinity_terms(pod)
         if terms.error:
             return Status.error(f"failed to parse pod: {terms.error}")
-        has_preferred = bool(terms.preferred or terms.preferred_anti)
-        if not has_preferred and self._ignore_preferred:
+        preferred = [own for own in (terms.preferred, terms.preferred_anti) if own.weighted]
+        if not preferred and self._ignore_preferred:
             return _SKIP
         scores: dict[str, IntArray] = {}
         everything = self.handle.nodes
-        for key, weights in self._contributions(terms, pod, everything, state):
+        for key, weights in self._contributions(preferred, pod, everything, state):
             sums = sum_by_domain(everything, key, weights)
             known = scores.get(key)
             scores[key] = sums if known is None else known + sums
@@ -172,21 +173,24 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def _contributions(
-        self, terms: AffinityTerms, pod: PodInfo, nodes: NodeTable, state: CycleState
+        self, preferred: Sequence[TermSet], pod: PodInfo, nodes: NodeTable, state: CycleState
     ) -> Iterator[tuple[str, IntArray]]:
-        """Yield topology keys with the weight that the pods on each node add, if any does."""
+        """Yield topology keys with the weight that the pods on each node add, if any does.
+
+        ``preferred``: the pod's preferred terms.
+        """
         check = partial(state.check_budget, self.name, "PreScore")
-        for ours in filter(None, (terms.preferred, terms.preferred_anti)):
+        for ours in preferred:
             for (key, _), weights in nodes.count_selected(self._namespaces.within(ours), check):
                 if _any_in_domain(nodes, key, weights):
                     yield key, weights
         # Symmetry: terms of existing pods that match this one. Their required affinity counts as
         # preferred, with hardPodAffinityWeight.
         index = nodes.pod_index
-        namespace_labels = self._namespaces.labels_of(pod)
         for existing, weight in ((index.required, self._hard_weight), (index.preferred, 1)):
-            if not weight or not len(existing):
+            if not weight or not existing.counted:
                 continue
+            namespace_labels = self._namespaces.labels_of(pod)
             matching = existing.matching(
                 pod.namespace, pod.pod.metadata.labels, namespace_labels, nodes.has_label
             )

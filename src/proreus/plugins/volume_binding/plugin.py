@@ -147,7 +147,6 @@ class VolumeBinding(
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> Status | None:
         """Check the pod's claims; skip a pod without any."""
         if not has_claims(pod.pod):
-            state.write(self.name, _NO_CLAIMS)
             return Status.skip()
         try:
             check_claims(pod.pod, self._storage)

@@ -52,7 +52,7 @@ def world(kit):
     world.add_pod("foreign", scheduler_name="somebody-else")
     world.cache.table.count_pods(QUERY)
     world.cache.table.label("zone")
-    (existing,) = world.cache.table.pod_index.required_anti
+    (existing,) = world.cache.table.pod_index.required_anti.counted.values()
     world.cache.table.count_terms([(existing, 1)])
     return world
 
@@ -149,7 +149,7 @@ async def test_wrong_sums_of_a_node_are_healed_in_node_and_columns(world) -> Non
 async def test_wrong_counts_of_pods_are_healed(world, what) -> None:
     table = world.cache.table
     row, index = table.rows["n1"], table.pod_index
-    (existing,) = index.required_anti
+    (existing,) = index.required_anti.counted.values()
     match what:
         case "groups":
             for group in index._groups:
