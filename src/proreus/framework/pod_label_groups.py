@@ -20,7 +20,6 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from proreus.base.bounded_cache import register
 from proreus.framework.count_columns import CountColumn, CountColumns
 from proreus.framework.selector_index import LabelNeeds, LabelPair, SelectorIndex, needs_of
 from proreus.framework.term_set import TermCount
@@ -123,12 +122,8 @@ class PodLabelGroups:
         self._by_namespace: dict[str, dict[PodLabelGroup, None]] = {}
         self._by_label: dict[tuple[str, LabelPair], dict[PodLabelGroup, None]] = {}
         self._unindexed: dict[str, dict[PodLabelGroup, None]] = {}
-        """By namespace, the groups that are not in ``_by_label`` and ``_by_key``."""
-        self._by_key: dict[tuple[str, str], dict[PodLabelGroup, None]] | None = None
-        """By namespace and label key; made when a query needs it, and kept while queries do."""
-        self._by_key_is_used = False
+        """By namespace, the groups that are not in ``_by_label``."""
         self._queries: SelectorIndex[Query] = SelectorIndex()
-        register(self)
 
     def __iter__(self) -> Iterator[PodLabelGroup]:
         return iter(self._groups.values())
@@ -228,35 +223,17 @@ class PodLabelGroups:
             counted.update({column: weight * number for column, weight in group.columns.items()})
         return any(column.counts[row] != counted[column] for column in columns)
 
-    def age(self) -> None:
-        """Drop the index by label key if no query has used it since the last call."""
-        if not self._by_key_is_used:
-            self._by_key = None
-        self._by_key_is_used = False
-
     def _candidates(self, query: Query) -> Iterator[PodLabelGroup]:
         """Yield the groups that a query may select, each once."""
-        namespaces, (labels, key) = query.namespaces, query.needs
+        namespaces, labels = query.namespaces, query.needs.labels
         for namespace in self._by_namespace if namespaces is None else namespaces:
             groups = self._by_namespace.get(namespace, {})
             if labels and len(labels) <= len(groups):
                 found = [self._by_label.get((namespace, label), {}) for label in labels]
                 yield from dict.fromkeys(chain.from_iterable(found))
-            elif key is not None:
-                yield from self._with_key(namespace, key)
+                yield from self._unindexed.get(namespace, ())
             else:
                 yield from groups
-                continue
-            yield from self._unindexed.get(namespace, ())
-
-    def _with_key(self, namespace: str, key: str) -> Iterable[PodLabelGroup]:
-        self._by_key_is_used = True
-        if self._by_key is None:
-            self._by_key = {}
-            for group in self._groups.values():
-                if _is_indexed(group):
-                    _add_by_key(self._by_key, group)
-        return self._by_key.get((namespace, key), ())
 
     def _add_group(self, group: PodLabelGroup) -> None:
         """Index a new group, and attach the columns of the queries that select it."""
@@ -265,8 +242,6 @@ class PodLabelGroups:
         if _is_indexed(group):
             for label in group.labels.items():
                 self._by_label.setdefault((namespace, label), {})[group] = None
-            if self._by_key is not None:
-                _add_by_key(self._by_key, group)
         else:
             self._unindexed.setdefault(namespace, {})[group] = None
         for query in self._queries.candidates(group.labels):
@@ -281,9 +256,6 @@ class PodLabelGroups:
             return
         for label in group.labels.items():
             _remove(self._by_label, (namespace, label), group)
-        if self._by_key is not None:
-            for key in group.labels:
-                _remove(self._by_key, (namespace, key), group)
 
     def _on_evicted(self, query: Query, column: CountColumn) -> None:
         self._queries.discard(query.needs, query)
@@ -298,13 +270,6 @@ def _group_key(pod: Pod) -> _GroupKey:
 
 def _is_indexed(group: PodLabelGroup) -> bool:
     return len(group.labels) <= _MOST_LABELS
-
-
-def _add_by_key(
-    by_key: dict[tuple[str, str], dict[PodLabelGroup, None]], group: PodLabelGroup
-) -> None:
-    for key in group.labels:
-        by_key.setdefault((group.namespace, key), {})[group] = None
 
 
 def _remove(groups: dict[K, dict[PodLabelGroup, None]], key: K, group: PodLabelGroup) -> None:
