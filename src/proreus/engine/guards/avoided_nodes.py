@@ -77,14 +77,12 @@ class AvoidedNodes:
     """
 
     # Invariants: _avoided[controller] has the nodes whose pair is in _ends, and is not empty;
-    # _pairs is in order of the last rejections, and has every pair of _ends;
-    # _controllers[node] has the controllers whose pair is in _pairs, and is not empty.
+    # _pairs is in order of the last rejections, and has every pair of _ends.
 
     def __init__(self, rules: AvoidanceRules, clock: Clock) -> None:
         self._rules = rules
         self._clock = clock
         self._pairs: OrderedDict[tuple[str, str], _Rejections] = OrderedDict()
-        self._controllers: dict[str, dict[str, None]] = {}
         self._ends: dict[tuple[str, str], float] = {}
         self._avoided: dict[str, frozenset[str]] = {}
 
@@ -118,7 +116,6 @@ class AvoidedNodes:
         if known is None or now - max(known.last, known.until) > self._rules.max_seconds:
             known = _Rejections()
         self._pairs[pair] = known
-        self._controllers.setdefault(node_name, {})[controller] = None
         known.last = now
         if pair in self._ends:
             return 0.0
@@ -145,13 +142,13 @@ class AvoidedNodes:
 
         Returns the controllers whose pods avoided it.
         """
-        found = self._controllers.pop(node_name, {})
-        avoiding = [one for one in found if self.is_avoided(one, node_name)]
-        for controller in avoiding:
-            self._end((controller, node_name))
-        for controller in found:
-            del self._pairs[controller, node_name]
-        return avoiding
+        found = [pair for pair in self._pairs if pair[1] == node_name]
+        avoiding = [pair for pair in found if pair in self._ends]
+        for pair in avoiding:
+            self._end(pair)
+        for pair in found:
+            del self._pairs[pair]
+        return [controller for controller, _ in avoiding]
 
     def _end(self, pair: tuple[str, str]) -> None:
         controller, node_name = pair
@@ -165,11 +162,6 @@ class AvoidedNodes:
     def _trim(self) -> None:
         while len(self._pairs) > MAX_PAIRS:
             pair, _ = self._pairs.popitem(last=False)
-            controller, node_name = pair
-            controllers = self._controllers[node_name]
-            del controllers[controller]
-            if not controllers:
-                del self._controllers[node_name]
             if pair in self._ends:
                 self._end(pair)
 
@@ -179,9 +171,6 @@ class AvoidedNodes:
         assert pairs == self._ends.keys() <= self._pairs.keys()
         assert all(self._avoided.values())
         assert len(self._pairs) <= MAX_PAIRS
-        assert all(self._controllers.values())
-        pairs = {(one, name) for name, found in self._controllers.items() for one in found}
-        assert pairs == self._pairs.keys()
 
 
 class KubeletRejections(FilterPlugin):
