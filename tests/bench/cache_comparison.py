@@ -14,7 +14,6 @@ import gc
 import json
 import random
 import time
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -126,14 +125,14 @@ def _debugger(nodes: int, pods: int) -> CacheDebugger:
             queue=queue,
             nodes=node_informer.store,
             pods=pod_informer.store,
-            bindings=SimpleNamespace(is_under_way=lambda uid: False),
+            is_under_way=lambda uid: False,
             node_handlers=node_handlers,
             pod_handlers=pod_handlers,
         ),
         stores=lambda: [StoreComparer(node_informer), StoreComparer(pod_informer)],
         cache=cache,
         queue=queue,
-        cycles=SimpleNamespace(between_cycles=lambda change: change()),
+        between_cycles=lambda change: change(),
         metrics=metrics,
         stopwatch=time.perf_counter,
         rng=random.Random(1),

@@ -114,7 +114,7 @@ class Assembly:
             queue=core.queue,
             nodes=environment.stores.store(NODES),
             pods=self._pods,
-            bindings=self.scheduler,
+            is_under_way=self.scheduler.is_under_way,
             node_handlers=nodes,
             pod_handlers=pods,
         )

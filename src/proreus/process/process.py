@@ -349,7 +349,7 @@ def make_debugger(
         stores=lambda: map(comparer_of, stores.group.by_kind.values()),
         cache=scheduler.cache,
         queue=scheduler.queue,
-        cycles=scheduler,
+        between_cycles=scheduler.between_cycles,
         metrics=metrics,
         stopwatch=perf_counter,
         rng=random.Random(),

@@ -13,7 +13,7 @@ compared at a time: a caller may let the loop turn between any two.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -34,14 +34,6 @@ CACHE, COLUMNS, QUEUE = "cache", "columns", "queue"
 ABANDONED = "is assumed although nothing binds it"
 
 
-class Bindings(Protocol):
-    """Knows which pods are between their pop and the end of their binding."""
-
-    def is_under_way(self, uid: str) -> bool:
-        """Return whether a pod is being scheduled or bound."""
-        ...
-
-
 class Difference(Struct, frozen=True):
     """A fault of one object in one structure; compared by value."""
 
@@ -58,28 +50,21 @@ class Difference(Struct, frozen=True):
 _Comparison = Callable[[str], Difference | None]
 
 
+@dataclass(kw_only=True, eq=False)
 class CacheComparer:
-    """Finds differences, and heals them by calling the ordinary handlers."""
+    """Finds differences, and heals them by calling the ordinary handlers.
 
-    def __init__(
-        self,
-        *,
-        cache: Cache,
-        queue: SchedulingQueue,
-        nodes: Mapping[str, Node],
-        pods: Mapping[str, Pod],
-        bindings: Bindings,
-        node_handlers: NodeHandlers,
-        pod_handlers: PodHandlers | GroupedPodHandlers,
-    ) -> None:
-        """``nodes``, ``pods``: the informers' stores."""
-        self._cache = cache
-        self._queue = queue
-        self._nodes = nodes
-        self._pods = pods
-        self._bindings = bindings
-        self._node_handlers = node_handlers
-        self._pod_handlers = pod_handlers
+    ``nodes``, ``pods``: the informers' stores. ``is_under_way``: whether the pod of a UID was
+    popped and its attempt or binding has not ended.
+    """
+
+    cache: Cache
+    queue: SchedulingQueue
+    nodes: Mapping[str, Node]
+    pods: Mapping[str, Pod]
+    is_under_way: Callable[[str], bool]
+    node_handlers: NodeHandlers
+    pod_handlers: PodHandlers | GroupedPodHandlers
 
     # ---- find ----------------------------------------------------------------------------------
 
@@ -88,9 +73,9 @@ class CacheComparer:
         found: dict[Difference, None] = {}
         comparisons: tuple[tuple[_Comparison, Callable[[], list[str]]], ...] = (
             (self._compare_node, self._all_nodes),
-            (self._compare_stored_pod, lambda: list(self._pods)),
-            (self._compare_cached_pod, self._cache.uids),
-            (self._compare_queued_pod, self._queue.keys),
+            (self._compare_stored_pod, lambda: list(self.pods)),
+            (self._compare_cached_pod, self.cache.uids),
+            (self._compare_queued_pod, self.queue.keys),
         )
         for compare, names in comparisons:
             for name in names():
@@ -111,14 +96,14 @@ class CacheComparer:
         )
 
     def _all_nodes(self) -> list[str]:
-        infos = (info.name for info in self._cache.table)
-        return list(dict.fromkeys((*self._nodes, *self._cache.table.rows, *infos)))
+        infos = (info.name for info in self.cache.table)
+        return list(dict.fromkeys((*self.nodes, *self.cache.table.rows, *infos)))
 
     def _compare_node(self, name: str) -> Difference | None:
-        stored, info = self._nodes.get(name), self._cache.node_info(name)
+        stored, info = self.nodes.get(name), self.cache.node_info(name)
         cached = None if info is None else info.node
         # A row that may be another node's comes first: anything else would be written there.
-        column = self._cache.node_difference(name)
+        column = self.cache.node_difference(name)
         fault = "" if column == MISPLACED else _fault_of_node(cached, stored)
         structure = CACHE if fault else COLUMNS
         if column and not fault:
@@ -127,12 +112,12 @@ class CacheComparer:
         return Difference(structure, "Node", name, uid, fault) if fault else None
 
     def _compare_stored_pod(self, key: str) -> Difference | None:
-        pod = self._pods.get(key)
+        pod = self.pods.get(key)
         if pod is None:
             return None
         if pod.spec.node_name:
             structure, fault = CACHE, self._fault_of_assigned(pod)
-            if not fault and self._pod_handlers.is_queued_on_node(pod):
+            if not fault and self.pod_handlers.is_queued_on_node(pod):
                 structure, fault = QUEUE, self._fault_of_queued(key, pod)
             elif not fault and self._is_queued(key, pod):
                 structure, fault = QUEUE, "is queued although it has a node"
@@ -142,58 +127,58 @@ class CacheComparer:
 
     def _fault_of_assigned(self, pod: Pod) -> str:
         uid = pod.metadata.uid
-        cached = self._cache.get_pod(uid)
+        cached = self.cache.get_pod(uid)
         if cached is None:
             return MISSING
-        if self._cache.is_assumed(uid):
+        if self.cache.is_assumed(uid):
             return "is assumed although it is bound"
-        if self._cache.node_of(uid) != pod.spec.node_name:
+        if self.cache.node_of(uid) != pod.spec.node_name:
             return "is on another node"
         return "" if version_of(cached.pod) == version_of(pod) else OUTDATED
 
     def _fault_of_pending(self, key: str, pod: Pod) -> tuple[str, str]:
         uid = pod.metadata.uid
-        if self._cache.is_assumed(uid):
-            return CACHE, "" if self._bindings.is_under_way(uid) else ABANDONED
-        if self._cache.get_pod(uid) is not None:
+        if self.cache.is_assumed(uid):
+            return CACHE, "" if self.is_under_way(uid) else ABANDONED
+        if self.cache.get_pod(uid) is not None:
             return CACHE, "is on a node although it is not bound"
-        ours = self._pod_handlers.responsible_for_pod(pod)
+        ours = self.pod_handlers.responsible_for_pod(pod)
         return QUEUE, self._fault_of_queued(key, pod) if ours else ""
 
     def _fault_of_queued(self, key: str, pod: Pod) -> str:
         uid = pod.metadata.uid
         # Pods that are being deleted are dropped when they are popped; those in flight are read
         # anew from the store when their attempt fails.
-        if pod.metadata.deletion_timestamp or self._bindings.is_under_way(uid):
+        if pod.metadata.deletion_timestamp or self.is_under_way(uid):
             return ""
-        queued = self._queue.get(key)
+        queued = self.queue.get(key)
         if queued is None or queued.uid != uid:
             return MISSING
         return "" if version_of(queued.pod) == version_of(pod) else OUTDATED
 
     def _is_queued(self, key: str, pod: Pod) -> bool:
-        queued = self._queue.get(key)
+        queued = self.queue.get(key)
         return queued is not None and queued.uid == pod.metadata.uid
 
     def _compare_cached_pod(self, uid: str) -> Difference | None:
-        cached = self._cache.get_pod(uid)
+        cached = self.cache.get_pod(uid)
         if cached is None:
             return None
-        info = self._cache.node_info(self._cache.node_of(uid))
+        info = self.cache.node_info(self.cache.node_of(uid))
         if info is None or uid not in info.pods:
             return Difference(COLUMNS, "Pod", cached.key, uid, "is not on its node")
-        stored = self._pods.get(cached.key)
+        stored = self.pods.get(cached.key)
         gone = stored is None or stored.metadata.uid != uid
         # The binding cycle of a pod that is deleted meanwhile ends by itself, and cleans up.
-        if gone and not self._bindings.is_under_way(uid):
+        if gone and not self.is_under_way(uid):
             return Difference(CACHE, "Pod", cached.key, uid, GONE)
         return None
 
     def _compare_queued_pod(self, key: str) -> Difference | None:
-        queued = self._queue.get(key)
+        queued = self.queue.get(key)
         if queued is None:
             return None
-        stored = self._pods.get(key)
+        stored = self.pods.get(key)
         if stored is None or stored.metadata.uid != queued.uid:
             return Difference(QUEUE, "Pod", key, queued.uid, GONE)
         return None
@@ -208,43 +193,43 @@ class CacheComparer:
         if difference.kind == "Node":
             self._heal_node(difference)
         elif difference.structure == COLUMNS:
-            self._cache.rebuild_node(self._cache.node_of(difference.uid))
+            self.cache.rebuild_node(self.cache.node_of(difference.uid))
         else:
             self._heal_pod(difference)
 
     def _heal_node(self, difference: Difference) -> None:
         name = difference.key
-        stored, info = self._nodes.get(name), self._cache.node_info(name)
+        stored, info = self.nodes.get(name), self.cache.node_info(name)
         cached = None if info is None else info.node
         if difference.structure == COLUMNS:
-            self._cache.rebuild_node(name)
+            self.cache.rebuild_node(name)
             # Pods may have been rejected because of the wrong cells.
-            self._queue.move_all_to_active_or_backoff(NODE_ADD, None, stored)
+            self.queue.move_all_to_active_or_backoff(NODE_ADD, None, stored)
         elif stored is None:
             if cached is not None:
-                self._node_handlers.on_delete(cached, True)
+                self.node_handlers.on_delete(cached, True)
         elif cached is None:
-            self._node_handlers.on_add(stored)
+            self.node_handlers.on_add(stored)
         else:
-            self._node_handlers.on_update(cached, stored)
+            self.node_handlers.on_update(cached, stored)
 
     def _heal_pod(self, difference: Difference) -> None:
         key, uid = difference.key, difference.uid
-        stored, held = self._pods.get(key), self._held(key, uid)
+        stored, held = self.pods.get(key), self._held(key, uid)
         if difference.fault == OUTDATED and stored is not None and held is not None:
-            self._pod_handlers.on_update(held.pod, stored)
+            self.pod_handlers.on_update(held.pod, stored)
             return
         if held is not None:
-            node_name = self._cache.node_of(uid)
+            node_name = self.cache.node_of(uid)
             pod = as_assigned(held.pod, node_name) if node_name else held.pod
-            self._pod_handlers.on_delete(pod, True)
+            self.pod_handlers.on_delete(pod, True)
         # Of another uid, it has differences of its own, if it has any.
         if stored is not None and stored.metadata.uid == uid and self._held(key, uid) is None:
-            self._pod_handlers.on_add(stored)
+            self.pod_handlers.on_add(stored)
 
     def _held(self, key: str, uid: str) -> PodInfo | None:
         """Return the pod as the cache has it, or else as the queue has it."""
-        cached, queued = self._cache.get_pod(uid), self._queue.get(key)
+        cached, queued = self.cache.get_pod(uid), self.queue.get(key)
         if cached is not None:
             return cached
         return queued.info if queued is not None and queued.uid == uid else None

@@ -13,9 +13,10 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import InitVar, dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
@@ -38,14 +39,6 @@ STORE = "store"
 _NAMED = 10
 """How many objects a line in the log names."""
 _PODS_A_LINE = 100
-
-
-class Cycles(Protocol):
-    """The scheduling loop."""
-
-    def between_cycles(self, change: Callable[[], None]) -> None:
-        """Call ``change`` now, or as soon as the current cycle has ended."""
-        ...
 
 
 class _Round(Struct):
@@ -77,32 +70,26 @@ class TimeSlices:
         self._began = self._stopwatch()
 
 
+@dataclass(kw_only=True, eq=False)
 class CacheDebugger:
     """Compares, heals and dumps the scheduler's state (kube-scheduler's ``CacheDebugger``).
 
     ``stores``: returns the comparers of all informers, that of pods among them. ``cache`` and
-    ``queue``: to be dumped.
+    ``queue``: to be dumped. ``between_cycles``: calls a function now, or as soon as the current
+    scheduling cycle has ended.
     """
 
-    def __init__(
-        self,
-        *,
-        comparer: CacheComparer,
-        stores: Callable[[], Iterable[StoreComparer[Any]]],
-        cache: Cache,
-        queue: SchedulingQueue,
-        cycles: Cycles,
-        metrics: SchedulerMetrics,
-        stopwatch: Stopwatch,
-        rng: random.Random,
-    ) -> None:
-        self._comparer = comparer
-        self._stores = stores
-        self._cache = cache
-        self._queue = queue
-        self._cycles = cycles
-        self._metrics = metrics
-        self._rng = rng
+    comparer: CacheComparer
+    stores: Callable[[], Iterable[StoreComparer[Any]]]
+    cache: Cache
+    queue: SchedulingQueue
+    between_cycles: Callable[[Callable[[], None]], None]
+    metrics: SchedulerMetrics
+    stopwatch: InitVar[Stopwatch]
+    rng: random.Random
+
+    def __post_init__(self, stopwatch: Stopwatch) -> None:
+        """Begin the first slice of time."""
         self._slices = TimeSlices(stopwatch)
         self._requested = asyncio.Event()
 
@@ -114,7 +101,7 @@ class CacheDebugger:
         """Compare on request, and every ``interval_seconds`` (0 for never) while ``leads()``."""
         while True:
             # Not all replicas at the same moment, should several believe that they lead.
-            seconds = interval_seconds * self._rng.uniform(0.9, 1.1) or None
+            seconds = interval_seconds * self.rng.uniform(0.9, 1.1) or None
             try:
                 async with asyncio.timeout(seconds):
                     await self._requested.wait()
@@ -134,7 +121,7 @@ class CacheDebugger:
             raise
         except Exception as error:
             # A check must not end what it checks.
-            self._metrics.cache_comparisons_total.labels("failure").inc()
+            self.metrics.cache_comparisons_total.labels("failure").inc()
             log.error("Comparing the cache failed", err=error, trace=True)
 
     async def compare(self) -> list[str]:
@@ -152,7 +139,7 @@ class CacheDebugger:
                     if objects:
                         self._report(structure, objects)
         result = "success" if found.complete else "failure"
-        self._metrics.cache_comparisons_total.labels(result).inc()
+        self.metrics.cache_comparisons_total.labels(result).inc()
         descriptions = [one for objects in healed.values() for one in objects]
         log.v(2).info("Compared the cache", result=result, corrected=len(descriptions))
         return descriptions
@@ -162,7 +149,7 @@ class CacheDebugger:
     async def _suspects(self) -> _Round:
         """Compare everything for the first time."""
         found = _Round([], [])
-        for store in self._stores():
+        for store in self.stores():
             try:
                 suspects = await store.suspects(self._slices.checkpoint)
             except ApiError as error:
@@ -172,14 +159,14 @@ class CacheDebugger:
             # The rest is found by the next comparison.
             left = MAX_SUSPECTS - len(found.suspects)
             found.suspects += [(store, key, seen) for key, seen in list(suspects.items())[:left]]
-        found.local = await self._comparer.differences(self._slices.checkpoint)
+        found.local = await self.comparer.differences(self._slices.checkpoint)
         return found
 
     async def _is_unbound(self, difference: Difference) -> bool:
         """Return whether the apiserver, too, has an assumed pod without a node."""
         # A binding whose event is late looks the same from here. To forget that pod would give
         # its resources away a second time.
-        for store in self._stores():
+        for store in self.stores():
             if store.kind == difference.kind:
                 try:
                     return await store.agrees(difference.key)
@@ -200,19 +187,19 @@ class CacheDebugger:
                 break
             self._slices.restart()
             if correction is not None:
-                await self._between_cycles(partial(_correct, store, correction, healed))
+                await self._change_between_cycles(partial(_correct, store, correction, healed))
 
     async def _heal_local(self, found: _Round, healed: dict[str, list[str]]) -> None:
         """Heal the objects that still differ from the stores, one by one."""
         for difference in found.local:
             await self._slices.checkpoint()
-            if self._comparer.persists(difference) and (
+            if self.comparer.persists(difference) and (
                 difference.fault != ABANDONED or await self._is_unbound(difference)
             ):
                 list_of = healed[difference.structure]
-                await self._between_cycles(partial(self._heal_one, difference, list_of))
+                await self._change_between_cycles(partial(self._heal_one, difference, list_of))
 
-    async def _between_cycles(self, change: Callable[[], None]) -> None:
+    async def _change_between_cycles(self, change: Callable[[], None]) -> None:
         # A cycle that awaits an extender relies on rows that do not change meanwhile.
         done = asyncio.get_running_loop().create_future()
 
@@ -226,16 +213,16 @@ class CacheDebugger:
             else:
                 done.set_result(None)
 
-        self._cycles.between_cycles(call)
+        self.between_cycles(call)
         await done
         await self._slices.checkpoint()
 
     def _heal_one(self, difference: Difference, healed: list[str]) -> None:
         # A cycle may have ended meanwhile.
-        if not self._comparer.persists(difference):
+        if not self.comparer.persists(difference):
             return
         try:
-            self._comparer.heal(difference)
+            self.comparer.heal(difference)
         except CacheCorrupted:
             raise
         except Exception as error:
@@ -244,7 +231,7 @@ class CacheDebugger:
             healed.append(str(difference))
 
     def _report(self, structure: str, objects: list[str]) -> None:
-        self._metrics.cache_differences_total.labels(structure).inc(len(objects))
+        self.metrics.cache_differences_total.labels(structure).inc(len(objects))
         more = len(objects) - _NAMED
         log.error(
             "The scheduler's state differed from the apiserver's and was corrected",
@@ -257,7 +244,7 @@ class CacheDebugger:
 
     async def _dump(self) -> None:
         """Log a line for each node, then the pods of each queue (``CacheDumper``)."""
-        cache, queue = self._cache, self._queue
+        cache, queue = self.cache, self.queue
         for name in [info.name for info in cache.table]:
             info = cache.node_info(name)
             if info is not None:
@@ -278,7 +265,7 @@ class CacheDebugger:
             await self._slices.checkpoint()
 
     def _dump_node(self, info: NodeInfo) -> None:
-        assumed = self._cache.is_assumed
+        assumed = self.cache.is_assumed
         log.info(
             "Dump of cached node",
             node=info.name,

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 
 import pytest
 
@@ -68,7 +67,7 @@ class Bench:
             stores=self._stores,
             cache=world.cache,
             queue=world.queue,
-            cycles=SimpleNamespace(between_cycles=self._between_cycles),
+            between_cycles=self._between_cycles,
             metrics=world.metrics,
             stopwatch=lambda: 0.0,
             rng=random.Random(1),
