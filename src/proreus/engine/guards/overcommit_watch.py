@@ -70,16 +70,10 @@ class OvercommitWatch:
         self._waiting_pods = waiting_pods
         self._binding_cycle = binding_cycle
         self._responsible_for_pod = responsible_for_pod
-        self._gives_up = environment.delete_overcommitting_pods
-        self._api = environment.api
-        self._events = environment.event_recorder
-        self._metrics = environment.metrics
-        self._spawn = environment.spawn
-        self._leads = environment.leads
-        self._clock = environment.clock
+        self._environment = environment
         self.episodes: dict[str, _Episode] = {}
         """By the names of the nodes that are over-committed."""
-        self._metrics.overcommitted_nodes.set_function(lambda: {(): len(self.episodes)})
+        environment.metrics.overcommitted_nodes.set_function(lambda: {(): len(self.episodes)})
 
     def pod_assigned(self, pod: PodInfo, confirmed: bool) -> None:
         """Look at the node of a pod that has just been assigned.
@@ -92,7 +86,7 @@ class OvercommitWatch:
                 self._give_up(node_name)
             return
         info = self._cache.node_info(node_name)
-        if info is None or not self._leads():
+        if info is None or not self._environment.leads():
             return
         exceeded = _exceeded(info, _amounts(pod))
         ours = [one for one in self._unstarted(info, exceeded) if one.uid != pod.uid]
@@ -118,7 +112,7 @@ class OvercommitWatch:
         self, node_name: str, pod: PodInfo, ours: list[PodInfo], exceeded: Mapping[str, int]
     ) -> None:
         self.episodes[node_name] = _Episode()
-        self._metrics.node_overcommits_total.inc()
+        self._environment.metrics.node_overcommits_total.inc()
         log.warning(
             "Another scheduler has bound a pod to a node that cannot hold both it and ours",
             node=node_name,
@@ -137,7 +131,7 @@ class OvercommitWatch:
     def _give_up(self, node_name: str) -> None:
         """Give up as many of our pods as it takes, if that is enough."""
         info, episode = self._cache.node_info(node_name), self.episodes[node_name]
-        if not self._gives_up or info is None:
+        if not self._environment.delete_overcommitting_pods or info is None:
             return
         excess = _exceeded(info, (*info.requested, _PODS))
         for pod in info.pods.values():
@@ -155,7 +149,7 @@ class OvercommitWatch:
         for pod in ours:
             self._give_up_pod(pod, node_name, episode.given_up)
         if len(ours) < len(chosen):
-            now = self._clock.monotonic()
+            now = self._environment.clock.monotonic()
             for pod in candidates:
                 episode.waits_since.setdefault(pod.uid, now)
 
@@ -167,7 +161,7 @@ class OvercommitWatch:
         Those that are not bound yet come before all others: no other scheduler sees them. Of bound
         pods only those that a controller creates again, and that may then go elsewhere.
         """
-        now = self._clock.monotonic()
+        now = self._environment.clock.monotonic()
         found = []
         for pod in _unstarted(info, excess):
             stays = now - episode.waits_since.get(pod.uid, now) >= _OTHERS_SECONDS
@@ -199,13 +193,13 @@ class OvercommitWatch:
                 self._binding_cycle.cancel(pod.uid, note)
             return
         given_up.add(pod.uid)
-        self._spawn(self._delete(pod, note, given_up))
+        self._environment.spawn(self._delete(pod, note, given_up))
 
     async def _delete(self, pod: PodInfo, note: str, given_up: set[str]) -> None:
         meta = pod.pod.metadata
         try:
             # Of this version: a pod that its kubelet has begun to start has another one.
-            await self._api.delete(
+            await self._environment.api.delete(
                 PODS, meta.namespace, meta.name, uid=meta.uid, version=meta.resource_version
             )
         except Conflict:
@@ -215,8 +209,8 @@ class OvercommitWatch:
         except ApiError as error:
             log.error("Cannot delete a pod from an over-committed node", pod=pod.key, err=error)
         else:
-            self._metrics.overcommitting_pods_deleted_total.inc()
-            self._events.event(
+            self._environment.metrics.overcommitting_pods_deleted_total.inc()
+            self._environment.event_recorder.event(
                 pod.pod,
                 "Warning",
                 "Overcommitted",

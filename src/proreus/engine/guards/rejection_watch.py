@@ -102,15 +102,11 @@ class RejectionWatch:
     ) -> None:
         self._avoided = avoided
         self._queue = queue
-        self._api = environment.api
-        self._events = environment.event_recorder
-        self._metrics = environment.metrics
-        self._spawn = environment.spawn
-        self._leads = environment.leads
+        self._environment = environment
         self._responsible_for_pod = responsible_for_pod
         self._on_change = on_change
         self._reading = 0
-        self._metrics.avoided_nodes.set_function(lambda: {(): avoided.count})
+        environment.metrics.avoided_nodes.set_function(lambda: {(): avoided.count})
 
     def on_add(self, pod: Pod) -> None:
         """A pod appeared."""
@@ -128,13 +124,13 @@ class RejectionWatch:
         # to go, and its controller backs off by itself.
         if owner is None or owner.kind == "DaemonSet" or pod.metadata.deletion_timestamp:
             return
-        if not self._responsible_for_pod(pod) or not self._leads():
+        if not self._responsible_for_pod(pod) or not self._environment.leads():
             return
         controller = controller_name(pod.metadata)
         assert controller is not None
         if self._reading < MAX_READS and not self._avoided.is_avoided(controller, node_name):
             self._reading += 1
-            self._spawn(self._read(pod, owner, controller))
+            self._environment.spawn(self._read(pod, owner, controller))
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """Forget the rejections of a node that is gone: its name may go to another machine."""
@@ -144,7 +140,7 @@ class RejectionWatch:
     async def _read(self, pod: Pod, owner: OwnerReference, controller: str) -> None:
         meta = pod.metadata
         try:
-            found = await self._api.get(_FAILED_PODS, meta.namespace, meta.name)
+            found = await self._environment.api.get(_FAILED_PODS, meta.namespace, meta.name)
         except NotFound:
             return
         except ApiError as error:
@@ -159,7 +155,7 @@ class RejectionWatch:
         self, pod: Pod, owner: OwnerReference, controller: str, status: _FailedStatus
     ) -> None:
         node_name = pod.spec.node_name
-        self._metrics.kubelet_rejections_total.labels(_label(status.reason)).inc()
+        self._environment.metrics.kubelet_rejections_total.labels(_label(status.reason)).inc()
         active = self._avoided.active
         seconds = self._avoided.record(controller, node_name)
         if not seconds:
@@ -169,8 +165,8 @@ class RejectionWatch:
             f"node {node_name} rejected pods of {named} repeatedly, last with "
             f"{status.reason}: they avoid it for {seconds:g}s"
         )
-        self._metrics.node_avoidances_total.inc()
-        self._events.event(
+        self._environment.metrics.node_avoidances_total.inc()
+        self._environment.event_recorder.event(
             pod, "Warning", "NodeAvoided", "Scheduling", note, pod.spec.scheduler_name
         )
         log.warning(
