@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from proreus.base.errors import PluginError
 from proreus.base.metrics import SchedulerMetrics
@@ -76,46 +77,34 @@ _MOST_TRIES = 1000
 """After how many pods no further placement is tried in one attempt."""
 
 
-class AlgorithmOptions(Struct, frozen=True):
-    """Feature gates: TopologyAwareWorkloadScheduling and CompositePodGroup."""
-
-    topology_aware: bool = False
-    composite: bool = False
-
-
+@dataclass(kw_only=True, eq=False)
 class PodGroupAlgorithm:
     """Tries the pods of root groups of one profile.
 
     ``begin``: makes a pod's attempt. ``states``: the pods of groups that have a node.
+    ``topology_aware`` and ``composite``: gates TopologyAwareWorkloadScheduling and
+    CompositePodGroup.
     """
 
-    def __init__(
-        self,
-        *,
-        profile: Profile,
-        cycle: SchedulingCycle,
-        nominator: Nominator,
-        states: PodGroupStates,
-        begin: Callable[[QueuedPodInfo], Attempt],
-        options: AlgorithmOptions,
-        rng: random.Random,
-        metrics: SchedulerMetrics,
-    ) -> None:
-        self._profile = profile
-        self._cycle = cycle
-        self._nominator = nominator
-        self._states = states
-        self._begin = begin
-        self._options = options
-        self._rng = rng
-        self._metrics = metrics
-        self._timer = PluginTimer(metrics)
+    profile: Profile
+    cycle: SchedulingCycle
+    nominator: Nominator
+    states: PodGroupStates
+    begin: Callable[[QueuedPodInfo], Attempt]
+    topology_aware: bool
+    composite: bool
+    rng: random.Random
+    metrics: SchedulerMetrics
+
+    def __post_init__(self) -> None:
+        """Begin with no pod tried."""
+        self._timer = PluginTimer(self.metrics)
         self._pods: PodsByGroup = {}
         self._root: PodGroupInfo | None = None
         self._first_placement = self._next_placement = 0
         self._rejectors: set[str] = set()
         """The plugins that rejected pods, in whatever order and placement."""
-        self._generating_plugins = {plugin.name for plugin in profile.placement_generate}
+        self._generating_plugins = {plugin.name for plugin in self.profile.placement_generate}
         self._in_the_way: dict[bytes, QueuedPodInfo] = {}
         """One pod of each kind that took the place of a pod that found no node."""
         self._tries = 0
@@ -159,7 +148,7 @@ class PodGroupAlgorithm:
         self, group: PodGroupInfo, state: CycleState, nodes: NodeSubset | None
     ) -> Results:
         try_ = self._schedule_children if group.is_composite else self._schedule_pods
-        if group.is_composite or self._options.topology_aware:
+        if group.is_composite or self.topology_aware:
             return await self._schedule_in_placements(group, state, nodes, try_)
         return await try_(group, state, nodes)
 
@@ -171,7 +160,7 @@ class PodGroupAlgorithm:
         """Try the pods of a PodGroup in their order; they stay assumed if the group fits."""
         before = len(self._assumed)
         pods = self._ordered(group)
-        known = self._states.get(group.key)
+        known = self.states.get(group.key)
         scheduled = 0 if known is None else known.scheduled_count
         cycle = PodGroupSchedulingCycle(scheduled, state)
         progress = PlacementProgress(len(pods), scheduled)
@@ -209,7 +198,7 @@ class PodGroupAlgorithm:
             for pod in result.pods
             if pod.failure is not None and pod.failure.fit_error is not None
         }
-        rows = (self._profile.table if nodes is None else nodes.nodes).rows
+        rows = (self.profile.table if nodes is None else nodes.nodes).rows
         for pod in self._assumed:
             # Those of child groups have placements of their own.
             if (row := rows.get(pod.node_name)) is None:
@@ -232,7 +221,7 @@ class PodGroupAlgorithm:
 
     def _feasible(self, result: PodGroupResult, progress: PlacementProgress) -> Status | None:
         group = result.group
-        status = run_placement_feasible(self._profile, result.state, group, progress)
+        status = run_placement_feasible(self.profile, result.state, group, progress)
         if status is not None and status.code == Code.ERROR and not group.is_composite:
             return Status.error(f"failed to evaluate placement feasibility: {status.message}")
         return status
@@ -278,14 +267,14 @@ class PodGroupAlgorithm:
         self, queued: QueuedPodInfo, cycle: PodGroupSchedulingCycle, nodes: NodeSubset | None
     ) -> PodResult:
         """Find a node for a pod and assume it there."""
-        attempt = self._begin(queued)
+        attempt = self.begin(queued)
         attempt.state.write(POD_GROUP_SCHEDULING_CYCLE, cycle)
-        self._cycle.set_interested_extenders(attempt)
+        self.cycle.set_interested_extenders(attempt)
         # Preemption is for the group as a whole, once it does not fit.
         attempt.node_subset, attempt.may_preempt, attempt.in_group = nodes, False, True
         result = PodResult(queued, attempt)
         self._tries += 1
-        found = await self._cycle.schedule_pod(attempt)
+        found = await self.cycle.schedule_pod(attempt)
         if isinstance(found, Failure):
             result.failure = found
             if found.fit_error is not None:
@@ -296,7 +285,7 @@ class PodGroupAlgorithm:
                 found.nominating = None
                 attempt.state.write(FILTER_VERDICTS, diagnosis.verdicts)
         else:
-            failure = await self._cycle.assume_and_reserve(attempt, found)
+            failure = await self.cycle.assume_and_reserve(attempt, found)
             if failure is None:
                 result.node_name = found
                 self._assumed.append(result)
@@ -312,14 +301,14 @@ class PodGroupAlgorithm:
         # In reverse: what a later pod reserved may build on an earlier pod's reservation.
         while len(self._assumed) > count:
             pod = self._assumed.pop()
-            self._cycle.unreserve_and_forget(pod.attempt, pod.node_name)
+            self.cycle.unreserve_and_forget(pod.attempt, pod.node_name)
             self._restore_nomination(pod.queued)
 
     def _restore_nomination(self, queued: QueuedPodInfo) -> None:
         """Nominate a pod again that lost its nomination when it was assumed."""
         node_name = queued.pod.status.nominated_node_name
         if node_name:
-            self._nominator.add_nominated_pod(queued.info, NominatingInfo(node_name))
+            self.nominator.add_nominated_pod(queued.info, NominatingInfo(node_name))
 
     # ---- orders --------------------------------------------------------------------------------
 
@@ -346,16 +335,16 @@ class PodGroupAlgorithm:
         orders: OtherOrders | None = None
         while code_of(results[key].status) == Code.UNSCHEDULABLE:
             if orders is None:
-                table = self._profile.table if nodes is None else nodes.nodes
-                states = (self._states.get(leaf.key) for leaf in group.leaves)
+                table = self.profile.table if nodes is None else nodes.nodes
+                states = (self.states.get(leaf.key) for leaf in group.leaves)
                 placed = sum(one.scheduled_count for one in states if one is not None)
                 orders = OtherOrders(
                     group,
                     self._pods,
                     # What is held for the pods is room for them, and not known here.
-                    None if self._profile.pod_sources else table,
+                    None if self.profile.pod_sources else table,
                     placed,
-                    self._rng,
+                    self.rng,
                 )
             self._order = orders.next(results)
             if self._order is None:
@@ -378,13 +367,13 @@ class PodGroupAlgorithm:
         state.timer = self._timer
         try:
             table = None if nodes is None else nodes.nodes
-            placements = run_placement_generate(self._profile, state, group, table)
+            placements = run_placement_generate(self.profile, state, group, table)
         except PluginError as error:
             placements = Status.error(str(error))
         if isinstance(placements, Status):
             return {key: PodGroupResult(group, placements)}
         if not group.is_composite:
-            generated = self._metrics.generated_placements_total.labels(self._profile.name)
+            generated = self.metrics.generated_placements_total.labels(self.profile.name)
             generated.inc(len(placements))
         first: Results | None = None
         found: list[tuple[Placement, Results]] = []
@@ -438,7 +427,7 @@ class PodGroupAlgorithm:
         except PluginError as error:
             return {key: PodGroupResult(group, Status.error(str(error)))}
         # Siblings see the pods of the placement that was chosen.
-        return await self._assume_again(group, best) if self._options.composite else best
+        return await self._assume_again(group, best) if self.composite else best
 
     def _places(self, group: PodGroupInfo, placements: Sequence[Placement]) -> Iterator[int]:
         """Yield the places of the placements to try, until so many pods have been tried.
@@ -469,7 +458,7 @@ class PodGroupAlgorithm:
         """Return the nodes of a placement, or an error if one of them does not exist."""
         if placement.node_names is None:
             return parent
-        table = self._profile.table
+        table = self.profile.table
         subset = NodeSubset.of(placement.node_names, table)
         if len(subset.rows) == len(subset.names):
             return subset
@@ -478,9 +467,9 @@ class PodGroupAlgorithm:
         return Status.error(f"failed to assume pod group placement: {text}")
 
     def _observe(self, feasible: bool, seconds: float) -> None:
-        labels = ("feasible" if feasible else "infeasible", self._profile.name)
-        self._metrics.placement_evaluations_total.labels(*labels).inc()
-        self._metrics.placement_evaluation_duration_seconds.labels(*labels).observe(seconds)
+        labels = ("feasible" if feasible else "infeasible", self.profile.name)
+        self.metrics.placement_evaluations_total.labels(*labels).inc()
+        self.metrics.placement_evaluation_duration_seconds.labels(*labels).observe(seconds)
 
     def _best_placement(
         self, group: PodGroupInfo, state: CycleState, found: Sequence[tuple[Placement, Results]]
@@ -501,9 +490,9 @@ class PodGroupAlgorithm:
         ]
         # Equal totals are drawn at random, as for nodes.
         states = [results[group.entity_key].state for _, results in found]
-        totals = run_placement_score(self._profile, state, group, candidates, states).tolist()
+        totals = run_placement_score(self.profile, state, group, candidates, states).tolist()
         best = [index for index, total in enumerate(totals) if total == max(totals)]
-        return found[self._rng.choice(best)][1]
+        return found[self.rng.choice(best)][1]
 
     async def _assume_again(self, group: PodGroupInfo, results: Results) -> Results:
         """Assume the pods of a group again where they fitted."""
@@ -512,7 +501,7 @@ class PodGroupAlgorithm:
             for pod in leaf.pods:
                 if not pod.node_name:
                     continue
-                failure = await self._cycle.assume_and_reserve(pod.attempt, pod.node_name)
+                failure = await self.cycle.assume_and_reserve(pod.attempt, pod.node_name)
                 if failure is not None:
                     self._revert_to(before)
                     status = Status.error(f"failed to assume the subtree: {failure.message}")

@@ -25,7 +25,7 @@ from proreus.engine.cycles.attempt import Attempt, Failure, ScheduleResult, erro
 from proreus.engine.cycles.failure import FailureHandler
 from proreus.engine.cycles.scheduling_cycle import SchedulingCycle
 from proreus.engine.environment import Environment
-from proreus.engine.groups.algorithm import AlgorithmOptions, PodGroupAlgorithm
+from proreus.engine.groups.algorithm import PodGroupAlgorithm
 from proreus.engine.groups.results import (
     PodGroupResult,
     PodResult,
@@ -191,13 +191,11 @@ class PodGroupCycle(GroupCycle):
         self._forest = cache.workload_forest
         self._pod_groups = self._queue.pod_groups
         self._clock = parts["environment"].clock
-        self._options = AlgorithmOptions(
-            topology_aware=gates.enabled("TopologyAwareWorkloadScheduling") or provided_groups,
-            composite=gates.enabled("CompositePodGroup") or provided_groups,
-        )
+        self._topology_aware = provided_groups or gates.enabled("TopologyAwareWorkloadScheduling")
+        self._composite = provided_groups or gates.enabled("CompositePodGroup")
         self._policy_of_group = gates.enabled("PodGroupPreemptionPolicy")
         self._metrics.describe_group_preemption()
-        if self._options.topology_aware:
+        if self._topology_aware:
             self._metrics.describe_placements()
 
     async def run(self, popped: QueuedPodGroupInfo) -> dict[str, str]:
@@ -262,7 +260,8 @@ class PodGroupCycle(GroupCycle):
             nominator=self._queue.nominator,
             states=self._states,
             begin=lambda queued: self._pods.begin(queued, profile),
-            options=self._options,
+            topology_aware=self._topology_aware,
+            composite=self._composite,
             rng=self._rng,
             metrics=self._metrics,
         )

@@ -90,23 +90,16 @@ class GroupResult(Struct):
         return member.not_permitted
 
 
-class PodGroupAlgorithmV136:
+class PodGroupAlgorithmV136(Struct, frozen=True):
     """Tries the pods of a group in their order.
 
     ``begin``: makes a pod's attempt. ``preempt``: whether PostFilter may preempt for single pods.
     """
 
-    def __init__(
-        self,
-        cycle: SchedulingCycle,
-        nominator: Nominator,
-        begin: Callable[[QueuedPodInfo], Attempt],
-        preempt: bool = True,
-    ) -> None:
-        self._cycle = cycle
-        self._nominator = nominator
-        self._begin = begin
-        self._may_preempt = preempt
+    cycle: SchedulingCycle
+    nominator: Nominator
+    begin: Callable[[QueuedPodInfo], Attempt]
+    preempt: bool = True
 
     async def run(
         self, pods: Sequence[QueuedPodInfo], node_subset: NodeSubset | None = None
@@ -145,11 +138,11 @@ class PodGroupAlgorithmV136:
 
     async def _try(self, queued: QueuedPodInfo, node_subset: NodeSubset | None) -> Member:
         """Find a node for a pod and assume it there, even if its victims are still running."""
-        attempt = self._begin(queued)
-        attempt.node_subset, attempt.may_preempt = node_subset, self._may_preempt
+        attempt = self.begin(queued)
+        attempt.node_subset, attempt.may_preempt = node_subset, self.preempt
         attempt.in_group = True
-        member = Member(attempt, nominated_before=self._nominator.nominated_node_of(queued.uid))
-        chosen = await self._cycle.schedule_pod(attempt)
+        member = Member(attempt, nominated_before=self.nominator.nominated_node_of(queued.uid))
+        chosen = await self.cycle.schedule_pod(attempt)
         if isinstance(chosen, Failure):
             # The verdicts may be shared, and the members assumed next change them.
             if chosen.fit_error is not None:
@@ -159,7 +152,7 @@ class PodGroupAlgorithmV136:
             member.failure = chosen
             chosen = "" if chosen.nominating is None else chosen.nominating.node_name
         if chosen:
-            permit = await self._cycle.assume_reserve_and_permit(attempt, chosen)
+            permit = await self.cycle.assume_reserve_and_permit(attempt, chosen)
             if isinstance(permit, Failure):
                 member.failure = permit
                 self._restore_nomination(member)
@@ -169,10 +162,10 @@ class PodGroupAlgorithmV136:
         return member
 
     def _undo(self, member: Member) -> None:
-        self._cycle.unreserve_and_forget(member.attempt, member.node_name)
+        self.cycle.unreserve_and_forget(member.attempt, member.node_name)
         self._restore_nomination(member)
 
     def _restore_nomination(self, member: Member) -> None:
         if member.nominated_before is not None:
             nominating = NominatingInfo(member.nominated_before)
-            self._nominator.add_nominated_pod(member.attempt.pod, nominating)
+            self.nominator.add_nominated_pod(member.attempt.pod, nominating)
