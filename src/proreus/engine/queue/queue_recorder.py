@@ -39,7 +39,6 @@ class QueueRecorder:
         self._incoming: dict[tuple[str, str, str, bool, str], _Incoming] = {}
         self.entered: set[tuple[str, str]] = set()
         """Queue and type of all entities ever queued, if the version counts entities."""
-        self._hint_seconds: dict[tuple[str, str, str], Histogram] = {}
         self._pre_enqueue_seconds: dict[str, Histogram] = {}
 
     def record_incoming(
@@ -86,13 +85,8 @@ class QueueRecorder:
 
     def record_hint(self, plugin: str, label: str, result: str, seconds: float) -> None:
         """Record the result of a hint: Queue, QueueSkip or Error."""
-        histogram = self._hint_seconds.get((plugin, label, result))
-        if histogram is None:
-            family = self.metrics.queueing_hint_execution_duration_seconds
-            histogram = self._hint_seconds[plugin, label, result] = family.labels(
-                plugin, label, result
-            )
-        histogram.observe(seconds)
+        family = self.metrics.queueing_hint_execution_duration_seconds
+        family.labels(plugin, label, result).observe(seconds)
 
     def record_pre_queueing_hint(self, plugin: str, result: str) -> None:
         """Record that a plugin named pods (``narrowed``), or could not (``all_pods``)."""

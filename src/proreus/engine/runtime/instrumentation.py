@@ -25,6 +25,8 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
+from msgspec import Struct
+
 from proreus.base.errors import PluginError, TimeBudgetExceeded
 from proreus.engine.runtime.await_deadline import with_deadline
 from proreus.engine.runtime.disabled_plugin import DISABLED_RESULTS
@@ -43,16 +45,18 @@ _PER_NODE_METHODS = frozenset({"filter", "score"})
 """Methods that the cycle calls once a node."""
 
 
-class _Wrapping:
-    """The common parts of all wrappers of one method of one plugin."""
+class _Wrapping(Struct, frozen=True):
+    """The common parts of all wrappers of one method, ``name``, of one plugin."""
 
-    def __init__(self, plugin: Plugin, name: str, point: str, health: PluginHealthMonitor) -> None:
-        self.plugin = plugin
-        self.name = name
-        self.point = point
-        self.health = health
-        self.call = PluginCall(plugin.name, point, type(plugin))
-        self.disabled_result = DISABLED_RESULTS.get(name)
+    plugin: Plugin
+    name: str
+    point: str
+    health: PluginHealthMonitor
+
+    @property
+    def call(self) -> PluginCall:
+        """The place where the method is called."""
+        return PluginCall(self.plugin.name, self.point, type(self.plugin))
 
     def point_health(self, *, waits: bool = False) -> PointHealth:
         """Return the health of the method's point."""
@@ -63,7 +67,8 @@ class _Wrapping:
 
         Beyond ``most_seconds`` in one attempt, calls raise ``TimeBudgetExceeded``.
         """
-        monitor, disabled_result, this_call = self.health, self.disabled_result, self.call
+        monitor, this_call = self.health, self.call
+        disabled_result = DISABLED_RESULTS.get(self.name)
         noting = monitor.current_call.noting(this_call, method, health)
 
         def call(*args: Any) -> Any:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -157,28 +158,23 @@ def discard_event(event_type: str, reason: str, note: str) -> None:
     """Discard the event: an ``EventSink`` where there is no cluster."""
 
 
+@dataclass(eq=False)
 class HealthContext:
     """The context of the health monitors of all plugins of a process.
 
     ``subject``: what log lines call a plugin.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        metrics: SchedulerMetrics,
-        rules: FailureRules = DEFAULT_RULES,
-        record_event: EventSink = discard_event,
-        subject: str = "Plugin",
-        current_call: CurrentCall | None = None,
-    ) -> None:
-        self.clock = clock
-        self.metrics = metrics
-        self.rules = rules
-        self.record_event = record_event
-        self.subject = subject
-        self.current_call = current_call or CurrentCall()
-        self.tracebacks = TracebackLog(clock, subject)
+    clock: Clock
+    metrics: SchedulerMetrics
+    rules: FailureRules = DEFAULT_RULES
+    record_event: EventSink = discard_event
+    subject: str = "Plugin"
+    current_call: CurrentCall = field(default_factory=CurrentCall)
+
+    def __post_init__(self) -> None:
+        """Begin a log of tracebacks."""
+        self.tracebacks = TracebackLog(self.clock, self.subject)
 
 
 class PluginHealthMonitor(PluginHealth):

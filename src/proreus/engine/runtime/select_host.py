@@ -20,7 +20,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Protocol
 
 import numpy as np
 
@@ -31,19 +30,6 @@ INFEASIBLE = -1
 
 _NOWHERE = -1
 _MAX_HIGHER = 64
-
-
-class NodeScores(Protocol):
-    """Total scores, as ``SelectHost`` sees them."""
-
-    @property
-    def scores(self) -> IntArray:
-        """Total scores by row of the table, negative where the node cannot take the pod."""
-        ...
-
-    def draw(self, rng: random.Random) -> int:
-        """Return one of the best rows, each as likely as any other."""
-        ...
 
 
 class AttemptTotals:
@@ -161,6 +147,8 @@ class CachedTotals:
         self._count = 0
         self._higher.clear()
 
+
+NodeScores = AttemptTotals | CachedTotals
 
 SelectHost = Callable[[NodeScores, Callable[[], Rows]], int]
 """``select(totals, order)`` returns the row to take; ``order()`` returns all rows in the order in

@@ -20,7 +20,12 @@ from proreus.engine.environment import Environment
 from proreus.engine.profile_handle import ProfileHandle
 from proreus.engine.runtime.background import BackgroundWork
 from proreus.engine.runtime.out_of_tree import is_out_of_tree
-from proreus.engine.runtime.plugin_health import DEFAULT_RULES, EventSink, HealthContext
+from proreus.engine.runtime.plugin_health import (
+    DEFAULT_RULES,
+    CurrentCall,
+    EventSink,
+    HealthContext,
+)
 from proreus.engine.runtime.waiting_pods import WaitingPod
 from proreus.framework.events import ClusterEvent
 from proreus.framework.handle import ApiWriter
@@ -183,7 +188,7 @@ def shadow_environment(
         record_event,
         "Plugin in the shadow",
         # It runs on the same event loop, and may block it as any other.
-        None if in_force is None else in_force.current_call,
+        CurrentCall() if in_force is None else in_force.current_call,
     )
     return replace(
         environment,
