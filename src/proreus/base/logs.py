@@ -138,7 +138,7 @@ def configure(
     patterns = parse_vmodule(vmodule)
     if patterns and log_format == "json":
         raise ValueError("--vmodule is only for the text logging format")
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = _LogHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter() if log_format == "json" else _KlogFormatter())
     root = logging.getLogger()
     if _Settings.handler is not None:
@@ -149,6 +149,14 @@ def configure(
     _Settings.handler = handler
     _Settings.vmodule = patterns
     set_verbosity(verbosity)
+
+
+class _LogHandler(logging.StreamHandler[TextIO]):
+    """Loses a line that cannot be written, as klog does: its traceback would not fit either."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
 
 
 def set_verbosity(verbosity: int) -> None:

@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import logging
@@ -33,6 +34,19 @@ def written():
 @pytest.fixture
 def log():
     return logs.logger("proreus.engine.queue.test_logs")
+
+
+class FullDisk(io.StringIO):
+    def write(self, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_line_that_cannot_be_written_is_lost_without_a_traceback(written, log, capsys):
+    logs.configure(stream=FullDisk())
+    log.info("Bound pod")
+    assert capsys.readouterr().err == ""
+    logs._Settings.handler.handle(logging.makeLogRecord({"msg": "%d", "args": ("no number",)}))
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_text_is_klogs(written, log):
