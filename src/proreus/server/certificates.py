@@ -128,6 +128,15 @@ def self_signed(hosts: Iterable[str] = ("localhost", "127.0.0.1")) -> bytes:
     )
 
 
+def write_self_signed(certificate: Path, key: Path) -> None:
+    """Write a certificate for loopback, and its key, readable by its owner only."""
+    pem = self_signed()
+    cut = pem.index(b"-----BEGIN PRIVATE KEY")
+    certificate.write_bytes(pem[:cut])
+    key.touch(mode=0o600)
+    key.write_bytes(pem[cut:])
+
+
 def _files_of(options: ServingOptions, component: str) -> tuple[str, str] | None:
     """Return certificate and key file, generated if missing; None: keep both in memory."""
     if options.tls_cert_file:
@@ -137,13 +146,9 @@ def _files_of(options: ServingOptions, component: str) -> tuple[str, str] | None
     folder = Path(options.cert_dir)
     certificate, key = folder / f"{component}.crt", folder / f"{component}.key"
     if not (certificate.exists() and key.exists()):
-        pem = self_signed()
-        cut = pem.index(b"-----BEGIN PRIVATE KEY")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            certificate.write_bytes(pem[:cut])
-            key.touch(mode=0o600)
-            key.write_bytes(pem[cut:])
+            write_self_signed(certificate, key)
         except OSError as error:
             raise ConfigError(f"--cert-dir: cannot keep a certificate there: {error}") from error
         log.info("Made a self-signed certificate", cert=str(certificate), key=str(key))

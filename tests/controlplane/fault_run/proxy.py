@@ -42,14 +42,14 @@ class Trap:
 
 
 class FaultProxy:
-    """Relays to ``server``; ``pki`` holds ca.crt, apiserver.crt and apiserver.key."""
+    """Relays to ``server``; ``pki`` holds apiserver.crt and apiserver.key."""
 
     def __init__(self, server: str, pki: Path, faults: FaultSource, record: RequestRecord) -> None:
         self._server = URL(server)
         self._faults = faults
         self._record = record
         self._traps: list[Trap] = []
-        self._upstream_tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+        self._upstream_tls = ssl.create_default_context(cafile=str(pki / "apiserver.crt"))
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._tls.load_cert_chain(pki / "apiserver.crt", pki / "apiserver.key")
         self._loop = asyncio.new_event_loop()

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import ssl
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from proreus.base.errors import ConfigError
-from proreus.workbench.bench.certificates import CertificateAuthority, write_service_account_keys
-from proreus.workbench.bench.processes import Child, free_ports
+from proreus.server.certificates import write_self_signed
+from proreus.workbench.bench.processes import Child, free_ports, get
 
-ADMIN = ("admin", ("system:masters",))
 ADMIN_TOKEN = "admin-token"
-"""A token of the same user. Schedulers use it, as they do in a cluster; verifying a client
-certificate would cost the apiserver another 0.2 ms a request."""
+"""The token of the administrator. Clients use tokens, as schedulers do in a cluster; verifying a
+client certificate would cost the apiserver another 0.2 ms a request."""
 
 DISABLED_ADMISSION = ("ServiceAccount", "TaintNodesByCondition", "Priority")
 
@@ -68,11 +65,16 @@ class ControlPlane:
         self.folder = folder
         self.kubeconfig = folder / "admin.kubeconfig"
         self._flags = [f"--disable-admission-plugins={','.join(disabled_admission)}", *flags]
-        (folder / "pki").mkdir(parents=True)
-        self._write_credentials(tokens)
+        pki = folder / "pki"
+        pki.mkdir(parents=True)
+        self._certificate, self._key = pki / "apiserver.crt", pki / "apiserver.key"
+        self._tokens = pki / "tokens.csv"
+        write_self_signed(self._certificate, self._key)
+        admin = f'{ADMIN_TOKEN},admin,1,"system:masters"'
+        self._tokens.write_text("".join(f"{line}\n" for line in (admin, *tokens)))
         self._port, self.etcd_port, peer_port = free_ports(3)
         self.server = f"https://127.0.0.1:{self._port}"
-        self.write_kubeconfig(self.kubeconfig, certificate=ADMIN[0])
+        self.write_kubeconfig(self.kubeconfig, token=ADMIN_TOKEN)
         self.etcd = Child("etcd", self._etcd_command(peer_port), folder / "etcd.log")
         self.apiserver = Child(
             "kube-apiserver", self._apiserver_command(), folder / "kube-apiserver.log"
@@ -97,23 +99,14 @@ class ControlPlane:
         self.etcd.kill()
         shutil.rmtree(self.folder / "etcd", ignore_errors=True)
 
-    def write_kubeconfig(
-        self, path: Path, *, certificate: str | None = None, token: str | None = None
-    ) -> Path:
-        """Write a kubeconfig for a client certificate, by its name, or for a token."""
-        user: dict[str, str] = {"token": token} if token else {}
-        if certificate:
-            user["client-certificate"] = str(self.folder / f"pki/{certificate}.crt")
-            user["client-key"] = str(self.folder / f"pki/{certificate}.key")
-        cluster = {
-            "server": self.server,
-            "certificate-authority": str(self.folder / "pki/ca.crt"),
-        }
+    def write_kubeconfig(self, path: Path, *, token: str) -> Path:
+        """Write a kubeconfig with a token."""
+        cluster = {"server": self.server, "certificate-authority": str(self._certificate)}
         document = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "bench", "cluster": cluster}],
-            "users": [{"name": "user", "user": user}],
+            "users": [{"name": "user", "user": {"token": token}}],
             "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "user"}}],
             "current-context": "bench",
         }
@@ -121,25 +114,7 @@ class ControlPlane:
         return path
 
     def _is_ok(self, path: str) -> bool:
-        context = ssl.create_default_context(cafile=str(self.folder / "pki/ca.crt"))
-        request = urllib.request.Request(
-            self.server + path, headers={"Authorization": f"Bearer {ADMIN_TOKEN}"}
-        )
-        # errors of the network and of HTTP are OSErrors, which wait_for retries
-        opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        )
-        with opener.open(request, timeout=2) as response:
-            return bool(response.status == 200)
-
-    def _write_credentials(self, tokens: Sequence[str]) -> None:
-        pki = self.folder / "pki"
-        authority = CertificateAuthority(pki)
-        authority.issue("apiserver", serves=True)
-        authority.issue(ADMIN[0], ADMIN[1])
-        write_service_account_keys(pki)
-        admin = f'{ADMIN_TOKEN},{ADMIN[0]},1,"{",".join(ADMIN[1])}"'
-        (pki / "tokens.csv").write_text("".join(f"{line}\n" for line in (admin, *tokens)))
+        return bool(get(self.server + path, self._certificate, ADMIN_TOKEN))
 
     def _etcd_command(self, peer_port: int) -> list[str | Path]:
         client_url, peer_url = (f"http://127.0.0.1:{port}" for port in (self.etcd_port, peer_port))
@@ -157,23 +132,22 @@ class ControlPlane:
         ]
 
     def _apiserver_command(self) -> list[str | Path]:
-        pki = self.folder / "pki"
         return [
             self.programs["kube-apiserver"],
             f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             f"--secure-port={self._port}",
-            f"--tls-cert-file={pki / 'apiserver.crt'}",
-            f"--tls-private-key-file={pki / 'apiserver.key'}",
-            f"--client-ca-file={pki / 'ca.crt'}",
-            # there is no front proxy, but kube-scheduler logs an error without this authority
-            f"--requestheader-client-ca-file={pki / 'ca.crt'}",
+            f"--tls-cert-file={self._certificate}",
+            f"--tls-private-key-file={self._key}",
+            # no client has a certificate, but kube-scheduler logs errors without these authorities
+            f"--client-ca-file={self._certificate}",
+            f"--requestheader-client-ca-file={self._certificate}",
             "--requestheader-allowed-names=front-proxy",
             "--requestheader-username-headers=X-Remote-User",
-            f"--token-auth-file={pki / 'tokens.csv'}",
-            f"--service-account-key-file={pki / 'sa.pub'}",
-            f"--service-account-signing-key-file={pki / 'sa.key'}",
+            f"--token-auth-file={self._tokens}",
+            f"--service-account-key-file={self._certificate}",
+            f"--service-account-signing-key-file={self._key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--authorization-mode=RBAC",

@@ -14,8 +14,10 @@ import contextlib
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -170,6 +172,22 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def get(url: str, certificate: Path | None = None, token: str = "") -> str:
+    """Return the body of an HTTPS endpoint on loopback; raises ``OSError``, for error statuses too.
+
+    ``certificate``: the server's own; None accepts any, as those that a server makes for itself.
+    """
+    context = ssl.create_default_context(cafile=certificate)
+    if certificate is None:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    )
+    with opener.open(request, timeout=20) as response:
+        return str(response.read().decode())
 
 
 @atexit.register

@@ -11,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import datetime
 import re
-import ssl
 import sys
 import time
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +25,7 @@ from proreus.base.feature_gate_table import gates_of, gates_of_other_components
 from proreus.base.kubernetes_version import SUPPORTED_VERSIONS, KubernetesVersion
 from proreus.config.reading import read
 from proreus.workbench.bench.api import Api
-from proreus.workbench.bench.processes import Child, ChildFailed, free_ports
+from proreus.workbench.bench.processes import Child, ChildFailed, free_ports, get
 
 PROREUS, BARE = "proreus", "bare"
 
@@ -199,14 +197,7 @@ class SchedulerProcess(Child):
 
     def get(self, path: str) -> str:
         """Return the body of one of the process's endpoints; raises ``OSError``."""
-        # the certificate is self-signed, so there is no authority to verify it against
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        )
-        with opener.open(f"https://127.0.0.1:{self._port}{path}", timeout=20) as response:
-            return str(response.read().decode())
+        return get(f"https://127.0.0.1:{self._port}{path}")
 
     async def finish(self) -> None:
         """Stop the process, and set ``errors``; that it exited by itself is an error too."""
