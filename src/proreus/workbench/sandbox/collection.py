@@ -100,8 +100,8 @@ class Collection:
         self._start = 0  # position of self._changes[0]
         self.compacted = revision
         """Changes up to this resourceVersion have been dropped."""
-        self.listeners: list[Callable[[], None]] = []
-        """Called without arguments after each change, so they must be cheap."""
+        self.listeners: list[Callable[[WatchCacheEvent], None]] = []
+        """Called with each change, so they must be cheap."""
 
     def __len__(self) -> int:
         return sum(map(len, self._objects.values()))
@@ -185,7 +185,7 @@ class Collection:
         if self._changes_bytes > self._history_bytes:
             self._forget(len(self._changes) // 4 + 1)
         for listener in self.listeners:
-            listener()
+            listener(change)
 
     def _forget(self, count: int) -> None:
         if count == 0:
@@ -212,12 +212,11 @@ class Collection:
             raise expired(f"too old resource version: {revision} ({self.compacted})")
         return self._start + bisect_right(self._changes, revision, key=_revision_of)
 
-    def changes_from(self, position: int, most: int | None = None) -> list[WatchCacheEvent]:
-        """Return the changes from a position on, at most ``most``; raises ``StatusError`` 410."""
+    def changes_from(self, position: int) -> list[WatchCacheEvent]:
+        """Return the changes from a position on; raises ``StatusError`` 410."""
         if position < self._start:
             raise expired(f"too old resource version: history begins after {self.compacted}")
-        first = position - self._start
-        return self._changes[first : None if most is None else first + most]
+        return self._changes[position - self._start :]
 
 
 def field_labels(fields: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,7 +1,4 @@
-"""Node heartbeats: the conditions' ``lastHeartbeatTime``, and the nodes' Leases.
-
-Heartbeats are spread over their period, so that 5,000 nodes do not write all at once.
-"""
+"""Node heartbeats: the conditions' ``lastHeartbeatTime``, and the nodes' Leases."""
 
 from typing import Any
 
@@ -14,31 +11,6 @@ JsonObject = dict[str, Any]
 LEASES = "leases.coordination.k8s.io"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
-
-
-class RoundRobin:
-    """Spreads the turns of many names evenly over a period: each is due once a period."""
-
-    def __init__(self, period_seconds: float, now: float) -> None:
-        self._period_seconds = period_seconds
-        self._next = 0.0
-        self._last = now
-
-    def due(self, names: list[str], now: float) -> list[str]:
-        """Return the names with a turn since the last call, each at most once.
-
-        ``now`` is in seconds, on the clock of the constructor's ``now``.
-        """
-        share = (now - self._last) / self._period_seconds
-        self._last = now
-        if not names:
-            return []
-        if share >= 1.0:
-            return names
-        begin = self._next * len(names)
-        end = begin + share * len(names)
-        self._next = (self._next + share) % 1.0
-        return [names[place % len(names)] for place in range(int(begin), int(end))]
 
 
 def update_node_status(store: Store, name: str) -> None:

@@ -15,6 +15,7 @@ from aiohttp import web
 from proreus.base.http_server_log import HTTP_SERVER_LOGGER
 from proreus.server.certificates import load_pem, self_signed
 from proreus.workbench.sandbox.api_errors import StatusError
+from proreus.workbench.sandbox.collection import WatchCacheEvent
 from proreus.workbench.sandbox.requests import ApiRequest
 from proreus.workbench.sandbox.server import ApiServer, ApiServerResponse, WatchResponse
 from proreus.workbench.sandbox.watch import error_line
@@ -99,14 +100,18 @@ class HttpServer:
         stream.enable_chunked_encoding()
         await stream.prepare(request)
         listeners, changed = self._api.store.collection(watching.served).listeners, asyncio.Event()
-        listeners.append(changed.set)
+
+        def wake(_: WatchCacheEvent) -> None:
+            changed.set()
+
+        listeners.append(wake)
         self._watches.add(changed)
         try:
             await self._stream_events(stream, watching, changed)
         except ConnectionError:
             pass  # watchers end by closing the connection: the usual end, not an error
         finally:
-            listeners.remove(changed.set)
+            listeners.remove(wake)
             self._watches.discard(changed)
         return stream
 

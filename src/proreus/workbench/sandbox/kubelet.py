@@ -1,6 +1,6 @@
 """Fake kubelets: one object acts as the kubelets of all nodes.
 
-There is no task per node or pod. Changes are read from the store's history, later actions are in
+There is no task per node or pod. Changes of nodes and pods wait in one queue, later actions are in
 one heap of timers, and ``Kubelets.step`` does all that is due. ``step`` does not wait and takes the
 time as an argument; ``start`` runs it in the event loop, in slices that let other tasks run.
 """
@@ -8,6 +8,8 @@ time as an argument; ``start`` runs it in the event loop, in slices that let oth
 import asyncio
 import heapq
 import random
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -17,11 +19,10 @@ from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 from proreus.workbench.sandbox import heartbeats
 from proreus.workbench.sandbox.admission import NodeAllocation, PodRequirements, pod_requirements
-from proreus.workbench.sandbox.api_errors import StatusError
 from proreus.workbench.sandbox.collection import (
     ADDED,
-    COMPACTED_POSITION,
     DELETED,
+    Collection,
     StoredObject,
     WatchCacheEvent,
 )
@@ -30,12 +31,13 @@ from proreus.workbench.sandbox.store import Store
 
 JsonObject = dict[str, Any]
 Key = tuple[str, str]
+Handler = Callable[[WatchCacheEvent, float], None]
 
 RUN_SECONDS = "proreus.dev/run-seconds"
 """Annotation: seconds for which a pod runs before it succeeds; without it, until it is deleted."""
 
 _SLICE = 100
-"""Pods handled before other tasks get the event loop: about two milliseconds."""
+"""Changes handled before other tasks get the event loop: about two milliseconds."""
 _NODE_NAME, _PHASE = 2, 3  # indices into StoredObject.fields of pods
 
 
@@ -73,26 +75,36 @@ class Kubelets:
         self._store = store
         self._options = options
         self._pods = store.collection("pods")
-        self._nodes = store.collection("nodes")
         self._allocations: dict[str, NodeAllocation] = {}
         self._pod_states: dict[Key, _PodState] = {}
         self._pods_of_unknown_nodes: dict[str, set[Key]] = {}  # bound to nodes that do not exist
+        self._changes: deque[tuple[Handler, WatchCacheEvent]] = deque()
         self._timers: list[tuple[float, int, str, Key, str]] = []
         self._order = count()
-        self._pods_seen = self._nodes_seen = COMPACTED_POSITION
-        now = store.time.clock.monotonic()
-        self._heartbeats = heartbeats.RoundRobin(options.heartbeat_seconds or 1.0, now)
-        self._leases = heartbeats.RoundRobin(options.lease_seconds or 1.0, now)
-        self._next_heartbeat = now
+        self._renewals = {
+            "beat": (options.heartbeat_seconds, heartbeats.update_node_status),
+            "lease": (options.lease_seconds, heartbeats.renew_lease),
+        }
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._listen(store.collection("nodes"), self._on_node)
+        self._listen(self._pods, self._on_pod)
+
+    def _listen(self, collection: Collection, handler: Handler) -> None:
+        """Queue the present objects of a collection, and each change from now on."""
+
+        def on_change(change: WatchCacheEvent) -> None:
+            self._changes.append((handler, change))
+            self._wake.set()
+
+        for version in collection.select():
+            on_change(WatchCacheEvent(ADDED, version, None))
+        collection.listeners.append(on_change)
 
     # -- in the loop -----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the kubelets; must be called in a running event loop."""
-        for collection in (self._pods, self._nodes):
-            collection.listeners.append(self._wake.set)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="kubelets")
 
     async def stop(self) -> None:
@@ -100,8 +112,6 @@ class Kubelets:
         task, self._task = self._task, None
         if task is None:
             return
-        for collection in (self._pods, self._nodes):
-            collection.listeners.remove(self._wake.set)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -130,57 +140,34 @@ class Kubelets:
 
         ``now`` is in seconds, on the store's clock.
         """
-        self._read_nodes()
-        more = self._read_pods(now)
+        for _ in range(min(_SLICE, len(self._changes))):
+            handler, change = self._changes.popleft()
+            handler(change, now)
         for _ in range(_SLICE):
             if not self._timers or self._timers[0][0] > now:
-                break
+                return bool(self._changes)
             _, _, action, key, uid = heapq.heappop(self._timers)
             self._act(action, key, uid, now)
+        return True
+
+    def _on_node(self, change: WatchCacheEvent, now: float) -> None:
+        name = change.version.name
+        if change.type == DELETED:
+            self._remove_node(name)
+            return
+        node = decoder_for(Node).decode(change.version.data)
+        allocation = self._allocations.get(name)
+        if allocation is None:
+            self._add_node(node, change.version, now)
         else:
-            more = True
-        if now >= self._next_heartbeat:
-            self._next_heartbeat = now + 1.0
-            self._send_heartbeats(now)
-        return more
-
-    def _send_heartbeats(self, now: float) -> None:
-        names = list(self._allocations)
-        if self._options.heartbeat_seconds:
-            for name in self._heartbeats.due(names, now):
-                heartbeats.update_node_status(self._store, name)
-        if self._options.lease_seconds:
-            for name in self._leases.due(names, now):
-                heartbeats.renew_lease(self._store, name)
-
-    def _read_nodes(self) -> None:
-        try:
-            changes = self._nodes.changes_from(self._nodes_seen)
-            self._nodes_seen += len(changes)
-        except StatusError:  # the history was compacted: read all nodes as new
-            changes = [WatchCacheEvent(ADDED, version, None) for version in self._nodes.select()]
-            self._nodes_seen = self._nodes.end
-            for name in self._allocations.keys() - {change.version.name for change in changes}:
-                self._remove_node(name)
-        for change in changes:
-            name = change.version.name
-            if change.type == DELETED:
-                self._remove_node(name)
-                continue
-            node = decoder_for(Node).decode(change.version.data)
-            allocation = self._allocations.get(name)
-            if allocation is None:
-                self._add_node(node, change.version)
-            else:
-                allocation.refresh(node)
+            allocation.refresh(node)
 
     def _remove_node(self, name: str) -> None:
         self._allocations.pop(name, None)
         heartbeats.delete_lease(self._store, name)
 
-    def _add_node(self, node: Node, version: StoredObject) -> None:
+    def _add_node(self, node: Node, version: StoredObject, now: float) -> None:
         """Count the pods that run on a new node already; admit the pods that waited for it."""
-        now = self._store.time.clock.monotonic()
         name = version.name
         addresses = version.object().get("status", {}).get("addresses") or ()
         address = next((a["address"] for a in addresses if a["type"] == "InternalIP"), "")
@@ -191,27 +178,26 @@ class Kubelets:
                 allocation.add_pod(pod.requirements)
         for key in self._pods_of_unknown_nodes.pop(name, ()):
             self._schedule_action(now, "admit", key, self._pod_states[key].uid)
+        # Spread over their period, so that 5,000 nodes do not write all at once.
+        for action, (period_seconds, _) in self._renewals.items():
+            if period_seconds:
+                first = now + random.random() * period_seconds
+                self._schedule_action(first, action, ("", name), node.metadata.uid)
         if self._options.lease_seconds:
             heartbeats.renew_lease(self._store, name)
 
-    def _read_pods(self, now: float) -> bool:
-        try:
-            changes = self._pods.changes_from(self._pods_seen, _SLICE)
-            self._pods_seen += len(changes)
-        except StatusError:  # the history was compacted: start over from the present pods
-            changes = [WatchCacheEvent(ADDED, version, None) for version in self._pods.select()]
-            self._pods_seen = self._pods.end
-            for pod_state in self._pod_states.values():
-                self._release(pod_state)
-            for forgotten in (self._pod_states, self._pods_of_unknown_nodes, self._timers):
-                forgotten.clear()
-        for change in changes:
-            version = change.version
-            if change.type == DELETED:
-                self._forget(version)
-            elif version.fields[_NODE_NAME]:
-                self._observe_pod(version, now)
-        return self._pods_seen < self._pods.end
+    def _renew(self, action: str, name: str, uid: str, now: float) -> None:
+        allocation = self._allocations.get(name)
+        if allocation is not None and allocation.node.metadata.uid == uid:
+            period_seconds, write = self._renewals[action]
+            write(self._store, name)
+            self._schedule_action(now + period_seconds, action, ("", name), uid)
+
+    def _on_pod(self, change: WatchCacheEvent, now: float) -> None:
+        if change.type == DELETED:
+            self._forget(change.version)
+        elif change.version.fields[_NODE_NAME]:
+            self._observe_pod(change.version, now)
 
     def _observe_pod(self, version: StoredObject, now: float) -> None:
         key = (version.namespace, version.name)
@@ -282,6 +268,9 @@ class Kubelets:
         self._schedule_action(now + seconds, "end", key, uid)
 
     def _act(self, action: str, key: Key, uid: str, now: float) -> None:
+        if action in self._renewals:
+            self._renew(action, key[1], uid, now)
+            return
         pod_state = self._pod_states.get(key)
         version = self._pods.get(key[1], key[0])
         if pod_state is None or pod_state.uid != uid or version is None:

@@ -23,7 +23,7 @@ KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
 async def phase_becomes(sandbox: Sandbox, name: str, phase: str) -> None:
     changed = asyncio.Event()
     pods = sandbox.store.collection("pods")
-    pods.listeners.append(changed.set)
+    pods.listeners.append(lambda change: changed.set())
     async with asyncio.timeout(60):
         while (version := pods.get(name, "default")) is None or version.fields[3] != phase:
             changed.clear()
