@@ -6,7 +6,7 @@ from proreus.base.clock import FakeClock
 from proreus.objects.kinds import PODS
 from proreus.workbench.sandbox.api_errors import StatusError
 from proreus.workbench.sandbox.cluster import make_node
-from proreus.workbench.sandbox.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
+from proreus.workbench.sandbox.patch import APPLY_PATCH, STRATEGIC_MERGE_PATCH
 from proreus.workbench.sandbox.store import Store
 from proreus.workbench.sandbox.strategies import STRATEGIES
 
@@ -116,11 +116,7 @@ def test_system_metadata_cannot_be_patched(store: Store) -> None:
     assert after["generation"] == 1
 
 
-def test_json_patch_and_apply(store: Store) -> None:
-    steps = [{"op": "add", "path": "/metadata/labels/a~1b", "value": "c"}]
-    store.create("nodes", make_node("n"))
-    patched = store.patch("nodes", "n", steps, content_type=JSON_PATCH)
-    assert patched.labels["a/b"] == "c"
+def test_apply(store: Store) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}}
     store.patch("configmaps", "m", body, "default", content_type=APPLY_PATCH)
     body["data"] = {"b": "2"}
