@@ -16,6 +16,7 @@ from proreus.workbench.sandbox.api_errors import (
     bad_request,
     invalid,
     path_not_found,
+    refuse_dry_run,
     unsupported_media_type,
 )
 from proreus.workbench.sandbox.collection import decode_json, field_labels
@@ -122,5 +123,6 @@ def options_of(request: ApiRequest, query: Mapping[str, str]) -> JsonObject:
     options = decode_body(request) if request.body else {}
     if not isinstance(options, dict):
         raise bad_request("the body of the request is not a DeleteOptions")
+    refuse_dry_run(options)
     grace = query.get("gracePeriodSeconds")
     return options if grace is None else options | {"gracePeriodSeconds": parse_revision(grace)}

@@ -15,6 +15,7 @@ from proreus.workbench.sandbox.api_errors import (
     StatusError,
     method_not_allowed,
     path_not_found,
+    refuse_dry_run,
     unauthorized,
 )
 from proreus.workbench.sandbox.collection import StoredObject, encode_json
@@ -227,10 +228,10 @@ class ApiServer:
         if served.read_only:
             raise method_not_allowed()
         namespace, name, subresource = target.namespace or "", target.name, target.subresource
-        dry_run = query.get("dryRun") == "All"
+        refuse_dry_run(query)
         match request.method:
             case "POST":
-                return self._post(target, decode_body(request), dry_run)
+                return self._post(target, decode_body(request))
             case "PUT" if name:
                 version = store.update(
                     served,
@@ -238,7 +239,6 @@ class ApiServer:
                     namespace,
                     name=name,
                     subresource=subresource,
-                    dry_run=dry_run,
                 )
                 return self._shown(served, version)
             case "PATCH" if name:
@@ -251,20 +251,19 @@ class ApiServer:
                     namespace,
                     content_type=type_,
                     subresource=subresource,
-                    dry_run=dry_run,
                 )
                 applied = type_.startswith("application/apply-patch")
                 created = applied and _is_new(version, before)
                 return self._shown(served, version, 201 if created else 200)
             case "DELETE" if name and not subresource:
-                return self._delete(target, options_of(request, query), dry_run)
+                return self._delete(target, options_of(request, query))
             case "DELETE" if not subresource:
                 options = options_of(request, query)
                 selector = selector_of(served, query)
-                return self._delete_all(target, selector, options, dry_run)
+                return self._delete_all(target, selector, options)
         raise method_not_allowed()
 
-    def _post(self, target: RequestInfo, body: Any, dry_run: bool) -> ApiServerResponse:
+    def _post(self, target: RequestInfo, body: Any) -> ApiServerResponse:
         served, store = target.served, self.store
         namespace, name = target.namespace or "", target.name
         if target.subresource == "binding":
@@ -283,9 +282,9 @@ class ApiServer:
             return _json(self._users.review(served, body), 201)
         if served.namespaced and target.namespace is None:
             raise method_not_allowed()
-        return self._shown(served, store.create(served, body, namespace, dry_run=dry_run), 201)
+        return self._shown(served, store.create(served, body, namespace), 201)
 
-    def _delete(self, target: RequestInfo, options: JsonObject, dry_run: bool) -> ApiServerResponse:
+    def _delete(self, target: RequestInfo, options: JsonObject) -> ApiServerResponse:
         served = target.served
         version, gone = self.store.delete(
             served,
@@ -293,7 +292,6 @@ class ApiServer:
             target.namespace or "",
             grace_seconds=options.get("gracePeriodSeconds"),
             preconditions=options.get("preconditions"),
-            dry_run=dry_run,
         )
         if not gone or served.plural == "pods":
             return self._shown(served, version)
@@ -318,7 +316,7 @@ class ApiServer:
         )
 
     def _delete_all(
-        self, target: RequestInfo, selector: SelectionPredicate, options: JsonObject, dry_run: bool
+        self, target: RequestInfo, selector: SelectionPredicate, options: JsonObject
     ) -> ApiServerResponse:
         served = target.served
         page = self.lists.read(served, target.namespace, selector, {})
@@ -328,7 +326,6 @@ class ApiServer:
                 version.name,
                 version.namespace,
                 grace_seconds=options.get("gracePeriodSeconds"),
-                dry_run=dry_run,
             )
         return ApiServerResponse(200, page.body(served, converter_for(served)))
 

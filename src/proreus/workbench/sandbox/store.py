@@ -172,7 +172,6 @@ class Store:
         namespace: str = "",
         *,
         keep_status: bool = False,
-        dry_run: bool = False,
     ) -> StoredObject:
         """Create an object. Its own namespace is used if none is given, or else "default".
 
@@ -195,9 +194,8 @@ class Store:
         strategy.prepare_create(self, served, obj)
         if served.to_storage is not None:
             obj = served.to_storage(obj)
-        version = self._write(collection, obj, dry_run)
-        if not dry_run:
-            strategy.after_write(self, served, obj)
+        version = self._write(collection, obj)
+        strategy.after_write(self, served, obj)
         return version
 
     def update(
@@ -208,7 +206,6 @@ class Store:
         *,
         name: str = "",
         subresource: str = "",
-        dry_run: bool = False,
     ) -> StoredObject:
         """Replace an object, or only its status with ``subresource="status"``."""
         served = self.resources.find(resource)
@@ -219,7 +216,7 @@ class Store:
         current = self.get(served, name, namespace)
         if served.to_storage is not None:
             obj = served.to_storage(obj)
-        return self._replace(served, current, current.object(), obj, subresource, dry_run)
+        return self._replace(served, current, current.object(), obj, subresource)
 
     def patch(
         self,
@@ -230,21 +227,20 @@ class Store:
         *,
         content_type: str = MERGE_PATCH,
         subresource: str = "",
-        dry_run: bool = False,
     ) -> StoredObject:
         """Patch an object; a server-side apply creates it if it does not exist."""
         served = self.resources.find(resource)
         if content_type.startswith("application/apply-patch") and not subresource:
             found = self.collection(served).get(name, namespace)
             if found is None:
-                return self.create(served, patch, namespace, dry_run=dry_run)
+                return self.create(served, patch, namespace)
         current = self.get(served, name, namespace)
         old = current.object()
         new = apply_patch(content_type, served.shown(old), patch, served.custom)
         new["metadata"] = dict(new.get("metadata") or {})
         if served.to_storage is not None:
             new = served.to_storage(new)
-        return self._replace(served, current, old, new, subresource, dry_run)
+        return self._replace(served, current, old, new, subresource)
 
     def _replace(
         self,
@@ -253,7 +249,6 @@ class Store:
         old: JsonObject,
         new: JsonObject,
         subresource: str,
-        dry_run: bool,
     ) -> StoredObject:
         metadata = prepare_update(served, new["metadata"], old["metadata"])
         if subresource == "status":
@@ -270,16 +265,15 @@ class Store:
         if subresource != "status" and spec_changed(new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
         collection = self.collection(served)
-        if should_delete_during_update(metadata) and not dry_run:
+        if should_delete_during_update(metadata):
             return self.remove(served, new)
-        version = self._write(collection, new, dry_run)
-        if not dry_run:
-            strategy.after_write(self, served, new)
+        version = self._write(collection, new)
+        strategy.after_write(self, served, new)
         return version
 
     def write(self, resource: AnyResource, obj: JsonObject) -> StoredObject:
         """Store an object that was read in the same event-loop tick: no checks, no hooks."""
-        return self._write(self.collection(resource), obj, False)
+        return self._write(self.collection(resource), obj)
 
     def delete(
         self,
@@ -289,7 +283,6 @@ class Store:
         *,
         grace_seconds: int | None = None,
         preconditions: Mapping[str, str] | None = None,
-        dry_run: bool = False,
     ) -> tuple[StoredObject, bool]:
         """Delete an object; return its last state, and whether it has been removed.
 
@@ -304,15 +297,13 @@ class Store:
             check_preconditions(served, dict(preconditions), metadata)
         grace = self._strategy_of(served).grace_seconds(obj, grace_seconds)
         if grace == 0 and not metadata.get("finalizers"):
-            if dry_run:
-                return current, True
             return self.remove(served, obj), True
         if "deletionTimestamp" in metadata and grace >= metadata["deletionGracePeriodSeconds"]:
             return current, False
         metadata["deletionTimestamp"] = rfc3339(self.time.clock.now() + grace)
         metadata["deletionGracePeriodSeconds"] = grace
         metadata["generation"] = metadata.get("generation", 0) + 1
-        return self._write(self.collection(served), obj, dry_run), False
+        return self._write(self.collection(served), obj), False
 
     def remove(self, resource: AnyResource, obj: JsonObject) -> StoredObject:
         """Remove an object at once, regardless of finalizers and grace period."""
@@ -322,9 +313,7 @@ class Store:
         self._strategy_of(served).after_remove(self, served, obj)
         return version
 
-    def _write(self, collection: Collection, obj: JsonObject, dry_run: bool) -> StoredObject:
-        if dry_run:
-            return collection.draft(obj, self.revision)
+    def _write(self, collection: Collection, obj: JsonObject) -> StoredObject:
         self.revision += 1
         return collection.write(obj, self.revision)
 

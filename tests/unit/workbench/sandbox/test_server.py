@@ -40,6 +40,17 @@ def test_an_exact_list_is_of_the_present_revision(api: ApiServer, store: Store) 
     assert ask(api, "GET", exact)[0] == 410
 
 
+def test_a_dry_run_is_refused(api: ApiServer, store: Store) -> None:
+    path = "/api/v1/namespaces/default/pods"
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+    assert ask(api, "POST", f"{path}?dryRun=All", pod)[0] == 400
+    store.create("pods", pod)
+    assert ask(api, "DELETE", f"{path}/p", {"dryRun": ["All"]})[0] == 400
+    eviction = {"deleteOptions": {"dryRun": ["All"]}}
+    assert ask(api, "POST", f"{path}/p/eviction", eviction)[0] == 400
+    assert len(store.list("pods")) == 1
+
+
 @pytest.mark.parametrize("query", ["", "&resourceVersionMatch=NotOlderThan"])
 def test_watch_list_requires_its_parameters(api: ApiServer, query: str) -> None:
     code, status = ask(api, "GET", f"/api/v1/pods?watch=1&sendInitialEvents=true{query}")

@@ -124,13 +124,6 @@ def test_apply(store: Store) -> None:
     assert applied.object()["data"] == {"a": "1", "b": "2"}
 
 
-def test_a_dry_run_stores_nothing(store: Store) -> None:
-    before = store.revision
-    assert store.create("pods", make_pod(), dry_run=True).name == "p"
-    assert store.revision == before
-    assert not store.list("pods")
-
-
 def test_an_object_is_removed_with_its_last_finalizer(store: Store) -> None:
     store.create("configmaps", {"metadata": {"name": "m", "finalizers": ["a/b"]}})
     version, gone = store.delete("configmaps", "m", "default")
