@@ -7,6 +7,7 @@ returns, as if the watch had no delay.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
@@ -52,9 +53,8 @@ class InMemoryApi:
         """
         resource = self._resource_of(obj)
         if resource is not None:
-            self.put(resource, decoder_for(resource.type).convert(obj))
-            for view in self._views(resource):
-                self.put(view, decoder_for(view.type).convert(obj))
+            for form in (resource, *self._views(resource)):
+                self.put(form, decoder_for(form.type).convert(obj))
         elif "." in obj.get("apiVersion", "").rpartition("/")[0]:
             self._unread.append(obj)
         else:
@@ -99,14 +99,8 @@ class InMemoryApi:
 
     def merge(self, kind: str, key: str, patch: JsonObject) -> None:
         """Apply a JSON merge patch to an object, if it exists."""
-        for resource in self.resources_of(kind):
-            obj = self._stores.get(resource.id, {}).get(key)
-            if obj is not None:
-                self._merge(resource, obj, patch)
-                for view in self._views(resource):
-                    if (seen := self._stores.get(view.id, {}).get(key)) is not None:
-                        self._merge(view, seen, patch)
-                return
+        for form in self._forms(kind, key):
+            self._merge(form, self._stores[form.id][key], patch)
 
     def _merge(self, resource: Resource[Any], obj: Any, patch: JsonObject) -> None:
         merged = merge_patch(to_plain(obj), patch)
@@ -114,13 +108,16 @@ class InMemoryApi:
 
     def remove(self, kind: str, key: str) -> None:
         """Delete an object, if it exists."""
+        for form in self._forms(kind, key):
+            self._remove(form.id, key)
+
+    def _forms(self, kind: str, key: str) -> list[Resource[Any]]:
+        """Return the resources of an object: the first of this kind that has it, and its views."""
         for resource in self.resources_of(kind):
             if key in self._stores.get(resource.id, {}):
-                self._remove(resource.id, key)
-                for view in self._views(resource):
-                    if key in self._stores.get(view.id, {}):
-                        self._remove(view.id, key)
-                return
+                views = self._views(resource)
+                return [resource, *(one for one in views if key in self._stores.get(one.id, {}))]
+        return []
 
     def resources_of(self, kind: str) -> list[Resource[Any]]:
         """Return the resources with a kind of this name: custom ones, then kube-scheduler's."""
@@ -161,9 +158,13 @@ class InMemoryApi:
         It is called at once for existing objects. Returns a function that removes the handler.
         """
         self._note(resource)
-        function = _HandlerFunc(handler)
+        function = SimpleNamespace(
+            on_add=lambda obj: handler(None, obj),
+            on_update=handler,
+            on_delete=lambda obj, final_state_unknown: handler(obj, None),
+        )
         for obj in self._stores.get(resource.id, {}).values():
-            function.on_add(obj)
+            handler(None, obj)
         self._handlers[resource.id] = [function, *self._handlers.get(resource.id, ())]
 
         def end() -> None:
@@ -238,10 +239,8 @@ class InMemoryApi:
 
     async def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Return an object; raises ``NotFound``."""
-        meta = {"namespace": namespace, "name": name}
-        self._expect(resource, meta)
-        obj: T = self._stores[resource.id][_key(meta)]
-        return obj
+        found: T = self._found(resource, {"namespace": namespace, "name": name})
+        return found
 
     async def list_all(self, resource: Resource[T], namespace: str = "") -> list[T]:
         """Return all objects of a resource (in one namespace)."""
@@ -264,7 +263,7 @@ class InMemoryApi:
         self, resource: Resource[Any], obj: JsonObject, subresource: str = ""
     ) -> JsonObject:
         """Replace an object."""
-        self._expect(resource, obj["metadata"])
+        self._found(resource, obj["metadata"])
         self.put(resource, decoder_for(resource.type).convert(obj))
         return self._response(resource, obj["metadata"])
 
@@ -278,12 +277,11 @@ class InMemoryApi:
     ) -> JsonObject:
         """Apply a merge patch to an object."""
         meta = {"namespace": namespace, "name": name}
-        self._expect(resource, meta)
-        live = self._stores[resource.id][_key(meta)].metadata
+        live = self._found(resource, meta)
         expected = patch.get("metadata", {}).get("resourceVersion")
-        if expected is not None and expected != live.resource_version:
+        if expected is not None and expected != live.metadata.resource_version:
             raise Conflict(409, "Conflict", f'{resource.plural} "{name}" has been modified')
-        self._merge(resource, self._stores[resource.id][_key(meta)], patch)
+        self._merge(resource, live, patch)
         return self._response(resource, meta)
 
     async def add_finalizer(
@@ -308,8 +306,7 @@ class InMemoryApi:
     ) -> None:
         """Delete an object; only with this uid and this resourceVersion, if given."""
         meta = {"namespace": namespace, "name": name}
-        self._expect(resource, meta)
-        found = self._stores[resource.id][_key(meta)].metadata
+        found = self._found(resource, meta).metadata
         if uid not in ("", found.uid) or version not in ("", found.resource_version):
             raise Conflict(409, "Conflict", f'the precondition for "{name}" does not hold')
         self._remove(resource.id, _key(meta))
@@ -321,30 +318,15 @@ class InMemoryApi:
         assert isinstance(live, Pod)
         return live
 
-    def _expect(self, resource: Resource[Any], meta: JsonObject) -> None:
-        if _key(meta) not in self._stores.get(resource.id, {}):
+    def _found(self, resource: Resource[Any], meta: JsonObject) -> Any:
+        found = self._stores.get(resource.id, {}).get(_key(meta))
+        if found is None:
             raise NotFound(404, "NotFound", f'{resource.plural} "{meta["name"]}" not found')
+        return found
 
     def _response(self, resource: Resource[Any], meta: JsonObject) -> JsonObject:
-        obj = self._stores[resource.id][_key(meta)]
-        response: JsonObject = to_plain(obj)
+        response: JsonObject = to_plain(self._found(resource, meta))
         return response | {"apiVersion": resource.api_version, "kind": resource.kind}
-
-
-class _HandlerFunc:
-    """A function of (old, new) as an informer handler."""
-
-    def __init__(self, function: Callable[[Any, Any], None]) -> None:
-        self._function = function
-
-    def on_add(self, obj: Any) -> None:
-        self._function(None, obj)
-
-    def on_update(self, old: Any, new: Any) -> None:
-        self._function(old, new)
-
-    def on_delete(self, obj: Any, final_state_unknown: bool = False) -> None:
-        self._function(obj, None)
 
 
 def _key(meta: JsonObject) -> str:
