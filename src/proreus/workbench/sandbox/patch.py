@@ -12,7 +12,6 @@ from proreus.workbench.sandbox.api_errors import bad_request, unsupported_media_
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 JsonObject = dict[str, Any]
 
@@ -38,21 +37,12 @@ def apply_patch(content_type: str, obj: JsonObject, patch: Any, custom: bool) ->
     if not isinstance(patch, dict):
         raise bad_request("the patch is not an object")
     if content_type == MERGE_PATCH:
-        return _merge_object(obj, patch)
+        merged: JsonObject = merge_patch(obj, patch)
+        return merged
     if content_type == STRATEGIC_MERGE_PATCH and not custom:
         return merge_strategically(obj, patch)
-    if content_type.startswith("application/apply-patch"):
-        # Field ownership is not tracked, so a field that an apply omits stays as it is.
-        return _merge_object(obj, patch) if custom else merge_strategically(obj, patch)
-    accepted = [MERGE_PATCH, APPLY_PATCH]
-    if not custom:
-        accepted.insert(1, STRATEGIC_MERGE_PATCH)
+    accepted = [MERGE_PATCH] if custom else [MERGE_PATCH, STRATEGIC_MERGE_PATCH]
     raise unsupported_media_type(content_type, ", ".join(accepted))
-
-
-def _merge_object(obj: JsonObject, patch: JsonObject) -> JsonObject:
-    merged: JsonObject = merge_patch(obj, patch)
-    return merged
 
 
 def merge_strategically(obj: JsonObject, patch: JsonObject) -> JsonObject:

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import yaml
 
-from proreus.base import yaml_limits
 from proreus.workbench.sandbox import protobuf
 from proreus.workbench.sandbox.api_errors import (
     bad_request,
@@ -101,21 +99,16 @@ def check_watch_list(query: Mapping[str, str], bookmarks: bool) -> None:
 
 
 def decode_body(request: ApiRequest, content_type: str = "") -> Any:
-    """Return the decoded body: JSON, YAML, or some protobuf; raises ``StatusError`` 400 or 415."""
+    """Return the decoded body: JSON, or some protobuf; raises ``StatusError`` 400 or 415."""
     content_type = content_type or request.headers.get("Content-Type", JSON)
     if content_type.startswith(protobuf.MEDIA_TYPE):
         return protobuf.decode(request.body)
-    if "cbor" in content_type:
-        raise unsupported_media_type(content_type, f"{JSON}, application/yaml")
     try:
         return decode_json(request.body)
     except msgspec.DecodeError as error:
-        if "yaml" not in content_type:
+        if "json" in content_type:
             raise bad_request(f"the body of the request is not JSON: {error}") from None
-    try:
-        return yaml_limits.load(request.body)
-    except yaml.YAMLError as error:
-        raise bad_request(f"the body of the request is not YAML: {error}") from None
+        raise unsupported_media_type(content_type, JSON) from None
 
 
 def options_of(request: ApiRequest, query: Mapping[str, str]) -> JsonObject:

@@ -243,7 +243,6 @@ class ApiServer:
                 return self._shown(served, version)
             case "PATCH" if name:
                 type_ = request.headers.get("Content-Type", MERGE_PATCH).partition(";")[0].strip()
-                before = store.revision
                 version = store.patch(
                     served,
                     name,
@@ -252,9 +251,7 @@ class ApiServer:
                     content_type=type_,
                     subresource=subresource,
                 )
-                applied = type_.startswith("application/apply-patch")
-                created = applied and _is_new(version, before)
-                return self._shown(served, version, 201 if created else 200)
+                return self._shown(served, version)
             case "DELETE" if name and not subresource:
                 return self._delete(target, options_of(request, query))
             case "DELETE" if not subresource:
@@ -349,10 +346,6 @@ class ApiServer:
         if found is None:
             raise path_not_found()
         return _json(found)
-
-
-def _is_new(version: StoredObject, before: int) -> bool:
-    return version.revision > before and version.object()["metadata"].get("generation") == 1
 
 
 def _json(content: JsonObject, code: int = 200) -> ApiServerResponse:

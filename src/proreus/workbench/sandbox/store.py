@@ -7,7 +7,6 @@ clients that read and write in two requests. What differs between kinds is in th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,8 +35,6 @@ from proreus.workbench.sandbox.selectors import ALL, SelectionPredicate
 
 JsonObject = dict[str, Any]
 AnyResource = ServedResource | Resource[Any] | str
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_HISTORY_BYTES = 96 * 1024 * 1024
 EVENT_SECONDS = 3600.0
@@ -228,12 +225,8 @@ class Store:
         content_type: str = MERGE_PATCH,
         subresource: str = "",
     ) -> StoredObject:
-        """Patch an object; a server-side apply creates it if it does not exist."""
+        """Patch an object."""
         served = self.resources.find(resource)
-        if content_type.startswith("application/apply-patch") and not subresource:
-            found = self.collection(served).get(name, namespace)
-            if found is None:
-                return self.create(served, patch, namespace)
         current = self.get(served, name, namespace)
         old = current.object()
         new = apply_patch(content_type, served.shown(old), patch, served.custom)

@@ -6,7 +6,7 @@ from proreus.base.clock import FakeClock
 from proreus.objects.kinds import PODS
 from proreus.workbench.sandbox.api_errors import StatusError
 from proreus.workbench.sandbox.cluster import make_node
-from proreus.workbench.sandbox.patch import APPLY_PATCH, STRATEGIC_MERGE_PATCH
+from proreus.workbench.sandbox.patch import STRATEGIC_MERGE_PATCH
 from proreus.workbench.sandbox.store import Store
 from proreus.workbench.sandbox.strategies import STRATEGIES
 
@@ -114,14 +114,6 @@ def test_system_metadata_cannot_be_patched(store: Store) -> None:
     after = store.patch("nodes", "n", patch).object()["metadata"]
     assert after["creationTimestamp"] == before["creationTimestamp"]
     assert after["generation"] == 1
-
-
-def test_apply(store: Store) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}}
-    store.patch("configmaps", "m", body, "default", content_type=APPLY_PATCH)
-    body["data"] = {"b": "2"}
-    applied = store.patch("configmaps", "m", body, "default", content_type=APPLY_PATCH)
-    assert applied.object()["data"] == {"a": "1", "b": "2"}
 
 
 def test_an_object_is_removed_with_its_last_finalizer(store: Store) -> None:
