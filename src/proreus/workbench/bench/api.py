@@ -121,7 +121,9 @@ class Api:
         Retries when the apiserver is overloaded, fails, or cannot be reached; raises the last
         ``ApiError``.
         """
-        for attempt in range(_ATTEMPTS):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
                 return await self.client.request(
                     method,
@@ -131,18 +133,11 @@ class Api:
                     content_type=content_type,
                     timeout_seconds=_REQUEST_SECONDS,
                 )
-            except TooManyRequests as busy:
-                pause, error = busy.retry_after, busy
-            except (Unreachable, ResponseLost) as lost:
-                pause, error = 0.2 * 2**attempt, lost  # type: ignore[assignment]
-            except ApiError as failed:
-                if failed.status < 500:
+            except ApiError as error:
+                passing = isinstance(error, TooManyRequests | Unreachable | ResponseLost)
+                if attempt == _ATTEMPTS or not (passing or error.status >= 500):
                     raise
-                pause, error = 0.2 * 2**attempt, failed  # type: ignore[assignment]
-            if attempt + 1 == _ATTEMPTS:
-                raise error
-            await asyncio.sleep(pause)
-        raise AssertionError("unreachable")
+                await asyncio.sleep(getattr(error, "retry_after", 0.1 * 2**attempt))
 
 
 @asynccontextmanager

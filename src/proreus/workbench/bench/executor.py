@@ -131,8 +131,6 @@ class Executor:
                 await self._creation.create_groups(operation)
             case ops.UpdateAny():
                 await self._update_any(operation)
-            case ops.CreateResourceClaims():
-                await self._create_claims(operation)
             case ops.CreateResourceDriver():
                 await devices.publish(self._api, operation)
                 self.created.append(SLICES)
@@ -291,16 +289,6 @@ class Executor:
         for index in range(operation.count):
             await asyncio.sleep(1 / operation.update_per_second)
             await update(index)
-
-    async def _create_claims(self, operation: ops.CreateResourceClaims) -> None:
-        await self._ensure_namespace(operation.namespace)
-        template = template_of(self._plan.path(operation.template_path))
-        path = devices.CLAIMS.format(operation.namespace)
-
-        async def create(index: int) -> None:
-            await self._api.create(path, template.object(index, operation.count))
-
-        await for_each(range(operation.count), create)
 
     async def _churn(self, operation: ops.Churn, index: int) -> None:
         namespace = operation.namespace or f"namespace-{index}"

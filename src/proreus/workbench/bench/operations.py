@@ -268,14 +268,6 @@ class UpdateAny(_Counted):
     subresources: list[str] = []
 
 
-class CreateResourceClaims(_Counted):
-    """Create ResourceClaims from one template."""
-
-    opcode: Literal["createResourceClaims"]
-    namespace: str = Field(min_length=1)
-    template_path: str = Field(min_length=1)
-
-
 class CreateResourceDriver(Operation):
     """Create a ResourceSlice for each node whose name matches the glob ``nodes``."""
 
@@ -308,7 +300,6 @@ AnyOperation = Annotated[
     | CreateAny
     | CreatePodGroups
     | UpdateAny
-    | CreateResourceClaims
     | CreateResourceDriver
     | AllocResourceClaims,
     Field(discriminator="opcode"),

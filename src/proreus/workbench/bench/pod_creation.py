@@ -58,7 +58,7 @@ class PodCreation:
         """Create the pods of an operation concurrently, each after the objects that it needs."""
         path = PODS.format(namespace)
         bodies = self._pod_bodies(operation, namespace)
-        example = self._example(operation)
+        example = self._pod(operation, self._pod_template(operation), 0)
         await self.admit(example)
         volumes = self._volumes(operation)
         claims = await devices.claim_templates_of(self._api, [example], namespace)
@@ -102,30 +102,22 @@ class PodCreation:
     def _pod_bodies(
         self, operation: CreatePods, namespace: str
     ) -> Iterator[tuple[int, str, bytes]]:
-        """Yield index, name and JSON of each pod; a static template is encoded only once."""
-        template = self._pod_template(operation)
-        batch = operation.signature_batch_size
-        static = template.static and not batch
-        mark, prefix = "name-of-the-pod", ""
-        pieces: list[bytes] = []
+        """Yield index, name and JSON of each pod; a static template is read only once."""
+        template, batch = self._pod_template(operation), operation.signature_batch_size
+        pod = self._pod(operation, template, 0)
         for index in range(operation.count):
-            if pieces:
-                name = f"{prefix}{self._next(namespace, prefix)}"
-                yield index, name, name.encode().join(pieces)
-                continue
-            pod = self._pod(operation, template, index)
+            if index and not template.static:
+                pod = self._pod(operation, template, index)
             if self._classes:
                 objects.take_priority_by_class(pod)
             if batch:
                 objects.label(pod, SIGNATURE, f"signature-label-{index // batch}")
-            metadata = pod.setdefault("metadata", {})
-            prefix = metadata.get("generateName", "pod-")
             if operation.persistent_volume_claim_template_path:
                 objects.with_claim(pod, index)
-            elif static and "name" not in metadata:
-                pieces = encode(pod | {"metadata": {**metadata, "name": mark}}).split(mark.encode())
-            name = metadata.setdefault("name", f"{prefix}{self._next(namespace, prefix)}")
-            yield index, name, encode(pod)
+            metadata = pod.get("metadata", {})
+            prefix = metadata.get("generateName", "pod-")
+            name = metadata.get("name") or f"{prefix}{self._next(namespace, prefix)}"
+            yield index, name, encode(pod | {"metadata": metadata | {"name": name}})
 
     def _next(self, namespace: str, prefix: str) -> int:
         number = self._numbers[f"{namespace}/{prefix}"]
@@ -150,9 +142,6 @@ class PodCreation:
         await self._api.create(VOLUMES, volume)
         await self._api.patch(f"{VOLUMES}/{name}/status", phase)
         self._created.append(f"{VOLUMES}/{name}")
-
-    def _example(self, operation: CreatePods) -> JsonObject:
-        return self._pod(operation, self._pod_template(operation), 0)
 
     def _pod(self, operation: CreatePods, template: Template, index: int) -> JsonObject:
         return template.object(index, max(operation.count, 1), operation.template_params)
