@@ -115,11 +115,8 @@ class Collection:
         self, namespace: str | None = None, selector: SelectionPredicate = ALL
     ) -> list[StoredObject]:
         """Return the selected objects of a namespace (None: of all), sorted by key."""
-        if selector.fields:
-            if (name := selector.equal_to(0)) is not None:
-                return self._select_name(name, namespace, selector)
-            if namespace is None:
-                namespace = selector.equal_to(1)
+        if namespace is None:
+            namespace = selector.equal_to(1)
         namespaces = sorted(self._objects) if namespace is None else [namespace]
         found: list[StoredObject] = []
         for each in namespaces:
@@ -132,13 +129,6 @@ class Collection:
     def by_namespace(self) -> Iterator[Iterable[StoredObject]]:
         """Return the objects of each namespace, in the order of their creation."""
         return (objects.values() for objects in self._objects.values())
-
-    def _select_name(
-        self, name: str, namespace: str | None, selector: SelectionPredicate
-    ) -> list[StoredObject]:
-        namespaces = sorted(self._objects) if namespace is None else [namespace]
-        found = (self.get(name, each) for each in namespaces)
-        return [v for v in found if v is not None and selector.matches(v.labels, v.fields)]
 
     def write(self, obj: JsonObject, revision: int) -> StoredObject:
         """Store an object under its own namespace and name, as of ``revision``."""

@@ -22,7 +22,7 @@ def update_node_status(store: Store, name: str) -> None:
     conditions = node["status"].get("conditions")
     if not conditions:
         return
-    now = store.time.now()
+    now = store.now()
     for condition in conditions:
         condition["lastHeartbeatTime"] = now
         condition.setdefault("lastTransitionTime", now)
@@ -31,7 +31,7 @@ def update_node_status(store: Store, name: str) -> None:
 
 def renew_lease(store: Store, name: str) -> None:
     """Renew the Lease of a node, or create it."""
-    now = store.time.clock.now()
+    now = store.clock.now()
     renew_time = f"{rfc3339(now)[:-1]}.{int(now % 1 * 1e6):06d}Z"
     version = store.collection(LEASES).get(name, LEASE_NAMESPACE)
     if version is not None:

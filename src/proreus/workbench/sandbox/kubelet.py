@@ -118,7 +118,7 @@ class Kubelets:
             raise error
 
     async def _run(self) -> None:
-        clock = self._store.time.clock
+        clock = self._store.clock
         while True:
             self._wake.clear()
             if self.step(clock.monotonic()):
@@ -239,7 +239,7 @@ class Kubelets:
         rejection = None if running else allocation.check(pod, requirements)
         if rejection is not None:
             obj = self._store.get("pods", key[1], key[0]).object()
-            set_rejected(obj, rejection.reason, rejection.message, self._store.time.now())
+            set_rejected(obj, rejection.reason, rejection.message, self._store.now())
             self._store.write("pods", obj)
             self._record_rejection_event(obj, rejection.reason, rejection.message)
             return
@@ -287,12 +287,12 @@ class Kubelets:
         if action == "start":
             allocation = self._allocations.get(pod_state.node)
             host_ip = "" if allocation is None else allocation.address
-            set_running(pod, self._pod_ip(), host_ip, self._store.time.now())
+            set_running(pod, self._pod_ip(), host_ip, self._store.now())
             annotations = pod["metadata"].get("annotations")
             if annotations:
                 self._schedule_completion(key, uid, annotations, now)
         else:
-            set_succeeded(pod, self._store.time.now())
+            set_succeeded(pod, self._store.now())
             self._release(pod_state)
         self._store.write("pods", pod)
 

@@ -4,7 +4,6 @@ import random
 import uuid
 from typing import Any
 
-from proreus.base.clock import Clock, rfc3339
 from proreus.workbench.sandbox.api_errors import bad_request, conflict, invalid, modified
 from proreus.workbench.sandbox.resources import ServedResource
 
@@ -24,22 +23,6 @@ _SYSTEM_FIELDS = (
 )
 _ABSENT: tuple[Any, ...] = (None, {}, [])
 """Values that Go's ``omitempty`` does not encode, so they are not stored either."""
-
-
-class Timestamps:
-    """The current time as text, formatted once a second."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self._second = -1
-        self._text = ""
-
-    def now(self) -> str:
-        """Return the current time as metav1.Time encodes it."""
-        second = int(self.clock.now())
-        if second != self._second:
-            self._second, self._text = second, rfc3339(second)
-        return self._text
 
 
 def new_uid() -> str:

@@ -39,7 +39,6 @@ class FakeMetricsServer:
     def __init__(self, store: Store, share: float = DEFAULT_SHARE) -> None:
         self._store = store
         self._share = share
-        self._containers: dict[tuple[str, str], tuple[int, dict[str, Nano]]] = {}
 
     def read(self, target: RequestInfo, selector: SelectionPredicate) -> list[JsonObject]:
         """Return the NodeMetrics or PodMetrics that are requested; raises ``StatusError`` 404."""
@@ -75,7 +74,6 @@ class FakeMetricsServer:
 
     def _used_by_node(self) -> dict[str, Nano]:
         running = self._running(self._store.collection("pods").select(None, ALL))
-        self._retain_only({(pod.namespace, pod.name) for pod in running})
         nodes: dict[str, Nano] = {}
         for pod in running:
             node = nodes.setdefault(pod.fields[_NODE_NAME], {})
@@ -102,15 +100,8 @@ class FakeMetricsServer:
         return [pod for pod in pods if pod.fields[_PHASE] == "Running"]
 
     def _usage_of(self, version: StoredObject) -> dict[str, Nano]:
-        """Return the usage of a pod's containers; computed once a version of the pod."""
-        key = (version.namespace, version.name)
-        cached = self._containers.get(key)
-        if cached is None or cached[0] != version.revision:
-            pod = decoder_for(Pod).decode(version.data)
-            cached = self._containers[key] = (version.revision, self._estimate_usage(pod))
-        return cached[1]
-
-    def _estimate_usage(self, pod: Pod) -> dict[str, Nano]:
+        """Return the usage of a pod's containers, by name."""
+        pod = decoder_for(Pod).decode(version.data)
         containers = pod.spec.containers
         stated = _stated(pod.metadata.annotations, "pod", pod.metadata.name)
         split = {resource: nano // len(containers) for resource, nano in stated.items()}
@@ -124,12 +115,8 @@ class FakeMetricsServer:
             for container in containers
         }
 
-    def _retain_only(self, keys: set[tuple[str, str]]) -> None:
-        for key in self._containers.keys() - keys:
-            del self._containers[key]
-
     def _shown(self, kind: str, metadata: JsonObject) -> JsonObject:
-        now = self._store.time.now()
+        now = self._store.now()
         kept = ("name", "namespace", "labels")
         return {
             "kind": kind,

@@ -62,7 +62,7 @@ class PodStrategy(RegistryStrategy):
             if spec.get("nodeName"):
                 text = "Forbidden: cannot be set until all schedulingGates have been cleared"
                 raise invalid("", "Pod", name, "spec.nodeName", text)
-            status.setdefault("conditions", [_gated_condition(store.time.now())])
+            status.setdefault("conditions", [_gated_condition(store.now())])
 
     def prepare_update(
         self,
@@ -137,7 +137,7 @@ def bind(store: Store, pods: ServedResource, name: str, namespace: str, binding:
     labels = _topology_of(store, target)
     if labels:
         metadata["labels"] = (metadata.get("labels") or {}) | labels
-    set_condition(status, "PodScheduled", "True", store.time.now())
+    set_condition(status, "PodScheduled", "True", store.now())
     store.write(pods, pod)
 
 
@@ -224,7 +224,7 @@ def _decrement_disruptions_allowed(store: Store, budget: JsonObject, pod_name: s
             {"causes": [cause]},
         )
     status["disruptionsAllowed"] = allowed - 1
-    status.setdefault("disruptedPods", {})[pod_name] = store.time.now()
+    status.setdefault("disruptedPods", {})[pod_name] = store.now()
     namespace = budget["metadata"]["namespace"]
     store.update("poddisruptionbudgets.policy", budget, namespace, name=name, subresource="status")
 

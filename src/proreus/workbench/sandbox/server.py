@@ -173,7 +173,7 @@ class ApiServer:
         metadata: JsonObject,
         query: Mapping[str, str],
     ) -> ApiServerResponse:
-        return _json(tables.make_table(served, objects, metadata, query, self.store.time.clock))
+        return _json(tables.make_table(served, objects, metadata, query, self.store.clock))
 
     def _watch(
         self,
@@ -196,7 +196,7 @@ class ApiServer:
         collection = store.collection(served)
         convert: Converter | None = converter_for(served)
         if as_table:
-            convert = tables.table_converter(served, query, store.time.clock)
+            convert = tables.table_converter(served, query, store.clock)
         initial: list[StoredObject] = []
         end = b""
         if send_initial or (not revision and query.get("sendInitialEvents") != "false"):

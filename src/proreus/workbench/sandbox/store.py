@@ -16,7 +16,6 @@ from proreus.workbench.sandbox.api_errors import already_exists, bad_request, no
 from proreus.workbench.sandbox.collection import Collection, StoredObject
 from proreus.workbench.sandbox.event_conversion import stored_path
 from proreus.workbench.sandbox.metadata import (
-    Timestamps,
     check_preconditions,
     check_type,
     generate_name,
@@ -97,7 +96,7 @@ class Store:
     ) -> None:
         self.resources = Resources()
         self._strategies = strategies
-        self.time = Timestamps(clock or RealClock())
+        self.clock = clock or RealClock()
         self.revision = 0
         """The resourceVersion of the latest change to any object."""
         self._history_bytes = history_bytes
@@ -110,6 +109,10 @@ class Store:
         ):
             priority_class = {"metadata": {"name": name}, "value": value}
             self.create("priorityclasses.scheduling.k8s.io", priority_class)
+
+    def now(self) -> str:
+        """Return the current time as metav1.Time encodes it."""
+        return rfc3339(self.clock.now())
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -143,7 +146,7 @@ class Store:
 
     def expire_events(self) -> int:
         """Remove Events older than ``EVENT_SECONDS``; return how many."""
-        oldest = rfc3339(self.time.clock.now() - EVENT_SECONDS)
+        oldest = rfc3339(self.clock.now() - EVENT_SECONDS)
         stale = []
         for events in self.collection("events").by_namespace():
             for version in events:  # in the order of their creation, so the first fresh one ends it
@@ -179,7 +182,7 @@ class Store:
         obj = check_type(served, obj)
         namespace = self._namespace_of(served, obj, namespace)
         generated = not (obj.get("metadata") or {}).get("name")
-        obj["metadata"] = metadata = prepare_create(served, obj, namespace, self.time.now())
+        obj["metadata"] = metadata = prepare_create(served, obj, namespace, self.now())
         collection = self.collection(served)
         while collection.get(metadata["name"], namespace) is not None:
             if not generated:
@@ -293,7 +296,7 @@ class Store:
             return self.remove(served, obj), True
         if "deletionTimestamp" in metadata and grace >= metadata["deletionGracePeriodSeconds"]:
             return current, False
-        metadata["deletionTimestamp"] = rfc3339(self.time.clock.now() + grace)
+        metadata["deletionTimestamp"] = rfc3339(self.clock.now() + grace)
         metadata["deletionGracePeriodSeconds"] = grace
         metadata["generation"] = metadata.get("generation", 0) + 1
         return self._write(self.collection(served), obj), False

@@ -135,7 +135,7 @@ class CustomResourceDefinitionStrategy(RegistryStrategy):
         if name != wanted:
             text = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
             raise invalid(served.group, served.kind, name, "metadata.name", text)
-        now = store.time.now()
+        now = store.now()
         obj["status"] = {
             "acceptedNames": names,
             "storedVersions": [v["name"] for v in spec["versions"] if v.get("storage")],

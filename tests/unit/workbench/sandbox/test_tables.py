@@ -12,7 +12,7 @@ def rows(store: Store, plural: str) -> list[dict[str, Any]]:
     """Return the table of a resource, a row a dict by column."""
     served = store.resources.find(plural)
     objects = [version.object() for version in store.list(served)]
-    table = make_table(served, objects, {}, {}, store.time.clock)
+    table = make_table(served, objects, {}, {}, store.clock)
     titles = [column["name"] for column in table["columnDefinitions"]]
     return [dict(zip(titles, row["cells"], strict=True)) for row in table["rows"]]
 
