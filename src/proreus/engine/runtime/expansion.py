@@ -11,8 +11,9 @@ C, A, D: C overrides its multiPoint entry and comes first, A is from multiPoint,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
@@ -142,14 +143,18 @@ def expand(
     needed = plugins.enabled_names() & catalog.names()
     args = {name: value for name, value in profile.args().items() if name in needed}
     _check_args_of_construction(args, gates)
-    emulated = _EmulatedCatalog(catalog, gates)
-    points = _points(plugins, emulated, gates)
+
+    @cache  # asked for at each extension point, for each plugin of multiPoint
+    def points_of(name: str) -> Set[str]:
+        return points_in_version(name, catalog.points(name), gates)
+
+    points = _points(plugins, catalog, points_of, gates)
     _check_counts(profile.name, points)
     return ExpandedProfile(
         name=profile.name,
         points=points,
-        weights=_weights("score", plugins, emulated),
-        placement_weights=_weights("placementScore", plugins, emulated),
+        weights=_weights("score", plugins, points_of),
+        placement_weights=_weights("placementScore", plugins, points_of),
         args=args,
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
     )
@@ -210,62 +215,47 @@ def _check_args_of_construction(args: Mapping[str, Any], gates: FeatureGates) ->
                 raise ConfigError(f'initializing plugin "{name}": {problems}')
 
 
-class _EmulatedCatalog:
-    """The names in a catalog, and the extension points that they have in the emulated version."""
-
-    def __init__(self, catalog: PluginCatalog, gates: FeatureGates) -> None:
-        self._catalog = catalog
-        self._gates = gates
-        self._names = catalog.names()
-        self._points: dict[str, Set[str]] = {}
-
-    def names(self) -> Set[str]:
-        return self._names
-
-    def points_without_effect(self, name: str) -> Set[str]:
-        model = self._catalog.args_model(name)
-        return frozenset() if model is None else model.points_without_effect
-
-    def points(self, name: str) -> Set[str]:
-        # Asked for at each extension point, for each plugin of multiPoint.
-        found = self._points.get(name)
-        if found is None:
-            found = points_in_version(name, self._catalog.points(name), self._gates)
-            self._points[name] = found
-        return found
+_PointsOf = Callable[[str], Set[str]]
+"""Returns the extension points that a plugin has in the emulated version."""
 
 
 def _points(
-    plugins: Plugins, catalog: _EmulatedCatalog, gates: FeatureGates
+    plugins: Plugins, catalog: PluginCatalog, points_of: _PointsOf, gates: FeatureGates
 ) -> dict[str, tuple[str, ...]]:
+    known = catalog.names()
     sets = {
-        point: set_.model_copy(update={"enabled": tuple(_with_effect(point, set_, catalog))})
+        point: set_.model_copy(
+            update={"enabled": tuple(_with_effect(point, set_, catalog, points_of))}
+        )
         for point, set_ in plugins.sets().items()
     }
     # All points are checked before any is expanded: which of two mistakes is reported is upstream's
     # order.
     for point in POINTS:
-        _check_explicit(point, sets[point], catalog)
+        _check_explicit(point, sets[point], known, points_of)
     return {
-        point: _expand_point(point, sets[point], plugins.multi_point.enabled, catalog)
+        point: _expand_point(point, sets[point], plugins.multi_point.enabled, known, points_of)
         for point in POINTS
         if point not in _POINTS_OF_GROUP_ENTITIES or gates.includes(Change.POD_GROUP_ENTITIES)
     }
 
 
-def _with_effect(point: str, set_: PluginSet, catalog: _EmulatedCatalog) -> Iterator[PluginRef]:
+def _with_effect(
+    point: str, set_: PluginSet, catalog: PluginCatalog, points_of: _PointsOf
+) -> Iterator[PluginRef]:
     """Yield the plugins that are not enabled there just because another project's are."""
     for ref in set_.enabled:
-        idle = point in catalog.points_without_effect(ref.name)
-        if not idle or point in catalog.points(ref.name):
+        model = catalog.args_model(ref.name)
+        idle = model is not None and point in model.points_without_effect
+        if not idle or point in points_of(ref.name):
             yield ref
 
 
-def _check_explicit(point: str, set_: PluginSet, catalog: _EmulatedCatalog) -> None:
+def _check_explicit(point: str, set_: PluginSet, known: Set[str], points_of: _PointsOf) -> None:
     seen: set[str] = set()
     for ref in set_.enabled:
-        _check_exists(point, ref.name, catalog)
-        if point not in catalog.points(ref.name):
+        _check_exists(point, ref.name, known)
+        if point not in points_of(ref.name):
             raise ConfigError(f"plugin {quote(ref.name)} does not extend {_title(point)} plugin")
         if ref.name in seen:
             raise _registered_twice(point, ref.name)
@@ -273,7 +263,11 @@ def _check_explicit(point: str, set_: PluginSet, catalog: _EmulatedCatalog) -> N
 
 
 def _expand_point(
-    point: str, set_: PluginSet, multi_point: tuple[PluginRef, ...], catalog: _EmulatedCatalog
+    point: str,
+    set_: PluginSet,
+    multi_point: tuple[PluginRef, ...],
+    known: Set[str],
+    points_of: _PointsOf,
 ) -> tuple[str, ...]:
     """Return a point's plugins: overrides of multiPoint, the rest of it, the point's own."""
     explicit = [ref.name for ref in set_.enabled]
@@ -284,8 +278,8 @@ def _expand_point(
     overridden: set[str] = set()
     spread: list[str] = []
     for ref in multi_point:
-        _check_exists(point, ref.name, catalog)
-        if point not in catalog.points(ref.name) or ref.name in disabled:
+        _check_exists(point, ref.name, known)
+        if point not in points_of(ref.name) or ref.name in disabled:
             continue
         # Configured at the point as well: the entry there has the weight and the place. It moves to
         # the front, before plugins of multiPoint, as upstream's three-part order has it.
@@ -300,8 +294,8 @@ def _expand_point(
     return (*first, *spread, *last)
 
 
-def _check_exists(point: str, name: str, catalog: _EmulatedCatalog) -> None:
-    if name not in (known := catalog.names()):
+def _check_exists(point: str, name: str, known: Set[str]) -> None:
+    if name not in known:
         similar = get_close_matches(name, sorted(known), 1, 0.8)
         hint = f"; did you mean {quote(similar[0])}?" if similar else ""
         raise ConfigError(f"{_title(point)} {quote(name)} does not exist{hint}")
@@ -326,7 +320,7 @@ def _check_counts(profile: str, points: Mapping[str, tuple[str, ...]]) -> None:
         raise ConfigError(f"at most one placement generate plugin is allowed {where}")
 
 
-def _weights(point: str, plugins: Plugins, catalog: _EmulatedCatalog) -> dict[str, int]:
+def _weights(point: str, plugins: Plugins, points_of: _PointsOf) -> dict[str, int]:
     """Return weights: the point's own, else multiPoint's; unset is 1.
 
     The sum must fit an int64. kube-scheduler checks that with a subtraction which wraps around
@@ -335,7 +329,7 @@ def _weights(point: str, plugins: Plugins, catalog: _EmulatedCatalog) -> dict[st
     weights: dict[str, int] = {}
     total = 0
     for ref in (*plugins.sets()[point].enabled, *plugins.multi_point.enabled):
-        if ref.name in weights or point not in catalog.points(ref.name):
+        if ref.name in weights or point not in points_of(ref.name):
             continue
         # 0 and unset are the same in the configuration's types; kube-scheduler makes it 1.
         weight = ref.weight or 1
