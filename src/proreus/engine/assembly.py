@@ -12,8 +12,7 @@ from proreus.config.types import SchedulerConfiguration
 from proreus.engine.cycles.failure import FailureHandler
 from proreus.engine.debugger.cache_comparer import CacheComparer
 from proreus.engine.environment import Environment
-from proreus.engine.event_handlers import NodeHandlers, OtherHandlers
-from proreus.engine.groups.event_handlers import PodGroupHandlers
+from proreus.engine.event_handlers import NodeHandlers, OtherHandlers, PodGroupHandlers
 from proreus.engine.groups.provided_pods import ProvidedPods, with_provided_pods
 from proreus.engine.groups.sources import GroupedPodHandlers, PodGroupSources
 from proreus.engine.guards.avoided_nodes import AvoidedNodes

@@ -6,6 +6,7 @@ same turn of the event loop in which the informer's store changed.
     pod with a node             ─► cache (confirms an assumption), then queue.move_all
     pod of ours without a node  ─► queue.add / update / delete
     node                        ─► cache, then queue.move_all (on delete: the other way round)
+    group of pods               ─► queue, which keeps the forest of groups, then queue.move_all
     any other registered kind   ─► queue.move_all
 """
 
@@ -38,6 +39,7 @@ from proreus.framework.events import (
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.pod_events import DEFAULT_POD_EVENTS, PodEvents
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
+from proreus.framework.workload_forest import Group
 from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod, priority_of
@@ -414,3 +416,34 @@ class OtherHandlers(_FirstListHandlers):
 
     def _apply(self, old: Any, new: Any) -> None:
         """Do nothing before the event."""
+
+
+class PodGroupHandlers(OtherHandlers):
+    """Applies added, updated and deleted groups. A handler of the informer of either kind.
+
+    Unlike other kinds, groups are watched whether or not a plugin registered them: without its
+    group object no pod of it can be queued.
+    """
+
+    def __init__(
+        self, event_resource: str, queue: SchedulingQueue, metrics: SchedulerMetrics
+    ) -> None:
+        """``event_resource``: ``POD_GROUP`` or ``COMPOSITE_POD_GROUP``."""
+        super().__init__(event_resource, queue, metrics)
+        assert queue.pod_groups is not None
+        self._pod_groups = queue.pod_groups
+
+    def on_update(self, old: Group, new: Group) -> None:
+        """A group changed."""
+        # A resync repeats what is known. Offline objects have no version and always count.
+        if not old.metadata.resource_version == new.metadata.resource_version != "":
+            super().on_update(old, new)
+
+    def _apply(self, old: Group | None, new: Group | None) -> None:
+        if old is None:
+            assert new is not None
+            self._pod_groups.add_group(new)
+        elif new is None:
+            self._pod_groups.delete_group(old)
+        else:
+            self._pod_groups.update_group(old, new)

@@ -2,7 +2,6 @@
 
 module                          what it does
 ------------------------------  ------------------------------------------------------------
-``event_handlers``              watch events of groups ─► forest, queue
 ``cycle``                       one attempt of a popped root group, from validation to submission
 ``validation``                  what all pods of a group must have in common
 ``algorithm``                   the dry run: a node for each pod, pods and child groups in order

@@ -7,7 +7,7 @@ import pytest
 from proreus.base.clock import FakeClock
 from proreus.base.kubernetes_version import V1_37
 from proreus.base.metrics import SchedulerMetrics
-from proreus.engine.groups.event_handlers import PodGroupHandlers
+from proreus.engine.event_handlers import PodGroupHandlers
 from proreus.engine.queue import SchedulingQueue
 from proreus.framework.events import POD_GROUP
 from proreus.framework.workload_forest import WorkloadForest
