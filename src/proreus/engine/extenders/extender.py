@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from proreus.base.clock import Clock
 from proreus.base.errors import ConfigError, ExtenderError
 from proreus.base.logs import logger
@@ -71,20 +73,17 @@ def new_transport(config: ExtenderConfiguration) -> ExtenderTransport:
     return Transport(config)
 
 
-class _VerbState:
+class _VerbState(Struct):
     """The state of one verb. ``pause``: seconds of the last pause, 0 while the extender answers.
 
     ``until``: when the pause ends. ``opened``: when the first failure of a series was seen.
     ``answered``: when a response last came.
     """
 
-    __slots__ = ("answered", "opened", "pause", "until")
-
-    def __init__(self) -> None:
-        self.pause = 0.0
-        self.until = 0.0
-        self.opened = 0.0
-        self.answered = -1.0
+    pause: float = 0.0
+    until: float = 0.0
+    opened: float = 0.0
+    answered: float = -1.0
 
 
 class CircuitBreakers:

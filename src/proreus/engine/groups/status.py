@@ -7,6 +7,7 @@ would keep the condition False for ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
@@ -41,39 +42,34 @@ class _WrittenCondition(Struct, frozen=True):
         )
 
 
+@dataclass(eq=False)
 class PodGroupStatusWriter:
     """Writes conditions in the background. ``groups``: the informer's store.
 
     ``condition_type`` and ``resource``: as the emulated version of Kubernetes has them.
     """
 
-    def __init__(
-        self,
-        groups: Mapping[str, PodGroup],
-        api: ApiWriter,
-        clock: Clock,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
-        condition_type: str,
-        resource: Resource[PodGroup],
-    ) -> None:
-        self._condition_type = condition_type
-        self._resource = resource
-        self._groups = groups
-        self._api = api
-        self._clock = clock
-        self._spawn = spawn
+    groups: Mapping[str, PodGroup]
+    api: ApiWriter
+    clock: Clock
+    spawn: Callable[[Coroutine[Any, Any, None]], object]
+    condition_type: str
+    resource: Resource[PodGroup]
+
+    def __post_init__(self) -> None:
+        """Begin without writes."""
         self._waiting: dict[str, Status | None] = {}
         """The result to write after the current write: the latest one, but success stays."""
         self._writing: set[str] = set()
         self._written: dict[str, _WrittenCondition] = {}
         """Writes that the informer has not seen yet: until then they are the current condition."""
-        self._refusals: RefusalPause[str] = RefusalPause(clock.monotonic)
+        self._refusals: RefusalPause[str] = RefusalPause(self.clock.monotonic)
         """By UID of the group."""
-        self._failures_logged = LineLimit(now=clock.monotonic)
+        self._failures_logged = LineLimit(now=self.clock.monotonic)
 
     def write(self, key: str, status: Status | None) -> None:
         """Record the result of an attempt for a group (None if scheduled). True stays True."""
-        if key not in self._groups:
+        if key not in self.groups:
             log.error("Failed to get PodGroup for status update", err="not found", podGroup=key)
             return
         # A success that waits to be written must not be lost to a later failure of single pods.
@@ -81,13 +77,13 @@ class PodGroupStatusWriter:
             self._waiting[key] = status
         if key not in self._writing:
             self._writing.add(key)
-            self._spawn(self._write_all(key))
+            self.spawn(self._write_all(key))
 
     async def _write_all(self, key: str) -> None:
         try:
             while key in self._waiting:
                 status = self._waiting.pop(key)
-                group = self._groups.get(key)
+                group = self.groups.get(key)
                 condition = None if group is None else self._condition(key, group, status)
                 if group is not None and condition is not None:
                     await self._patch(group, condition)
@@ -103,7 +99,7 @@ class PodGroupStatusWriter:
             reason = UNSCHEDULABLE if status.rejected else SCHEDULER_ERROR
         old = self._current_condition(key, group)
         generation = group.metadata.generation
-        since: str | None = rfc3339(self._clock.now())
+        since: str | None = rfc3339(self.clock.now())
         if old is not None:
             # A group that was scheduled once stays so, whatever happens to pods added later.
             if old.status == "True" != value:
@@ -113,15 +109,15 @@ class PodGroupStatusWriter:
                 return None
             if old.status == value and old.last_transition_time:
                 since = old.last_transition_time
-        return Condition(self._condition_type, value, reason, message, generation, since)
+        return Condition(self.condition_type, value, reason, message, generation, since)
 
     def _current_condition(self, key: str, group: PodGroup) -> Condition | None:
         """Return the current condition of a group: our last write, or the informer's."""
         self._written = {
-            k: t for k, t in self._written.items() if t.is_newer_than(self._groups.get(k))
+            k: t for k, t in self._written.items() if t.is_newer_than(self.groups.get(k))
         }
         written = self._written.get(key)
-        return group.condition(self._condition_type) if written is None else written.condition
+        return group.condition(self.condition_type) if written is None else written.condition
 
     async def _patch(self, group: PodGroup, condition: Condition) -> None:
         meta = group.metadata
@@ -141,7 +137,7 @@ class PodGroupStatusWriter:
         if condition.status != "True" and self._refusals.is_backing_off(meta.uid):
             return
         try:
-            patched = await self._api.patch_status(self._resource, meta.namespace, meta.name, patch)
+            patched = await self.api.patch_status(self.resource, meta.namespace, meta.name, patch)
         except ApiError as error:
             repeated = self._refusals.write_failed(meta.uid, error.status)
             if not repeated and self._failures_logged.allows():

@@ -16,6 +16,7 @@ admits the pod that it sees first. Which pods are ours follows from their schedu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from msgspec import Struct, field
 
@@ -54,26 +55,21 @@ class _Episode(Struct):
     waits_since: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(kw_only=True, eq=False)
 class OvercommitWatch:
     """Follows the nodes that are over-committed; called by the pod handlers and every second."""
 
-    def __init__(
-        self,
-        *,
-        cache: Cache,
-        waiting_pods: WaitingPods,
-        binding_cycle: BindingCycle,
-        responsible_for_pod: Callable[[Pod], bool],
-        environment: Environment,
-    ) -> None:
-        self._cache = cache
-        self._waiting_pods = waiting_pods
-        self._binding_cycle = binding_cycle
-        self._responsible_for_pod = responsible_for_pod
-        self._environment = environment
+    cache: Cache
+    waiting_pods: WaitingPods
+    binding_cycle: BindingCycle
+    responsible_for_pod: Callable[[Pod], bool]
+    environment: Environment
+
+    def __post_init__(self) -> None:
+        """Show in the metrics how many nodes are over-committed."""
         self.episodes: dict[str, _Episode] = {}
         """By the names of the nodes that are over-committed."""
-        environment.metrics.overcommitted_nodes.set_function(lambda: {(): len(self.episodes)})
+        self.environment.metrics.overcommitted_nodes.set_function(lambda: {(): len(self.episodes)})
 
     def pod_assigned(self, pod: PodInfo, confirmed: bool) -> None:
         """Look at the node of a pod that has just been assigned.
@@ -85,8 +81,8 @@ class OvercommitWatch:
             if node_name in self.episodes:
                 self._give_up(node_name)
             return
-        info = self._cache.node_info(node_name)
-        if info is None or not self._environment.leads():
+        info = self.cache.node_info(node_name)
+        if info is None or not self.environment.leads():
             return
         exceeded = _exceeded(info, _amounts(pod))
         ours = [one for one in self._unstarted(info, exceeded) if one.uid != pod.uid]
@@ -101,7 +97,7 @@ class OvercommitWatch:
     def tick(self) -> None:
         """End the episodes of nodes that fit again; to be called once a second."""
         for node_name in list(self.episodes):
-            info = self._cache.node_info(node_name)
+            info = self.cache.node_info(node_name)
             if info is None or not _exceeded(info, (*info.requested, _PODS)):
                 del self.episodes[node_name]
                 log.v(2).info("Node is no longer over-committed", node=node_name)
@@ -112,7 +108,7 @@ class OvercommitWatch:
         self, node_name: str, pod: PodInfo, ours: list[PodInfo], exceeded: Mapping[str, int]
     ) -> None:
         self.episodes[node_name] = _Episode()
-        self._environment.metrics.node_overcommits_total.inc()
+        self.environment.metrics.node_overcommits_total.inc()
         log.warning(
             "Another scheduler has bound a pod to a node that cannot hold both it and ours",
             node=node_name,
@@ -124,14 +120,14 @@ class OvercommitWatch:
 
     def _unstarted(self, info: NodeInfo, exceeded: Mapping[str, int]) -> list[PodInfo]:
         """Return our pods that take part in the excess and that the kubelet has not seen."""
-        return [pod for pod in _unstarted(info, exceeded) if self._responsible_for_pod(pod.pod)]
+        return [pod for pod in _unstarted(info, exceeded) if self.responsible_for_pod(pod.pod)]
 
     # ---- opt-in --------------------------------------------------------------------------------
 
     def _give_up(self, node_name: str) -> None:
         """Give up as many of our pods as it takes, if that is enough."""
-        info, episode = self._cache.node_info(node_name), self.episodes[node_name]
-        if not self._environment.delete_overcommitting_pods or info is None:
+        info, episode = self.cache.node_info(node_name), self.episodes[node_name]
+        if not self.environment.delete_overcommitting_pods or info is None:
             return
         excess = _exceeded(info, (*info.requested, _PODS))
         for pod in info.pods.values():
@@ -145,11 +141,11 @@ class OvercommitWatch:
             episode.waits_since.clear()
         candidates = self._in_order(info, excess, episode)
         chosen = _choose(candidates, excess)
-        ours = [pod for pod in chosen if self._responsible_for_pod(pod.pod)]
+        ours = [pod for pod in chosen if self.responsible_for_pod(pod.pod)]
         for pod in ours:
             self._give_up_pod(pod, node_name, episode.given_up)
         if len(ours) < len(chosen):
-            now = self._environment.clock.monotonic()
+            now = self.environment.clock.monotonic()
             for pod in candidates:
                 episode.waits_since.setdefault(pod.uid, now)
 
@@ -161,19 +157,19 @@ class OvercommitWatch:
         Those that are not bound yet come before all others: no other scheduler sees them. Of bound
         pods only those that a controller creates again, and that may then go elsewhere.
         """
-        now = self._environment.clock.monotonic()
+        now = self.environment.clock.monotonic()
         found = []
         for pod in _unstarted(info, excess):
             stays = now - episode.waits_since.get(pod.uid, now) >= _OTHERS_SECONDS
-            if stays and not self._responsible_for_pod(pod.pod):
+            if stays and not self.responsible_for_pod(pod.pod):
                 continue
             deleted = pod.pod.metadata.deletion_timestamp or pod.uid in episode.given_up
-            if (_is_replaced(pod.pod) or self._cache.is_assumed(pod.uid)) and not deleted:
+            if (_is_replaced(pod.pod) or self.cache.is_assumed(pod.uid)) and not deleted:
                 found.append(pod)
         return sorted(
             found,
             key=lambda pod: (
-                not self._cache.is_assumed(pod.uid),
+                not self.cache.is_assumed(pod.uid),
                 pod.priority,
                 -_created(pod),
                 pod.uid,
@@ -182,24 +178,24 @@ class OvercommitWatch:
 
     def _give_up_pod(self, pod: PodInfo, node_name: str, given_up: set[str]) -> None:
         note = f"node {node_name} is over-committed by a pod that another scheduler has bound"
-        if self._cache.is_assumed(pod.uid):
+        if self.cache.is_assumed(pod.uid):
             # Not bound yet: it goes back to the queue. Once its binding is being sent it is too
             # late for that; the confirmation leads here again.
-            waiting = self._waiting_pods.get(pod.uid)
+            waiting = self.waiting_pods.get(pod.uid)
             if waiting is not None:
                 # As an error, so that it is retried after its back-off: no event would wake it.
                 waiting.preempt("", note)
             else:
-                self._binding_cycle.cancel(pod.uid, note)
+                self.binding_cycle.cancel(pod.uid, note)
             return
         given_up.add(pod.uid)
-        self._environment.spawn(self._delete(pod, note, given_up))
+        self.environment.spawn(self._delete(pod, note, given_up))
 
     async def _delete(self, pod: PodInfo, note: str, given_up: set[str]) -> None:
         meta = pod.pod.metadata
         try:
             # Of this version: a pod that its kubelet has begun to start has another one.
-            await self._environment.api.delete(
+            await self.environment.api.delete(
                 PODS, meta.namespace, meta.name, uid=meta.uid, version=meta.resource_version
             )
         except Conflict:
@@ -209,8 +205,8 @@ class OvercommitWatch:
         except ApiError as error:
             log.error("Cannot delete a pod from an over-committed node", pod=pod.key, err=error)
         else:
-            self._environment.metrics.overcommitting_pods_deleted_total.inc()
-            self._environment.event_recorder.event(
+            self.environment.metrics.overcommitting_pods_deleted_total.inc()
+            self.environment.event_recorder.event(
                 pod.pod,
                 "Warning",
                 "Overcommitted",

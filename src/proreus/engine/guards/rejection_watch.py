@@ -11,6 +11,7 @@ is the state before. So a pod that goes away unstarted, and not by a deletion, i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from proreus.base.errors import ApiError, NotFound
 from proreus.base.logs import logger
@@ -86,27 +87,23 @@ _FAILED_PODS = Resource(
 )
 
 
+@dataclass(eq=False)
 class RejectionWatch:
     """Counts rejections, and keeps the queue informed. A handler of the pod informer.
 
     ``on_change`` is called when the first node is avoided, and when the last one no longer is.
     """
 
-    def __init__(
-        self,
-        avoided: AvoidedNodes,
-        queue: SchedulingQueue,
-        environment: Environment,
-        responsible_for_pod: Callable[[Pod], bool],
-        on_change: Callable[[], None],
-    ) -> None:
-        self._avoided = avoided
-        self._queue = queue
-        self._environment = environment
-        self._responsible_for_pod = responsible_for_pod
-        self._on_change = on_change
+    avoided: AvoidedNodes
+    queue: SchedulingQueue
+    environment: Environment
+    responsible_for_pod: Callable[[Pod], bool]
+    on_change: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        """Show in the metrics how many nodes are avoided."""
         self._reading = 0
-        environment.metrics.avoided_nodes.set_function(lambda: {(): avoided.count})
+        self.environment.metrics.avoided_nodes.set_function(lambda: {(): self.avoided.count})
 
     def on_add(self, pod: Pod) -> None:
         """A pod appeared."""
@@ -124,23 +121,23 @@ class RejectionWatch:
         # to go, and its controller backs off by itself.
         if owner is None or owner.kind == "DaemonSet" or pod.metadata.deletion_timestamp:
             return
-        if not self._responsible_for_pod(pod) or not self._environment.leads():
+        if not self.responsible_for_pod(pod) or not self.environment.leads():
             return
         controller = controller_name(pod.metadata)
         assert controller is not None
-        if self._reading < MAX_READS and not self._avoided.is_avoided(controller, node_name):
+        if self._reading < MAX_READS and not self.avoided.is_avoided(controller, node_name):
             self._reading += 1
-            self._environment.spawn(self._read(pod, owner, controller))
+            self.environment.spawn(self._read(pod, owner, controller))
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """Forget the rejections of a node that is gone: its name may go to another machine."""
         if old is not None and new is None:
-            self._end(self._avoided.forget_node(old.metadata.name))
+            self._end(self.avoided.forget_node(old.metadata.name))
 
     async def _read(self, pod: Pod, owner: OwnerReference, controller: str) -> None:
         meta = pod.metadata
         try:
-            found = await self._environment.api.get(_FAILED_PODS, meta.namespace, meta.name)
+            found = await self.environment.api.get(_FAILED_PODS, meta.namespace, meta.name)
         except NotFound:
             return
         except ApiError as error:
@@ -155,9 +152,9 @@ class RejectionWatch:
         self, pod: Pod, owner: OwnerReference, controller: str, status: _FailedStatus
     ) -> None:
         node_name = pod.spec.node_name
-        self._environment.metrics.kubelet_rejections_total.labels(_label(status.reason)).inc()
-        active = self._avoided.active
-        seconds = self._avoided.record(controller, node_name)
+        self.environment.metrics.kubelet_rejections_total.labels(_label(status.reason)).inc()
+        active = self.avoided.active
+        seconds = self.avoided.record(controller, node_name)
         if not seconds:
             return
         named = f"{owner.kind} {pod.metadata.namespace}/{owner.name}"
@@ -165,8 +162,8 @@ class RejectionWatch:
             f"node {node_name} rejected pods of {named} repeatedly, last with "
             f"{status.reason}: they avoid it for {seconds:g}s"
         )
-        self._environment.metrics.node_avoidances_total.inc()
-        self._environment.event_recorder.event(
+        self.environment.metrics.node_avoidances_total.inc()
+        self.environment.event_recorder.event(
             pod, "Warning", "NodeAvoided", "Scheduling", note, pod.spec.scheduler_name
         )
         log.warning(
@@ -177,18 +174,18 @@ class RejectionWatch:
             seconds=seconds,
         )
         if not active:
-            self._on_change()
+            self.on_change()
 
     def tick(self) -> None:
         """End avoidances that are over, and wake pods that may fit now; called once a second."""
-        self._end(self._avoided.expire())
+        self._end(self.avoided.expire())
 
     def _end(self, controllers: list[str]) -> None:
         """Wake the pods of controllers that avoid a node less."""
         for controller in controllers:
-            self._queue.move_all_to_active_or_backoff(_ENDED, None, controller)
-        if controllers and not self._avoided.active:
-            self._on_change()
+            self.queue.move_all_to_active_or_backoff(_ENDED, None, controller)
+        if controllers and not self.avoided.active:
+            self.on_change()
 
 
 def _rejected_by_kubelet(status: _FailedStatus) -> bool:
