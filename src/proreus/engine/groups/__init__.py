@@ -3,7 +3,6 @@
 module                          what it does
 ------------------------------  ------------------------------------------------------------
 ``cycle``                       one attempt of a popped root group, from validation to submission
-``validation``                  what all pods of a group must have in common
 ``algorithm``                   the dry run: a node for each pod, pods and child groups in order
 ``results``                     what the dry run found, and what each pod fails with
 ``status``                      the condition of PodGroups
