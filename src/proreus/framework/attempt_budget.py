@@ -121,7 +121,7 @@ class AttemptBudget:
 
     def measure(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """Await some of the attempt's work without counting the time that it waits."""
-        return _Measured(self, work)
+        return Steps(work, self.resume, self.pause)
 
     def resume(self) -> None:
         """Start counting."""
@@ -143,30 +143,31 @@ class AttemptBudget:
         return self._cpu_time is not None and self._cpu_time.did_not_compute(seconds)
 
 
-class _Measured(Awaitable[T]):
-    """Drives a coroutine step by step and pauses the budget while it waits."""
+class Steps(Awaitable[T]):
+    """Drives a coroutine step by step: ``begin`` is called before each step, ``end`` after it."""
 
-    def __init__(self, budget: AttemptBudget, work: Coroutine[Any, Any, T]) -> None:
-        self._budget = budget
-        self._work = work
+    def __init__(
+        self, work: Coroutine[Any, Any, T], begin: Callable[[], None], end: Callable[[], None]
+    ) -> None:
+        self._work, self._begin, self._end = work, begin, end
 
     def __await__(self) -> Generator[Any, Any, T]:
-        budget, work = self._budget, self._work
+        work, begin, finish = self._work, self._begin, self._end
         error: BaseException | None = None
         # A wall-clock timeout would charge the attempt for an extender's latency, and for other
         # tasks that the loop runs meanwhile. Driving the coroutine by hand shows each suspension.
         while True:
-            budget.resume()
+            begin()
             try:
                 awaited = work.send(None) if error is None else work.throw(error)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
             finally:
-                budget.pause()
+                finish()
             try:
                 yield awaited
                 error = None
             except BaseException as raised:
                 # The result of the wait, a cancellation for instance, belongs to the coroutine: it
-                # is thrown into it at the next step, with the budget counting again.
+                # is thrown into it at the next step.
                 error = raised

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from proreus.base.errors import DeadlineExceeded
 from proreus.engine.runtime.plugin_errors import is_cancellation
 from proreus.engine.runtime.plugin_health import CurrentCall, PluginCall
+from proreus.framework.attempt_budget import Steps
 
 T = TypeVar("T")
 
@@ -40,7 +41,16 @@ def with_deadline(
         async def work() -> T:
             return await method(*args)
 
-        steps = _Steps(work(), call, current_call)
+        outer: PluginCall | None = None
+
+        def begin() -> None:
+            nonlocal outer
+            outer, current_call.call = current_call.call, call
+
+        def end() -> None:
+            current_call.call = outer
+
+        steps = Steps(work(), begin, end)
         deadline = asyncio.timeout(seconds or None)
         try:
             async with deadline:
@@ -56,29 +66,3 @@ def with_deadline(
         return result
 
     return limited
-
-
-class _Steps(Awaitable[T]):
-    """A coroutine during whose steps a call is the current one."""
-
-    def __init__(
-        self, work: Coroutine[Any, Any, T], call: PluginCall, current_call: CurrentCall
-    ) -> None:
-        self._work, self._call, self._current_call = work, call, current_call
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        work, current_call = self._work, self._current_call
-        error: BaseException | None = None
-        while True:
-            outer, current_call.call = current_call.call, self._call
-            try:
-                awaited = work.send(None) if error is None else work.throw(error)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            finally:
-                current_call.call = outer
-            try:
-                yield awaited
-                error = None
-            except BaseException as raised:
-                error = raised
