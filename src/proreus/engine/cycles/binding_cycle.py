@@ -32,6 +32,7 @@ from proreus.engine.cycles.attempt import (
     rejected_on_node,
 )
 from proreus.engine.cycles.failure import FailureHandler
+from proreus.engine.cycles.scheduling_cycle import timed_point
 from proreus.engine.environment import Environment
 from proreus.engine.extenders.extender_chain import ExtenderChain
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
@@ -45,7 +46,7 @@ from proreus.engine.runtime.binding_points import (
 from proreus.engine.runtime.scheduling_points import run_unreserve
 from proreus.engine.runtime.waiting_pods import WaitingPods
 from proreus.framework.events import ASSIGNED_POD_DELETE
-from proreus.framework.status import SKIP, SUCCESS, Code, Status, code_of
+from proreus.framework.status import SKIP, SUCCESS, Status, code_of
 
 log = logger(__name__)
 
@@ -198,18 +199,12 @@ class BindingCycle:
 
     def _pre_flight(self, schedule_result: ScheduleResult) -> frozenset[str]:
         attempt = schedule_result.attempt
-        started = perf_counter()
-        code = Code.ERROR
-        try:
+        with timed_point(attempt.profile, "PreBindPreFlight") as timed:
             plugins_with_work = run_pre_bind_pre_flight(
                 attempt.profile, attempt.state, attempt.pod, schedule_result.node_name
             )
-            code = SUCCESS if plugins_with_work else SKIP
-            return plugins_with_work
-        finally:
-            attempt.profile.point_seconds["PreBindPreFlight", code].observe(
-                perf_counter() - started
-            )
+            timed.code = SUCCESS if plugins_with_work else SKIP
+        return plugins_with_work
 
     async def _nominate(self, schedule_result: ScheduleResult) -> None:
         """Write the pod's node to its status: autoscalers see it before the binding (KEP-5278)."""
@@ -261,9 +256,7 @@ class BindingCycle:
         # If preemption chooses this pod as a victim now, it is cancelled without an eviction.
         cancellation = schedule_result.cancellation = Cancellation()
         schedule_result.point, schedule_result.since = "PreBind", self._clock.monotonic()
-        started = perf_counter()
-        status: Status | None = Status(Code.ERROR)
-        try:
+        with timed_point(attempt.profile, "PreBind") as timed:
             status = await run_pre_bind(
                 attempt.profile,
                 attempt.state,
@@ -272,10 +265,7 @@ class BindingCycle:
                 plugins_with_work,
                 cancellation,
             )
-        finally:
-            attempt.profile.point_seconds["PreBind", code_of(status)].observe(
-                perf_counter() - started
-            )
+            timed.code = code_of(status)
         return None if status is None else Failure(status)
 
     async def _bind_by_extender(self, schedule_result: ScheduleResult) -> bool:

@@ -74,7 +74,7 @@ _LONG_SECONDS = 0.1
 """Attempts that take at least so long are logged, as by kube-scheduler's utiltrace."""
 
 
-class _timed:
+class timed_point:
     """Observes duration and status (``code``) of an extension point, an exception as Error."""
 
     # A class: it is entered six times a pod, and contextlib's generator form costs 0.7 us more.
@@ -86,7 +86,7 @@ class _timed:
         self._observed = observed
         self.code = SUCCESS
 
-    def __enter__(self) -> _timed:
+    def __enter__(self) -> timed_point:
         self._started = perf_counter()
         return self
 
@@ -248,7 +248,7 @@ class SchedulingCycle:
 
     async def _pre_filter(self, attempt: Attempt) -> PreFilterOutcome:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
-        with _timed(profile, "PreFilter") as timed:
+        with timed_point(profile, "PreFilter") as timed:
             if profile.fetching:
                 await fetch(profile, "PreFilter", state, pod)
             outcome = run_pre_filter(profile, state, pod)
@@ -278,7 +278,7 @@ class SchedulingCycle:
             # kube-scheduler adds the plugin to the set of those that named nodes: it is named in
             # the message about all other nodes.
             outcome.plugins_with_names += (nominated.plugin,)
-        with _timed(profile, "Filter", bool(profile.filter)):
+        with timed_point(profile, "Filter", bool(profile.filter)):
             if profile.fetching:
                 rows = placement if names is None else self._cache.table.rows_of(names)
                 await fetch(profile, "Filter", state, pod, rows)
@@ -301,7 +301,7 @@ class SchedulingCycle:
         """Filter the nominated node alone; return it, its rejection, or None after an error."""
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
         try:
-            with _timed(profile, "Filter", bool(profile.filter)):
+            with timed_point(profile, "Filter", bool(profile.filter)):
                 if profile.fetching:
                     await fetch(profile, "Filter", state, pod, np.array([row], dtype=np.intp))
                 status = self.node_search.check_node(profile, state, pod, row)
@@ -344,12 +344,12 @@ class SchedulingCycle:
         self, attempt: Attempt, found: FeasibleNodes, computed: ComputedScores | None
     ) -> NodeScores:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
-        with _timed(profile, "PreScore"):
+        with timed_point(profile, "PreScore"):
             run_pre_score(profile, state, pod, found)
         # Only an observer (``proreus evaluate``) and -v 10 see each plugin's scores.
         logged = score_log.log.threshold >= score_log.LEVEL
         scores: dict[str, IntArray] | None = {} if logged or self.observer is not None else None
-        with _timed(profile, "Score"):
+        with timed_point(profile, "Score"):
             if profile.fetching:
                 await fetch(profile, "Score", state, pod, found.rows)
             totals = prioritize_nodes(profile, state, pod, found, scores, computed)
@@ -433,7 +433,7 @@ class SchedulingCycle:
 
     async def _reserve(self, attempt: Attempt, node_name: str) -> Status | None:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
-        with _timed(profile, "Reserve") as timed:
+        with timed_point(profile, "Reserve") as timed:
             if profile.fetching:
                 await fetch(profile, "Reserve", state, pod, node_name)
             status = run_reserve(profile, state, pod, node_name)
@@ -443,7 +443,7 @@ class SchedulingCycle:
 
     async def _permit(self, attempt: Attempt, node_name: str) -> PermitOutcome:
         profile, state, pod = attempt.profile, attempt.state, attempt.pod
-        with _timed(profile, "Permit") as timed:
+        with timed_point(profile, "Permit") as timed:
             if profile.fetching:
                 await fetch(profile, "Permit", state, pod, node_name)
             outcome = run_permit(profile, state, pod, node_name)
