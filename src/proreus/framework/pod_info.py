@@ -113,7 +113,7 @@ class PodInfo:
         resources_options: PodResourcesOptions = DEFAULT_RESOURCES_OPTIONS,
         before: PodInfo | None = None,
     ) -> None:
-        """``before``: another version of the pod; values derived of equal parts are shared."""
+        """``before``: another version of the pod; requests that are equal are shared."""
         self.pod: Pod = pod
         """The API object."""
         self.key: str = key_of(pod)
@@ -142,25 +142,6 @@ class PodInfo:
         """A ``PodNodeAffinity``, set by ``framework.node_affinity``; None before that."""
         self.toleration_index: Any = None
         """A ``TolerationIndex``, set by ``framework.tolerations``; None before that."""
-        if before is not None:
-            self._share(before)
-
-    def _share(self, before: PodInfo) -> None:
-        """Share the parsed parts of another version of the pod that are equal."""
-        # A pod may have 15,000 terms, which take long to parse and little to compare. By the next
-        # event caches may have dropped them for those of other such pods.
-        old, new = before.pod.spec, self.pod.spec
-        parsed = before.affinity_terms is not None or before.node_affinity is not None
-        same_affinity = parsed and old.affinity == new.affinity
-        if same_affinity:
-            self.affinity_terms = before.affinity_terms
-        # Of a pod that has its node, only its terms about other pods matter.
-        if new.node_name:
-            return
-        if same_affinity and old.node_selector == new.node_selector:
-            self.node_affinity = before.node_affinity
-        if before.toleration_index is not None and old.tolerations == new.tolerations:
-            self.toleration_index = before.toleration_index
 
     def _requests_during_resize(self) -> PodRequests:
         # A pod that is being resized down still holds what it had. Only pods with resources in

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from proreus.base.bounded_cache import age_caches
 from proreus.base.errors import CacheCorrupted
 from proreus.base.kubernetes_version import V1_36, V1_37
 from proreus.base.metrics import SchedulerMetrics
 from proreus.engine.event_handlers import NodeHandlers
 from proreus.framework import pod_info
-from proreus.framework.affinity_terms import affinity_terms
 from proreus.framework.events import (
     ADD,
     ALL,
@@ -21,10 +19,8 @@ from proreus.framework.events import (
     UNSCHEDULABLE_POD,
     ClusterEvent,
 )
-from proreus.framework.node_affinity import node_affinity
 from proreus.framework.plugin import FilterPlugin, PermitPlugin
 from proreus.framework.status import Status
-from proreus.framework.tolerations import toleration_index
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
 
@@ -120,56 +116,6 @@ def test_the_queue_hears_of_a_nodes_end_before_the_cache(world) -> None:
     world.queue.move_all_to_active_or_backoff = lambda *_: seen.append(world.cache.table.size)
     world.api.remove("Node", "n0")
     assert seen == [1]
-
-
-# ---- what is derived of a pod --------------------------------------------------------------------
-
-
-AFFINITY = {
-    "nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]
-        }
-    },
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
-        ]
-    },
-}
-TOLERATIONS = [{"key": "gpu", "operator": "Exists"}]
-
-
-def parsed(info) -> tuple[object, object, object]:
-    return info.affinity_terms, info.node_affinity, info.toleration_index
-
-
-def test_a_waiting_pod_keeps_what_was_parsed(world, kit) -> None:
-    world.add_pod(affinity=AFFINITY, tolerations=TOLERATIONS)
-    info = world.queued().info
-    assert parsed(info) == (None, None, None)
-    first = affinity_terms(info), node_affinity(info), toleration_index(info)
-    for _ in range(2):
-        age_caches()  # nothing is left in them
-    world.change_pod(metadata={"labels": {"a": "b"}})
-    assert all(new is old for new, old in zip(parsed(world.queued().info), first, strict=True))
-
-    world.change_pod(spec={"nodeSelector": {"disk": "ssd"}, "tolerations": []})
-    terms, of_nodes, tolerations = parsed(world.queued().info)
-    assert terms is first[0]
-    assert (of_nodes, tolerations) == (None, None)
-    world.change_pod(spec={"affinity": None})
-    assert parsed(world.queued().info) == (None, None, None)
-
-
-def test_a_pod_on_a_node_keeps_what_was_parsed(world, kit) -> None:
-    world.add_node("n0")
-    world.add_pod(affinity=AFFINITY)
-    queued = world.queue.pop()
-    world.cache.assume(queued.info, "n0")
-    world.api.put(PODS, kit.make_pod("p", node_name="n0", affinity=AFFINITY).pod)
-    assert world.cache.get_pod(queued.uid) is not queued.info
-    assert world.cache.get_pod(queued.uid).affinity_terms is queued.info.affinity_terms
 
 
 # ---- requests ------------------------------------------------------------------------------------
