@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -15,19 +15,19 @@ _BYTES = 250
 _BYTES_A_NAME = 60
 
 
-class ExtenderRejection(Struct, frozen=True):
+class ExtenderRejection(Struct, frozen=True, omit_defaults=True):
     """Nodes that an extender rejected with the same message. ``names``: some of them.
 
     ``unresolvable``: preemption does not help there.
     """
 
     message: str
-    unresolvable: bool
     count: int
-    names: Sequence[str]
+    names: tuple[str, ...] = ()
+    unresolvable: bool = False
 
 
-class ExtenderAnswer(Struct, frozen=True):
+class ExtenderAnswer(Struct, frozen=True, omit_defaults=True):
     """The answer of one extender. ``verb`` is filter or prioritize; ``error`` is the reason for no
     answer.
 
@@ -37,16 +37,16 @@ class ExtenderAnswer(Struct, frozen=True):
     url: str
     verb: str
     accepted: int = 0
-    rejections: Sequence[ExtenderRejection] = ()
+    rejected: tuple[ExtenderRejection, ...] = ()
     scored: int = 0
     error: str = ""
 
     @property
     def size_bytes(self) -> int:
         """About how much memory it takes."""
-        names = sum(len(one.names) for one in self.rejections)
-        texts = sum(len(one.message) for one in self.rejections) + len(self.error)
-        return _BYTES * (1 + len(self.rejections)) + _BYTES_A_NAME * names + texts
+        names = sum(len(one.names) for one in self.rejected)
+        texts = sum(len(one.message) for one in self.rejected) + len(self.error)
+        return _BYTES * (1 + len(self.rejected)) + _BYTES_A_NAME * names + texts
 
 
 class PermitWait(Struct):
@@ -64,14 +64,14 @@ def extender_answers(answers: ExtenderAnswers) -> tuple[ExtenderAnswer, ...]:
     """Return answers as they are kept."""
     kept = []
     for one in answers.filters:
-        rejections = (
+        rejected = (
             *_rejections(one.unresolvable, unresolvable=True),
             *_rejections(
                 {n: text for n, text in one.failed.items() if n not in one.unresolvable},
                 unresolvable=False,
             ),
         )
-        kept.append(ExtenderAnswer(one.url, "filter", one.accepted, rejections, error=one.error))
+        kept.append(ExtenderAnswer(one.url, "filter", one.accepted, rejected, error=one.error))
     for url, scores in answers.scores:
         error = answers.errors.get(url, "")
         kept.append(ExtenderAnswer(url, "prioritize", scored=len(scores), error=error))
@@ -83,6 +83,6 @@ def _rejections(messages: Mapping[str, str], *, unresolvable: bool) -> list[Exte
     for node, message in messages.items():
         names[message].append(node)
     return [
-        ExtenderRejection(message, unresolvable, len(nodes), tuple(sorted(nodes)[:NODES_NAMED]))
+        ExtenderRejection(message, len(nodes), tuple(sorted(nodes)[:NODES_NAMED]), unresolvable)
         for message, nodes in names.items()
     ]

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from proreus.framework.status import Status
-from proreus.insight.decisions.node_names import NodeNames
 from proreus.insight.decisions.outcomes import ExtenderAnswer, PermitWait
-from proreus.insight.decisions.results import Results
+from proreus.insight.decisions.results import Results, Shared
 from proreus.insight.decisions.scores import ScoreTable
 from proreus.insight.decisions.verdicts import VerdictColumn, VerdictCounts
 
 _BYTES = 600
+_BYTES_A_NAME = 8
+
+
+class NodeNames(Shared):
+    """The name of each row's node at one time, which the records of that time share."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self._names = names
+
+    def followed_by(self, names: list[str]) -> NodeNames:
+        """Return the names of a later time; this object where they are the same."""
+        return self if names == self._names else NodeNames(names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, row: int) -> str:
+        return self._names[row]
+
+    def of(self, rows: Iterable[int]) -> list[str]:
+        """Return the names of some rows."""
+        return [self._names[row] for row in rows]
+
+    def row_of(self, name: str) -> int | None:
+        """Return a node's row; None if it is not there."""
+        return self._names.index(name) if name in self._names else None
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much memory they take, without the texts, which the nodes have."""
+        return _BYTES_A_NAME * len(self._names)
 
 
 class Victim(Struct, frozen=True):

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
-from proreus.base.bounded_cache import register
 from proreus.base.clock import Clock
 from proreus.base.logs import logger, shortened
 from proreus.engine.cycles.attempt import Attempt, Failure
@@ -26,10 +25,8 @@ from proreus.engine.runtime.profile import Profile
 from proreus.engine.runtime.select_host import NodeScores
 from proreus.engine.runtime.waiting_pods import WaitingPod
 from proreus.framework.node_table import NodeTable
-from proreus.framework.verdicts import Verdicts
-from proreus.insight.decisions.node_names import NodeNames
 from proreus.insight.decisions.outcomes import PermitWait, extender_answers
-from proreus.insight.decisions.record import DecisionRecord, FailureRecord, Victim
+from proreus.insight.decisions.record import DecisionRecord, FailureRecord, NodeNames, Victim
 from proreus.insight.decisions.results import LiveResults, Results, own_results
 from proreus.insight.decisions.retention import DEFAULT_BUDGET_BYTES, KeptRecords
 from proreus.insight.decisions.verdicts import VerdictColumn, recorded_status
@@ -60,12 +57,6 @@ class DecisionRecorder:
         self._configurations: dict[str, Profile] = {}
         self._configuration = 0
         self._logged: set[type[Exception]] = set()
-        self._last_failure: tuple[Verdicts, int, Results] | None = None
-        register(self)
-
-    def age(self) -> None:
-        """Forget the verdicts of the last failed attempt; its pod may be gone."""
-        self._last_failure = None
 
     @classmethod
     def of(
@@ -91,7 +82,11 @@ class DecisionRecorder:
         the scores that were computed for this pod alone.
         """
         try:
-            self._record_choice(attempt, found, row, totals, computed)
+            record = self._begin(attempt, attempt.profile.table.infos[row].name)
+            results = record.results = _results(attempt, found, totals, computed)
+            record.end = results.end
+            _keep_extender_answers(record, attempt)
+            self.records.add(record)
         except Exception as error:
             self._leave_out(attempt, error)
 
@@ -127,20 +122,6 @@ class DecisionRecorder:
             self._logged.add(type(error))
             log.error("Cannot record a decision", err=error, pod=attempt.pod.key)
 
-    def _record_choice(
-        self,
-        attempt: Attempt,
-        found: FeasibleNodes,
-        row: int,
-        totals: NodeScores | None,
-        computed: ComputedScores | None,
-    ) -> None:
-        record = self._begin(attempt, attempt.profile.table.infos[row].name)
-        results = record.results = _results(attempt, found, totals, computed)
-        record.end = results.end
-        _keep_extender_answers(record, attempt)
-        self.records.add(record)
-
     def _record_failure(self, attempt: Attempt, failure: Failure, message: str) -> None:
         record = attempt.record
         if isinstance(record, DecisionRecord):
@@ -151,26 +132,15 @@ class DecisionRecorder:
         record.failure = _failure_record(failure, message)
         record.size_bytes += len(record.failure.message)
         _keep_extender_answers(record, attempt)
-        fit = failure.fit_error
-        if fit is not None and not fit.diagnosis.pre_filter_message:
-            record.results = self._failure_results(failure, attempt)
-        self.records.add_failure(record)
-
-    def _failure_results(self, failure: Failure, attempt: Attempt) -> Results | None:
-        assert failure.fit_error is not None
-        diagnosis, table = failure.fit_error.diagnosis, attempt.profile.table
-        verdicts = diagnosis.verdicts
+        diagnosis = None if failure.fit_error is None else failure.fit_error.diagnosis
         # Results in a placement of a pod group have other rows than the table.
-        if verdicts.size != table.size:
-            return None
-        last = self._last_failure
-        # Pods of a class that fail one after another have one column.
-        whole = diagnosis.evaluated is None
-        if whole and last is not None and last[0] is verdicts and last[1] == table.position:
-            return last[2]
-        results = Results(VerdictColumn.of_diagnosis(diagnosis))
-        self._last_failure = (verdicts, table.position, results) if whole else None
-        return results
+        if (
+            diagnosis is not None
+            and not diagnosis.pre_filter_message
+            and diagnosis.verdicts.size == attempt.profile.table.size
+        ):
+            record.results = Results(VerdictColumn.of_diagnosis(diagnosis))
+        self.records.add_failure(record)
 
     def _begin(self, attempt: Attempt, node: str = "") -> DecisionRecord:
         profile, pod = attempt.profile, attempt.pod

@@ -19,6 +19,7 @@ new values of row 7 before the second one's choice, and those of row 2 before th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -48,7 +49,35 @@ _MAX_CHANGES = 4096
 _MAX_NORMALIZED = 100
 
 
-class Results:
+class Shared(ABC):
+    """Data that several records refer to, whose bytes are counted once."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self._counted_bytes = 0
+
+    @property
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """About how much memory it takes."""
+
+    def retain(self) -> int:
+        """Count another user; return how many bytes are in use now that were not before."""
+        self.users += 1
+        grown = self.size_bytes - self._counted_bytes
+        self._counted_bytes += grown
+        return grown
+
+    def release(self) -> int:
+        """Count a user less; return how many bytes nobody uses any more."""
+        self.users -= 1
+        if self.users:
+            return 0
+        freed, self._counted_bytes = self._counted_bytes, 0
+        return freed
+
+
+class Results(Shared):
     """The results of one attempt, and of the attempts that followed it in its class.
 
     ``verdicts``: of the first one. ``plugins``: None if nothing was scored. An array has a score
@@ -62,16 +91,15 @@ class Results:
         plugins: Sequence[_Plugin] | None = None,
         rows: Rows | None = None,
     ) -> None:
+        super().__init__()
         self.verdicts = verdicts
         self._plugins = plugins
         self._rows = rows
         self._changes = array("q")
         """Of each changed row: its number, that of its verdict, and its score in each column."""
-        self._users = 0
         columns = _columns(plugins or ())
         self._width = 2 + len(columns)
         self._copied_bytes = _BYTES + verdicts.size_bytes + sum(one.nbytes for one in columns)
-        self._counted_bytes = 0
 
     @property
     def end(self) -> int:
@@ -86,23 +114,11 @@ class Results:
     @property
     def takes_more(self) -> bool:
         """Whether a record uses them, and so few rows have changed that no new copy is better."""
-        return self._users > 0 and self.end <= _MAX_CHANGES * self._width
+        return self.users > 0 and self.end <= _MAX_CHANGES * self._width
 
     def add(self, changes: Iterable[int]) -> None:
         """Add an attempt with its changed rows."""
         self._changes.extend(changes)
-
-    def retain(self) -> int:
-        """Count another user; return how many bytes are in use now that were not before."""
-        self._users += 1
-        grown = self.size_bytes - self._counted_bytes
-        self._counted_bytes += grown
-        return grown
-
-    def release(self) -> int:
-        """Count a user less; return how many bytes nobody uses any more."""
-        self._users -= 1
-        return 0 if self._users else self.size_bytes
 
     def as_of(self, end: int, nodes: int) -> tuple[VerdictColumn, ScoreTable | None]:
         """Return the results of so many nodes as they were when ``end`` was read, for the record of

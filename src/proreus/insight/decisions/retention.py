@@ -138,7 +138,7 @@ class KeptRecords:
             assert record.key == key, f"{record.key} is the latest of {key}"
             assert record in records, f"the latest record of {key} is not kept"
         results = {id(r.results): r.results.size_bytes for r in records if r.results is not None}
-        names = {id(one): one.size_bytes for record in records for one in record.names.held()}
+        names = {id(record.names): record.names.size_bytes for record in records}
         size_bytes = sum(record.size_bytes for record in records)
         size_bytes += sum(results.values()) + sum(names.values())
         assert size_bytes == self.size_bytes, f"{self.size_bytes} bytes counted, not {size_bytes}"

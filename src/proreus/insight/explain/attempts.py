@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
 import numpy as np
 
 from proreus.engine.extenders.extender_chain import EXTENDER
@@ -13,15 +12,12 @@ from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
 from proreus.insight.decisions import (
     DecisionRecord,
-    ExtenderAnswer,
     ScoreTable,
     VerdictColumn,
     Victim,
 )
 from proreus.insight.explain.explanation import (
     AttemptExplanation,
-    ExtenderRejections,
-    ExtenderReply,
     LeftOut,
     NodeChoice,
     PermitHold,
@@ -56,7 +52,7 @@ def explain_attempt(
     )
     explanation.bound_at = record.bound_at
     explanation.permit = _permit(record)
-    explanation.extenders = tuple(_reply(answer) for answer in record.extender_answers)
+    explanation.extenders = tuple(record.extender_answers)
     if record.node:
         explanation.placement = _placement(record, verdicts, scores, nodes)
     if (failure := record.failure) is not None:
@@ -113,13 +109,6 @@ def _permit(record: DecisionRecord) -> tuple[PermitHold, ...]:
         )
         for plugin, seconds in permit.timeouts.items()
     )
-
-
-def _reply(answer: ExtenderAnswer) -> ExtenderReply:
-    reply = msgspec.convert(answer, ExtenderReply, from_attributes=True)
-    rejections = tuple[ExtenderRejections, ...]
-    reply.rejected = msgspec.convert(answer.rejections, rejections, from_attributes=True)
-    return reply
 
 
 def _placement(

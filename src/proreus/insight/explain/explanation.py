@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from proreus.insight.decisions.outcomes import ExtenderAnswer
+
 PodState = Literal["unknown", "notOurs", "deleted", "waiting", "inFlight", "binding", "bound"]
 
 
@@ -83,33 +85,6 @@ class VictimState(_Part):
     state: Literal["running", "terminating", "gone"]
 
 
-class ExtenderRejections(_Part):
-    """Nodes that an extender rejected with the same message. ``names``: some of them.
-
-    ``unresolvable``: preemption does not help there.
-    """
-
-    message: str
-    count: int
-    names: tuple[str, ...] = ()
-    unresolvable: bool = False
-
-
-class ExtenderReply(_Part):
-    """The answer of an HTTP extender in an attempt. ``verb`` is filter or prioritize.
-
-    ``accepted``: how many nodes it let through; ``scored``: how many it gave a score. ``error``:
-    why there was no answer.
-    """
-
-    url: str
-    verb: str
-    accepted: int = 0
-    rejected: tuple[ExtenderRejections, ...] = ()
-    scored: int = 0
-    error: str = ""
-
-
 class PermitHold(_Part):
     """A hold by a Permit plugin, from ``since`` on and at most until ``until``.
 
@@ -150,7 +125,7 @@ class AttemptExplanation(_Part):
     failed_point: str = ""
     bound_at: float | None = None
     permit: tuple[PermitHold, ...] = ()
-    extenders: tuple[ExtenderReply, ...] = ()
+    extenders: tuple[ExtenderAnswer, ...] = ()
 
 
 class WakingEvent(_Part):

@@ -10,10 +10,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from proreus.insight.decisions.outcomes import ExtenderAnswer
 from proreus.insight.explain import NodeExplanation, PodExplanation, QueueExplanation
 from proreus.insight.explain.explanation import (
     AttemptExplanation,
-    ExtenderReply,
     LeftOut,
     NodeChoice,
     PluginScore,
@@ -119,12 +119,12 @@ def _attempt(attempt: AttemptExplanation) -> Iterator[RenderableType]:
         yield _table(title, "plugin", "reason", "nodes", "such as", rows=groups)
 
 
-def _extenders(replies: Iterable[ExtenderReply]) -> RenderableType:
+def _extenders(replies: Iterable[ExtenderAnswer]) -> RenderableType:
     rows = ((reply.url, reply.verb, Text(_answer(reply))) for reply in replies)
     return _table("Extenders", "extender", "verb", "answer", rows=rows)
 
 
-def _answer(reply: ExtenderReply) -> str:
+def _answer(reply: ExtenderAnswer) -> str:
     if reply.error:
         return f"error: {reply.error}"
     if reply.verb == "prioritize":
