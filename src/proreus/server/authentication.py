@@ -70,7 +70,7 @@ class Authenticator:
         self._trusted = trusted
         self._api = api
         self._ttl = token_cache_ttl_seconds
-        self._metrics = metrics
+        self._metrics = metrics or SchedulerMetrics()
         # Tokens are not kept, not even in memory: the cache has their HMAC with a random key, so
         # that a core dump does not leak credentials.
         self._key = secrets.token_bytes(32)
@@ -94,11 +94,9 @@ class Authenticator:
             result = "error" if error.check_failed else "failure"
             raise
         finally:
-            if self._metrics is not None:
-                self._metrics.authentication_attempts.labels(result).inc()
-                self._metrics.authentication_duration_seconds.labels(result).observe(
-                    time.perf_counter() - started
-                )
+            seconds = time.perf_counter() - started
+            self._metrics.authentication_attempts.labels(result).inc()
+            self._metrics.authentication_duration_seconds.labels(result).observe(seconds)
 
     async def _authenticate(
         self, headers: CIMultiDictProxy[str], certificates: Sequence[bytes]
@@ -134,11 +132,8 @@ class Authenticator:
                 return user
         if not self._trusted.clients.trusts(chain):
             return None
-        if self._metrics is not None:
-            left = certificate.not_valid_after_utc - datetime.now(UTC)
-            self._metrics.apiserver_client_certificate_expiration_seconds.observe(
-                left.total_seconds()
-            )
+        left = certificate.not_valid_after_utc - datetime.now(UTC)
+        self._metrics.apiserver_client_certificate_expiration_seconds.observe(left.total_seconds())
         return User(name, groups=_all(certificate, NameOID.ORGANIZATION_NAME))
 
     async def _by_token(self, api: ApiAccess, token: str) -> User:
@@ -154,8 +149,6 @@ class Authenticator:
         return result
 
     def _count_user(self, user: User) -> None:
-        if self._metrics is None:
-            return
         name = user.name if user.name in _COUNTED_USERS else "other"
         if "@" in user.name:
             name = "email_id"

@@ -36,7 +36,7 @@ class Authorizer:
     ) -> None:
         self._options = options
         self._api = api
-        self._metrics = metrics
+        self._metrics = metrics or SchedulerMetrics()
         self._decisions: TtlCache[AuthorizerDecision] = TtlCache()
         self._open = frozenset(path.removeprefix("/") for path in options.always_allow_paths)
         self._open_prefixes = tuple(
@@ -59,11 +59,9 @@ class Authorizer:
             result = "allowed" if decision.allowed else "no-opinion"
             return decision
         finally:
-            if self._metrics is not None:
-                self._metrics.authorization_attempts_total.labels(result).inc()
-                self._metrics.authorization_duration_seconds.labels(result).observe(
-                    time.perf_counter() - started
-                )
+            seconds = time.perf_counter() - started
+            self._metrics.authorization_attempts_total.labels(result).inc()
+            self._metrics.authorization_duration_seconds.labels(result).observe(seconds)
 
     async def _authorize(self, user: User, verb: str, path: str) -> AuthorizerDecision:
         if _PRIVILEGED_GROUP in user.groups or self.is_open(path):

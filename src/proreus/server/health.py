@@ -13,9 +13,12 @@ from aiohttp import web
 
 from proreus.base import logs
 from proreus.base.metrics import MetricsRegistry
+from proreus.base.metrics.declarations import Declarations, describe
 from proreus.server.responses import plain
 
 log = logs.logger(__name__)
+
+_STABLE = Declarations("kubernetes_", "STABLE")
 
 
 @dataclass(frozen=True)
@@ -32,23 +35,16 @@ PING = HealthCheck("ping", lambda: None)
 class HealthMetrics(MetricsRegistry):
     """The metrics of /metrics/slis; they are on no other page."""
 
+    healthcheck = _STABLE.gauge(
+        "What a health check said last: 1 for well, 0 for not.", "name", "type"
+    )
+    healthchecks_total = _STABLE.counter(
+        "Health checks made, by outcome.", "name", "type", "status"
+    )
+
     def __init__(self) -> None:
         super().__init__()
-        self.healthcheck = self.gauge(
-            "kubernetes_healthcheck",
-            "STABLE",
-            "What a health check said last: 1 for well, 0 for not.",
-            "name",
-            "type",
-        )
-        self.healthchecks_total = self.counter(
-            "kubernetes_healthchecks_total",
-            "STABLE",
-            "Health checks made, by outcome.",
-            "name",
-            "type",
-            "status",
-        )
+        describe(self)
 
     def observe(self, name: str, kind: str, healthy: bool) -> None:
         """Record the result of one check."""

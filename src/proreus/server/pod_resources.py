@@ -7,15 +7,15 @@ point in time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from proreus.base.metrics.exposition import bound_text
 from proreus.objects.pod import Pod, ResourceList, is_terminal
-from proreus.objects.quantity import parse_quantity
+from proreus.objects.quantity import NANO, parse_quantity
+from proreus.objects.requests import limits_of_containers, requests_of_containers
 from proreus.objects.resource_names import is_pod_level_resource
 
 _SLICE = 500
-_NANO = 10**9
 
 _HELP = {
     "kube_pod_resource_request": (
@@ -54,20 +54,25 @@ async def write_pod_resources(
 
 def pod_requests(pod: Pod) -> Amounts:
     """Return the pod's effective requests of every resource, in nano-units."""
-    level = pod.spec.resources.requests if pod.spec.resources is not None else {}
-    total = _effective(pod, lambda container: container.resources.requests, level)
-    for name, amount in _parsed(pod.spec.overhead or {}).items():
-        total[name] = total.get(name, 0) + amount
+    total = requests_of_containers(pod)
+    if pod.spec.resources is not None:
+        total |= _pod_level(pod.spec.resources.requests)
+    for name, amount in pod.spec.overhead.items():
+        total[name] = total.get(name, 0) + parse_quantity(amount)
     return total
 
 
 def pod_limits(pod: Pod) -> Amounts:
-    """Return the pod's effective limits in nano-units; overhead is added to existing ones only."""
-    level = pod.spec.resources.limits if pod.spec.resources is not None else {}
-    total = _effective(pod, lambda container: container.resources.limits, level)
-    for name, amount in _parsed(pod.spec.overhead or {}).items():
+    """Return the pod's effective limits, in nano-units.
+
+    Overhead counts only for resources that have a limit.
+    """
+    total = limits_of_containers(pod)
+    if pod.spec.resources is not None:
+        total |= _pod_level(pod.spec.resources.limits)
+    for name, amount in pod.spec.overhead.items():
         if total.get(name):
-            total[name] += amount
+            total[name] += parse_quantity(amount)
     return total
 
 
@@ -80,31 +85,12 @@ def unit_of(resource: str) -> str:
     return "integer" if resource.startswith("attachable-volumes-") else ""
 
 
-def _effective(
-    pod: Pod, amounts_of: Callable[..., ResourceList], pod_level: ResourceList
-) -> Amounts:
-    total: Amounts = {}
-    for container in pod.spec.containers:
-        _add(total, _parsed(amounts_of(container)))
-    sidecars: Amounts = {}
-    peak: Amounts = {}
-    for container in pod.spec.init_containers:
-        amounts = _parsed(amounts_of(container))
-        # Init containers run one after another, each next to the sidecars started before it: the
-        # largest of these sums counts (KEP-753). Example: a sidecar of 1, then an init container of
-        # 3, containers of 2 in total: max(1 + 3, 1 + 2) = 4.
-        if container.restart_policy == "Always":
-            _add(total, amounts)
-            _add(sidecars, amounts)
-            _max(peak, sidecars)
-        else:
-            _add(amounts, sidecars)
-            _max(peak, amounts)
-    _max(total, peak)
-    total.update(
-        (name, amount) for name, amount in _parsed(pod_level).items() if is_pod_level_resource(name)
-    )
-    return total
+def _pod_level(amounts: ResourceList) -> Amounts:
+    return {
+        name: parse_quantity(amount)
+        for name, amount in amounts.items()
+        if is_pod_level_resource(name)
+    }
 
 
 def _lines(name: str, pod: Pod, amounts: Amounts) -> Iterable[str]:
@@ -117,23 +103,9 @@ def _lines(name: str, pod: Pod, amounts: Amounts) -> Iterable[str]:
                 f'{name}{{namespace="{meta.namespace}",node="{spec.node_name or ""}",'
                 f'pod="{meta.name}",priority="{priority}",resource="{resource}",'
                 f'scheduler="{scheduler}",unit="{unit_of(resource)}"}} '
-                f"{bound_text(nano / _NANO)}\n"
+                f"{bound_text(nano / NANO)}\n"
             )
 
 
 def _is_terminal(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and is_terminal(pod)
-
-
-def _parsed(resources: ResourceList | Mapping[str, str]) -> Amounts:
-    return {name: parse_quantity(amount) for name, amount in resources.items()}
-
-
-def _add(total: Amounts, more: Amounts) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _max(total: Amounts, other: Amounts) -> None:
-    for name, amount in other.items():
-        total[name] = max(total.get(name, amount), amount)
