@@ -18,7 +18,7 @@ from proreus.base.errors import ApiError
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.metrics import SchedulerMetrics
 from proreus.client.watching.informer_factory import InformerFactory
-from proreus.client.watching.watch import ADDED, DELETED, MODIFIED, EventDecoder
+from proreus.client.watching.watch import ADDED, DELETED, MODIFIED, Batch, EventDecoder
 from proreus.config.load import load
 from proreus.engine.assembly import Assembly
 from proreus.engine.environment import Environment
@@ -61,7 +61,8 @@ class WatchedApi(InMemoryApi):
 
     def _feed(self, kind: str, line: bytes) -> None:
         before = thread_time()
-        batch = self._decoder(kind).decode([line])
+        batch: Batch[Any] = Batch([])
+        self._decoder(kind)._decode_unusual(line, batch)
         self.informers.group.by_kind[kind].apply(batch.events)
         self._handling_seconds += thread_time() - before
 

@@ -15,6 +15,8 @@ from proreus.objects.meta import key_of
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
 
+from .decoding import decode, decode_page
+
 
 def line(type_, **obj):
     return json.dumps({"type": type_, "object": obj}).encode()
@@ -48,13 +50,14 @@ def test_a_line_of_many_megabytes_takes_linear_time():
 
 
 def test_changes_are_typed_in_order():
-    batch = EventDecoder(Pod).decode(
+    batch = decode(
+        EventDecoder(Pod),
         [
             line("ADDED", **meta("a", "1"), spec={"nodeName": "n"}),
             b"",
             line("MODIFIED", **meta("a", "2")),
             line("DELETED", **meta("a", "3")),
-        ]
+        ],
     )
     assert [(e.type, e.object.metadata.name) for e in batch.events] == [
         ("ADDED", "a"),
@@ -69,38 +72,39 @@ def test_changes_are_typed_in_order():
 @pytest.mark.parametrize("type_", [Pod, Node, Namespace])
 def test_bookmarks_advance_the_resource_version(type_):
     decoder = EventDecoder(type_)
-    batch = decoder.decode([line("ADDED", **meta("a", "1")), line("BOOKMARK", **meta("", "9"))])
+    batch = decode(decoder, [line("ADDED", **meta("a", "1")), line("BOOKMARK", **meta("", "9"))])
     assert (len(batch.events), batch.resource_version) == (1, "9")
-    batch = decoder.decode([line("BOOKMARK", **meta("", "9")), line("ADDED", **meta("b", "10"))])
+    batch = decode(decoder, [line("BOOKMARK", **meta("", "9")), line("ADDED", **meta("b", "10"))])
     assert (len(batch.events), batch.resource_version) == (1, "10")
     assert not batch.initial_events_end
     end = meta("", "11", annotations={"k8s.io/initial-events-end": "true"})
-    assert decoder.decode([line("BOOKMARK", **end)]).initial_events_end
+    assert decode(decoder, [line("BOOKMARK", **end)]).initial_events_end
 
 
 def test_no_decoder_is_made_for_a_kind_that_has_no_objects(monkeypatch):
     bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}'
-    EventDecoder(Pod).decode([bookmark])  # which makes the decoders that all kinds share
+    decode(EventDecoder(Pod), [bookmark])  # which makes the decoders that all kinds share
     made = []
     new = msgspec.json.Decoder
     monkeypatch.setattr(msgspec.json, "Decoder", lambda of: made.append(of) or new(of))
     lists, events = ListDecoder(Node), EventDecoder(Node)
-    assert events.decode([bookmark]).resource_version == "7"
+    assert decode(events, [bookmark]).resource_version == "7"
     assert made == []
-    assert lists.decode(b'{"items":[]}').items == []
-    assert len(events.decode([line("ADDED", **meta("a"))]).events) == 1
+    assert decode_page(lists, b'{"items":[]}').items == []
+    assert len(decode(events, [line("ADDED", **meta("a"))]).events) == 1
     assert len(made) == 2
 
 
 @pytest.mark.parametrize("type_", [Pod, Node, Namespace])
 def test_an_error_event_ends_the_batch_for_every_type(type_):
     gone = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}
-    batch = EventDecoder(type_).decode(
+    batch = decode(
+        EventDecoder(type_),
         [
             line("ADDED", **meta("a", "1")),
             line("ERROR", **gone, message="too old", metadata={}),
             line("ADDED", **meta("b", "2")),
-        ]
+        ],
     )
     assert isinstance(batch.error, Gone)
     assert str(batch.error) == "too old"
@@ -109,21 +113,22 @@ def test_an_error_event_ends_the_batch_for_every_type(type_):
 
 def test_expired_is_gone_with_any_code():
     expired = {"kind": "Status", "code": 500, "reason": "Expired", "message": "x"}
-    assert isinstance(EventDecoder(Pod).decode([line("ERROR", **expired)]).error, Gone)
+    assert isinstance(decode(EventDecoder(Pod), [line("ERROR", **expired)]).error, Gone)
 
 
 def test_unknown_types_are_ignored():
-    batch = EventDecoder(Pod).decode([line("NEWS", a=1), line("ADDED", **meta("a"))])
+    batch = decode(EventDecoder(Pod), [line("NEWS", a=1), line("ADDED", **meta("a"))])
     assert len(batch.events) == 1
 
 
 def test_nulls_are_absent_and_unreadable_objects_left_out(caplog):
-    batch = EventDecoder(Pod).decode(
+    batch = decode(
+        EventDecoder(Pod),
         [
             line("ADDED", metadata={"name": "a", "labels": None}, spec={"nodeName": None}),
             line("ADDED", metadata={"name": "bad"}, spec={"containers": 3}),
             line("ADDED", **meta("c", "3")),
-        ]
+        ],
     )
     readable, unreadable, last = batch.events
     assert [readable.object.metadata.name, last.object.metadata.name] == ["a", "c"]
@@ -134,11 +139,11 @@ def test_nulls_are_absent_and_unreadable_objects_left_out(caplog):
 
 def test_a_line_that_is_not_json_is_an_error():
     with pytest.raises(msgspec.DecodeError):
-        EventDecoder(Pod).decode([b'{"type":"ADDED","obj'])
+        decode(EventDecoder(Pod), [b'{"type":"ADDED","obj'])
 
 
 @pytest.mark.parametrize("items", [[], None])
 def test_empty_lists_of_go(items):
     body = json.dumps({"metadata": {"resourceVersion": "4"}, "items": items}).encode()
-    page = ListDecoder(Pod).decode(body)
+    page = decode_page(ListDecoder(Pod), body)
     assert (page.items, page.metadata.resource_version) == ([], "4")

@@ -8,6 +8,8 @@ from proreus.objects.kinds import NODES, PODS
 from proreus.objects.pod import Pod
 from proreus.objects.with_json import NodeWithJson, PodWithJson
 
+from .decoding import decode, decode_page
+
 
 def pod(name, version="1", **more):
     metadata = {"name": name, "namespace": "d", "uid": name, "resourceVersion": version}
@@ -26,17 +28,17 @@ def test_events_keep_their_objects_json():
     bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "9"}}
     a, b = pod("a", "7"), pod("b", "8")
     lines = [line("ADDED", a), line("BOOKMARK", bookmark), line("DELETED", b)]
-    batch = EventDecoder(PodWithJson).decode(lines)
+    batch = decode(EventDecoder(PodWithJson), lines)
     assert [event.type for event in batch.events] == ["ADDED", "DELETED"]
     assert [json.loads(event.object.json) for event in batch.events] == [text(a), text(b)]
     assert batch.resource_version == "8"
-    plain = EventDecoder(Pod).decode(lines)
+    plain = decode(EventDecoder(Pod), lines)
     assert [e.object.metadata for e in plain.events] == [e.object.metadata for e in batch.events]
 
 
 def test_an_error_event_is_an_error():
     status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-    batch = EventDecoder(PodWithJson).decode([line("ADDED", pod("a")), line("ERROR", status)])
+    batch = decode(EventDecoder(PodWithJson), [line("ADDED", pod("a")), line("ERROR", status)])
     assert len(batch.events) == 1
     assert batch.error is not None
     assert batch.error.status == 410
@@ -45,7 +47,7 @@ def test_an_error_event_is_an_error():
 def test_lists_keep_their_items_json():
     a = pod("a", status=None)
     body = json.dumps({"metadata": {"resourceVersion": "5"}, "items": [a]}).encode()
-    page = ListDecoder(PodWithJson).decode(body)
+    page = decode_page(ListDecoder(PodWithJson), body)
     assert page.metadata.resource_version == "5"
     assert json.loads(page.items[0].json) == {**text(a), "status": None}
 

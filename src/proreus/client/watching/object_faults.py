@@ -86,22 +86,6 @@ class ObjectFaults:
         return f" ({count} more such faults were not logged)" if count else ""
 
 
-class DeferredFaults:
-    """Collects errors in another thread, for ``ObjectFaults`` of the event loop's."""
-
-    def __init__(self) -> None:
-        self._unreadable: list[tuple[str, ObjectMeta, Exception]] = []
-
-    def unreadable(self, kind: str, metadata: ObjectMeta, error: Exception) -> None:
-        """Collect an object that cannot be decoded."""
-        self._unreadable.append((kind, metadata, error))
-
-    def record_in(self, faults: ObjectFaults) -> None:
-        """Record the collected objects."""
-        for fault in self._unreadable:
-            faults.unreadable(*fault)
-
-
 def _place(error: Exception) -> str:
     """Return file and line where an exception was raised."""
     trace = error.__traceback__

@@ -184,7 +184,7 @@ class StoreComparer(Generic[T]):
         namespace, _, name = key.rpartition("/")
         body = await self._informer.list_watch.find(namespace, name, _TIMEOUT_SECONDS)
         try:
-            return self._lists.decode(body)
+            return await self._lists.page(body)
         except UNDECODABLE as error:
             raise ResponseLost(f"a list of {self.kind} cannot be read: {error}") from error
 

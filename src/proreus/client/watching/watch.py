@@ -11,6 +11,7 @@ does not identify its object, raises ``DecodeError``: then a relist is needed.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from functools import cached_property
 from typing import Generic, Self, TypeVar, final
 
@@ -18,7 +19,7 @@ import msgspec
 
 from proreus.base.errors import ApiError
 from proreus.client.http.responses import ApiStatus, error_from_status
-from proreus.client.watching.object_faults import DeferredFaults, ObjectFaults
+from proreus.client.watching.object_faults import ObjectFaults
 from proreus.objects.codec import (
     UNDECODABLE,
     DecodeError,
@@ -52,6 +53,7 @@ class Unreadable(msgspec.Struct, frozen=True):
     """An object that exists and cannot be decoded; ``metadata`` has its identity only."""
 
     metadata: ObjectMeta
+    error: DecodeError
 
 
 @final
@@ -112,16 +114,21 @@ class LineSplitter:
 
 
 class Batch(msgspec.Struct, Generic[T]):
-    """The contents of one chunk: changes in order, and the stream's resourceVersion after them.
-
-    ``rest``: lines that are not decoded yet, the first of which takes long.
-    """
+    """Changes of one chunk in order, and the stream's resourceVersion after them."""
 
     events: list[Event[T]]
-    resource_version: str = ""
     initial_events_end: bool = False
     error: ApiError | None = None
-    rest: list[bytes] = []
+    bookmark: str = ""
+    bookmarked_after: int = 0
+    """The number of events before the last bookmark."""
+
+    @property
+    def resource_version(self) -> str:
+        """The version of the last event or bookmark, "" if there is none."""
+        if self.bookmarked_after == len(self.events):
+            return self.bookmark
+        return self.events[-1].object.metadata.resource_version
 
 
 class EventDecoder(Generic[T]):
@@ -141,76 +148,40 @@ class EventDecoder(Generic[T]):
         return typed_decoder(WatchEvent[self._type]).decode  # type: ignore[name-defined]
 
     async def batches(self, lines: list[bytes]) -> AsyncIterator[Batch[T]]:
-        """Decode lines without blocking the event loop for long; raises as ``decode``.
-
-        A megabyte that Go accepts and msgspec does not takes half a second, in a thread: in slices
-        of milliseconds, that is, between which other watches and the scheduler go on.
-        """
-        while True:
-            batch = self.decode(lines, _MOST_BYTES_AT_ONCE)
-            yield batch
-            if not batch.rest or batch.error is not None:
-                return
-            line, *lines = batch.rest
-            faults = DeferredFaults()
-            batch = await asyncio.to_thread(self._decode_alone, line, faults)
-            faults.record_in(self._faults)
-            yield batch
-            if batch.error is not None:
-                return
-
-    def _decode_alone(self, line: bytes, faults: DeferredFaults) -> Batch[T]:
-        batch: Batch[T] = Batch([])
-        event = self._decode_unusual(line, batch, faults)
-        if event is not None:
-            batch.events.append(event)
-            batch.resource_version = event.object.metadata.resource_version
-        return batch
-
-    def decode(self, lines: list[bytes], most_bytes: int | None = None) -> Batch[T]:
         """Decode lines up to an ERROR event; unknown event types are ignored.
 
-        ``most_bytes``: a longer line that cannot be decoded the usual way is left, with all lines
-        behind it, in ``Batch.rest``. Raises ``DecodeError`` for a line that is not JSON or does not
-        identify its object: the stream and its resourceVersion cannot be used after that.
+        A megabyte that Go accepts and msgspec does not takes half a second. It is decoded in a
+        thread: in slices of milliseconds, that is, between which other watches and the scheduler
+        go on. Raises ``DecodeError`` for a line that is not JSON or does not identify its object:
+        the stream and its resourceVersion cannot be used after that.
         """
-        events: list[Event[T]] = []
-        batch = Batch(events)
-        changes = _CHANGES
-        last: Event[T] | None = None
-        event: Event[T] | None
-        for place, line in enumerate(lines):
-            if not line:
-                continue
+        batch: Batch[T] = Batch([])
+        for line in filter(None, lines):
             try:
                 event = None if line.startswith(_BOOKMARK_LINE) else self._decode(line)
             except UNDECODABLE:
                 event = None
+            if event is not None and event.type in _CHANGES:
+                batch.events.append(event)
+                continue
             # The fast path above fails for bookmarks and errors, whose object is not of our type,
-            # and for objects that Go accepts and msgspec does not: look at them one by one. What
-            # was decoded before stays valid, so its version is recorded first.
-            if event is None or event.type not in changes:
-                if last is not None:
-                    batch.resource_version = last.object.metadata.resource_version
-                    last = None
-                if most_bytes is not None and len(line) > most_bytes:
-                    batch.rest = lines[place:]
-                    return batch
-                event = self._decode_unusual(line, batch, self._faults)
-                if batch.error is not None:
-                    return batch
-                if event is None:
-                    continue
-            events.append(event)
-            last = event
-        if last is not None:
-            batch.resource_version = last.object.metadata.resource_version
-        return batch
+            # and for objects that Go accepts and msgspec does not.
+            if len(line) <= _MOST_BYTES_AT_ONCE:
+                unreadable = self._decode_unusual(line, batch)
+            else:
+                yield batch
+                batch = Batch([])
+                unreadable = await asyncio.to_thread(self._decode_unusual, line, batch)
+            if unreadable is not None:
+                _record(unreadable, self._type, self._faults)
+                if not unreadable.metadata.name:
+                    raise DecodeError("a changed object can be neither decoded nor named")
+            if batch.error is not None:
+                break
+        yield batch
 
-    def _decode_unusual(
-        self, line: bytes, batch: Batch[T], faults: ObjectFaults | DeferredFaults
-    ) -> Event[T] | None:
-        """Decode errors, bookmarks, and objects that the fast path cannot; None for the rest."""
+    def _decode_unusual(self, line: bytes, batch: Batch[T]) -> Unreadable | None:
+        """Add an error, a bookmark or a change to a batch; return what cannot be decoded."""
         repaired = None
         try:
             frame = _FRAME.decode(line)
@@ -221,26 +192,26 @@ class EventDecoder(Generic[T]):
             batch.error = error_from_status(decoder_for(ApiStatus).decode(frame.object))
         elif frame.type == BOOKMARK:
             meta = decoder_for(_Metadata).decode(frame.object).metadata
-            batch.resource_version = meta.resource_version
+            batch.bookmark, batch.bookmarked_after = meta.resource_version, len(batch.events)
             if meta.annotations.get(INITIAL_EVENTS_END) == "true":
                 batch.initial_events_end = True
         elif frame.type in _CHANGES:
-            obj = decode_object(self._type, frame.object, faults, repaired)
-            if not isinstance(obj, Unreadable):
-                return WatchEvent(frame.type, obj)
-            if not obj.metadata.name:
-                raise DecodeError("a changed object can be neither decoded nor named")
-            return UnreadableEvent(frame.type, obj)
+            obj = decode_object(self._type, frame.object, repaired)
+            if isinstance(obj, Unreadable):
+                batch.events.append(UnreadableEvent(frame.type, obj))
+                return obj
+            batch.events.append(WatchEvent(frame.type, obj))
         return None
 
 
+def _record(unreadable: Unreadable, type_: type, faults: ObjectFaults) -> None:
+    faults.unreadable(type_.__name__, unreadable.metadata, unreadable.error)
+
+
 def decode_object(
-    type_: type[T],
-    raw: msgspec.Raw,
-    faults: ObjectFaults | DeferredFaults,
-    repaired: RepairedJson | None = None,
+    type_: type[T], raw: msgspec.Raw, repaired: RepairedJson | None = None
 ) -> T | Unreadable:
-    """Decode one object; one that cannot be decoded is recorded in ``faults``.
+    """Decode one object.
 
     ``repaired``: the text that ``raw`` is a part of, if that had to be repaired.
     """
@@ -252,9 +223,7 @@ def decode_object(
             _keep_json(obj, data, repaired)
         return obj
     except UNDECODABLE as error:
-        metadata = _identity_of(data)
-        faults.unreadable(type_.__name__, metadata, decode_error(error))
-        return Unreadable(metadata)
+        return Unreadable(_identity_of(data), decode_error(error))
 
 
 def _keep_json(obj: object, data: bytes, repaired: RepairedJson | None) -> None:
@@ -340,44 +309,30 @@ class ListDecoder(Generic[T]):
         # Made at its first use: most kinds are listed by a stream.
         return typed_decoder(ObjectList[self._type]).decode  # type: ignore[name-defined]
 
-    def decode(self, body: bytes) -> Page[T]:
-        """Decode a page; raises ``DecodeError`` for a body that is not a list."""
-        page = self._decode_typed(body)
-        return self._decode_one_by_one(body, self._faults) if page is None else page
-
     async def page(self, body: bytes) -> Page[T]:
-        """Decode a page without blocking the event loop for long; raises as ``decode``."""
-        page = self._decode_typed(body)
-        if page is None:
-            faults = DeferredFaults()
-            page = await asyncio.to_thread(self._decode_one_by_one, body, faults)
-            faults.record_in(self._faults)
+        """Decode a list or a page of one; raises ``DecodeError`` if it is not JSON.
+
+        One with an object that msgspec does not accept is decoded in a thread, as events are.
+        """
+        if not carries_json(self._type):
+            with suppress(UNDECODABLE):
+                typed: ObjectList[T] = self._decode(body)
+                return Page(typed.metadata, typed.items)
+        page = await asyncio.to_thread(self._decode_one_by_one, body)
+        for unreadable in page.unreadable:
+            _record(unreadable, self._type, self._faults)
+        page.unreadable = [one for one in page.unreadable if one.metadata.name]
         return page
 
-    def _decode_typed(self, body: bytes) -> Page[T] | None:
-        if carries_json(self._type):
-            return None
-        try:
-            typed: ObjectList[T] = self._decode(body)
-            return Page(typed.metadata, typed.items)
-        except UNDECODABLE:
-            return None
-
-    def _decode_one_by_one(self, body: bytes, faults: ObjectFaults | DeferredFaults) -> Page[T]:
+    def _decode_one_by_one(self, body: bytes) -> Page[T]:
         repaired = None
         try:
             raw = _RAW_LIST.decode(body)
         except UNDECODABLE:
             repaired = repair_json(body)
             raw = _decoded(_RAW_LIST, repaired)
-        page: Page[T] = Page(raw.metadata, [])
-        for item in raw.items or ():
-            obj = decode_object(self._type, item, faults, repaired)
-            if not isinstance(obj, Unreadable):
-                page.items.append(obj)
-            elif obj.metadata.name:
-                page.unreadable.append(obj)
-        return page
+        objects = (decode_object(self._type, item, repaired) for item in raw.items or ())
+        return Page.of(raw.metadata, objects)
 
 
 S = TypeVar("S")
