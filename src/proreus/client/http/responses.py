@@ -97,7 +97,6 @@ class HttpResponse(Struct, frozen=True):
 
 
 _STATUS = decoder_for(ApiStatus)
-_JSON_OBJECT = decoder_for(JsonObject)
 _TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]+>", re.DOTALL | re.IGNORECASE)
 _SHOWN_CHARACTERS = 200
 
@@ -107,19 +106,12 @@ def read_object(body: bytes, type_: type[T]) -> T:
     try:
         return decoder_for(type_).decode(body)
     except DecodeError as error:
-        raise _unreadable(error) from error
+        raise ResponseLost(f"the apiserver's answer cannot be read: {error}") from error
 
 
 def read_json(body: bytes) -> JsonObject:
     """Return the object in a response body as plain data; raises ``ResponseLost`` likewise."""
-    try:
-        return _JSON_OBJECT.decode(body)
-    except DecodeError as error:
-        raise _unreadable(error) from error
-
-
-def _unreadable(error: DecodeError) -> ResponseLost:
-    return ResponseLost(f"the apiserver's answer cannot be read: {error}")
+    return read_object(body, JsonObject)
 
 
 def error_from_response(response: HttpResponse, request: str) -> ApiError:

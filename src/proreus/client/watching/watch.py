@@ -315,7 +315,7 @@ class ListDecoder(Generic[T]):
         One with an object that msgspec does not accept is decoded in a thread, as events are.
         """
         if not carries_json(self._type):
-            with suppress(UNDECODABLE):
+            with suppress(*UNDECODABLE):
                 typed: ObjectList[T] = self._decode(body)
                 return Page(typed.metadata, typed.items)
         page = await asyncio.to_thread(self._decode_one_by_one, body)
