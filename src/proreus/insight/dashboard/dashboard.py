@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from time import perf_counter
 from urllib.parse import parse_qs, unquote
 
@@ -26,6 +24,11 @@ log = logs.logger(__name__)
 
 PATH = "/dashboard/"
 _LONG_SECONDS = 0.2
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml; charset=utf-8",
+}
 
 
 class Dashboard:
@@ -45,7 +48,8 @@ class Dashboard:
             changes=sources.changes,
             what_if=sources.dry_runs is not None,
         )
-        self._files = StaticFiles("static", "vendored")
+        folders = (Path(__file__).parent / name for name in ("static", "vendored"))
+        self._files = {file.name: file for folder in folders for file in folder.iterdir()}
         queue = sources.scheduler.queue
         self._live = LiveSamples(Samples(sources.metrics, queue, sources.clock))
         self._pages = Pages(sources, self._renderer)
@@ -79,10 +83,7 @@ class Dashboard:
         """
         section, _, name = request.path.removeprefix(PATH).partition("/")
         if section == "static":
-            try:
-                return self._files.response(request, name, HEADERS)
-            except KeyError:
-                return status_body(404, "NotFound", f"there is no file {name}")
+            return self._static(request, name)
         if section == "sign-in":
             return await self._sign_in(request)
         if section == "sign-out":
@@ -90,6 +91,19 @@ class Dashboard:
             forget_token(response, PATH)
             return response
         return None
+
+    def _static(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
+        file = self._files.get(name)
+        if file is None or file.suffix not in _TYPES:
+            return status_body(404, "NotFound", f"there is no file {name}")
+        # no-cache: ask each time whether it changed, so that an update is seen at once.
+        headers = {**HEADERS, "Cache-Control": "no-cache", "Content-Type": _TYPES[file.suffix]}
+        response = web.FileResponse(file, headers=headers)
+        # aiohttp would write the end of a compressed body after a 304 too.
+        conditional = "If-None-Match" in request.headers or "If-Modified-Since" in request.headers
+        if "gzip" in request.headers.get("Accept-Encoding", "") and not conditional:
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
 
     def credentials(self, request: web.BaseRequest) -> dict[str, str]:
         """Return the token that the browser keeps as a header."""
@@ -155,48 +169,6 @@ class Dashboard:
 
 def _anonymous(refusal: web.Response) -> bool:
     return "system:anonymous" in (refusal.text or "")
-
-
-_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-
-
-class StaticFiles:
-    """Serves files by name; a file that a browser has and that did not change is not sent again."""
-
-    def __init__(self, *folders: str) -> None:
-        self._files: dict[str, tuple[bytes, str, str]] = {}
-        root = files("proreus.insight.dashboard")
-        for folder in folders:
-            for file in (root / folder).iterdir():
-                self._add(file)
-
-    def _add(self, file: Traversable) -> None:
-        suffix = "." + file.name.rpartition(".")[2]
-        if suffix in _TYPES:
-            content = file.read_bytes()
-            tag = hashlib.sha256(content).hexdigest()[:32]
-            self._files[file.name] = content, _TYPES[suffix], f'"{tag}"'
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all files."""
-        return sorted(self._files)
-
-    def response(
-        self, request: web.BaseRequest, name: str, headers: dict[str, str]
-    ) -> web.Response:
-        """Return a file; raises ``KeyError`` if there is none of this name."""
-        content, content_type, tag = self._files[name]
-        # no-cache: ask each time whether it changed, so that an update is seen at once.
-        headers = {**headers, "Cache-Control": "no-cache", "ETag": tag}
-        if request.headers.get("If-None-Match") == tag:
-            return web.Response(status=304, headers=headers)
-        response = web.Response(
-            body=content, content_type=content_type, charset="utf-8", headers=headers
-        )
-        if "gzip" in request.headers.get("Accept-Encoding", ""):
-            response.enable_compression(web.ContentCoding.gzip)
-        return response
 
 
 # A browser is signed in by a client certificate, or by a token that it keeps in a cookie: a page
