@@ -254,55 +254,50 @@ class ShadowTrial:
             self.end()
 
 
-class ShadowDecision:
+class ShadowDecision(Struct, eq=False):
     """The candidate's decision about one pod, until that in force is known.
 
     ``found``: the first of its best nodes, or why there is none. ``best``: the rows of all of them.
     """
 
-    __slots__ = ("_best", "_found", "_pod", "_seconds", "_trial")
-
-    def __init__(
-        self, trial: ShadowTrial, pod: str, found: str | Failure, best: Rows, seconds: float
-    ) -> None:
-        self._trial = trial
-        self._pod = pod
-        self._found = found
-        self._best = best
-        self._seconds = seconds
+    trial: ShadowTrial
+    pod: str
+    found: str | Failure
+    best: Rows
+    seconds: float
 
     def complete(self, attempt: Attempt, found: str | Failure, seconds: float) -> None:
         """Compare with the decision in force, which took ``seconds``; before assume."""
-        trial = self._trial
+        trial = self.trial
         if trial.finished.is_set() or trial.not_compared(attempt, found):
             return
         times, reason = None, ""
-        if isinstance(self._found, str) and isinstance(found, str):
-            times = (seconds, self._seconds)
-        failures = [one for one in (self._found, found) if isinstance(one, Failure)]
+        if isinstance(self.found, str) and isinstance(found, str):
+            times = (seconds, self.seconds)
+        failures = [one for one in (self.found, found) if isinstance(one, Failure)]
         if any(failure.fit_error is not None for failure in failures):
             trial.report.preemption_not_compared += 1
         if failures:
             reason = shortened(failures[0].message)
         example = Example(
-            self._pod,
+            self.pod,
             self._outcome(attempt, found),
             found if isinstance(found, str) else "",
-            self._found if isinstance(self._found, str) else "",
+            self.found if isinstance(self.found, str) else "",
             reason,
         )
         trial.add(example, times)
 
     def _outcome(self, attempt: Attempt, found: str | Failure) -> Outcome:
-        if isinstance(self._found, Failure):
-            if self._found.status.code == Code.ERROR:
+        if isinstance(self.found, Failure):
+            if self.found.status.code == Code.ERROR:
                 return "failed"
             return "same" if isinstance(found, Failure) else "rejected"
         if isinstance(found, Failure):
             return "accepted"
         # Any of the best nodes may be taken: another one of them is no difference.
         row = attempt.profile.table.rows[found]
-        return "same" if row in self._best else "moved"
+        return "same" if row in self.best else "moved"
 
 
 def _copied(info: PodInfo) -> PodInfo | None:
