@@ -22,6 +22,7 @@ from proreus.base import logs
 from proreus.base.errors import ApiError, ConfigError
 from proreus.base.kubernetes_version import DEFAULT_VERSION
 from proreus.base.metrics import SchedulerMetrics
+from proreus.base.metrics.exposition import expose
 from proreus.objects.pod import Pod
 from proreus.server.authentication import Authenticator, NotAuthenticated
 from proreus.server.authorization import Authorizer
@@ -30,8 +31,8 @@ from proreus.server.client_ca import ClientCAs
 from proreus.server.connections import ClientChains, ConnectionLimits, ConnectionServer, listen
 from proreus.server.delegation import ApiAccess
 from proreus.server.health import PING, HealthCheck, HealthEndpoint, HealthMetrics
-from proreus.server.metrics_pages import metrics_pages
 from proreus.server.options import ServingOptions
+from proreus.server.pod_resources import write_pod_resources
 from proreus.server.responses import (
     CACHE_CONTROL,
     Page,
@@ -46,6 +47,8 @@ from proreus.server.section import Section
 from proreus.server.zpages import ZPages, flags_index, set_verbosity
 
 log = logs.logger(__name__)
+
+_NOTHING = HealthMetrics()
 
 _FILES_SECONDS = 5.0
 _CLIENT_CA_SECONDS = 60.0
@@ -273,7 +276,7 @@ class Server:
     def _mux(self) -> dict[str, Page]:
         sources = self._sources
         pages: dict[str, Page] = {
-            **metrics_pages(sources.metrics, self._slis, sources.leader_pods),
+            **_metrics_pages(sources.metrics, self._slis, sources.leader_pods),
             "/configz": lambda _: json_body(_configz(sources)),
         }
         for endpoint in self._health:
@@ -294,6 +297,53 @@ class Server:
             pages["/debug/flags/v"] = set_verbosity
             pages["/debug/flags"] = pages["/debug/flags/"] = flags_index
         return pages
+
+
+def _metrics_pages(
+    metrics: SchedulerMetrics,
+    slis: HealthMetrics,
+    leader_pods: Callable[[], Iterable[Pod] | None],
+) -> dict[str, Page]:
+    """Return the pages by path. ``leader_pods`` returns all pods, or None while this instance
+    follows.
+    """
+    return {
+        "/metrics": lambda request: _resettable(request, metrics.reset, metrics.expose),
+        "/metrics/slis": lambda request: _resettable(
+            request, slis.reset, lambda accept: expose(slis, accept)
+        ),
+        "/metrics/resources": lambda request: _resources(request, leader_pods()),
+    }
+
+
+def _resettable(
+    request: web.BaseRequest,
+    reset: Callable[[], None],
+    expose_as: Callable[[str], tuple[bytes, str]],
+) -> web.Response:
+    """Answer GET with the metrics; DELETE resets them, as in kube-scheduler."""
+    if request.method == "DELETE":
+        reset()
+        return plain("metrics reset\n")
+    body, content_type = expose_as(request.headers.get("Accept", ""))
+    response = web.Response(body=body, headers={"Content-Type": content_type})
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)
+    return response
+
+
+async def _resources(request: web.BaseRequest, pods: Iterable[Pod] | None) -> web.StreamResponse:
+    content_type = expose(_NOTHING, request.headers.get("Accept", ""))[1]
+    response = web.StreamResponse(headers={**CACHE_CONTROL, "Content-Type": content_type})
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)
+    await response.prepare(request)
+    openmetrics = content_type.startswith("application/openmetrics-text")
+    async for part in write_pod_resources(() if pods is None else pods, openmetrics=openmetrics):
+        await response.write(part)
+        await asyncio.sleep(0)
+    await response.write_eof()
+    return response
 
 
 def _configz(sources: EndpointSources) -> dict[str, Any]:
