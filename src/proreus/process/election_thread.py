@@ -13,7 +13,6 @@ whatever that loop does.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
@@ -37,6 +36,7 @@ from proreus.client.writing.event_recorder import EventRecorder
 from proreus.config.types import LeaderElection
 from proreus.process.clients import Clients, call_on
 from proreus.process.loop_errors import handle_loop_error
+from proreus.process.stopping import end_process, end_within_time
 
 log = logs.logger(__name__)
 
@@ -44,10 +44,6 @@ _LOOK_SECONDS = 1.0
 _LAST_WORD_SECONDS = 3.0
 _RELEASE_SECONDS = 3.5
 _END_SECONDS = 15.0
-
-
-def _end_process() -> None:
-    os._exit(1)
 
 
 class ElectionThread:
@@ -64,7 +60,7 @@ class ElectionThread:
         make: Callable[[ApiClient], LeaderElector],
         fence: WriteFence,
         *,
-        end_process: Callable[[], None] = _end_process,
+        end_process: Callable[[], None] = end_process,
         end_seconds: float = _END_SECONDS,
     ) -> None:
         self._connect = connect
@@ -168,18 +164,8 @@ class ElectionThread:
     # ---- the end of the process -----------------------------------------------------------------
 
     def _watch_the_end(self) -> None:
-        # A thread of its own: both event loops may be blocked by then.
-        threading.Thread(
-            target=self._kill_if_it_goes_on, name="end of the process", daemon=True
-        ).start()
-
-    def _kill_if_it_goes_on(self) -> None:
-        if not self._process_ended.wait(self._end_seconds):
-            log.error(
-                "The process does not end and is killed",
-                err="the Lease is lost, but the event loop or a task is still running",
-            )
-            self._end_process()
+        why = "the Lease is lost, but the event loop or a task is still running"
+        end_within_time(self._end_seconds, self._end_process, self._process_ended, why)
 
 
 def _settle(ended: asyncio.Future[None], error: BaseException | None) -> None:

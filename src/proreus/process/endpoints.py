@@ -5,33 +5,55 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+from aiohttp import web
+
 from proreus import __version__
 from proreus.base.clock import RealClock
+from proreus.base.errors import ConfigError, UnknownPluginSlot
+from proreus.client.watching.informer_factory import InformerFactory
 from proreus.config.durations import format_duration
 from proreus.config.write import to_data
+from proreus.engine.assembly import Assembly
 from proreus.engine.scheduler import Scheduler
+from proreus.insight.decisions import DecisionRecorder
 from proreus.insight.dry_run import DryRunService
 from proreus.insight.dry_run.pages import add_dry_run_pages
 from proreus.insight.explain import Explainer
 from proreus.insight.explain.pages import add_explain_pages
 from proreus.insight.page_sources import PageSources
+from proreus.objects.codec import DecodeError, decode_strictly
 from proreus.objects.kinds import PODS
 from proreus.objects.pod import Pod
+from proreus.process.loop_watchdog import StuckCycle
 from proreus.process.options import RunOptions
 from proreus.process.outer_rooms import registered_section
-from proreus.process.plugin_registration import PATH, registration_page
-from proreus.process.process_state import ProcessState, ServedParts
+from proreus.process.process import Foundation
+from proreus.process.process_state import ProcessState
+from proreus.process.remote_plugins import RemotePlugins
 from proreus.server.health import HealthCheck
-from proreus.server.responses import json_body
+from proreus.server.responses import json_body, plain
 from proreus.server.server import EndpointSources, Server
 
 _BINDINGS_SHOWN = 100
+_REGISTRATION = "/plugins/v1/register"
+"""Out-of-process plugins take a slot here at run time, and leave it. Requests are authorized before
+(nonResourceURL, verbs get, post and delete)."""
 
 
-def make_server(parts: ServedParts) -> Server:
-    """Return the server of a process; it reads ``state`` anew for each request."""
-    options, state, clients = parts.options, parts.state, parts.clients
-    stores, scheduler = parts.stores, parts.assembly.scheduler
+def make_server(
+    on: Foundation,
+    state: ProcessState,
+    stores: InformerFactory,
+    assembly: Assembly,
+    recorder: DecisionRecorder | None,
+    stuck_cycle: StuckCycle,
+) -> Server:
+    """Return the server of a process; it reads ``state`` anew for each request.
+
+    ``recorder``: None records nothing.
+    """
+    options, clients, scheduler = on.options, on.clients, assembly.scheduler
 
     def why_not_synced() -> str | None:
         return None if state.synced else "handlers are not fully synchronized"
@@ -56,7 +78,7 @@ def make_server(parts: ServedParts) -> Server:
             emulation_version=str(options.feature_gates.emulation_version),
             metrics=scheduler.metrics,
             healthz=election,
-            livez=(HealthCheck("scheduling-cycle", parts.stuck_cycle.problem), authenticated),
+            livez=(HealthCheck("scheduling-cycle", stuck_cycle.problem), authenticated),
             readyz=(
                 *election,
                 authenticated,
@@ -74,21 +96,23 @@ def make_server(parts: ServedParts) -> Server:
         authorization_api=clients.authorization,
     )
     if options.plugin_slots:
-        server.add_page(PATH, lambda request: registration_page(parts.remote_plugins, request))
+        server.add_page(
+            _REGISTRATION, lambda request: _registration_page(on.remote_plugins, request)
+        )
     if options.shadow is not None:
         server.add_page("/shadowz", lambda _: json_body(state.shadow()))
-    explainer = Explainer(scheduler, parts.recorder, stores.store(PODS), RealClock())
+    explainer = Explainer(scheduler, recorder, stores.store(PODS), RealClock())
     add_explain_pages(server, explainer, lambda: state.leads)
     if options.dry_runs or options.dashboard:
         # One for all: its limits are those of the process.
-        dry_runs = DryRunService(parts.assembly)
+        dry_runs = DryRunService(assembly)
         if options.dry_runs:
             add_dry_run_pages(server, dry_runs, lambda: state.leads)
 
     def plugin_health() -> dict[str, Any]:
         return {
             **_plugin_health(options, scheduler, state),
-            "blockedPlugins": parts.blocked_plugins.describe(),
+            "blockedPlugins": on.watchdog.blocked_plugins.describe(),
         }
 
     server.add_page("/pluginz", lambda _: json_body(plugin_health()))
@@ -127,3 +151,36 @@ def _plugin_health(
         "bindings": scheduler.describe_bindings(_BINDINGS_SHOWN),
         "files": state.plugin_files,
     }
+
+
+class Registration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a POST."""
+
+    endpoint: str
+    descriptor: msgspec.Raw = msgspec.Raw()  # empty: not posted
+
+
+class Withdrawal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a DELETE."""
+
+    name: str
+
+
+async def _registration_page(plugins: RemotePlugins, request: web.BaseRequest) -> web.Response:
+    """Return the response to a request for ``_REGISTRATION``."""
+    if request.method == "GET":
+        return json_body({"slots": list(plugins.slots())})
+    if request.method not in ("POST", "DELETE"):
+        return plain("allowed are GET, POST and DELETE\n", status=405)
+    body = await request.read()
+    try:
+        if request.method == "POST":
+            wanted = decode_strictly(body, Registration)
+            posted = bytes(wanted.descriptor)
+            return json_body(await plugins.register(wanted.endpoint, posted))
+        named = decode_strictly(body, Withdrawal)
+        return json_body(await plugins.withdraw(named.name))
+    except UnknownPluginSlot as error:
+        return json_body({"error": str(error)}, status=404)
+    except (ConfigError, DecodeError) as error:
+        return json_body({"error": str(error)}, status=400)

@@ -8,7 +8,7 @@
 
 The server starts with the scheduling, or after a second if that has to wait: to import it first
 would make the first binding come half as late again. The Lease is released after the last write:
-until then no other process may lead (``winding_down``).
+until then no other process may lead. Bindings under way get 20 s to finish.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from proreus.engine.environment import Environment
 from proreus.engine.extenders.extender import whole_types
 from proreus.engine.runtime.plugin_health import HealthContext
 from proreus.engine.runtime.registry import Registry
+from proreus.engine.scheduler import Scheduler
 from proreus.framework.attempt_budget import CpuTime
 from proreus.insight.decisions import DecisionRecorder
 from proreus.objects.kinds import LEASES
@@ -50,22 +51,27 @@ from proreus.process.election_thread import ElectionThread, make_election
 from proreus.process.informer_sync import InformerSync
 from proreus.process.loop_watchdog import LoopWatchdog, StuckCycle
 from proreus.process.options import RunOptions
-from proreus.process.process_state import ProcessState, ServedParts
+from proreus.process.process_state import ProcessState
 from proreus.process.process_tasks import ProcessTasks
 from proreus.process.remote_plugins import RemotePlugins
 from proreus.process.stopping import until_set
-from proreus.process.winding_down import end_scheduling
 
 if TYPE_CHECKING:
     from proreus.server.server import Server
 
 log = logs.logger(__name__)
 
+_BINDINGS_SECONDS = 20.0
+_CANCEL_SECONDS = 2.0
+_PODS_NAMED = 20
 _EVENTS_SECONDS = 3.0
 _RELEASE_SECONDS = 5.0
 _RETURN_MEMORY_SECONDS = 60
 _SERVER_WAITS_SECONDS = 1.0
 """Time limit for the server to wait until scheduling begins; nobody probes a container earlier."""
+
+
+Tasks = Callable[[], set[asyncio.Task[None]]]
 
 
 @dataclass(frozen=True)
@@ -193,17 +199,12 @@ class Process:
         # In a thread, so that pods are scheduled meanwhile.
         make_server = await asyncio.to_thread(_import_server)
         return make_server(
-            ServedParts(
-                options=self._options,
-                state=self.state,
-                stores=self.stores,
-                clients=self._clients,
-                remote_plugins=self._foundation.remote_plugins,
-                stuck_cycle=self._stuck_cycle,
-                blocked_plugins=self.blocked_plugins,
-                recorder=self._recorder,
-                assembly=self._assembly,
-            )
+            self._foundation,
+            self.state,
+            self.stores,
+            self._assembly,
+            self._recorder,
+            self._stuck_cycle,
         )
 
     async def close(self) -> None:
@@ -356,13 +357,53 @@ def make_debugger(
     )
 
 
+async def end_scheduling(scheduler: Scheduler, tasks: Tasks) -> None:
+    """Pop no more pods; wait up to 20 s for ``tasks``, then cancel the rest.
+
+    ``tasks``: the scheduling loop and all tasks that it has spawned and that have not ended.
+    """
+    scheduler.stop()
+    await _wait_for(tasks)
+    if left := scheduler.pods_in_flight():
+        log.warning(
+            "Ending with pods in flight; the next scheduler will try them",
+            count=len(left),
+            pods=left[:_PODS_NAMED],
+        )
+    await _cancel(scheduler, tasks())
+
+
+async def _wait_for(tasks: Tasks) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _BINDINGS_SECONDS
+    # Called again each time: the current cycle may still start a binding.
+    while working := tasks():
+        left_seconds = deadline - loop.time()
+        if left_seconds <= 0:
+            return
+        await asyncio.wait(working, timeout=left_seconds)
+
+
+async def _cancel(scheduler: Scheduler, tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel everything that may still write, background work of plugins included."""
+    for task in tasks:
+        task.cancel()
+    closing = asyncio.ensure_future(scheduler.close())
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
+        if late:
+            names = sorted(task.get_name() for task in late)
+            log.error("Cancelled tasks are still running; they can no longer write", tasks=names)
+    await closing
+
+
 def _rate(connection: ClientConnection) -> RateLimiter:
     """Return the client-side rate that the configuration states; by default there is none."""
     assert connection.qps is not None  # filled in
     return RateLimiter(connection.qps, max(connection.burst, 1))
 
 
-def _import_server() -> Callable[[ServedParts], Server]:
+def _import_server() -> Callable[..., Server]:
     from proreus.process.endpoints import make_server
 
     return make_server

@@ -1,23 +1,14 @@
-"""The phase of a process, the parts that it runs with, and those that its server reads."""
+"""The phase of a process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct, field
 
-from proreus.client.watching.informer_factory import InformerFactory
 from proreus.config.types import SchedulerConfiguration
-from proreus.engine.assembly import Assembly
-from proreus.insight.decisions import DecisionRecorder
-from proreus.process.blocked_plugins import BlockedPlugins
-from proreus.process.clients import Clients
 from proreus.process.loading import PluginFile
-from proreus.process.loop_watchdog import StuckCycle
-from proreus.process.options import RunOptions
-from proreus.process.remote_plugins import RemotePlugins
 
 
 class ProcessState(Struct):
@@ -36,18 +27,3 @@ class ProcessState(Struct):
     last_reload: dict[str, Any] | None = None
     plugin_files: list[PluginFile] = field(default_factory=list)
     shadow: Callable[[], dict[str, Any]] = dict
-
-
-@dataclass(frozen=True)
-class ServedParts:
-    """The parts of a process that its server reads from. ``recorder``: None records nothing."""
-
-    options: RunOptions
-    state: ProcessState
-    stores: InformerFactory
-    clients: Clients
-    remote_plugins: RemotePlugins
-    stuck_cycle: StuckCycle
-    blocked_plugins: BlockedPlugins
-    recorder: DecisionRecorder | None
-    assembly: Assembly

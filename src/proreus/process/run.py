@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from proreus.base import logs
+from proreus.base.clock import RealClock
 from proreus.base.errors import ConfigError, LeaseLost, ProreusError, explained
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.metrics import SchedulerMetrics
@@ -99,13 +100,22 @@ async def _follow(
     """Reload changes; try a candidate and record arrivals, if asked to."""
     async with asyncio.TaskGroup() as tasks:
         if options.record_arrivals:
-            from proreus.process.arrival_recording import record_arrivals
-
-            work = record_arrivals(options, process)
+            work = _record_arrivals(options, process)
             tasks.create_task(work, name="recording of arrivals")
         tasks.create_task(reloader.run(), name="reloading")
         if trials is not None:
             tasks.create_task(trials.run(), name="shadow trials")
+
+
+async def _record_arrivals(options: RunOptions, process: Process) -> None:
+    """Record from the moment when all informers have synced, until cancelled."""
+    from proreus.insight.snapshots.recording import ArrivalRecorder
+
+    await process.synced.wait()
+    recorder = ArrivalRecorder(Path(options.record_arrivals), RealClock())
+    resources = [informer.resource for informer in process.stores.group.by_kind.values()]
+    recorder.begin(process.stores, resources, options.feature_gates.emulation_version)
+    await recorder.run()
 
 
 async def _start(

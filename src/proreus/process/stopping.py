@@ -19,22 +19,27 @@ _END_SECONDS = 29.0
 at the end: bindings 20 s, cancellations 2 s, Events 3 s, the Lease 3 s."""
 
 
-def _end_process() -> None:
+def end_process() -> None:
+    """End this process at once."""
     os._exit(1)
 
 
 def end_within_time(
-    seconds: float = _END_SECONDS, end_process: Callable[[], None] = _end_process
+    seconds: float = _END_SECONDS,
+    end_process: Callable[[], None] = end_process,
+    ended: threading.Event | None = None,
+    why: str = "",
 ) -> None:
-    """End this process by force if it still runs after some seconds.
+    """End this process by force if it still runs after some seconds, and ``ended`` is not set.
 
     By a thread, since the event loop may be blocked; and beyond the end of the loop, since the
     interpreter waits for threads at its exit: one that resolves a name may take minutes.
     """
 
     def wait() -> None:
-        if not threading.Event().wait(seconds):
-            log.error("The process does not end and is killed", err=f"{seconds:g}s have passed")
+        if not (ended or threading.Event()).wait(seconds):
+            err = why or f"{seconds:g}s have passed"
+            log.error("The process does not end and is killed", err=err)
             end_process()
 
     threading.Thread(target=wait, name="end within time", daemon=True).start()

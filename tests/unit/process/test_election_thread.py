@@ -198,6 +198,6 @@ async def test_a_process_that_ends_by_itself_is_not_ended() -> None:
         await thread.run()
     thread.process_ended()
     for left in threading.enumerate():
-        if left.name == "end of the process":
+        if left.name == "end within time":
             left.join()
     assert not ended.is_set()

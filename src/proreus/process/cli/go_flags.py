@@ -242,14 +242,10 @@ def _float(text: str) -> float:
         raise ValueError(f'strconv.ParseFloat: parsing "{text}": invalid syntax') from None
 
 
-def _duration(text: str) -> float:
-    return parse_duration(text)
-
-
 _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "bool": _bool,
     "int": _int,
     "float": _float,
-    "duration": _duration,
+    "duration": parse_duration,
     "string": str,
 }
