@@ -36,30 +36,28 @@ class DerivedAttribute(ApiStruct, frozen=True):
     expression: str = ""
 
 
-class ExactDeviceRequest(ApiStruct, frozen=True):
-    """A request for a number of devices of one class, or for all of them."""
+class _DeviceAlternative(ApiStruct, frozen=True):
+    """The common part of a request and of one of its alternatives."""
 
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
     count: int = 0
-    admin_access: bool | None = None
     tolerations: tuple[Toleration, ...] = ()
     capacity: CapacityRequirements | None = None
     derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
-class DeviceSubRequest(ApiStruct, frozen=True):
+class ExactDeviceRequest(_DeviceAlternative, frozen=True):
+    """A request for a number of devices of one class, or for all of them."""
+
+    admin_access: bool | None = None
+
+
+class DeviceSubRequest(_DeviceAlternative, frozen=True):
     """An alternative of a request (KEP-4816)."""
 
     name: str = ""
-    device_class_name: str = ""
-    selectors: tuple[DeviceSelector, ...] = ()
-    allocation_mode: str = ""
-    count: int = 0
-    tolerations: tuple[Toleration, ...] = ()
-    capacity: CapacityRequirements | None = None
-    derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
 class DeviceRequest(ApiStruct, frozen=True):
