@@ -188,46 +188,20 @@ def _threshold(name: str) -> int:
     return max([_Settings.verbosity, *levels[:1]])
 
 
-_MOST_FRAMES = 40
-"""Frames of one exception: half of them where it was caught, half where it was raised."""
-_MOST_LINES = 400
-"""Lines of a traceback, with all exceptions that it consists of."""
+_MOST_LINES = 160
+"""Lines of a traceback: half of them where it was caught, half where it was raised."""
 
 
 def traceback_text(error: BaseException) -> str:
     """Return an exception's traceback as Python prints it, a long one without its middle."""
     # A RecursionError has a thousand frames, of which Python leaves out only those that repeat one
     # after another.
-    found = traceback.TracebackException.from_exception(error, lookup_lines=False)
-    pending, seen = [found], set[int]()
-    while pending:
-        one = pending.pop()
-        if id(one) not in seen:
-            seen.add(id(one))
-            one.stack = _ShortStack(one.stack)
-            pending += filter(None, (one.__cause__, one.__context__, *(one.exceptions or ())))
-    lines = "".join(found.format()).splitlines(keepends=True)
+    lines = "".join(traceback.format_exception(error)).splitlines(keepends=True)
     left = len(lines) - _MOST_LINES
     if left > 0:
         half = _MOST_LINES // 2
         lines[half:-half] = [f"… {left} lines left out …\n"]
     return "".join(lines).removesuffix("\n")
-
-
-class _ShortStack(traceback.StackSummary):
-    """The frames of a traceback, without some in the middle if there are many."""
-
-    def format(self, **options: Any) -> list[str]:
-        """Return the text of each frame; ``options``: of later versions of Python."""
-        left = len(self) - _MOST_FRAMES
-        if left <= 0:
-            return super().format(**options)
-        half = _MOST_FRAMES // 2
-        return [
-            *traceback.StackSummary(self[:half]).format(**options),
-            f"  … {left} frames left out …\n",
-            *traceback.StackSummary(self[-half:]).format(**options),
-        ]
 
 
 class _KlogFormatter(logging.Formatter):
