@@ -71,9 +71,7 @@ class SelectorIndex(Generic[T]):
     __slots__ = ("_by_key", "_by_label", "_unindexed")
 
     def __init__(self) -> None:
-        # A value alone stands for itself: whoever may create pods decides how many labels there
-        # are, and a dict for each of them would be most of their memory.
-        self._by_label: dict[LabelPair, T | dict[T, None]] = {}
+        self._by_label: dict[LabelPair, dict[T, None]] = {}
         self._by_key: dict[str, dict[T, None]] = {}
         self._unindexed: dict[T, None] = {}
 
@@ -83,11 +81,7 @@ class SelectorIndex(Generic[T]):
     def add(self, needs: LabelNeeds, value: T) -> None:
         """Add a value."""
         for label in needs.labels:
-            found = self._by_label.setdefault(label, value)
-            if isinstance(found, dict):
-                found[value] = None
-            elif found != value:
-                self._by_label[label] = {found: None, value: None}
+            self._by_label.setdefault(label, {})[value] = None
         if not needs.labels:
             key = needs.key
             values = self._unindexed if key is None else self._by_key.setdefault(key, {})
@@ -96,13 +90,9 @@ class SelectorIndex(Generic[T]):
     def discard(self, needs: LabelNeeds, value: T) -> None:
         """Remove a value that was added with these needs."""
         for label in needs.labels:
-            found = self._by_label[label]
-            if not isinstance(found, dict):
+            del self._by_label[label][value]
+            if not self._by_label[label]:
                 del self._by_label[label]
-                continue
-            del found[value]
-            if len(found) == 1:
-                self._by_label[label] = next(iter(found))
         if not needs.labels:
             key = needs.key
             if key is None:
@@ -122,17 +112,11 @@ class SelectorIndex(Generic[T]):
         # The fewer are looked up among the more: an object may have 100,000 labels.
         if len(labels) <= len(self._by_label):
             for label in labels.items():
-                found = self._by_label.get(label)
-                if found is not None:
-                    yield from _values_of(found)
+                yield from self._by_label.get(label, ())
         else:
             for (key, value), found in self._by_label.items():
                 if labels.get(key) == value:
-                    yield from _values_of(found)
+                    yield from found
         for key in labels if len(labels) <= len(self._by_key) else self._by_key:
             if key in labels and key in self._by_key:
                 yield from self._by_key[key]
-
-
-def _values_of(found: T | dict[T, None]) -> Iterable[T]:
-    return found if isinstance(found, dict) else (found,)
