@@ -51,7 +51,8 @@ class ClusterTable(NodeTable):
             self._label_keys_as_of = keys_as_of
         for columns in (self.allocatable, self.requested, self.nonzero_requested):
             columns.shrink()
-        # One set may take megabytes, whatever their number.
+        # Codes are never reused. Taints may carry a time, as cluster-autoscaler's do, and nodes
+        # report new sets of images for months; one set may take megabytes.
         for name, codes in (
             ("taint_sets", self._node_state.taint_set),
             ("port_sets", self._node_state.port_set),
@@ -150,7 +151,7 @@ class ClusterTable(NodeTable):
         self._node_state.clear(row)
 
     def _put_node(self, row: int) -> None:
-        info, most_sets = self.infos[row], self._max_sets
+        info = self.infos[row]
         node = info.node
         assert node is not None
         self.allocatable.put(row, info.allocatable)
@@ -161,23 +162,10 @@ class ClusterTable(NodeTable):
         images = self.images.replace(old, node)
         if images is not old:
             self._node_state.image_set[row] = self.image_sets.code(images)
-        self._labels.put(row, info.labels, self.size, most_sets)
-        self._forget_unused(most_sets)
+        self._labels.put(row, info.labels, self.size, self._max_sets)
         self.nodes_generation += 1
         self.changes.record(row)
         self.node_changes.record(row)
-
-    def _forget_unused(self, most_sets: int) -> None:
-        """Forget taints, images and label keys that no node has, once there are many."""
-        # Codes are never reused. Taints may carry a time, as cluster-autoscaler's do, and nodes
-        # report new sets of images for months: without compaction the interners would grow without
-        # bound.
-        if len(self.taint_sets) > most_sets:
-            self.taint_sets = compacted(self._node_state.taint_set[: self.size], self.taint_sets)
-        if len(self.image_sets) > most_sets:
-            self.image_sets = compacted(self._node_state.image_set[: self.size], self.image_sets)
-        if self._labels.has_many_keys(most_sets):
-            self._labels.forget_unused_keys(self.infos)
 
     def _grow(self, capacity: int) -> None:
         self.capacity = capacity

@@ -59,7 +59,6 @@ class LabelColumns:
         self._values: WeakValueDictionary[str, Interner[str]] = WeakValueDictionary()
         self._keys: set[str] = set()
         """Every key that a node has, and some that nodes had earlier."""
-        self._most_keys = 0
         self._absent = LabelColumn(0)
         """The column of every key that no node has."""
 
@@ -93,12 +92,6 @@ class LabelColumns:
             self._absent = LabelColumn(capacity)
         return self._absent
 
-    def has_many_keys(self, most: int) -> bool:
-        """Return whether there are more than ``most`` keys, many of them perhaps unused."""
-        # Twice as many as were found to be in use the last time: nodes may have more than ``most``,
-        # and each search for unused ones is a pass over all nodes.
-        return len(self._keys) > max(most, self._most_keys)
-
     @property
     def column_count(self) -> int:
         """The number of columns that exist."""
@@ -107,7 +100,6 @@ class LabelColumns:
     def forget_unused_keys(self, infos: Iterable[NodeInfo]) -> None:
         """Forget the keys that neither a row nor a column has."""
         self._keys = {key for key, _ in self._columns.items()}.union(*(i.labels for i in infos))
-        self._most_keys = 2 * len(self._keys)
 
     def put(self, row: int, labels: Mapping[str, str], size: int, most_values: int) -> None:
         """Update a row; a column with more than ``most_values`` values forgets unused ones."""

@@ -262,7 +262,7 @@ class NodeTable:
 
     @property
     def _max_sets(self) -> int:
-        """How many sets or label values may be interned before unused ones are dropped."""
+        """How many sets of ports, or values of a label, are interned before unused ones go."""
         # Nodes, images and pods with ports come and go for months. Twice the size, so that each
         # compaction, which costs a pass over the rows, is paid for by as many new values.
         return _SPARE_SETS + 2 * self.size
