@@ -142,36 +142,26 @@ class SubQueues:
 
     def counts(self) -> dict[str, int]:
         """Return the number of waiting pods by kube-scheduler's queue names."""
-        if self.group_pods:
-            waiting = self.unschedulable.pods()
-            return {
-                "active": count_pods(self.active.pods()),
-                "backoff": count_pods(self.backoff.pods()),
-                "unschedulable": count_pods(one for one in waiting if not one.gated),
-                "gated": count_pods(one for one in waiting if one.gated),
-            }
-        gated = self.unschedulable.gated_count
         return {
-            "active": len(self.active),
-            "backoff": len(self.backoff),
-            "unschedulable": len(self.unschedulable) - gated,
-            "gated": gated,
+            queue: sum(one.size for one in entities)
+            for queue, entities in self._entities_by_queue().items()
         }
 
     def entity_counts(self) -> dict[tuple[str, str], int]:
         """Return the number of waiting pods and groups by queue and type."""
+        return {
+            (queue, type_): sum(one.type == type_ for one in entities)
+            for queue, entities in self._entities_by_queue().items()
+            for type_ in ("pod", POD_GROUP_TYPE)
+        }
+
+    def _entities_by_queue(self) -> dict[str, list[QueuedEntityInfo]]:
         waiting = self.unschedulable.pods()
-        queues = {
+        return {
             "active": self.active.pods(),
             "backoff": self.backoff.pods(),
             "unschedulable": [one for one in waiting if not one.gated],
             "gated": [one for one in waiting if one.gated],
-        }
-        types = ("pod", POD_GROUP_TYPE)
-        return {
-            (queue, type_): sum(one.type == type_ for one in entities)
-            for queue, entities in queues.items()
-            for type_ in types
         }
 
     def requeue(
@@ -317,8 +307,3 @@ class SubQueues:
 def is_group_key(key: str) -> bool:
     """Return whether a key in the queue is that of a pod group, not of a pod."""
     return key.count("/") > 1
-
-
-def count_pods(entities: Iterable[QueuedEntityInfo]) -> int:
-    """Return the number of pods in some pods and groups."""
-    return sum(queued.size for queued in entities)

@@ -38,14 +38,12 @@ class UnschedulablePods:
     """Pods and groups by key, in the order in which they came, gated ones among them."""
 
     # Invariants: _rejector_keys_of has the keys of _pods; a pod is in _by_rejector under exactly
-    # the keys in _rejector_keys_of; no entry there is empty; _gated has the keys of gated pods;
-    # _group_of has the pods of groups.
+    # the keys in _rejector_keys_of; no entry there is empty; _group_of has the pods of groups.
 
     def __init__(self) -> None:
         self._pods: dict[str, QueuedEntityInfo] = {}
         self._rejector_keys_of: dict[str, tuple[RejectorKey, ...]] = {}
         self._by_rejector: dict[RejectorKey, dict[str, QueuedEntityInfo]] = {}
-        self._gated: set[str] = set()
         self._group_of: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -53,11 +51,6 @@ class UnschedulablePods:
 
     def __contains__(self, key: object) -> bool:
         return key in self._pods
-
-    @property
-    def gated_count(self) -> int:
-        """How many of the pods are gated."""
-        return len(self._gated)
 
     def get(self, key: str) -> QueuedEntityInfo | None:
         """Return a pod (``namespace/name``) or group by key, if it is here."""
@@ -70,10 +63,6 @@ class UnschedulablePods:
             self._group_of.update((pod.key, key) for pod in queued.queued_pods)
         self._index(queued)
         self._pods[key] = queued
-        if queued.gated:
-            self._gated.add(key)
-        else:
-            self._gated.discard(key)
 
     def _index(self, queued: QueuedEntityInfo) -> None:
         key, rejector_keys = queued.key, _rejector_keys(queued)
@@ -101,7 +90,6 @@ class UnschedulablePods:
                 for pod in queued.queued_pods:
                     self._group_of.pop(pod.key, None)
             self._unindex(key)
-            self._gated.discard(key)
         return queued
 
     def _unindex(self, key: str) -> None:
@@ -149,8 +137,6 @@ class UnschedulablePods:
             "the index by rejector is out of step with the pods"
         )
         assert self._rejector_keys_of.keys() == self._pods.keys(), "an indexed pod is gone"
-        gated = {key for key, queued in self._pods.items() if queued.gated}
-        assert self._gated == gated, "gated pods are miscounted"
         groups = {
             pod.key: key
             for key, queued in self._pods.items()
