@@ -8,7 +8,7 @@ and keeps the results of searches for all pods whose claims have equal specs.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,9 +27,16 @@ from proreus.objects.devices import (
     DeviceTaintRule,
     ResourceSlice,
 )
+from proreus.objects.kinds import PODS
 from proreus.objects.meta import key_of
+from proreus.objects.pod import Pod
 from proreus.objects.resource_claims import RESOURCE_CLAIMS, AllocationResult, ResourceClaim
-from proreus.plugins.dynamic_resources.claims import is_extended_resource_claim
+from proreus.plugins.dynamic_resources.cel.expressions import compile_selector
+from proreus.plugins.dynamic_resources.claims import (
+    ClaimError,
+    claim_name,
+    is_extended_resource_claim,
+)
 from proreus.plugins.dynamic_resources.devices.allocated import AllocatedDevices
 from proreus.plugins.dynamic_resources.devices.availability_index import (
     AvailabilityIndex,
@@ -40,7 +47,6 @@ from proreus.plugins.dynamic_resources.devices.node_allocatable import ClaimDevi
 from proreus.plugins.dynamic_resources.devices.pools import Pools
 from proreus.plugins.dynamic_resources.devices.taint_rules import TaintRules
 from proreus.plugins.dynamic_resources.features import Features
-from proreus.plugins.dynamic_resources.pods_of_claims import PodsOfClaims
 from proreus.plugins.dynamic_resources.search.allocator import (
     AllocatorResult,
     Checkpoint,
@@ -125,7 +131,7 @@ class DRAManager:
             handle.feature_gates.includes(Change.IN_FLIGHT_UNTIL_PRE_BIND_ENDS),
         )
         self.availability_index = AvailabilityIndex(self.pools, self.allocated, handle.nodes)
-        self.totals = DeviceTotals(self.pools, self.allocated, handle.nodes)
+        self.totals = DeviceTotals(self.pools, self.allocated)
         self.classes: Mapping[str, DeviceClass] = handle.store(DEVICE_CLASSES)
         self.extended = ExtendedResourceClasses()
         self.extended_claims: dict[str, str] = {}
@@ -158,11 +164,16 @@ class DRAManager:
 
     def _pool_changed(self, key: tuple[str, str]) -> None:
         self.availability_index.pool_changed(key)
-        self.totals.allocations_changed(key)
+        self.totals.pools_changed((key,))
 
     def _class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self.extended.put(old, new)
         self._allocation_caches.clear()
+        # Compiled now: the first expression of the process loads cel-cpp, which takes longer than
+        # a search may.
+        for selector in new.spec.selectors if new is not None else ():
+            if selector.cel is not None:
+                compile_selector(selector.cel.expression)
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         # Drivers touch metadata of slices now and then. Only the spec has devices.
@@ -177,7 +188,7 @@ class DRAManager:
         )
         pools.put(old, new)
         self.availability_index.slices_changed(before, keys, non_local)
-        self.totals.slices_changed(keys)
+        self.totals.pools_changed(keys)
 
     def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
         # Totals for scores ignore taints, so they are not updated.
@@ -206,10 +217,15 @@ class DRAManager:
         flying = self.allocated.in_flight.get(claim.metadata.uid)
         if flying is not None:
             return flying.allocation
-        # A claim that was deleted and created again under its name is not the pod's claim.
+        latest = self.latest(claim)
+        return None if latest is None else latest.status.allocation
+
+    def latest(self, claim: ResourceClaim) -> ResourceClaim | None:
+        """Return the latest version of a claim; None if it was deleted."""
+        # One that was deleted and created again under its name is another claim.
         latest = self.claims.get(key_of(claim))
         same = latest is not None and latest.metadata.uid == claim.metadata.uid
-        return latest.status.allocation if latest is not None and same else None
+        return latest if same else None
 
     def devices_of(self, allocation: AllocationResult) -> Iterator[ClaimDevice]:
         """Yield the devices of an allocation; those that no slice has any more are skipped."""
@@ -300,3 +316,58 @@ class DRAManager:
 
 
 _managers: WeakKeyDictionary[NodeTable, DRAManager] = WeakKeyDictionary()
+
+
+# ---- the pods of claims --------------------------------------------------------------------------
+
+
+class PodsOfClaims:
+    """Keys of pods by key of a claim (``namespace/name`` both), kept up to date pod by pod.
+
+    An event of a claim concerns few of all pods that wait.
+    """
+
+    # Invariant: a pod is under exactly the keys that _claim_keys yields for its latest version, and
+    # no entry is empty.
+
+    def __init__(self, handle: Handle) -> None:
+        self._pods: dict[str, set[str]] = {}
+        handle.on_change(PODS, self._pod_changed, with_provided=True)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        # Asked first: this is called for every change of every pod.
+        if old is not None and old.spec.resource_claims:
+            for key in _claim_keys(old):
+                pods = self._pods.get(key, set())
+                pods.discard(key_of(old))
+                if not pods:
+                    self._pods.pop(key, None)
+        if new is not None and new.spec.resource_claims:
+            for key in _claim_keys(new):
+                self._pods.setdefault(key, set()).add(key_of(new))
+
+    def concerned_by(
+        self, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> Collection[str] | None:
+        """Return the pods that a change of a claim may help; None means any pod."""
+        # Devices that are free now may be what any pod waits for.
+        freed = new is None or new.status.allocation is None
+        if old is not None and old.status.allocation is not None and freed:
+            return None
+        return frozenset(self.ungated_by(old, new))
+
+    def ungated_by(self, old: ResourceClaim | None, new: ResourceClaim | None) -> Collection[str]:
+        """Return the pods that PreEnqueue may judge otherwise after a change of a claim."""
+        claim = old if new is None else new
+        assert claim is not None
+        return self._pods.get(key_of(claim), ())
+
+
+def _claim_keys(pod: Pod) -> Iterator[str]:
+    for entry in pod.spec.resource_claims:
+        try:
+            name = claim_name(pod, entry)
+        except ClaimError:
+            continue
+        if name is not None:
+            yield f"{pod.metadata.namespace}/{name}"

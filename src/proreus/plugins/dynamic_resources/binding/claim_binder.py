@@ -82,8 +82,7 @@ class ClaimBinder:
         consumer = state_data.group_consumers.get(claim.metadata.name, pod_reference(pod))
         # The claim is as PreFilter saw it. Starting from the latest version saves a conflict, if
         # another pod that shares the claim has been bound since.
-        latest = self._manager.claims.get(key)
-        current = claim if latest is None or latest.metadata.uid != uid else latest
+        current = self._manager.latest(claim) or claim
         written = await self.writer.reserve(current, consumer, allocation)
         # Recorded for Unreserve before anything else can fail.
         state_data.written.append(written)
@@ -141,9 +140,7 @@ class ClaimBinder:
         for claim in held:
             try:
                 # The latest version as in ``bind_claim``: other pods may have been released since.
-                latest = self._manager.claims.get(key_of(claim))
-                same = latest is not None and latest.metadata.uid == claim.metadata.uid
-                current = latest if latest is not None and same else claim
+                current = self._manager.latest(claim) or claim
                 self._manager.claims.assume(await self.writer.drop_reservation(current, uid))
             except (ClaimWriteError, ApiError):
                 continue  # the resource claim controller removes pods that are done or deleted

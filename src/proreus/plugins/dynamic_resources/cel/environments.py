@@ -75,11 +75,6 @@ def lenient_checker() -> Any:
     return _checker(_WHOLE_DEVICE)
 
 
-def are_made() -> bool:
-    """Return whether ``checker`` and ``evaluator`` have been made, which takes a while."""
-    return bool(checker.cache_info().currsize and evaluator.cache_info().currsize)
-
-
 def _checker(variables: dict[str, Type]) -> Any:
     described = {
         "name": "checker",

@@ -13,7 +13,6 @@ in Kubernetes; now the key ``model`` is missing, and that is an error in both.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -208,12 +207,6 @@ def _checked(expression: str) -> Any:
         if _BARE_DEVICE in str(error):
             return _environments().lenient_checker().compile(expression)
         raise
-
-
-def has_environments() -> bool:
-    """Return whether cel-cpp is loaded, and has what compiles and evaluates expressions."""
-    environments = sys.modules.get(f"{__package__}.environments")
-    return environments is not None and environments.are_made()
 
 
 def _environments() -> ModuleType:

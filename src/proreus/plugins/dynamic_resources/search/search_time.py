@@ -15,14 +15,11 @@ from math import inf
 
 from proreus.base.errors import BudgetExceeded, ProreusError
 from proreus.framework.attempt_budget import AttemptBudget
-from proreus.plugins.dynamic_resources.cel.expressions import has_environments
 
 _USUAL_SECONDS = 0.002
 """Seconds that a search may take without being counted."""
 _SLICE_SECONDS = 0.05
 """Seconds that the searches of one attempt may take beyond that, together."""
-_LOADING_SECONDS = 0.25
-"""Seconds that the first search of the process may take beyond that: it loads cel-cpp."""
 
 
 class SearchSuspended(BudgetExceeded):
@@ -70,8 +67,7 @@ class SearchTime:
         self._slices = slices
         self._ends = inf
         if resumable:
-            loading = 0.0 if has_environments() else _LOADING_SECONDS
-            self._ends = self._budget.seconds_used() + loading + _USUAL_SECONDS + self._left
+            self._ends = self._budget.seconds_used() + _USUAL_SECONDS + self._left
 
     def end(self) -> None:
         """Note that the search has ended."""

@@ -10,16 +10,12 @@ from typing import Any
 import pytest
 
 from proreus.framework.attempt_budget import AttemptBudget
-from proreus.plugins.dynamic_resources.search import allocator, search_time
+from proreus.plugins.dynamic_resources import dra_manager
+from proreus.plugins.dynamic_resources.search import allocator
 from proreus.plugins.dynamic_resources.search.allocator import Solution
 from proreus.plugins.dynamic_resources.search.search_time import SearchSuspended, SearchTime
 
 CHECKS_A_SLICE = 20
-
-
-@pytest.fixture(autouse=True)
-def cel_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_time, "has_environments", lambda: True)
 
 
 @pytest.fixture
@@ -168,23 +164,14 @@ def test_many_quick_searches_are_not_suspended() -> None:
     assert not budget.exceeded
 
 
-def test_the_search_that_loads_cel_is_not_suspended_for_it(
-    monkeypatch: pytest.MonkeyPatch,
+def test_expressions_of_a_class_are_compiled_before_a_search(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [0.0]
-    budget = AttemptBudget(1.0, lambda: now[0])
-    budget.resume()
-    time = SearchTime(budget, "DynamicResources", lambda: 0.0, None)
-    for loaded, spent in ((False, 0.25), (True, 0.04)):
-        monkeypatch.setattr(search_time, "has_environments", lambda loaded=loaded: loaded)
-        time.begin(0, True)
-        now[0] += spent
-        assert not time.exceeded()
-        time.end()
-    time.begin(0, True)
-    now[0] += 0.06
-    with pytest.raises(SearchSuspended):
-        time.exceeded()
+    """The first one of the process loads cel-cpp, which takes longer than a search may."""
+    compiled: list[str] = []
+    monkeypatch.setattr(dra_manager, "compile_selector", compiled.append)
+    cluster("n1").device_class("gpu", "device.driver == 'a'")
+    assert "device.driver == 'a'" in compiled
 
 
 def test_the_pod_waits_longer_once_its_parts_took_the_whole_budget() -> None:
