@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from proreus.framework.change_log import ChangeLog
 from proreus.framework.columns import NodeStateColumns, ResourceColumns
 from proreus.framework.existing_terms import WeightedCounts
@@ -207,3 +209,12 @@ class Fork(NodeTable):
     def label_values(self, key: str) -> Interner[str]:
         """Return the values behind the codes of a label."""
         return self._parent.label_values(key)
+
+
+def rows_in(table: NodeTable, nodes: NodeTable) -> Rows:
+    """Return the rows of a table that have the nodes of a part or a fork of it."""
+    if nodes is table:
+        return np.arange(len(table))
+    if isinstance(nodes, NodeTableView) and nodes.parent is table:
+        return nodes.parent_rows
+    return np.array([table.rows[node.name] for node in nodes], dtype=np.intp)

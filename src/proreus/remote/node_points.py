@@ -13,7 +13,7 @@ import numpy as np
 
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.node_table import NodeTable
-from proreus.framework.node_table_views import NodeTableView
+from proreus.framework.node_table_views import rows_in
 from proreus.framework.plugin import FilterPlugin, PreFilterPlugin, ScorePlugin
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.scores import default_normalize
@@ -144,7 +144,7 @@ class RemoteFilter(_RowRequests, FilterPlugin):
         """Merge the fetched verdicts, for any table made of the cluster's nodes."""
         state_data = self.state_data(state, pod)
         if "filter" in state_data.points:
-            verdicts.merge(state_data.row_results.verdicts(_rows_in(self.handle.nodes, nodes)))
+            verdicts.merge(state_data.row_results.verdicts(rows_in(self.handle.nodes, nodes)))
 
 
 class RemoteScore(_RowRequests, ScorePlugin):
@@ -179,18 +179,9 @@ class RemoteScore(_RowRequests, ScorePlugin):
         state_data = self.state_data(state, pod)
         if "score" not in state_data.points:
             return 0
-        return state_data.row_results.scores(_rows_in(self.handle.nodes, nodes))
+        return state_data.row_results.scores(rows_in(self.handle.nodes, nodes))
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Scale scores to 0..100 if the descriptor says so; the highest or the lowest is best."""
         best = self.endpoint.descriptor.normalize
         return scores if best == "none" else default_normalize(scores, best == "lowest")
-
-
-def _rows_in(whole: NodeTable, nodes: NodeTable) -> Rows:
-    """Return the rows in ``whole`` of the nodes of a table that was made from it."""
-    if nodes is whole:
-        return np.arange(len(whole))
-    if isinstance(nodes, NodeTableView) and nodes.parent is whole:
-        return nodes.parent_rows
-    return np.array([whole.rows[node.name] for node in nodes], dtype=np.intp)

@@ -20,8 +20,8 @@ from msgspec import Struct
 from proreus.base.bounded_cache import register
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
-from proreus.framework.node_table_views import NodeTableView
-from proreus.framework.verdicts import IntArray, Rows
+from proreus.framework.node_table_views import rows_in
+from proreus.framework.verdicts import IntArray
 from proreus.plugins.dynamic_resources.devices.allocated import AllocatedDevices, PoolState
 from proreus.plugins.dynamic_resources.devices.pools import PoolKey, Pools, PoolView
 
@@ -52,20 +52,17 @@ class DeviceAvailability(Struct, frozen=True):
     may_skip: bool = False
 
 
-class _Group(Struct, frozen=True):
-    """Pools that belong to no single node, as some nodes see them."""
-
-    number: int
-    views: tuple[PoolView, ...]
-
-
 class _NodeEntry(Struct):
-    """A node's own pools, its group, and how the pools of both are ordered among each other."""
+    """The pools in reach of a node, in the order in which they are tried.
+
+    ``shared``: those that belong to no single node; one object for nodes that see them alike.
+    ``same_names``: for each pool the position of the first one of its name.
+    """
 
     labels: object
-    local: tuple[PoolView, ...]
-    group: _Group
-    interleaving: tuple[tuple[int, int], ...]
+    views: tuple[PoolView, ...]
+    shared: tuple[PoolView, ...]
+    same_names: tuple[int, ...]
     may_skip: bool
 
 
@@ -84,19 +81,17 @@ class AvailabilityIndex:
         self._optional_node_operations = pools.features.optional_node_operations
         self.epoch = 0
         self._column: IntArray = np.empty(0, dtype=np.int64)
-        self._group_of_row: IntArray = np.empty(0, dtype=np.int64)
         self._position = -1
         self._dirty_nodes: set[str] = set()
-        self._dirty_groups: set[PoolKey] = set()
+        self._dirty_shared: set[PoolKey] = set()
         self._all_dirty = True
-        self._group_count = 0
         self._reset()
         register(self)
 
     def _reset(self) -> None:
         self.epoch += 1
         self._entries: dict[str, _NodeEntry] = {}
-        self._groups: dict[object, _Group] = {}
+        self._shared: dict[object, tuple[PoolView, ...]] = {}
         self._numbers: dict[object, int] = {}
         self.all: list[DeviceAvailability] = []
 
@@ -114,9 +109,9 @@ class AvailabilityIndex:
         self._entries = {n: one for n, one in self._entries.items() if n in table.rows}
 
     def begin_epoch(self) -> None:
-        """Forget all availabilities, and the kinds of devices that are gone."""
+        """Forget all availabilities, and with them the kinds of devices that are gone."""
         self._reset()
-        self._pools.prune()
+        self._pools.forget_shapes()
         self._all_dirty = True
 
     # ---- what changed --------------------------------------------------------------------------
@@ -128,7 +123,7 @@ class AvailabilityIndex:
             return
         self._mark(self._pools.nodes_of.get(key, ()))
         if key in self._pools.non_local or key in self._pools.invalid_counter_pools:
-            self._dirty_groups.add(key)
+            self._dirty_shared.add(key)
 
     def slices_changed(self, before: set[str], keys: Iterable[PoolKey], non_local: bool) -> None:
         """Mark nodes whose pools changed; ``before``: nodes that had them as their own.
@@ -148,7 +143,7 @@ class AvailabilityIndex:
         # that is kept by node is still good.
         if non_local:
             self._entries.clear()
-            self._groups.clear()
+            self._shared.clear()
             self._all_dirty = True
         else:
             for node in nodes:
@@ -185,8 +180,7 @@ class AvailabilityIndex:
         """Return the pools in reach of a node, with their own names, in the order of the search."""
         table = self._table()
         assert table is not None
-        entry = self._entry_of(table[table.rows[name]])
-        return _merged(entry.local, entry.group.views)
+        return self._entry_of(table[table.rows[name]]).views
 
     # ---- upkeep --------------------------------------------------------------------------------
 
@@ -202,63 +196,44 @@ class AvailabilityIndex:
             if rows is not None:
                 rows += [table.rows[name] for name in self._dirty_nodes if name in table.rows]
         if rows is None:
-            entries = [self._entry_of(info) for info in table]
-            self._column = np.array(list(map(self._number_at, entries)), dtype=np.int64)
-            self._group_of_row = np.array([p.group.number for p in entries], dtype=np.int64)
-        else:
-            if rows:
-                # Copied, not changed in place: callers may still hold the old column.
-                self._column = self._column.copy()
-                for row in rows:
-                    entry = self._entry_of(table[row])
-                    self._column[row] = self._number_at(entry)
-                    self._group_of_row[row] = entry.group.number
-            if self._dirty_groups:
-                self._refresh_groups(table)
+            numbers = [self._number_at(self._entry_of(info)) for info in table]
+            self._column = np.array(numbers, dtype=np.int64)
+        elif rows or self._dirty_shared:
+            # Copied, not changed in place: callers may still hold the old column.
+            self._column = self._column.copy()
+            for row in rows:
+                self._column[row] = self._number_at(self._entry_of(table[row]))
+            self._refresh_shared(table)
         self._dirty_nodes.clear()
-        self._dirty_groups.clear()
+        self._dirty_shared.clear()
         self._all_dirty = False
         self._position = table.position
         return table
 
-    def _refresh_groups(self, table: NodeTable) -> None:
+    def _refresh_shared(self, table: NodeTable) -> None:
         """Renumber nodes that reach a changed pool which is not their own."""
-        concerned = {
-            group.number
-            for group in self._groups.values()
-            if any(view.key in self._dirty_groups for view in group.views)
-        }
-        if not concerned:
-            return
-        rows = np.flatnonzero(np.isin(self._group_of_row, list(concerned)))
-        # A device of a network pool changes the numbers of all nodes that reach it. Nodes of one
-        # group that had one number get one number together, so it is enough to compute it for the
-        # first of them: a few entries instead of thousands of nodes.
-        both = np.stack((self._group_of_row[rows], self._column[rows]))
-        _, first, which = np.unique(both, axis=1, return_index=True, return_inverse=True)
-        entries = [self._entries[table[int(rows[index])].name] for index in first.tolist()]
-        numbers = np.array([self._number_at(entry) for entry in entries], dtype=np.int64)
-        self._column = self._column.copy()
-        self._column[rows] = numbers[which.reshape(-1)]
+        # Nodes that had one number, and see the same shared pools, get one number together: it is
+        # computed a few times instead of thousands.
+        numbers: dict[tuple[int, int], int] = {}
+        for row, info in enumerate(table if self._dirty_shared else ()):
+            entry = self._entries[info.name]
+            if any(view.key in self._dirty_shared for view in entry.shared):
+                key = int(self._column[row]), id(entry.shared)
+                if key not in numbers:
+                    numbers[key] = self._number_at(entry)
+                self._column[row] = numbers[key]
 
     def _number_at(self, entry: _NodeEntry) -> int:
-        group = entry.group
-        state_of = self._allocated.state_of
-        states = tuple(state_of(view) for view in entry.local)
-        shared = tuple(state_of(view) for view in group.views)
-        shapes = tuple(view.shape for view in entry.local)
+        views = entry.views
+        states = tuple(map(self._allocated.state_of, views))
         # All that the search looks at, and no names of nodes, pools and devices: on nodes with
         # equal keys it takes the same path, so its result holds for all of them by position.
-        key = shapes, states, entry.interleaving, group.number, shared, entry.may_skip
+        shapes = tuple(view.shape for view in views)
+        key = shapes, states, entry.same_names, entry.may_skip
         number = self._numbers.get(key)
         if number is None:
-            views = _merged(entry.local, group.views)
-            by_key = dict(
-                zip((v.key for v in (*entry.local, *group.views)), (*states, *shared), strict=True)
-            )
             number = self._numbers[key] = len(self.all)
-            of_views = tuple(by_key[v.key] for v in views)
-            self.all.append(DeviceAvailability(number, views, of_views, entry.may_skip))
+            self.all.append(DeviceAvailability(number, views, states, entry.may_skip))
         return number
 
     def _entry_of(self, info: NodeInfo) -> _NodeEntry:
@@ -274,23 +249,18 @@ class AvailabilityIndex:
             return entry
         pools = self._pools
         own = pools.local.get(info.name, ())
-        views = [pools.view(key, info.name, labels) for key in own]
-        local = tuple(sorted((v for v in views if v is not None), key=lambda view: view.order))
-        group = self._group_of(info, own)
-        # Two nodes with equal pools may still differ in how their own pools are ordered among those
-        # of the group, which decides what is tried first; and pools of one name (of different
-        # drivers) share counters (see ``ConsumedCounters``). For each own pool: how many pools of
-        # the group come before it, and which pool is the first of its name.
-        names = [view.key[1] for view in (*local, *group.views)]
-        orders = [view.order for view in group.views]
-        interleaving = tuple(
-            (sum(order < view.order for order in orders), names.index(view.key[1]))
-            for view in local
-        )
-        entry = self._entries[info.name] = _NodeEntry(labels, local, group, interleaving, may_skip)
+        found = [pools.view(key, info.name, labels) for key in own]
+        shared = self._shared_by(info, own)
+        local = (view for view in found if view is not None)
+        views = tuple(sorted((*local, *shared), key=lambda view: view.order))
+        # Pools of one name, of different drivers, share counters (see ``ConsumedCounters``).
+        names = [view.key[1] for view in views]
+        same_names = tuple(map(names.index, names))
+        entry = self._entries[info.name] = _NodeEntry(labels, views, shared, same_names, may_skip)
         return entry
 
-    def _group_of(self, info: NodeInfo, own: Iterable[PoolKey]) -> _Group:
+    def _shared_by(self, info: NodeInfo, own: Iterable[PoolKey]) -> tuple[PoolView, ...]:
+        """Return the pools in reach of a node that belong to no single node."""
         pools = self._pools
         # A pool that has slices for this node by name is among the node's own already, with all
         # that the node sees of it.
@@ -302,24 +272,10 @@ class AvailabilityIndex:
             tuple((key, pools.reach(key, info.name, info.labels)) for key in keys),
             tuple(invalid_counter_pools),
         )
-        group = self._groups.get(visibility_key)
-        if group is None:
+        shared = self._shared.get(visibility_key)
+        if shared is None:
             views = [pools.view(key, info.name, info.labels) for key in keys]
             views += [pools.invalid_counter_pools[key] for key in invalid_counter_pools]
-            found = sorted((v for v in views if v is not None), key=lambda view: view.order)
-            # Numbers of groups are never used again: they are part of keys in ``_numbers``, which
-            # stay when groups are formed anew.
-            self._group_count += 1
-            group = self._groups[visibility_key] = _Group(self._group_count, tuple(found))
-        return group
-
-
-def _merged(local: tuple[PoolView, ...], shared: tuple[PoolView, ...]) -> tuple[PoolView, ...]:
-    return local if not shared else tuple(sorted((*local, *shared), key=lambda view: view.order))
-
-
-def rows_in(table: NodeTable, nodes: NodeTable) -> Rows:
-    """Return the rows of a table that have the nodes of a part or a fork of it."""
-    if isinstance(nodes, NodeTableView) and nodes.parent is table:
-        return nodes.parent_rows
-    return np.array([table.rows[node.name] for node in nodes], dtype=np.intp)
+            shared = tuple(view for view in views if view is not None)
+            self._shared[visibility_key] = shared
+        return shared

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct, field
@@ -236,7 +237,10 @@ class DeviceKinds(Struct):
     """Interns kinds: devices that are equal but for their names get the same ``DeviceKind``."""
 
     features: Features
-    _kinds: dict[tuple[str, bytes], DeviceKind] = field(default_factory=dict)
+    _kinds: WeakValueDictionary[tuple[str, bytes], DeviceKind] = field(
+        default_factory=WeakValueDictionary
+    )
+    """Those that a slice has, or a view of one that is kept."""
     _numbers: int = 0
 
     def kind_of(
@@ -251,10 +255,6 @@ class DeviceKinds(Struct):
             self._numbers += 1
             kind = self._kinds[key] = DeviceKind(self._numbers, driver, nameless, self.features)
         return kind
-
-    def prune(self, used: set[int]) -> None:
-        """Forget kinds that no slice has any more; ``used``: numbers of those that one has."""
-        self._kinds = {key: kind for key, kind in self._kinds.items() if kind.number in used}
 
     def __len__(self) -> int:
         return len(self._kinds)

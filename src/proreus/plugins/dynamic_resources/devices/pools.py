@@ -123,11 +123,9 @@ class Pools:
         """Taints that rules put on ``(driver, pool, device)``."""
         self._shapes: dict[object, int] = {}
         self._last_shape = 0
-        self._slices_changed = False
 
     def put(self, old: ResourceSlice | None, new: ResourceSlice | None) -> set[PoolKey]:
         """Replace a slice, add (``old`` is None) or remove one; return the pools that changed."""
-        self._slices_changed = True
         # Two pools, if the driver has moved the slice from one to the other.
         concerned = set()
         for one, there in ((old, False), (new, True)):
@@ -409,27 +407,17 @@ class Pools:
 
     def has_many_unused_kinds(self) -> bool:
         """Return whether most kinds of devices that are known belong to no slice any more."""
-        # A pass over all devices, some milliseconds for tens of thousands.
-        if not self._slices_changed or len(self.kinds) <= _SPARE_KINDS:
-            return False
-        self._slices_changed = False
-        return len(self.kinds) > _SPARE_KINDS + 2 * len(self._used_kinds())
-
-    def prune(self) -> None:
-        """Forget shapes, and kinds of devices that are gone.
-
-        Views that exist keep their numbers, so numbers are never used again.
-        """
-        self._shapes.clear()
-        self.kinds.prune(self._used_kinds())
-
-    def _used_kinds(self) -> set[int]:
-        return {
+        used = {
             kind.number
             for pool in self._pools.values()
             for kinds in pool.kinds.values()
             for kind in kinds
         }
+        return len(self.kinds) > _SPARE_KINDS + 2 * len(used)
+
+    def forget_shapes(self) -> None:
+        """Forget the shapes of views, which keep their numbers: these are never used again."""
+        self._shapes.clear()
 
     def __len__(self) -> int:
         return len(self._pools)
