@@ -11,8 +11,8 @@ of two NUMA nodes. At most 8 GPUs share a value, 12 are needed: refused after 16
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from proreus.plugins.dynamic_resources.devices.kinds import DeviceKind
 from proreus.plugins.dynamic_resources.devices.pools import PoolView
@@ -42,7 +42,7 @@ def too_few_matching_devices(
     if sum(map(_needed, requests)) <= 1 or _is_unsure(prepared, views, check):
         return False
     available = _available(views, taken)
-    if not _fit(requests, available.values()):
+    if not _fit(requests, available):
         return True
     return any(_cannot_match(claim, available) for claim in prepared.claims)
 
@@ -54,7 +54,7 @@ def _needed(request: Request) -> int:
     return min((one.count for one in request), default=0)
 
 
-def _cannot_match(claim: PreparedClaim, available: Mapping[int, tuple[DeviceKind, int]]) -> bool:
+def _cannot_match(claim: PreparedClaim, available: Mapping[DeviceKind, int]) -> bool:
     for written in claim.constraints:
         # Only matchAttribute: up to 1.36 distinctAttribute compared with one device a request only,
         # so it accepted more than counting distinct values would allow.
@@ -71,10 +71,10 @@ def _cannot_match(claim: PreparedClaim, available: Mapping[int, tuple[DeviceKind
         if sum(map(_needed, concerned)) <= 1:
             continue
         # A device without the attribute violates the constraint whatever the others have.
-        by_value: dict[object, list[tuple[DeviceKind, int]]] = {}
-        for kind, count in available.values():
+        by_value: dict[object, dict[DeviceKind, int]] = defaultdict(dict)
+        for kind, count in available.items():
             for value in kind.attribute_values(constraint.attribute, lists=True):
-                by_value.setdefault(value, []).append((kind, count))
+                by_value[value][kind] = count
         if not any(_fit(concerned, kinds) for kinds in by_value.values()):
             return True
     return False
@@ -109,64 +109,41 @@ def _is_unsure(
     return False
 
 
-def _available(
-    views: Sequence[PoolView], taken: Sequence[Collection[int]]
-) -> dict[int, tuple[DeviceKind, int]]:
-    """Count the devices that are not taken, by number of their kind.
+def _available(views: Sequence[PoolView], taken: Sequence[Collection[int]]) -> Counter[DeviceKind]:
+    """Count the devices that are not taken, by kind.
 
     An upper bound: taints, counters, capacity, node selection and incomplete pools are ignored.
     """
-    counts: Counter[int] = Counter()
-    kinds = {}
-    for pool, view in enumerate(views):
-        for place, device in enumerate(view.devices):
-            if place not in taken[pool]:
-                counts[device.kind.number] += 1
-                kinds[device.kind.number] = device.kind
-    return {number: (kind, counts[number]) for number, kind in kinds.items()}
+    return Counter(
+        device.kind
+        for pool, view in enumerate(views)
+        for place, device in enumerate(view.devices)
+        if place not in taken[pool]
+    )
 
 
-def _fit(requests: Sequence[Request], available: Iterable[tuple[DeviceKind, int]]) -> bool:
+def _fit(requests: Sequence[Request], available: Mapping[DeviceKind, int]) -> bool:
     """Return whether all requests can have their devices at once, each device given once."""
-    kinds = list(available)
-    selected = [
-        [
-            place
-            for place, (kind, _) in enumerate(kinds)
-            if any(one.selects(kind) for one in request)
-        ]
-        for request in requests
-    ]
-    left = [count for _, count in kinds]
-    users = [Counter[int]() for _ in kinds]
-    for number, request in enumerate(requests):
-        for _ in range(_needed(request)):
-            if not _place(number, selected, left, users, set()):
-                return False
-    return True
+    holders: dict[DeviceKind, list[Request]] = {kind: [] for kind in available}
 
-
-def _place(
-    request: int,
-    selected: Sequence[Sequence[int]],
-    left: list[int],
-    users: list[Counter[int]],
-    tried: set[int],
-) -> bool:
-    """Give a request one more device, moving other requests to other kinds if need be."""
-    # An augmenting path of Ford and Fulkerson; kinds are few, however many devices there are.
-    for kind in selected[request]:
-        if left[kind]:
-            left[kind] -= 1
-            users[kind][request] += 1
-            return True
-    for kind in selected[request]:
-        if kind in tried:
-            continue
-        tried.add(kind)
-        for other in [number for number, count in users[kind].items() if count]:
-            if other != request and _place(other, selected, left, users, tried):
-                users[kind][other] -= 1
-                users[kind][request] += 1
+    def place(request: Request, tried: set[DeviceKind]) -> bool:
+        """Give a request one more device, moving another one to another kind if need be."""
+        # An augmenting path of Ford and Fulkerson; kinds are few, however many devices there are.
+        kinds = [kind for kind in available if kind not in tried and _selects(request, kind)]
+        tried.update(kinds)
+        for kind in kinds:
+            if len(holders[kind]) < available[kind]:
+                holders[kind].append(request)
                 return True
-    return False
+        for kind in kinds:
+            for number, other in enumerate(holders[kind]):
+                if place(other, tried):
+                    holders[kind][number] = request
+                    return True
+        return False
+
+    return all(place(request, set()) for request in requests for _ in range(_needed(request)))
+
+
+def _selects(request: Request, kind: DeviceKind) -> bool:
+    return any(one.selects(kind) for one in request)
