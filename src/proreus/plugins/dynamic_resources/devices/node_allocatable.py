@@ -7,7 +7,7 @@ a device counts is in ``node_allocatable_resources``, of 1.36 in ``node_allocata
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import msgspec
@@ -15,11 +15,9 @@ from msgspec import Struct
 
 from proreus.base.errors import ProreusError
 from proreus.framework.pod_info import PodInfo
-from proreus.framework.status import Status
-from proreus.objects.devices import Device, QuantityText
+from proreus.objects.devices import QuantityText
 from proreus.objects.pod import NodeAllocatableResourceClaimStatus, Pod
 from proreus.objects.quantity import parse_quantity
-from proreus.objects.requests import PodResourcesOptions, pod_requests
 from proreus.objects.resource_claims import DeviceRequestAllocationResult, ResourceClaim
 from proreus.plugins.dynamic_resources.claims import claim_name
 from proreus.plugins.dynamic_resources.devices.capacity import quantity_text
@@ -61,53 +59,6 @@ class EffectiveRequest(Struct, frozen=True):
 
     amounts: Mapping[str, int]
     statuses: Statuses
-
-
-# ---- effective requests ------------------------------------------------------------------------
-
-
-class NodeAllocatableForm:
-    """The form in which devices declare the part of their node that they consume."""
-
-    def consumes(self, device: Device) -> bool:
-        """Return whether a device consumes of its node."""
-        raise NotImplementedError
-
-    def status_of(
-        self, claim: ResourceClaim, devices: Sequence[ClaimDevice], containers: tuple[str, ...]
-    ) -> NodeAllocatableResourceClaimStatus | None:
-        """Return the consumption of a claim's devices, None if none; raises ``MappingError``."""
-        raise NotImplementedError
-
-    def refusal(self, pod: PodInfo, with_devices: Pod, amounts: Mapping[str, int]) -> Status | None:
-        """Return the status that rejects a pod with its devices; None if nothing does."""
-        raise NotImplementedError
-
-    def effective_request_of(
-        self, pod: PodInfo, allocated_devices: Iterable[ClaimDevices]
-    ) -> EffectiveRequest | Status | None:
-        """Return a pod's request with its devices; None if none of them consumes of the node.
-
-        A status says why the pod cannot have the devices. Raises ``MappingError``.
-        """
-        # Most devices consume nothing, and the pod's requests need not be added up again.
-        consuming = [
-            (claim, devices)
-            for claim, devices in allocated_devices
-            if any(self.consumes(one.kind.device) for one in devices)
-        ]
-        if not consuming:
-            return None
-        statuses = tuple(
-            status
-            for claim, devices in sorted(consuming, key=lambda one: one[0].metadata.name)
-            if (status := self.status_of(claim, devices, containers_of(pod.pod, claim))) is not None
-        )
-        options = PodResourcesOptions(pod.resources_options.pod_level, devices=True)
-        with_devices = with_statuses(pod.pod, statuses)
-        amounts = pod_requests(with_devices, options)
-        refusal = self.refusal(pod, with_devices, amounts)
-        return refusal or EffectiveRequest(amounts, statuses)
 
 
 class Sums:

@@ -33,7 +33,6 @@ from proreus.plugins.dynamic_resources.devices.node_allocatable import (
     ClaimDevices,
     EffectiveRequest,
     MappingError,
-    NodeAllocatableForm,
 )
 from proreus.plugins.dynamic_resources.devices.node_matching import (
     PoolError,
@@ -55,7 +54,7 @@ from proreus.plugins.insufficient_resources import BASE_RESOURCES, reject_rows
 class NodeAllocatableFilter:
     """Rejects nodes that have too little left for one pod with its devices."""
 
-    form: NodeAllocatableForm = NodeAllocatableResources()
+    form = NodeAllocatableResources()
 
     def __init__(self, manager: DRAManager, state_data: StateData, pod: PodInfo) -> None:
         self._manager = manager

@@ -15,9 +15,8 @@ from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
 from proreus.framework.verdicts import Rows, Verdicts
 from proreus.objects.devices import Device
-from proreus.objects.meta import key_of
 from proreus.objects.pod import NodeAllocatableResourceClaimStatus, Pod
-from proreus.objects.quantity import NANO, parse_quantity
+from proreus.objects.quantity import parse_quantity
 from proreus.objects.requests import PodResourcesOptions, has_pod_level_requests, pod_requests
 from proreus.objects.resource_claims import ResourceClaim
 from proreus.plugins.dynamic_resources.devices.node_allocatable import (
@@ -25,15 +24,18 @@ from proreus.plugins.dynamic_resources.devices.node_allocatable import (
     ClaimDevice,
     ClaimDevices,
     MappingError,
-    NodeAllocatableForm,
     Sums,
 )
 from proreus.plugins.dynamic_resources.filtering.node_allocatable_filter import (
     NodeAllocatableFilter,
 )
+from proreus.plugins.dynamic_resources.filtering.node_allocatable_resources import (
+    NodeAllocatableResources,
+    part_of_capacity,
+)
 
 
-class NodeAllocatableResourceMappings(NodeAllocatableForm):
+class NodeAllocatableResourceMappings(NodeAllocatableResources):
     """``nodeAllocatableResourceMappings`` of devices, summed in ``resources`` of a pod's status."""
 
     def consumes(self, device: Device) -> bool:
@@ -79,25 +81,15 @@ class NodeAllocatableResourceMappings(NodeAllocatableForm):
 def _taken(claim: ResourceClaim, device: ClaimDevice) -> Iterator[tuple[str, Amount]]:
     """Yield the amount of each resource that one device consumes."""
     for resource, mapping in sorted(device.kind.device.node_allocatable_resource_mappings.items()):
-        multiplier = mapping.allocation_multiplier
-        key = mapping.capacity_key
-        if not key:
+        key, multiplier = mapping.capacity_key, mapping.allocation_multiplier
+        if key:
+            where = f"NodeAllocatableResourceMappings for resource {resource}"
+            amount = part_of_capacity(claim, device, key, multiplier, where)
+            if amount is not None:
+                yield resource, amount
+        else:
             text = "0" if multiplier is None else multiplier
             yield resource, (parse_quantity(text), text)
-        # Upstream ends the attempt here as well: ``capacityKey`` refers to consumed capacity, which
-        # only a device that allows multiple allocations has.
-        elif device.consumed is None:
-            raise MappingError(
-                f"claim {key_of(claim)}, device {device.name}: ConsumedCapacity is nil, but "
-                f"Capacity key '{key}' is set in NodeAllocatableResourceMappings for resource "
-                f"{resource}"
-            )
-        elif key in device.consumed:
-            nano, like = device.consumed[key]
-            # Rounded up to a nano-unit, so that the node is never short of what devices use.
-            if multiplier is not None:
-                nano = -(-nano * parse_quantity(multiplier) // NANO)
-            yield resource, (nano, like)
 
 
 class NodeAllocatableFilterOf136(NodeAllocatableFilter):

@@ -11,11 +11,16 @@ containers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from proreus.framework.pod_info import PodInfo
 from proreus.framework.status import Status
-from proreus.objects.devices import Device, NodeAllocatableMapping, NodeAllocatableOverhead
+from proreus.objects.devices import (
+    Device,
+    NodeAllocatableMapping,
+    NodeAllocatableOverhead,
+    QuantityText,
+)
 from proreus.objects.meta import key_of
 from proreus.objects.pod import (
     NodeAllocatableMappedResources,
@@ -26,7 +31,9 @@ from proreus.objects.pod import (
 )
 from proreus.objects.quantity import NANO, parse_quantity
 from proreus.objects.requests import (
+    PodResourcesOptions,
     limits_of_containers,
+    pod_requests,
     requests_of_containers,
     resources_of_devices,
     resources_of_devices_in,
@@ -36,9 +43,12 @@ from proreus.objects.resource_names import is_pod_level_resource
 from proreus.plugins.dynamic_resources.devices.node_allocatable import (
     Amount,
     ClaimDevice,
+    ClaimDevices,
+    EffectiveRequest,
     MappingError,
-    NodeAllocatableForm,
     Sums,
+    containers_of,
+    with_statuses,
 )
 
 _HUGE_PAGES = "hugepages-"
@@ -49,8 +59,34 @@ def is_mapped(device: Device) -> bool:
     return any(one.mapping is not None for one in device.node_allocatable_resources.values())
 
 
-class NodeAllocatableResources(NodeAllocatableForm):
+class NodeAllocatableResources:
     """``nodeAllocatableResources`` of devices: ``mapping`` and ``overhead`` of a pod's status."""
+
+    def effective_request_of(
+        self, pod: PodInfo, allocated_devices: Iterable[ClaimDevices]
+    ) -> EffectiveRequest | Status | None:
+        """Return a pod's request with its devices; None if none of them consumes of the node.
+
+        A status says why the pod cannot have the devices. Raises ``MappingError``.
+        """
+        # Most devices consume nothing, and the pod's requests need not be added up again.
+        consuming = [
+            (claim, devices)
+            for claim, devices in allocated_devices
+            if any(self.consumes(one.kind.device) for one in devices)
+        ]
+        if not consuming:
+            return None
+        statuses = tuple(
+            status
+            for claim, devices in sorted(consuming, key=lambda one: one[0].metadata.name)
+            if (status := self.status_of(claim, devices, containers_of(pod.pod, claim))) is not None
+        )
+        options = PodResourcesOptions(pod.resources_options.pod_level, devices=True)
+        with_devices = with_statuses(pod.pod, statuses)
+        amounts = pod_requests(with_devices, options)
+        refusal = self.refusal(pod, with_devices, amounts)
+        return refusal or EffectiveRequest(amounts, statuses)
 
     def consumes(self, device: Device) -> bool:
         """Return whether a device consumes of its node."""
@@ -116,22 +152,34 @@ def _mapped(
     claim: ResourceClaim, device: ClaimDevice, resource: str, mapping: NodeAllocatableMapping
 ) -> Amount | None:
     """Return the amount of a resource that one device is; None if it is none for this claim."""
-    key = mapping.capacity_key
-    if not key:
-        text = mapping.device_multiplier
-        return None if text is None else (parse_quantity(text), text)
+    if mapping.capacity_key:
+        where = f"NodeAllocatableResources for resource {resource}"
+        return part_of_capacity(
+            claim, device, mapping.capacity_key, mapping.capacity_multiplier, where
+        )
+    text = mapping.device_multiplier
+    return None if text is None else (parse_quantity(text), text)
+
+
+def part_of_capacity(
+    claim: ResourceClaim, device: ClaimDevice, key: str, multiplier: QuantityText | None, where: str
+) -> Amount | None:
+    """Return the amount for the consumed part of a capacity; None if nothing of it is consumed.
+
+    ``where``: the field that names the capacity. Raises ``MappingError``.
+    """
     # Only a device that allows multiple allocations has consumed capacity.
     if device.consumed is None:
         raise MappingError(
             f"claim {key_of(claim)}, device {device.name}: ConsumedCapacity is nil, but Capacity "
-            f"key '{key}' is set in NodeAllocatableResources for resource {resource}"
+            f"key '{key}' is set in {where}"
         )
     if key not in device.consumed:
         return None
     nano, like = device.consumed[key]
     # Rounded up to a nano-unit, so that the node is never short of what devices use.
-    if mapping.capacity_multiplier is not None:
-        nano = -(-nano * parse_quantity(mapping.capacity_multiplier) // NANO)
+    if multiplier is not None:
+        nano = -(-nano * parse_quantity(multiplier) // NANO)
     return nano, like
 
 
