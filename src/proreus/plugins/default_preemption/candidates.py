@@ -99,7 +99,6 @@ class DryRun:
         self._select = select
         self._units = units
         self._rows_with_groups: Set[int] = frozenset()
-        self._potential_rows: Rows = np.empty(0, dtype=np.intp)
 
     def candidates(self, rows: Rows, wanted: int) -> list[Candidate]:
         """Return candidates among rows, those without PDB violations first.
@@ -114,7 +113,7 @@ class DryRun:
         if self._choose is None and self._select is None:
             potential_rows = self._rows_with_victims(rows)
         self.verdicts.reject(rows[~potential_rows], NO_VICTIMS, unresolvable=True)
-        self._potential_rows = rows = rows[potential_rows]
+        rows = rows[potential_rows]
         non_violating: list[Candidate] = []
         violating: list[Candidate] = []
         first = 0
@@ -139,25 +138,10 @@ class DryRun:
     def _dry_run_batch(self, rows: Rows) -> Iterator[Candidate]:
         """Yield the candidates among some rows, dry-running rows that are not in the cache."""
         rows_to_try = self._dry_run_cache.rows_to_try(rows)
-        if len(rows_to_try) and self._dry_run_cache.reusable:
-            self._dry_run_ahead(rows_to_try)
-            # Rows that ended in an error are still there; their errors have to be reported now.
-            rows_to_try = self._dry_run_cache.rows_to_try(rows)
         if len(rows_to_try):
             self._dry_run(rows_to_try)
         self._dry_run_cache.reject_failed(rows, self.verdicts)
         yield from self._dry_run_cache.candidates(rows)
-
-    def _dry_run_ahead(self, rows: Rows) -> None:
-        """Dry-run rows along with others that the next preemptors with this key will need."""
-        others = np.setdiff1d(self._dry_run_cache.rows_to_try(self._potential_rows), rows)[
-            :_MIN_BATCH
-        ]
-        errors = len(self.errors)
-        self._dry_run(np.concatenate((rows, others)))
-        # Errors are dropped: they may be about `others`, which kube-scheduler would not have
-        # visited. A row with an error is not cached, and is dry-run again if needed.
-        del self.errors[errors:]
 
     def _dry_run(self, rows: Rows) -> None:
         """Dry-run rows and cache the results, apart from errors."""

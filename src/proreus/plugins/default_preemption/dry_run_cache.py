@@ -8,8 +8,8 @@ dry-runs little more than one row.
 A row that the pod does not fit even without its lower-priority pods stays rejected whichever of
 these it has: it is not dry-run again while they are deleted one by one.
 
-Worked example: 1000 equivalent preemptors, 5000 nodes. The first one dry-runs 500 rows (10 %) and
-64 ahead. The others start at random rows and dry-run those that are not cached yet. Once all are,
+Worked example: 1000 equivalent preemptors, 5000 nodes. The first one dry-runs 500 rows (10 %). The
+others start at random rows and dry-run those that are not cached yet. Once all are,
 each preemptor dry-runs one row: the node that the preemption before it has changed.
 """
 
@@ -42,17 +42,13 @@ RemainingPods = tuple[Node | None, tuple[PodInfo, ...]]
 
 
 class DryRunCache:
-    """Results by row of a table, for preemptors with one key and one priority.
-
-    ``reusable``: further preemptors will read it, so that rows are worth being dry-run ahead.
-    """
+    """Results by row of a table, for preemptors with one key and one priority."""
 
     # Invariant: each row that was rejected is in _remaining, with what was on it then, or, if it
     # has pods of groups, whose own priority does not count, in _groups. Candidates that evict pods
     # of groups are in _groups too.
 
-    def __init__(self, nodes: NodeTable, priority: int, *, reusable: bool = False) -> None:
-        self.reusable = reusable
+    def __init__(self, nodes: NodeTable, priority: int) -> None:
         self._nodes = nodes
         self._priority = priority
         self._nominated: NominatedPodsByRow | None = None
@@ -181,7 +177,7 @@ class DryRunCaches:
         key = (dry_run_key.signature, pod.priority)
         dry_run_cache = self._by_key.get(key)
         if dry_run_cache is None:
-            dry_run_cache = DryRunCache(self._nodes, pod.priority, reusable=True)
+            dry_run_cache = DryRunCache(self._nodes, pod.priority)
             size_bytes = _BYTES_A_ROW * len(self._nodes) + approximate_size(key)
             self._by_key.put(key, dry_run_cache, max(size_bytes, _MIN_BYTES))
         dry_run_cache.refresh(dry_run_key.nominated_by_row)

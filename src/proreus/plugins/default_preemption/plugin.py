@@ -55,13 +55,13 @@ from proreus.plugins.default_preemption.eviction import (
     is_being_preempted,
     uid_of_group,
 )
-from proreus.plugins.default_preemption.pinned_pods import PinnedPods
 from proreus.plugins.default_preemption.pod_group_preemption import PodGroupEvaluator
 from proreus.plugins.default_preemption.pod_group_preemption_v1_36 import (
     PodGroupPreemption,
 )
 from proreus.plugins.default_preemption.potential_victims import (
     DisruptionBudgets,
+    PinnedPods,
     PodsByPriority,
 )
 from proreus.plugins.default_preemption.select_candidate import (

@@ -5,7 +5,7 @@ fits then, units are reprieved, the most important first. A group whose disrupti
 is one unit. The dry run works on the live table and restores it afterwards.
 
 Worked example: of 10 CPUs the units ``a`` to ``d`` hold 2 each; a group needs 4. Without them it
-fits. ``a`` is reprieved (fits), then ``b`` and ``c`` together (fit), then ``d``: the only victim.
+fits. ``a`` is reprieved (fits), then ``b`` and ``c`` (fit), then ``d``: the only victim.
 """
 
 from __future__ import annotations
@@ -165,26 +165,16 @@ class PodGroupDryRun:
     async def _reprieve(self, units: Sequence[DomainVictim]) -> list[DomainVictim] | Status:
         """Reprieve units in order while the group still fits; return those that stay victims."""
         victims: list[DomainVictim] = []
-        # Each `_fits` schedules the whole group, and as a rule most of the cluster has nothing to
-        # do with it. Hence twice as many units a step while they fit, half as many if they do not.
-        start, size = 0, 1
-        while start < len(units):
-            some = units[start : start + size]
-            self._restore(some)
+        for unit in units:
+            self._restore([unit])
             status = await self._fits()
             if status is None:
-                start += len(some)
-                size *= 2
                 continue
             # An error does not mean that the group does not fit: it ends the preemption.
             if not status.rejected:
                 return status
-            self._remove(some)
-            # Only a unit reprieved by itself is known to be the reason.
-            if len(some) == 1:
-                victims.append(some[0])
-                start += 1
-            size = max(1, len(some) // 2)
+            self._remove([unit])
+            victims.append(unit)
         return victims
 
     def _remove(self, units: Iterable[DomainVictim]) -> None:

@@ -276,40 +276,6 @@ def test_a_rejected_node_is_not_dry_run_again_while_its_victims_are_deleted() ->
     assert _calls(handle, caches, make_pod("d", priority=10)) == 1
 
 
-class Fragile(Lonely):
-    """Fails on a node that has the label ``broken``."""
-
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        if "broken" in node.labels:
-            raise ValueError("oh no")
-        return super().filter(state, pod, node)
-
-
-def test_a_dry_run_includes_rows_that_the_next_preemptor_will_need() -> None:
-    nodes = [make_node(f"n{i}", labels={"broken": ""} if i == 100 else {}) for i in range(128)]
-    pods = [make_pod(f"p{i}", node_name=f"n{i}", priority=0) for i in range(128)]
-    handle = FakeHandle(nodes, pods)
-    plugin = Fragile(None, handle)
-    handle.filters = (plugin,)
-    caches, rows = DryRunCaches(handle.nodes), np.arange(128)
-
-    def errors(name: str, rows: Any) -> list[str]:
-        pod, state = make_pod(name, priority=10), CycleState()
-        known = caches.of(handle.dry_run_key(state, pod), pod, ())
-        dry_run = DryRun(
-            handle, state, pod, DisruptionBudgets(()), PodsByPriority(handle.nodes), known
-        )
-        assert dry_run.candidates(rows, 1)
-        return dry_run.errors
-
-    assert errors("a", rows) == [], "the broken node is not among those that had to be tried"
-    calls = plugin.calls
-    assert errors("b", rows[64:100]) == []
-    assert plugin.calls == calls
-    (error,) = set(errors("c", rows[64:]))
-    assert "oh no" in error
-
-
 def test_new_and_cleared_nominations_invalidate_rows() -> None:
     pods = [make_pod(f"p{i}", cpu="1", node_name=f"n{i}", priority=0) for i in range(2)]
     cluster = OfflineCluster(_CONFIGURATION, _REGISTRY, _GATES)
