@@ -8,12 +8,9 @@ compared once.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence, Set
-from typing import Any
 
-from proreus.base.bounded_cache import BYTES_AN_ENTRY, LoadingCache
 from proreus.framework.cycle_state import CycleState
 from proreus.framework.events import ADD, DELETE, NODE, ClusterEvent
-from proreus.framework.handle import Handle
 from proreus.framework.interning import once_per_value
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
@@ -27,9 +24,6 @@ from proreus.objects.pod import Pod
 REASON = "node(s) didn't have free ports for the requested pod ports"
 ANY_ADDRESS = "0.0.0.0"
 
-_BUDGET_BYTES = 8 * 2**20
-_BYTES_A_PORT = 120
-
 _REJECTED = Status.unschedulable(REASON).with_plugin("NodePorts")
 
 
@@ -37,11 +31,6 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     """Rejects nodes where a host port of the pod is taken."""
 
     row_local = True
-
-    def __init__(self, args: Any, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._on_any_address = LoadingCache(_BUDGET_BYTES, _key_of, _loaded)
-        """By the set of ports that nodes have in common."""
 
     def sign(self, pod: PodInfo) -> Hashable:
         """Sign the host ports."""
@@ -67,7 +56,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         taken = once_per_value(
             nodes.port_set,
             nodes.port_sets.values,
-            lambda used: _conflict(wanted, used, self._on_any_address.of(used)),
+            lambda used: ports_conflict(wanted, used),
         )
         if taken is not None:
             verdicts.reject_with(taken, _REJECTED)
@@ -84,25 +73,8 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
 def ports_conflict(wanted: Sequence[HostPort], used: Set[HostPort]) -> bool:
     """Return whether a port is in use on its address, or either of both is on all addresses."""
-    return _conflict(wanted, used, _on_any_address(used))
-
-
-def _on_any_address(used: Set[HostPort]) -> frozenset[tuple[int, str]]:
     # Two pods may have 30,000 ports each: so they are not compared pairwise.
-    return frozenset([(one.port, one.protocol) for one in used])
-
-
-def _key_of(used: frozenset[HostPort]) -> frozenset[HostPort]:
-    return used
-
-
-def _loaded(key: frozenset[HostPort], _: object) -> tuple[frozenset[tuple[int, str]], int]:
-    return _on_any_address(key), BYTES_AN_ENTRY + _BYTES_A_PORT * len(key)
-
-
-def _conflict(
-    wanted: Sequence[HostPort], used: Set[HostPort], on_any_address: Set[tuple[int, str]]
-) -> bool:
+    on_any_address = {(one.port, one.protocol) for one in used}
     for port in wanted:
         if port.ip == ANY_ADDRESS:
             if (port.port, port.protocol) in on_any_address:
