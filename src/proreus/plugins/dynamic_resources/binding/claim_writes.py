@@ -7,7 +7,7 @@ was made for: fields that drivers write, or that are of a newer API, are kept.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -195,7 +195,7 @@ class ClaimWriter:
     # ---- requests ------------------------------------------------------------------------------
 
     async def _retry_on_conflict(
-        self, claim: ResourceClaim, attempt: Callable[[ResourceClaim], Any]
+        self, claim: ResourceClaim, attempt: Callable[[ResourceClaim], Awaitable[ResourceClaim]]
     ) -> ResourceClaim:
         """Run ``attempt`` with a claim, and again with the live one after a conflict.
 
@@ -203,21 +203,16 @@ class ClaimWriter:
         """
         # Conflicts are common where drivers write to the status of the same claim. Ending the
         # attempt instead would give the devices back and search for them again.
-        wait = _BACKOFF_SECONDS
-        for _ in range(_TRIES - 1):
+        conflicts = 0
+        while True:
             try:
-                done: ResourceClaim = await attempt(claim)
-            except Conflict:
-                await asyncio.sleep(wait)
-                wait *= 2
-                claim = await self._live(claim)
-            else:
-                return done
-        try:
-            last: ResourceClaim = await attempt(claim)
-        except Conflict as error:
-            raise ClaimWriteError(str(error)) from error
-        return last
+                return await attempt(claim)
+            except Conflict as error:
+                conflicts += 1
+                if conflicts == _TRIES:
+                    raise ClaimWriteError(str(error)) from error
+            await asyncio.sleep(_BACKOFF_SECONDS * 2 ** (conflicts - 1))
+            claim = await self._live(claim)
 
     async def _live(self, claim: ResourceClaim) -> ResourceClaim:
         meta = claim.metadata

@@ -42,6 +42,8 @@ _GO_TYPES = {
 }
 _QUANTITY = "*resource.Quantity"
 _SEMVER = "semver.Version"
+_FIELDS = {"bool": "bool", "int64": "int", "string": "string", _SEMVER: "version"}
+"""By Go type, how the names of a ``DeviceAttribute``'s two fields for it begin."""
 
 
 class CELDerivedAttribute(CELExpression[DeviceAttribute]):
@@ -65,17 +67,10 @@ class CELDerivedAttribute(CELExpression[DeviceAttribute]):
     def converted(self, result: Any) -> DeviceAttribute:
         """Return the attribute; raises ``CelError`` for a value that is none."""
         go_type, value = _typed(result)
-        match go_type:
-            case "bool":
-                return DeviceAttribute(bool_value=value)
-            case "int64":
-                return DeviceAttribute(int_value=value)
-            case "string":
-                return DeviceAttribute(string_value=value)
-            case "semver.Version":
-                return DeviceAttribute(version_value=value)
-            case "[]ref.Val":
-                return _list_attribute([_typed(element) for element in value])
+        if go_type == "[]ref.Val":
+            return _list_attribute([_typed(element) for element in value])
+        if go_type in _FIELDS:
+            return DeviceAttribute(**{f"{_FIELDS[go_type]}_value": value})
         raise CelError(f"unsupported CEL return type: {go_type}")
 
 
@@ -89,7 +84,7 @@ def _list_attribute(elements: list[tuple[str, Any]]) -> DeviceAttribute:
     if not elements:
         return DeviceAttribute(string_values=())
     first = elements[0][0]
-    if first not in ("bool", "int64", "string", _SEMVER):
+    if first not in _FIELDS:
         raise CelError(f"unsupported list element type: {first}")
     for place, (go_type, _) in enumerate(elements):
         if go_type != first:
@@ -97,15 +92,8 @@ def _list_attribute(elements: list[tuple[str, Any]]) -> DeviceAttribute:
             raise CelError(
                 f"expected list element at index {place} to be {expected}, got {go_type}"
             )
-    values = tuple(value for _, value in elements)
-    match first:
-        case "bool":
-            return DeviceAttribute(bool_values=values)
-        case "int64":
-            return DeviceAttribute(int_values=values)
-        case "string":
-            return DeviceAttribute(string_values=values)
-    return DeviceAttribute(version_values=values)
+    values: Any = tuple(value for _, value in elements)
+    return DeviceAttribute(**{f"{_FIELDS[first]}_values": values})
 
 
 def _typed(result: Any) -> tuple[str, Any]:
