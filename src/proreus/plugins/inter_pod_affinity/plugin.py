@@ -199,16 +199,6 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 if _any_in_domain(nodes, key, weights):
                     yield key, weights * weight
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node: the sum of its domains."""
-        scores: dict[str, IntArray] = state.read(_SCORES)
-        nodes, total = self.handle.nodes, 0
-        for key, sums in scores.items():
-            value = node.labels.get(key)
-            if value is not None:
-                total += int(sums[nodes.label_values(key).find(value)])
-        return total
-
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         """Score all nodes."""
         scores: dict[str, IntArray] = state.read(_SCORES)

@@ -135,11 +135,6 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         state.write(_SCORES, scores)
         return None
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Score one node."""
-        scores: SpreadScores = state.read(_SCORES)
-        return scores.of_node(node, self.handle.nodes)
-
     def score_all(self, state: CycleState, pod: PodInfo, nodes: NodeTable) -> IntArray:
         """Score all nodes."""
         scores: SpreadScores = state.read(_SCORES)

@@ -17,7 +17,6 @@ import numpy as np
 from msgspec import Struct
 
 from proreus.framework.interning import ABSENT
-from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.plugin import MAX_SCORE
 from proreus.framework.pod_info import PodInfo
@@ -110,27 +109,6 @@ class SpreadScores(Struct, eq=False):
         if self.all_keys:
             scores[_missing_any(self.constraints, nodes)] = INVALID_SCORE
         return scores
-
-    def of_node(self, node: NodeInfo, cluster: NodeTable) -> int:
-        """Return the raw score of one node."""
-        labels, total = node.labels, 0.0
-        if self.all_keys and not all(c.topology_key in labels for c in self.constraints):
-            return INVALID_SCORE
-        for constraint, weight, points in zip(
-            self.constraints, self.weights, self.points, strict=True
-        ):
-            value = labels.get(constraint.topology_key)
-            if value is None:
-                continue
-            if points is not None:
-                code = cluster.label_values(constraint.topology_key).find(value)
-                total += float(points[code])
-            else:
-                query = constraint.query
-                pods = sum(query.selects_pod(p.pod) for p in node.pods.values()) if query else 0
-                total += pods * weight + float(constraint.max_skew - 1)
-        whole = int(total)
-        return whole + (total - whole >= 0.5)
 
 
 def normalize(scores: IntArray) -> IntArray:
