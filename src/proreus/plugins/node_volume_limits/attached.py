@@ -36,8 +36,6 @@ from proreus.plugins.node_volume_limits.volumes import (
     VolumeLookup,
 )
 
-_SPARE_NODES = 1024
-
 
 class NodeVolumes(Struct):
     """The volumes of one node.
@@ -201,9 +199,11 @@ class AttachedVolumes:
             self._rows_with_errors.add(row)
 
     def age(self) -> None:
-        """Forget the drivers that no node has any more."""
+        """Forget the drivers that no node has any more, and the names of nodes that are gone."""
         self._counts.shrink()
         self._exceeded_from.shrink()
+        # The next refresh may never come: in a standby, say, while nodes come and go.
+        self._stale_nodes.intersection_update(self._table.rows)
 
     # ---- changes -------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class AttachedVolumes:
     def _csi_node_changed(self, old: CSINode | None, new: CSINode | None) -> None:
         one = new or old
         assert one is not None
-        self._note_stale(one.metadata.name)
+        self._stale_nodes.add(one.metadata.name)
 
     def _attachment_changed(
         self, old: VolumeAttachment | None, new: VolumeAttachment | None
@@ -231,16 +231,7 @@ class AttachedVolumes:
                     here[one.metadata.name] = one
                 elif not here:
                     del self._attachments[one.spec.node_name]
-                self._note_stale(one.spec.node_name)
-
-    def _note_stale(self, node_name: str) -> None:
-        # The first refresh recomputes all rows. It may never come: in a standby, say.
-        if self._position >= 0:
-            self._stale_nodes.add(node_name)
-            # Nor the next one, while nodes come and go.
-            if len(self._stale_nodes) > _SPARE_NODES + self._table.size:
-                self._position = -1
-                self._stale_nodes.clear()
+                self._stale_nodes.add(one.spec.node_name)
 
     def validate(self) -> None:
         """Recompute every row. Raises ``AssertionError`` if one differs."""

@@ -27,7 +27,6 @@ from proreus.plugins.dynamic_resources.devices.pools import PoolKey, Pools, Pool
 
 _MAX_AVAILABILITIES_PER_NODE = 8
 _SPARE_AVAILABILITIES = 1024
-_SPARE_NODES = 1024
 
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 """The feature that a kubelet declares which can leave out operations for devices."""
@@ -107,6 +106,8 @@ class AvailabilityIndex:
         if len(self.all) > most or self._pools.has_many_unused_kinds():
             self.begin_epoch()
         self._entries = {n: one for n, one in self._entries.items() if n in table.rows}
+        # It may be days until a pod with claims comes, while nodes come and go with their pools.
+        self._dirty_nodes.intersection_update(table.rows)
 
     def begin_epoch(self) -> None:
         """Forget all availabilities, and with them the kinds of devices that are gone."""
@@ -119,9 +120,7 @@ class AvailabilityIndex:
     def pool_changed(self, key: PoolKey) -> None:
         """Mark the nodes of a pool of which devices were taken or released."""
         # Only marked: several devices may change before anybody looks at the column again.
-        if self._all_dirty:
-            return
-        self._mark(self._pools.nodes_of.get(key, ()))
+        self._dirty_nodes |= self._pools.nodes_of.get(key, set())
         if key in self._pools.non_local or key in self._pools.invalid_counter_pools:
             self._dirty_shared.add(key)
 
@@ -148,16 +147,7 @@ class AvailabilityIndex:
         else:
             for node in nodes:
                 self._entries.pop(node, None)
-            self._mark(nodes)
-
-    def _mark(self, nodes: Iterable[str]) -> None:
-        if self._all_dirty:
-            return
-        self._dirty_nodes.update(nodes)
-        # It may be days until a pod with claims comes, while nodes come and go with their pools.
-        if len(self._dirty_nodes) > _SPARE_NODES + len(self._column):
-            self._all_dirty = True
-            self._dirty_nodes.clear()
+            self._dirty_nodes |= nodes
 
     # ---- queries -------------------------------------------------------------------------------
 
