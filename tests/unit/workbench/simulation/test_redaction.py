@@ -218,7 +218,7 @@ def test_expressions_select_the_same_devices(expression: str, selected: bool) ->
         (slice_,) = objects.of(BY_KIND["ResourceSlice"]).values()
         (class_,) = objects.of(BY_KIND["DeviceClass"]).values()
         text = class_.spec.selectors[0].cel.expression
-        kind = DeviceKind(0, slice_.spec.driver, slice_.spec.devices[0], Features())
+        kind = DeviceKind(slice_.spec.driver, slice_.spec.devices[0], Features())
         assert kind.matches(text) is selected, text
     for secret in ("acme", "secret", "h100", "hop", "model", "family"):
         assert secret not in text

@@ -35,8 +35,8 @@ from proreus.plugins.dynamic_resources.cel.values import quantity_value, semver
 from proreus.plugins.dynamic_resources.features import Features
 
 _results: BoundedCache[tuple[int, str, str], Any] = BoundedCache(32 * 2**20)
-"""Results of expressions for kinds of devices, by ``DeviceKind.serial``, use and expression."""
-_serials = count()
+"""Results of expressions for kinds of devices, by ``DeviceKind.number``, use and expression."""
+_numbers = count()
 
 R = TypeVar("R")
 
@@ -66,12 +66,12 @@ class Capacity(Struct, frozen=True):
 class DeviceKind:
     """All that matters of a device, except its name and its pool.
 
-    ``number``: unique, never used again. ``taints``: none with gate DRADeviceTaints off.
+    ``number``: unique in the process. ``taints``: none with gate DRADeviceTaints off.
     ``shared``: several claims may have the device at the same time (KEP-5075).
     """
 
-    def __init__(self, number: int, driver: str, device: Device, features: Features) -> None:
-        self.number = number
+    def __init__(self, driver: str, device: Device, features: Features) -> None:
+        self.number = next(_numbers)
         self.driver = driver
         self.device = device
         self.shared = features.consumable_capacity and bool(device.allow_multiple_allocations)
@@ -95,8 +95,6 @@ class DeviceKind:
         )
         self._features = features
         self._view: DeviceView | None = None
-        # Of all kinds in the process: another configuration may have its own, with equal numbers.
-        self._serial = next(_serials)
 
     def matches(self, expression: str) -> bool:
         """Return whether a CEL selector selects the device; raises ``CelError``."""
@@ -124,7 +122,7 @@ class DeviceKind:
         # The evaluation depends on the expression and the kind alone: CEL has no clock and no
         # state. An entry, which may be an error, is never wrong, so the cache is only bounded, for
         # expressions that carry a claim's own numbers.
-        key = self._serial, use, expression
+        key = self.number, use, expression
         result = _results.get(key)
         if result is None:
             try:
@@ -241,7 +239,6 @@ class DeviceKinds(Struct):
         default_factory=WeakValueDictionary
     )
     """Those that a slice has, or a view of one that is kept."""
-    _numbers: int = 0
 
     def kind_of(
         self, driver: str, device: Device, taints: tuple[DeviceTaint, ...] = ()
@@ -252,8 +249,7 @@ class DeviceKinds(Struct):
         key = driver, msgspec.json.encode(nameless)
         kind = self._kinds.get(key)
         if kind is None:
-            self._numbers += 1
-            kind = self._kinds[key] = DeviceKind(self._numbers, driver, nameless, self.features)
+            kind = self._kinds[key] = DeviceKind(driver, nameless, self.features)
         return kind
 
     def __len__(self) -> int:

@@ -29,7 +29,7 @@ def capacity(value: str, features: Features = NEW, **policy: object) -> DeviceKi
         policy["valid_range"] = CapacityRange(*bounds)
     request_policy = CapacityRequestPolicy(**policy) if policy else None
     device = Device(name="d", capacity={"c": DeviceCapacity(value, request_policy)})
-    return DeviceKind(0, "driver", device, features)
+    return DeviceKind("driver", device, features)
 
 
 def text(kind: DeviceKind, requested: str | None, features: Features = NEW) -> str:
