@@ -184,26 +184,15 @@ def values_of(attribute: DeviceAttribute, lists: bool) -> frozenset[Value]:
 
     Without ``lists`` a list counts as ``NOT_COMPARABLE``.
     """
-    if lists:
-        each: tuple[tuple[str, Sequence[object] | None], ...] = (
-            ("int", attribute.int_values),
-            ("bool", attribute.bool_values),
-            ("string", attribute.string_values),
-            ("version", attribute.version_values),
-        )
-        for kind, values in each:
-            if values:
-                return frozenset((kind, value) for value in values)
-    single: tuple[Value, ...] = (
-        ("string", attribute.string_value),
-        ("int", attribute.int_value),
-        ("bool", attribute.bool_value),
-        ("version", attribute.version_value),
-    )
-    found = next((one for one in single if one[1] is not None), None)
-    if found is None:
-        return frozenset() if lists else frozenset((NOT_COMPARABLE,))
-    return frozenset((found,))
+    for kind in ("int", "bool", "string", "version") if lists else ():
+        values: Sequence[object] | None = getattr(attribute, f"{kind}_values")
+        if values:
+            return frozenset((kind, value) for value in values)
+    for kind in ("string", "int", "bool", "version"):
+        value: object = getattr(attribute, f"{kind}_value")
+        if value is not None:
+            return frozenset(((kind, value),))
+    return frozenset() if lists else frozenset((NOT_COMPARABLE,))
 
 
 def _value(name: str, attribute: DeviceAttribute, lists: bool) -> Attribute:
