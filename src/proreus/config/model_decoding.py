@@ -13,11 +13,19 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from proreus.base.errors import ConfigError
-from proreus.config.field_errors import child, item
+from proreus.config.field_errors import child, invalid, item
 from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel, json_type_name
 
 M = TypeVar("M", bound=ConfigModel)
 Location = tuple[int | str, ...]
+
+_LIMITS = {
+    "greater_than": "must be > {gt}",
+    "greater_than_equal": "must be >= {ge}",
+    "less_than": "must be < {lt}",
+    "less_than_equal": "must be <= {le}",
+}
+"""By type of pydantic's errors."""
 
 
 class StrictDecodingError(ConfigError):
@@ -97,6 +105,8 @@ def _text(model: type[ConfigModel], detail: ErrorDetails) -> str:
             return detail["msg"]
         case "missing":
             return f"{_path(location)}: Required value"
+        case str(kind) if kind in _LIMITS:
+            return invalid(_path(location), detail["input"], _LIMITS[kind].format(**context))
         case str(kind) if kind == WRONG_TYPE:
             got, wanted = context["got"], context["wanted"]
         case "model_type" | "model_attributes_type" | "tuple_type" | "dict_type":

@@ -40,7 +40,10 @@ def test_the_mean_is_truncated_toward_zero() -> None:
     ("args", "text"),
     [
         ({"mode": "Lowest"}, "Input should be 'Least' or 'Most'"),
-        ({"resources": [{"name": "cpu", "weight": -1}]}, "must be positive"),
+        (
+            {"resources": [{"name": "cpu", "weight": -1}]},
+            r"\[0\].weight: Invalid value: -1: must be >= 1",
+        ),
     ],
 )
 def test_invalid_arguments_are_refused(args: dict, text: str) -> None:

@@ -7,6 +7,7 @@ import weakref
 from typing import Literal
 
 import pytest
+from pydantic import Field
 
 from proreus.base.errors import ConfigError
 from proreus.config.arg_fields import describe_args
@@ -27,7 +28,7 @@ def test_lists_in_a_mapping_become_tuples() -> None:
 
 class Extended(DefaultPreemptionArgs):
     mode: Literal["fast", "slow"]
-    tries: int = 3
+    tries: int = Field(3, ge=1, lt=10)
     limit: int | str | None = None
 
 
@@ -59,6 +60,8 @@ def test_a_class_that_a_reload_replaced_is_forgotten():
     [
         ({}, ["mode: Required value"]),
         ({"mode": "idle"}, ["mode: Input should be 'fast' or 'slow'"]),
+        ({"mode": "fast", "tries": 0}, ["tries: Invalid value: 0: must be >= 1"]),
+        ({"mode": "fast", "tries": 10}, ["tries: Invalid value: 10: must be < 10"]),
         (
             {"tries": "x", "minCandidateNodesAbsolute": True},
             [

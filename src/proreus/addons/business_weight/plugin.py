@@ -7,6 +7,7 @@ Worked example: payments weigh gold 100 and silver 40. A pod of payments gets 10
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from typing import Annotated
 
 from pydantic import Field
 
@@ -38,15 +39,10 @@ class BusinessWeightArgs(PluginArgs):
     namespace_label: str = ""
     node_label: str = Field("proreus.dev/pool", min_length=1)
     default_business: str = ""
-    weights: dict[str, dict[str, int]] = {}
+    weights: dict[str, dict[str, Annotated[int, Field(ge=0, le=MAX_SCORE)]]] = {}
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check that weights are scores, and that the default business has some."""
-        for business, pools in self.weights.items():
-            for pool, weight in pools.items():
-                if not 0 <= weight <= MAX_SCORE:
-                    where = field_errors.child(path, "weights", business, pool)
-                    yield field_errors.invalid(where, weight, "must be in the range 0-100")
+        """Check that the default business has weights."""
         if self.default_business and self.default_business not in self.weights:
             where = field_errors.child(path, "defaultBusiness")
             yield field_errors.invalid(where, self.default_business, "must be in weights")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pydantic import Field
+
 from proreus.framework import ConfigModel, FeatureGates, Seconds, field_errors
 from proreus.plugins.default_preemption import DefaultPreemptionArgs
 
@@ -20,10 +22,10 @@ class QueuesArgs(ConfigModel):
     """
 
     source: str = ""
-    k_value: float = 0.0
-    half_life: Seconds = 86_400.0
-    reclaimer_utilization_multiplier: float = 1.0
-    refresh_period: Seconds = 60.0
+    k_value: float = Field(0.0, ge=0)
+    half_life: Seconds = Field(86_400.0, ge=1)
+    reclaimer_utilization_multiplier: float = Field(1.0, ge=1)
+    refresh_period: Seconds = Field(60.0, ge=1)
 
 
 class CapacitySchedulingArgs(DefaultPreemptionArgs):
@@ -35,7 +37,7 @@ class CapacitySchedulingArgs(DefaultPreemptionArgs):
     queues: QueuesArgs | None = None
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check the source and the lower bounds."""
+        """Check the source."""
         yield from super().problems(path, gates)
         queues = self.queues
         if queues is None:
@@ -45,12 +47,3 @@ class CapacitySchedulingArgs(DefaultPreemptionArgs):
             yield field_errors.required(source)
         elif queues.source not in SOURCES:
             yield field_errors.unsupported(source, queues.source, SOURCES)
-        for name, value, least in (
-            ("kValue", queues.k_value, 0.0),
-            ("reclaimerUtilizationMultiplier", queues.reclaimer_utilization_multiplier, 1.0),
-            ("halfLife", queues.half_life, 1.0),
-            ("refreshPeriod", queues.refresh_period, 1.0),
-        ):
-            if value < least:
-                where = field_errors.child(path, "queues", name)
-                yield field_errors.invalid(where, value, f"must be at least {least:g}")

@@ -11,15 +11,16 @@ CPUs would be rejected, so that preemption evicts offline pods for it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
+
+from pydantic import Field
 
 from proreus.addons.node_metrics.recent_pods import RecentPods, RecentPodsPlugin, timestamp
 from proreus.addons.pod_amounts import CPU_AND_MEMORY
 from proreus.framework import (
     ClusterEvent,
     CycleState,
-    FeatureGates,
     FilterPlugin,
     Handle,
     NodeInfo,
@@ -27,7 +28,6 @@ from proreus.framework import (
     PodInfo,
     Status,
     events,
-    field_errors,
 )
 from proreus.objects import NODES, Node, Pod
 
@@ -50,13 +50,7 @@ class ColocationArgs(PluginArgs):
     """``report_interval_seconds``: pods that came so shortly before a measurement count by their
     requests, since they did not use much yet."""
 
-    report_interval_seconds: int = 60
-
-    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check that the interval is not negative."""
-        if self.report_interval_seconds < 0:
-            where = field_errors.child(path, "reportIntervalSeconds")
-            yield field_errors.invalid(where, self.report_interval_seconds, "must not be negative")
+    report_interval_seconds: int = Field(60, ge=0)
 
 
 class _Measured(NamedTuple):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
-from proreus.framework import FeatureGates, PluginArgs, field_errors
+from pydantic import Field
+
+from proreus.framework import PluginArgs
 
 
 class CoschedulingArgs(PluginArgs):
@@ -26,19 +27,6 @@ class CoschedulingArgs(PluginArgs):
     points_without_effect = frozenset({"preScore", "score", "preBind", "postBind"})
 
     mode: Literal["permit", "plan"] = "permit"
-    permit_waiting_time_seconds: int = 60
-    pod_group_backoff_seconds: int = 0
-    pod_group_reject_percentage: int = 10
-
-    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check the ranges."""
-        for name, value in (
-            ("permitWaitingTimeSeconds", self.permit_waiting_time_seconds),
-            ("podGroupBackoffSeconds", self.pod_group_backoff_seconds),
-        ):
-            if value < 0:
-                yield field_errors.invalid(field_errors.child(path, name), value, "must be >= 0")
-        if not 0 <= self.pod_group_reject_percentage <= 100:
-            where = field_errors.child(path, "podGroupRejectPercentage")
-            value = self.pod_group_reject_percentage
-            yield field_errors.invalid(where, value, "not in valid range [0, 100]")
+    permit_waiting_time_seconds: int = Field(60, ge=0)
+    pod_group_backoff_seconds: int = Field(0, ge=0)
+    pod_group_reject_percentage: int = Field(10, ge=0, le=100)

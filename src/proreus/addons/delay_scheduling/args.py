@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -39,8 +39,8 @@ class DelaySchedulingArgs(PluginArgs):
         ),
         min_length=1,
     )
-    skips: tuple[int, ...] = (40, 40)
-    wait_seconds: tuple[float, ...] = (3.0, 3.0)
+    skips: tuple[Annotated[int, Field(ge=0)], ...] = (40, 40)
+    wait_seconds: tuple[Annotated[float, Field(ge=0)], ...] = (3.0, 3.0)
     max_total_seconds: float = Field(30.0, gt=0)
     only_when_preferred_may_free: bool = True
     default_source: Source = "annotation"
@@ -61,10 +61,6 @@ class DelaySchedulingArgs(PluginArgs):
             where = field_errors.child(path, field)
             if values and len(values) != len(names):
                 yield field_errors.invalid(where, list(values), "must have one entry a level")
-            for index, value in enumerate(values):
-                if value < 0:
-                    item = field_errors.item(where, index)
-                    yield field_errors.invalid(item, value, "must not be negative")
         if not self.skips and not self.wait_seconds:
             where = field_errors.child(path, "skips")
             yield field_errors.invalid(where, [], "must be set where waitSeconds is empty")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from proreus.addons.device_share.accounts import DeviceAccounts, valid_request
 from proreus.addons.device_share.annotations import HAMI_NODE, result_annotations
@@ -60,7 +62,7 @@ class WeightedDeviceResource(ConfigModel):
     """A resource of GPUs, by Koordinator's name, and its weight."""
 
     name: Literal["koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio"]
-    weight: int = 1
+    weight: Annotated[int, Field(ge=0)] = 1
 
 
 class DeviceScoringStrategy(ConfigModel):
@@ -95,18 +97,15 @@ class DeviceShareArgs(PluginArgs):
 
     scoring_strategy: DeviceScoringStrategy = DeviceScoringStrategy()
     cpu_only_pods: Literal["Avoid", "Reject", "Allow"] = "Avoid"
-    recent_requests: int = 1000
+    recent_requests: int = Field(1000, ge=1)
     """The number of recent requests for ``LeastFragmented``."""
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check the numbers."""
-        if self.recent_requests < 1:
-            where = field_errors.child(path, "recentRequests")
-            yield field_errors.invalid(where, self.recent_requests, "must be > 0")
-        where = field_errors.child(field_errors.child(path, "scoringStrategy"), "resources")
+        """Check that a resource counts."""
         weights = [one.weight for one in self.scoring_strategy.resources]
-        if any(weight < 0 for weight in weights) or not any(weights):
-            yield field_errors.invalid(where, weights, "weights must be >= 0, and one of them > 0")
+        if not any(weights):
+            where = field_errors.child(path, "scoringStrategy", "resources")
+            yield field_errors.invalid(where, weights, "one of the weights must be > 0")
 
 
 class DeviceShare(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from proreus.addons.coscheduling.groups import (
     VOLCANO,
@@ -116,20 +117,15 @@ class GroupTopologyArgs(PluginArgs):
     included.
     """
 
-    levels: tuple[str, ...] = ("topology.kubernetes.io/zone",)
+    levels: tuple[str, ...] = Field(("topology.kubernetes.io/zone",), min_length=1)
     policy: Literal["BestFit", "Balance"] = "BestFit"
-    max_placements: int = 8
+    max_placements: int = Field(8, ge=1)
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check that there are levels, each once."""
+        """Check that each level is there once."""
         where = field_errors.child(path, "levels")
-        if not self.levels:
-            yield field_errors.required(where, "at least one label")
         if len(set(self.levels)) != len(self.levels):
             yield field_errors.invalid(where, list(self.levels), "each label once")
-        if self.max_placements < 1:
-            where = field_errors.child(path, "maxPlacements")
-            yield field_errors.invalid(where, self.max_placements, "must be >= 1")
 
 
 class GroupTopology(PlacementGeneratePlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from proreus.addons.node_metrics.metrics import Aggregation
 from proreus.addons.node_metrics.providers import NodeMetricsArgs
@@ -11,6 +13,7 @@ from proreus.addons.pod_amounts import CPU_AND_MEMORY
 from proreus.framework import ConfigModel, FeatureGates, Seconds, field_errors
 
 AggregationType = Literal["avg", "p50", "p90", "p95", "p99"]
+Percentage = Annotated[int, Field(ge=0, le=100)]
 _DEFAULT_AGGREGATION_SECONDS = 300
 DEFAULT_ESTIMATOR = "defaultEstimator"
 
@@ -18,7 +21,7 @@ DEFAULT_ESTIMATOR = "defaultEstimator"
 class AggregatedArgs(ConfigModel):
     """Percentiles in place of means for Filter and for Score, None for the mean."""
 
-    usage_thresholds: dict[str, int] = {}
+    usage_thresholds: dict[str, Percentage] = {}
     usage_aggregation_type: AggregationType | None = None
     usage_aggregated_duration: Seconds = 0.0
     score_aggregation_type: AggregationType | None = None
@@ -44,23 +47,23 @@ class LoadAwareSchedulingArgs(NodeMetricsArgs):
     """
 
     filter_expired_node_metrics: bool = True
-    node_metric_expiration_seconds: int = 180
+    node_metric_expiration_seconds: int = Field(180, gt=0)
     enable_schedule_when_node_metrics_expired: bool = True
     resource_weights: dict[str, int] = {"cpu": 1, "memory": 1}
     dominant_resource_weight: int = 0
-    usage_thresholds: dict[str, int] = {}
-    filter_hysteresis: int = 5
+    usage_thresholds: dict[str, Percentage] = {}
+    filter_hysteresis: Percentage = 5
     prod_usage_thresholds: dict[str, int] = {}
     prod_usage_include_sys: bool = False
     score_according_prod_usage: bool = False
     estimator: str = DEFAULT_ESTIMATOR
-    estimated_scaling_factors: dict[str, int] = {"cpu": 85, "memory": 70}
+    estimated_scaling_factors: dict[str, Percentage] = {"cpu": 85, "memory": 70}
     estimated_seconds_after_pod_scheduled: int | None = None
     estimated_seconds_after_initialized: int | None = None
     allow_customize_estimation: bool = False
     supported_resources: tuple[str, ...] = CPU_AND_MEMORY
     aggregated: AggregatedArgs | None = None
-    report_interval_seconds: int = 60
+    report_interval_seconds: int = Field(60, gt=0)
 
     @property
     def aggregations(self) -> tuple[Aggregation, ...]:
@@ -70,37 +73,26 @@ class LoadAwareSchedulingArgs(NodeMetricsArgs):
         return tuple(one for one in both if one is not None)
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check resources, ranges, and that the provider has the aggregations."""
+        """Check resources, weights, and that the provider has the aggregations."""
         aggregated = self.aggregated or AggregatedArgs()
-        for name, percentages in (
-            ("usageThresholds", self.usage_thresholds),
-            ("estimatedScalingFactors", self.estimated_scaling_factors),
+        for names, given in (
+            (("usageThresholds",), self.usage_thresholds),
+            (("estimatedScalingFactors",), self.estimated_scaling_factors),
+            (("aggregated", "usageThresholds"), aggregated.usage_thresholds),
+            (("resourceWeights",), self.resource_weights),
         ):
-            yield from _percentage_problems(field_errors.child(path, name), percentages)
-        where = field_errors.child(path, "aggregated", "usageThresholds")
-        yield from _percentage_problems(where, aggregated.usage_thresholds)
-        yield from self._weight_problems(path)
-        for name, number in (
-            ("nodeMetricExpirationSeconds", self.node_metric_expiration_seconds),
-            ("reportIntervalSeconds", self.report_interval_seconds),
-        ):
-            if number <= 0:
-                where = field_errors.child(path, name)
-                yield field_errors.invalid(where, number, "must be positive")
-        if not 0 <= self.filter_hysteresis <= 100:
-            where = field_errors.child(path, "filterHysteresis")
-            yield field_errors.invalid(where, self.filter_hysteresis, "must be in [0, 100]")
+            for name in given:
+                if name not in CPU_AND_MEMORY:
+                    where = field_errors.child(path, *names)
+                    yield field_errors.unsupported(where, name, CPU_AND_MEMORY)
+        weights = (*self.resource_weights.values(), self.dominant_resource_weight)
+        if min(weights) < 0 or not any(weights):
+            where = field_errors.child(path, "resourceWeights")
+            yield field_errors.invalid(where, weights, "weights must not be negative, nor all be 0")
         if self.estimator != DEFAULT_ESTIMATOR:
             where = field_errors.child(path, "estimator")
             yield field_errors.unsupported(where, self.estimator, [DEFAULT_ESTIMATOR])
         yield from self._provider_problems(path)
-
-    def _weight_problems(self, path: str) -> Iterator[str]:
-        where = field_errors.child(path, "resourceWeights")
-        yield from _resource_problems(where, self.resource_weights)
-        weights = (*self.resource_weights.values(), self.dominant_resource_weight)
-        if min(weights) < 0 or not any(weights):
-            yield field_errors.invalid(where, weights, "weights must not be negative, nor all be 0")
 
     def _provider_problems(self, path: str) -> Iterator[str]:
         from_prometheus = not self.watcher_address and self.metric_provider.type == "Prometheus"
@@ -118,17 +110,3 @@ class LoadAwareSchedulingArgs(NodeMetricsArgs):
 
 def _aggregation(kind: AggregationType | None, seconds: float) -> Aggregation | None:
     return None if kind is None else Aggregation(kind, int(seconds) or _DEFAULT_AGGREGATION_SECONDS)
-
-
-def _resource_problems(path: str, names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        if name not in CPU_AND_MEMORY:
-            yield field_errors.unsupported(path, name, CPU_AND_MEMORY)
-
-
-def _percentage_problems(path: str, percentages: Mapping[str, int]) -> Iterator[str]:
-    yield from _resource_problems(path, percentages)
-    for name, percentage in percentages.items():
-        if not 0 <= percentage <= 100:
-            where = field_errors.child(path, name)
-            yield field_errors.invalid(where, percentage, "must be in [0, 100]")

@@ -7,10 +7,12 @@ for 3 CPUs and gets zone 0, the lowest with room; the second one asks for 8 and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
+
+from pydantic import Field
 
 from proreus.addons.node_resource_topology_match.cache import (
     TopologyCache,
@@ -39,7 +41,6 @@ from proreus.framework import (
     ClusterEvent,
     ConfigModel,
     CycleState,
-    FeatureGates,
     FilterPlugin,
     Handle,
     NodeInfo,
@@ -52,7 +53,6 @@ from proreus.framework import (
     ScorePlugin,
     Status,
     events,
-    field_errors,
     is_provided,
     plugin_event,
 )
@@ -102,16 +102,10 @@ class NodeResourceTopologyMatchArgs(PluginArgs):
     points_without_effect = frozenset({"preBind"})
 
     scoring_strategy: ZoneScoringStrategy = ZoneScoringStrategy()
-    cache_resync_period_seconds: int = 0
+    cache_resync_period_seconds: int = Field(0, ge=0)
     discard_reserved_nodes: bool = False
     cache: TopologyCacheArgs | None = None
     preemption_mode: Literal["Disabled", "Enabled"] = "Disabled"
-
-    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check the period."""
-        if self.cache_resync_period_seconds < 0:
-            where = field_errors.child(path, "cacheResyncPeriodSeconds")
-            yield field_errors.invalid(where, self.cache_resync_period_seconds, "must be >= 0")
 
 
 class _RemovedPods:

@@ -7,20 +7,20 @@ size. So the smaller one gets 100 and the larger one 0.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Literal
+
+from pydantic import Field
 
 from proreus.addons.min_max import min_max_normalize
 from proreus.framework import (
     ConfigModel,
     CycleState,
-    FeatureGates,
     IntArray,
     NodeInfo,
     PluginArgs,
     PodInfo,
     ScorePlugin,
-    field_errors,
 )
 
 
@@ -28,7 +28,7 @@ class AllocatableResource(ConfigModel):
     """A resource of the node, and its weight."""
 
     name: str
-    weight: int = 1
+    weight: int = Field(1, ge=1)
 
 
 class NodeResourcesAllocatableArgs(PluginArgs):
@@ -39,14 +39,6 @@ class NodeResourcesAllocatableArgs(PluginArgs):
         AllocatableResource(name="cpu", weight=2**20),
         AllocatableResource(name="memory", weight=1),
     )
-
-    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check that weights are positive."""
-        where = field_errors.child(path, "resources")
-        for index, resource in enumerate(self.resources):
-            if resource.weight < 1:
-                weight = field_errors.child(field_errors.item(where, index), "weight")
-                yield field_errors.invalid(weight, resource.weight, "must be positive")
 
 
 class NodeResourcesAllocatable(ScorePlugin):

@@ -5,10 +5,10 @@ While metrics are missing or stale, all nodes score 0: equally, so that other pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from proreus.addons.node_metrics.metrics import WatcherMetrics
 from proreus.addons.node_metrics.providers import NodeMetricsArgs
@@ -18,12 +18,10 @@ from proreus.addons.pod_amounts import effective_amounts
 from proreus.framework import (
     ClusterEvent,
     CycleState,
-    FeatureGates,
     Handle,
     NodeInfo,
     PodInfo,
     Status,
-    field_errors,
 )
 from proreus.objects import Pod, parse_amount
 
@@ -39,7 +37,7 @@ Pair = tuple[int, int]
 class TrimaranArgs(NodeMetricsArgs):
     """``staleness_windows``: metrics older than so many of their windows are not used."""
 
-    staleness_windows: float = 3.0
+    staleness_windows: float = Field(3.0, gt=0)
 
     @model_validator(mode="before")
     @classmethod
@@ -51,12 +49,6 @@ class TrimaranArgs(NodeMetricsArgs):
                 for name, value in data.items()
             }
         return data
-
-    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check that metrics are used for some time at least."""
-        if self.staleness_windows <= 0:
-            where = field_errors.child(path, "stalenessWindows")
-            yield field_errors.invalid(where, self.staleness_windows, "must be positive")
 
 
 class MeasuredPlugin(NodeMetricsReader):

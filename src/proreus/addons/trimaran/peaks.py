@@ -74,7 +74,6 @@ class PeaksArgs(RecentRequestsArgs):
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check that linear models are complete."""
-        yield from super().problems(path, gates)
         for name, model in self.node_power_model.items():
             if (model.idle is None) != (model.max is None):
                 where = field_errors.child(path, "nodePowerModel", name)

@@ -41,7 +41,6 @@ class TargetLoadPackingArgs(TrimaranArgs):
 
     def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
         """Check that the multiplier is a number."""
-        yield from super().problems(path, gates)
         try:
             float(self.default_requests_multiplier)
         except ValueError:
