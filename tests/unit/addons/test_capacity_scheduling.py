@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proreus.addons.capacity_scheduling import CapacityScheduling
-from proreus.addons.capacity_scheduling.quotas import NamespaceUsage
+from proreus.addons.capacity_scheduling.quotas import QuotaAccounts
 from proreus.addons.pod_amounts import requests_of
 from proreus.framework import CycleState
 from proreus.testing import Harness, make_node, make_pod
@@ -242,10 +242,10 @@ def test_what_counts_of_a_pod(spec: dict, cpu: int) -> None:
 
 
 def test_a_resource_that_no_pod_requests_is_not_kept() -> None:
-    usage = NamespaceUsage()
+    accounts = QuotaAccounts()
     for uid in ("u", "v"):
-        usage.add(uid, {"cpu": 1, "example.com/none": 0})
-    usage.remove("u")
-    assert usage.used == {"cpu": 1}
-    usage.remove("v")
-    assert not usage.used
+        accounts.put(uid, "team", {"cpu": 1, "example.com/none": 0})
+    accounts.remove("u")
+    assert accounts.used_by("team") == {"cpu": 1}
+    accounts.remove("v")
+    assert not accounts.used_by("team")

@@ -1,16 +1,18 @@
-"""The claim of a pod on ElasticQuotas in one cycle, and the pods that may be evicted for it.
+"""Claims of pods on what their namespace or queue may have, in one cycle.
 
-``queue_claims.QueueClaim`` has the same methods for a tree of queues. Dry runs change clones of a
-claim, by ``add`` and ``remove``.
+``ElasticQuotaClaim`` is by namespace, ``queue_claims.QueueClaim`` by a tree of queues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
-from proreus.addons.capacity_scheduling.quotas import Quotas
-from proreus.addons.pod_amounts import Amounts, added, requests_of
+from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
+from proreus.addons.capacity_scheduling.quotas import Bounds, QuotaAccounts
+from proreus.addons.pod_amounts import Amounts, added, count, requests_of
 from proreus.framework import Nominator, PodInfo, Status
 from proreus.plugins.default_preemption import DomainVictim
 
@@ -20,52 +22,113 @@ def most_important_first(units: Iterable[DomainVictim]) -> list[DomainVictim]:
     return sorted(units, key=lambda unit: unit.importance)
 
 
-@dataclass
-class ElasticQuotaClaim:
-    """A claim on the ElasticQuota of a namespace. ``quotas``: as they are in this cycle.
+def nominated_besides(pods: Iterable[PodInfo], nominator: Nominator) -> Iterator[PodInfo]:
+    """Yield the nominated pods without some pods."""
+    uids = {pod.uid for pod in pods}
+    for node_name in nominator.nominated_nodes():
+        for other in nominator.nominated_pods(node_name):
+            if other.uid not in uids:
+                yield other
+
+
+@dataclass(kw_only=True)
+class PodClaim(ABC):
+    """A claim, and the changes that a dry run makes to the accounts, in a clone of it.
 
     ``pod``: the claimant, or one pod of a gang. ``requests``: of the pod, or of all of its gang.
-    ``own`` adds the nominated pods of its namespace, ``total`` those of other namespaces that are
-    within their guarantees. ``borrows``: the pod was over the guarantee of its namespace when the
-    claim was made; this does not change while victims are removed. ``ignores_sum``: the sum of
-    guarantees was used up already, and the pod is within its own. ``last_resort``: evicting pods of
-    others on a single node did not reach the guarantee.
+    ``own`` adds the nominated pods of its namespace or queue that are as important.
+    ``last_resort``: evicting pods of others on a single node did not reach the guarantee.
     """
 
     pod: PodInfo
-    quotas: Quotas
+    accounts: QuotaAccounts | QueueAccounts
     requests: Amounts
     own: Amounts
+    last_resort: bool = False
+    _changed: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The change by this dry run, by namespace or queue and by resource."""
+    _moved: set[str] = field(default_factory=set)
+    """UIDs of pods that are placed here and not in the accounts, or the other way round."""
+
+    def clone(self) -> Self:
+        """Return a copy."""
+        changed = {name: dict(one) for name, one in self._changed.items()}
+        return replace(self, _changed=changed, _moved=set(self._moved))
+
+    def add(self, pod: PodInfo) -> None:
+        """Count a pod as placed."""
+        if not self._is_placed(pod.uid):
+            self._move(pod, 1)
+
+    def remove(self, pod: PodInfo) -> None:
+        """Do not count a pod as placed any more."""
+        if self._is_placed(pod.uid):
+            self._move(pod, -1)
+
+    def _is_placed(self, uid: str) -> bool:
+        return self.accounts.is_placed(uid) != (uid in self._moved)
+
+    def _move(self, pod: PodInfo, sign: int) -> None:
+        self._moved ^= {pod.uid}
+        amounts = requests_of(pod.pod)
+        for name in self._counted_in(pod):
+            count(self._changed.setdefault(name, {}), amounts, sign)
+
+    @abstractmethod
+    def _counted_in(self, pod: PodInfo) -> Iterable[str]:
+        """Return the namespace of a pod, or its queue and the ones above it."""
+
+    def _used(self, name: str, resource: str) -> int:
+        changed = self._changed.get(name)
+        more = changed.get(resource, 0) if changed else 0
+        return self.accounts.used(name, resource) + more
+
+
+@dataclass(kw_only=True)
+class ElasticQuotaClaim(PodClaim):
+    """A claim on the ElasticQuota of a namespace. ``bounds``: by namespace, as of this cycle.
+
+    ``total`` adds to ``own`` the nominated pods of other namespaces that are within their
+    guarantees. ``borrows``: the pod was over the guarantee of its namespace when the claim was
+    made; this does not change while victims are removed. ``ignores_sum``: the sum of guarantees was
+    used up already, and the pod is within its own.
+    """
+
+    accounts: QuotaAccounts
+    bounds: Mapping[str, Bounds]
     total: Amounts
     borrows: bool = False
     ignores_sum: bool = False
-    last_resort: bool = False
 
     @classmethod
-    def of(cls, pods: Sequence[PodInfo], quotas: Quotas, nominator: Nominator) -> ElasticQuotaClaim:
+    def of(
+        cls,
+        pods: Sequence[PodInfo],
+        accounts: QuotaAccounts,
+        bounds: Mapping[str, Bounds],
+        nominator: Nominator,
+    ) -> ElasticQuotaClaim:
         """Return the claim of a pod, or of the pods of a gang together."""
-        pod, uids = pods[0], {pod.uid for pod in pods}
-        requests = added(requests_of(one.pod) for one in pods)
+        pod, requests = pods[0], added(requests_of(one.pod) for one in pods)
+        claim = cls(pod=pod, accounts=accounts, bounds=bounds, requests=requests, own={}, total={})
         own, others = [requests], []
-        for node_name in nominator.nominated_nodes():
-            for other in nominator.nominated_pods(node_name):
-                if other.uid in uids or other.namespace not in quotas:
-                    continue
-                if other.namespace == pod.namespace:
-                    if other.priority >= pod.priority:
-                        own.append(requests_of(other.pod))
-                elif not quotas.over_min(other.namespace):
-                    others.append(requests_of(other.pod))
-        claim = cls(pod, quotas, requests, added(own), added((*own, *others)))
-        if pod.namespace in quotas:
-            claim.borrows = quotas.over_min_with(pod.namespace, claim.own, claim.resources)
+        for other in nominated_besides(pods, nominator):
+            if other.namespace not in bounds:
+                continue
+            if other.namespace == pod.namespace:
+                if other.priority >= pod.priority:
+                    own.append(requests_of(other.pod))
+            elif not claim._over_min(other.namespace):
+                others.append(requests_of(other.pod))
+        claim.own, claim.total = added(own), added((*own, *others))
+        if pod.namespace in bounds:
+            claim.borrows = claim._over_min_with(pod.namespace, claim.own, claim.resources)
             # Quotas were lowered, or came after pods: a guarantee counts all the same.
-            claim.ignores_sum = not claim.borrows and quotas.sum_over_min_with({}, claim.resources)
+            claim.ignores_sum = not claim.borrows and claim._over_sum({})
         return claim
 
-    def clone(self) -> ElasticQuotaClaim:
-        """Return a copy."""
-        return replace(self, quotas=self.quotas.clone())
+    def _counted_in(self, pod: PodInfo) -> Iterable[str]:
+        return (pod.namespace,)
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -74,7 +137,7 @@ class ElasticQuotaClaim:
 
     @property
     def _has_quota(self) -> bool:
-        return self.pod.namespace in self.quotas
+        return self.pod.namespace in self.bounds
 
     def rejection(self) -> Status | None:
         """Reject a pod that is beyond its maximum, or borrows a guarantee that is not idle."""
@@ -88,28 +151,20 @@ class ElasticQuotaClaim:
             return Status.unschedulable(f"{rejected}total ElasticQuota used is more than min")
         return None
 
-    def add(self, pod: PodInfo) -> None:
-        """Count a pod as placed."""
-        self.quotas.add(pod.namespace, pod.uid, requests_of(pod.pod))
-
-    def remove(self, pod: PodInfo) -> None:
-        """Do not count a pod as placed any more."""
-        self.quotas.remove(pod.namespace, pod.uid)
-
     def may_evict(self, other: PodInfo) -> bool:
         """Return whether a pod may be evicted.
 
         Over its own guarantee, a pod preempts less important ones of its namespace; within it, any
         of namespaces that are over theirs. Without quota: less important ones without quota.
         """
-        quotas, pod = self.quotas, self.pod
+        pod, has_quota = self.pod, other.namespace in self.bounds
         if not self._has_quota:
-            return other.namespace not in quotas and other.priority < pod.priority
-        if other.namespace not in quotas:
+            return not has_quota and other.priority < pod.priority
+        if not has_quota:
             return False
         if self.borrows:
             return other.namespace == pod.namespace and other.priority < pod.priority
-        return other.namespace != pod.namespace and quotas.over_min(other.namespace)
+        return other.namespace != pod.namespace and self._over_min(other.namespace)
 
     def in_order_of_removal(self, units: Iterable[DomainVictim]) -> Iterable[DomainVictim]:
         """Return the units as they are; with ``last_resort``, the least important first."""
@@ -126,7 +181,7 @@ class ElasticQuotaClaim:
         for unit in most_important_first(removed):
             amounts = added(requests_of(pod.pod) for pod in unit.pods)
             resources = tuple(name for name, amount in amounts.items() if amount)
-            if not self.quotas.over_min_with(unit.pods[0].namespace, amounts, resources):
+            if not self._over_min_with(unit.pods[0].namespace, amounts, resources):
                 for pod in unit.pods:
                     self.add(pod)
                 found.append(unit)
@@ -150,8 +205,34 @@ class ElasticQuotaClaim:
         """Return whether the pod has a quota, and is within its minimum and maximum."""
         return self._has_quota and not self.borrows and not self._over_max(self.own)
 
+    def _over_min(self, namespace: str) -> bool:
+        """Return whether a namespace uses more of anything than it is guaranteed."""
+        used = self.accounts.used_by(namespace).keys() | self._changed.get(namespace, {}).keys()
+        return self._over_min_with(namespace, {}, used)
+
+    def _over_min_with(self, namespace: str, more: Amounts, resources: Iterable[str]) -> bool:
+        """Return whether a namespace with ``more`` would be over its guarantee of a resource."""
+        least = self.bounds[namespace].min
+        return any(
+            self._used(namespace, name) + more.get(name, 0) > least.get(name, 0)
+            for name in resources
+        )
+
     def _over_max(self, claimed: Amounts) -> bool:
-        return self.quotas.over_max_with(self.pod.namespace, claimed, self.resources)
+        namespace = self.pod.namespace
+        most = self.bounds[namespace].max
+        return any(
+            name in most and self._used(namespace, name) + claimed.get(name, 0) > most[name]
+            for name in self.resources
+        )
 
     def _over_sum(self, claimed: Amounts) -> bool:
-        return not self.ignores_sum and self.quotas.sum_over_min_with(claimed, self.resources)
+        """Return whether all namespaces with the claim would use more than all guarantees."""
+        if self.ignores_sum:
+            return False
+        for name in self.resources:
+            most = sum(bounds.min.get(name, 0) for bounds in self.bounds.values())
+            used = sum(self._used(namespace, name) for namespace in self.bounds)
+            if used + claimed.get(name, 0) > most:
+                return True
+        return False

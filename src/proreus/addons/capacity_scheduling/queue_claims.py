@@ -8,24 +8,28 @@ from the first as long as the second has less than 4 (it is deserved), whatever 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from proreus.addons.capacity_scheduling.claims import ElasticQuotaClaim, most_important_first
+from proreus.addons.capacity_scheduling.claims import (
+    ElasticQuotaClaim,
+    PodClaim,
+    most_important_first,
+)
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
 from proreus.addons.capacity_scheduling.queue_objects import PodQueues
 from proreus.addons.capacity_scheduling.queue_tree import QueueShares
-from proreus.addons.pod_amounts import Amounts, added, count, requests_of
-from proreus.framework import Nominator, PodInfo, Status
+from proreus.addons.pod_amounts import Amounts, added, requests_of
+from proreus.framework import PodInfo, Status
 from proreus.plugins.default_preemption import DomainVictim
 
 Bounds = Mapping[str, Mapping[str, int]]
 """Amounts by queue and resource."""
 
 
-@dataclass(frozen=True)
-class QueueView:
-    """The basis of all claims of one cycle.
+@dataclass(kw_only=True)
+class QueueClaim(PodClaim):
+    """A pod's claim on its queue, "" for a pod of none.
 
     ``saturation_multiplier``: a queue gives up its surplus only to one that is less saturated by
     this factor. ``now``: seconds since the epoch.
@@ -36,53 +40,16 @@ class QueueView:
     shares: QueueShares
     saturation_multiplier: float
     now: float
-
-
-@dataclass
-class QueueClaim:
-    """A pod's claim on its queue, "" for a pod of none.
-
-    ``pod``: the claimant, or one pod of a gang. ``requests``: of the pod, or of all of its gang.
-    ``own`` adds the nominated pods of its queue that are as important. ``last_resort``: evicting
-    pods of others on a single node did not reach the guarantee.
-    """
-
-    view: QueueView
-    pod: PodInfo
     queue: str
-    requests: Amounts
-    own: Amounts
-    last_resort: bool = False
-    _changed: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The change by this dry run, by queue and resource."""
-    _moved: set[str] = field(default_factory=set)
-    """UIDs of pods that are placed here and not in the accounts, or the other way round."""
 
-    @classmethod
-    def of(cls, pods: Sequence[PodInfo], view: QueueView, nominator: Nominator) -> QueueClaim:
-        """Return the claim of a pod, or of the pods of a gang together."""
-        pod, uids = pods[0], {pod.uid for pod in pods}
-        queue = view.queues.name_for(pod.pod)
-        requests = added(requests_of(one.pod) for one in pods)
-        own = [requests]
-        for node_name in nominator.nominated_nodes():
-            for other in nominator.nominated_pods(node_name):
-                if other.uid in uids or other.priority < pod.priority:
-                    continue
-                if queue and view.queues.name_for(other.pod) == queue:
-                    own.append(requests_of(other.pod))
-        return cls(view, pod, queue, requests, added(own))
-
-    def clone(self) -> QueueClaim:
-        """Return a copy."""
-        changed = {name: dict(one) for name, one in self._changed.items()}
-        return replace(self, _changed=changed, _moved=set(self._moved))
+    def _counted_in(self, pod: PodInfo) -> Iterable[str]:
+        return self.accounts.tree.path(self.queues.name_for(pod.pod))
 
     # ---- may it start? -------------------------------------------------------------------------
 
     def rejection(self) -> Status | None:
         """Reject a pod without such a queue, or beyond its limit or fair share."""
-        tree, queue = self.view.accounts.tree, self.queue
+        tree, queue = self.accounts.tree, self.queue
         if not queue:
             return None
         if queue not in tree:
@@ -92,9 +59,9 @@ class QueueClaim:
         for name in tree.path(queue):
             if resource := self._over_limit(name, self.own):
                 return Status.unschedulable(f'queue "{name}" is at its limit of {resource}')
-        preemptible = self.view.queues.is_preemptible(self.pod.pod)
+        preemptible = self.queues.is_preemptible(self.pod.pod)
         for name in tree.path(queue):
-            if self._within(name, self.own, self.view.shares.deserved):
+            if self._within(name, self.own, self.shares.deserved):
                 continue
             # A pod that cannot be evicted must not borrow.
             if not preemptible:
@@ -108,11 +75,7 @@ class QueueClaim:
 
     def exceeds_alone(self) -> bool:
         """Return whether the pod may not start, without nominated pods."""
-        own, self.own = self.own, self.requests
-        try:
-            return self.exceeds()
-        finally:
-            self.own = own
+        return replace(self, own=self.requests).exceeds()
 
     def exceeds(self) -> bool:
         """Return whether the pod may not start."""
@@ -120,12 +83,12 @@ class QueueClaim:
 
     def reaches_its_guarantee(self) -> bool:
         """Return whether the pod is within the deserved amounts of its queue and all above it."""
-        path = self.view.accounts.tree.path(self.queue)
-        deserved = self.view.shares.deserved
+        path = self.accounts.tree.path(self.queue)
+        deserved = self.shares.deserved
         return bool(path) and all(self._within(name, self.own, deserved) for name in path)
 
     def _over_limit(self, queue: str, claimed: Amounts) -> str:
-        limit = self.view.accounts.tree[queue].limit
+        limit = self.accounts.tree[queue].limit
         return next(
             (
                 name
@@ -150,8 +113,8 @@ class QueueClaim:
         idle. But it must leave what the queue's siblings deserve and ask for: they would take it
         back at once.
         """
-        share = self.view.shares.fair.get(queue, {})
-        capacity = self.view.shares.capacity
+        share = self.shares.fair.get(queue, {})
+        capacity = self.shares.capacity
         for name, amount in claimed.items():
             # Nothing to divide if no node has the resource; NodeResourcesFit says so.
             if not amount or not capacity.get(name, 0):
@@ -166,7 +129,7 @@ class QueueClaim:
 
     def _left_by_siblings(self, queue: str, resource: str) -> int:
         """Return the most that a queue can have if its siblings get what they deserve."""
-        tree, shares = self.view.accounts.tree, self.view.shares
+        tree, shares = self.accounts.tree, self.shares
         path = tree.path(queue)
         parent = path[1] if len(path) > 1 else ""
         total = shares.fair[parent][resource] if parent else shares.capacity[resource]
@@ -175,32 +138,6 @@ class QueueClaim:
                 claimed = min(shares.deserved[name][resource], shares.fair[name][resource])
                 total -= max(self._used(name, resource), claimed)
         return total
-
-    # ---- dry runs ------------------------------------------------------------------------------
-
-    def add(self, pod: PodInfo) -> None:
-        """Count a pod as placed."""
-        if not self._is_placed(pod.uid):
-            self._move(pod, 1)
-
-    def remove(self, pod: PodInfo) -> None:
-        """Do not count a pod as placed any more."""
-        if self._is_placed(pod.uid):
-            self._move(pod, -1)
-
-    def _is_placed(self, uid: str) -> bool:
-        return self.view.accounts.is_placed(uid) != (uid in self._moved)
-
-    def _move(self, pod: PodInfo, sign: int) -> None:
-        self._moved ^= {pod.uid}
-        amounts = requests_of(pod.pod)
-        for name in self.view.accounts.tree.path(self.view.queues.name_for(pod.pod)):
-            count(self._changed.setdefault(name, {}), amounts, sign)
-
-    def _used(self, queue: str, resource: str) -> int:
-        changed = self._changed.get(queue)
-        more = changed.get(resource, 0) if changed else 0
-        return self.view.accounts.used(queue, resource) + more
 
     # ---- victims -------------------------------------------------------------------------------
 
@@ -213,7 +150,7 @@ class QueueClaim:
         that queue is more saturated, and stays so. Pods of no queue and pods of queues leave each
         other alone.
         """
-        queues = self.view.queues
+        queues = self.queues
         queue = queues.name_for(other.pod)
         if queue == self.queue:
             if queue and not self.last_resort and self.reaches_its_guarantee():
@@ -224,7 +161,7 @@ class QueueClaim:
         return queues.is_preemptible(other.pod) and self._may_reclaim(queue, other)
 
     def _may_reclaim(self, queue: str, other: PodInfo) -> bool:
-        tree = self.view.accounts.tree
+        tree = self.accounts.tree
         path, others = tree.diverging(self.queue, queue)
         if not path or not others:
             return False
@@ -233,10 +170,10 @@ class QueueClaim:
             if not found.reclaimable:
                 return False
             start = other.pod.status.start_time
-            ran = 0.0 if start is None else self.view.now - start.timestamp()
+            ran = 0.0 if start is None else self.now - start.timestamp()
             if ran < found.reclaim_min_runtime_seconds:
                 return False
-        amounts, shares = requests_of(other.pod), self.view.shares
+        amounts, shares = requests_of(other.pod), self.shares
         wanted = [name for name, amount in self.requests.items() if amount and amounts.get(name)]
         if all(self._within(name, self.own, shares.deserved) for name in path):
             return all(self._over(name, wanted, shares.deserved) for name in others)
@@ -257,7 +194,7 @@ class QueueClaim:
 
         Otherwise the two would evict each other's pods in turn.
         """
-        fair, factor = self.view.shares.fair, self.view.saturation_multiplier
+        fair, factor = self.shares.fair, self.saturation_multiplier
         for name in resources:
             share, others = fair[mine].get(name, 0), fair[other].get(name, 0)
             after = self._used(mine, name) + self.own.get(name, 0)
@@ -275,9 +212,9 @@ class QueueClaim:
 
         Removing a larger one after a smaller one may leave room for the smaller one.
         """
-        tree, deserved, found = self.view.accounts.tree, self.view.shares.deserved, []
+        tree, deserved, found = self.accounts.tree, self.shares.deserved, []
         for unit in most_important_first(removed):
-            queue = self.view.queues.name_for(unit.pods[0].pod)
+            queue = self.queues.name_for(unit.pods[0].pod)
             amounts = added(requests_of(pod.pod) for pod in unit.pods)
             others = tree.diverging(self.queue, queue)[1]
             if any(self._within(name, amounts, deserved) for name in others):

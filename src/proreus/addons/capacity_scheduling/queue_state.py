@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proreus.addons.capacity_scheduling.args import QueuesArgs
+from proreus.addons.capacity_scheduling.claims import nominated_besides
 from proreus.addons.capacity_scheduling.oldest_by_name import OldestByName
 from proreus.addons.capacity_scheduling.queue_accounts import QueueAccounts
-from proreus.addons.capacity_scheduling.queue_claims import QueueClaim, QueueView
+from proreus.addons.capacity_scheduling.queue_claims import QueueClaim
 from proreus.addons.capacity_scheduling.queue_objects import (
     ElasticQuotaSource,
     KaiSource,
@@ -17,7 +18,7 @@ from proreus.addons.capacity_scheduling.queue_objects import (
     VolcanoSource,
 )
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueShares
-from proreus.addons.pod_amounts import requests_of
+from proreus.addons.pod_amounts import added, requests_of
 from proreus.framework import ClusterEvent, Handle, PodInfo, events, plugin_event
 from proreus.objects import Pod
 
@@ -171,14 +172,23 @@ class QueueState:
 
     def claim(self, *pods: PodInfo) -> QueueClaim:
         """Return the claim of a pod, or of the pods of a gang together, as of now."""
-        view = QueueView(
-            self.accounts,
-            self._queues,
-            self.shares(),
-            self._args.reclaimer_utilization_multiplier,
-            self._handle.clock.now(),
+        pod, queue = pods[0], self._queues.name_for(pods[0].pod)
+        requests = added(requests_of(one.pod) for one in pods)
+        own = [requests]
+        for other in nominated_besides(pods, self._handle.nominator) if queue else ():
+            if other.priority >= pod.priority and self._queues.name_for(other.pod) == queue:
+                own.append(requests_of(other.pod))
+        return QueueClaim(
+            pod=pod,
+            queue=queue,
+            requests=requests,
+            own=added(own),
+            accounts=self.accounts,
+            queues=self._queues,
+            shares=self.shares(),
+            saturation_multiplier=self._args.reclaimer_utilization_multiplier,
+            now=self._handle.clock.now(),
         )
-        return QueueClaim.of(pods, view, self._handle.nominator)
 
     def shares(self) -> QueueShares:
         """Return the deserved amounts and fair shares of all queues."""

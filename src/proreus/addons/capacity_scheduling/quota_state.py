@@ -10,8 +10,7 @@ from proreus.addons.capacity_scheduling.quotas import (
     ELASTIC_QUOTAS,
     Bounds,
     ElasticQuota,
-    NamespaceUsage,
-    Quotas,
+    QuotaAccounts,
 )
 from proreus.addons.pod_amounts import requests_of
 from proreus.framework import ClusterEvent, Handle, PodInfo, events
@@ -29,8 +28,7 @@ class QuotaState:
             "Several quotas are in this namespace, the oldest counts",
         )
         self._bounds = self._quotas.values
-        self._usage: dict[str, NamespaceUsage] = {}
-        """The use of all namespaces: a quota may come after the pods that it counts."""
+        self._accounts = QuotaAccounts()
         handle.on_change(ELASTIC_QUOTAS, self._quota_changed)
 
     def events(self) -> Iterable[ClusterEvent]:
@@ -43,16 +41,11 @@ class QuotaState:
     def note(self, pod: Pod, placed: bool) -> None:
         """Count a pod that is placed."""
         if placed:
-            usage = self._usage.setdefault(pod.metadata.namespace, NamespaceUsage())
-            usage.add(pod.metadata.uid, requests_of(pod))
+            self._accounts.put(pod.metadata.uid, pod.metadata.namespace, requests_of(pod))
 
     def forget(self, pod: Pod) -> None:
         """Do not count a pod any more."""
-        usage = self._usage.get(pod.metadata.namespace)
-        if usage is not None:
-            usage.remove(pod.metadata.uid)
-            if not usage.pods:
-                del self._usage[pod.metadata.namespace]
+        self._accounts.remove(pod.metadata.uid)
 
     unplace = forget
 
@@ -77,8 +70,7 @@ class QuotaState:
         namespace = pod.namespace
         if namespace not in self._bounds or new.metadata.namespace not in self._bounds:
             return False
-        bounds, usage = self._bounds[namespace].min, self._usage.get(namespace)
-        used = usage.used if usage is not None else {}
+        bounds, used = self._bounds[namespace].min, self._accounts.used_by(namespace)
         # Called for every waiting pod whenever a pod is bound: most are of namespaces without room,
         # and need not be parsed.
         if any(used.get(name, 0) >= bounds.get(name, 0) for name in pod.requests.amounts):
@@ -90,10 +82,5 @@ class QuotaState:
 
     def claim(self, *pods: PodInfo) -> ElasticQuotaClaim:
         """Return the claim of a pod, or of the pods of a gang together, as of now."""
-        return ElasticQuotaClaim.of(pods, self._snapshot(), self._handle.nominator)
-
-    def _snapshot(self) -> Quotas:
-        """Return all quotas, the oldest of each namespace."""
         bounds = dict(self._bounds)
-        usage = {name: one for name, one in self._usage.items() if name in bounds}
-        return Quotas(bounds, usage)
+        return ElasticQuotaClaim.of(pods, self._accounts, bounds, self._handle.nominator)

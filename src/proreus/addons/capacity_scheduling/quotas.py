@@ -5,8 +5,7 @@ A resource that ``min`` omits is guaranteed with 0, one that ``max`` omits is no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from proreus.addons.pod_amounts import Amounts, count
 from proreus.objects import ApiStruct, ObjectMeta, Resource
@@ -38,30 +37,6 @@ ELASTIC_QUOTAS = Resource(
 )
 
 
-@dataclass
-class NamespaceUsage:
-    """The use by the pods of a namespace; ``pods``: their requests by UID."""
-
-    pods: dict[str, Amounts] = field(default_factory=dict)
-    used: dict[str, int] = field(default_factory=dict)
-
-    def add(self, uid: str, amounts: Amounts) -> None:
-        """Count a pod, in place of its earlier amounts."""
-        if self.pods.get(uid) == amounts:
-            return
-        self.remove(uid)
-        self.pods[uid] = amounts
-        count(self.used, amounts)
-
-    def remove(self, uid: str) -> None:
-        """Do not count a pod any more."""
-        count(self.used, self.pods.pop(uid, {}), -1)
-
-    def clone(self) -> NamespaceUsage:
-        """Return a copy."""
-        return NamespaceUsage(dict(self.pods), dict(self.used))
-
-
 @dataclass(frozen=True)
 class Bounds:
     """``min`` and ``max`` of a quota; a resource that is not in ``max`` is not limited."""
@@ -75,69 +50,39 @@ class Bounds:
         return cls(amounts_of(quota.spec.min), amounts_of(quota.spec.max))
 
 
-class Quotas:
-    """A snapshot of all quotas for one cycle; dry runs change it.
+class QuotaAccounts:
+    """Counts the pods of each namespace, each once.
 
-    ``bounds`` and ``usage``: by namespace; namespaces without quota are in neither.
+    All namespaces are counted: a quota may come after the pods that it counts.
     """
 
-    def __init__(self, bounds: Mapping[str, Bounds], usage: Mapping[str, NamespaceUsage]) -> None:
-        self._bounds = bounds
-        self._usage = {name: usage[name] if name in usage else NamespaceUsage() for name in bounds}
-        self._own: set[str] = set()
+    def __init__(self) -> None:
+        self._pods: dict[str, tuple[str, Amounts]] = {}
+        """The namespace and the requests of each pod, by UID."""
+        self._used: dict[str, dict[str, int]] = {}
 
-    def clone(self) -> Quotas:
-        """Return a copy; usage is copied once it changes."""
-        other = Quotas(self._bounds, self._usage)
-        self._own = set()
-        return other
+    def put(self, uid: str, namespace: str, amounts: Amounts) -> None:
+        """Count a pod, in place of its earlier amounts."""
+        if self._pods.get(uid) != (namespace, amounts):
+            self.remove(uid)
+            self._pods[uid] = namespace, amounts
+            count(self._used.setdefault(namespace, {}), amounts)
 
-    def __contains__(self, namespace: str) -> bool:
-        return namespace in self._bounds
-
-    def add(self, namespace: str, uid: str, amounts: Amounts) -> None:
-        """Count a pod."""
-        if namespace in self._bounds:
-            self._changed(namespace).add(uid, amounts)
-
-    def remove(self, namespace: str, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         """Do not count a pod any more."""
-        if namespace in self._bounds:
-            self._changed(namespace).remove(uid)
+        namespace, amounts = self._pods.pop(uid, ("", {}))
+        count(self._used.get(namespace, {}), amounts, -1)
+        if not self._used.get(namespace, True):
+            del self._used[namespace]
 
-    def _changed(self, namespace: str) -> NamespaceUsage:
-        if namespace not in self._own:
-            self._own.add(namespace)
-            self._usage[namespace] = self._usage[namespace].clone()
-        return self._usage[namespace]
+    def is_placed(self, uid: str) -> bool:
+        """Return whether a pod is counted."""
+        return uid in self._pods
 
-    # ---- tests ---------------------------------------------------------------------------------
+    def used_by(self, namespace: str) -> Amounts:
+        """Return the amounts that the pods of a namespace use."""
+        return self._used.get(namespace, {})
 
-    def over_min(self, namespace: str) -> bool:
-        """Return whether a namespace uses more of anything than it is guaranteed."""
-        bounds, used = self._bounds[namespace].min, self._usage[namespace].used
-        return any(amount > bounds.get(name, 0) for name, amount in used.items())
-
-    def over_min_with(self, namespace: str, more: Amounts, resources: Iterable[str]) -> bool:
-        """Return whether a namespace with ``more`` would be over its guarantee of a resource."""
-        bounds, used = self._bounds[namespace].min, self._usage[namespace].used
-        return any(
-            used.get(name, 0) + more.get(name, 0) > bounds.get(name, 0) for name in resources
-        )
-
-    def over_max_with(self, namespace: str, more: Amounts, resources: Iterable[str]) -> bool:
-        """Return whether a namespace with ``more`` would be over its maximum of a resource."""
-        bounds, used = self._bounds[namespace].max, self._usage[namespace].used
-        return any(
-            name in bounds and used.get(name, 0) + more.get(name, 0) > bounds[name]
-            for name in resources
-        )
-
-    def sum_over_min_with(self, more: Amounts, resources: Iterable[str]) -> bool:
-        """Return whether all namespaces with ``more`` would use more than all guarantees."""
-        for name in resources:
-            most = sum(bounds.min.get(name, 0) for bounds in self._bounds.values())
-            used = sum(usage.used.get(name, 0) for usage in self._usage.values())
-            if used + more.get(name, 0) > most:
-                return True
-        return False
+    def used(self, namespace: str, resource: str) -> int:
+        """Return the use of a resource by the pods of a namespace."""
+        return self.used_by(namespace).get(resource, 0)
