@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from proreus.addons.device_share import DeviceShare
-from proreus.addons.device_share.annotations import ALLOCATED, ClaimedDevice, claimed_devices
+from proreus.addons.device_share.annotations import ALLOCATED, claimed_devices
 from proreus.addons.device_share.devices import MIB, NodeDevice, inventory_of
 from proreus.addons.device_share.hints import InvalidRequest
 from proreus.addons.device_share.requests import Share, request_of
+from proreus.addons.device_share.usage import Grant
 from proreus.framework import NodeInfo
 from proreus.testing import Harness, make_node, make_pod
 
@@ -344,7 +345,7 @@ def test_koordinators_agent_limits_what_is_listed() -> None:
 # ---- reading annotations -------------------------------------------------------------------------
 
 
-def claimed(pod_: Any, **annotations: str) -> list[ClaimedDevice]:
+def claimed(pod_: Any, **annotations: str) -> list[Grant]:
     named = {f"volcano.sh/{key.replace('_', '-')}": one for key, one in annotations.items()}
     pod_.pod.metadata.annotations.update(named)
     request = request_of(pod_)
@@ -355,8 +356,8 @@ def claimed(pod_: Any, **annotations: str) -> list[ClaimedDevice]:
 def test_what_volcano_and_the_old_names_say_is_read() -> None:
     ids = ";GPU-1,NVIDIA,4000,30:;GPU-0[1-2],NVIDIA,1000,0,more:"
     found = claimed(pod({"volcano.sh/vgpu-number": 2}), vgpu_ids_new=ids)
-    assert found == [ClaimedDevice("gpu", -1, "GPU-1"), ClaimedDevice("gpu", -1, "GPU-0")]
-    assert claimed(pod({"volcano.sh/gpu-memory": 1000}), gpu_index="1") == [ClaimedDevice("gpu", 1)]
+    assert found == [Grant("gpu", -1, id="GPU-1"), Grant("gpu", -1, id="GPU-0")]
+    assert claimed(pod({"volcano.sh/gpu-memory": 1000}), gpu_index="1") == [Grant("gpu", 1)]
 
 
 def test_a_pod_of_volcano_counts_on_its_card() -> None:

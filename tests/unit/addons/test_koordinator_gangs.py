@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from proreus.addons.coscheduling import Coscheduling, PlannedCoscheduling
-from proreus.addons.coscheduling.groups import POD_GROUP_LABEL, membership_of
-from proreus.addons.coscheduling.koordinator import KOORDINATOR, gangs_together
+from proreus.addons.coscheduling.groups import (
+    KOORDINATOR,
+    POD_GROUP_LABEL,
+    gangs_together,
+    membership_of,
+)
 from proreus.testing import Harness, make_node, make_pod
 
 TOGETHER = json.dumps(["default/a", "default/b"])

@@ -6,21 +6,18 @@ counts. docs/addons/workloads.md lists them by operator.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from proreus.addons.coscheduling.koordinator import (
-    KOORDINATOR,
-    NOT_STRICT,
-    MatchPolicy,
-    gangs_together,
-)
 from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache
 from proreus.config.durations import DurationError, parse_duration
 from proreus.framework import is_provided
 from proreus.objects import ApiStruct, ObjectMeta, Pod, Resource
+from proreus.objects.codec import UNDECODABLE
 from proreus.objects.selectors import parse_count
 
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
@@ -29,6 +26,9 @@ KUEUE = "kueue.x-k8s.io"
 LEADER_WORKER_SET = "leaderworkerset.sigs.k8s.io"
 SCHEDULER_PLUGINS = "scheduling.x-k8s.io"
 VOLCANO = "scheduling.volcano.sh"
+KOORDINATOR = "gang.scheduling.koordinator.sh"
+NOT_STRICT = "NonStrict"
+"""The mode in which pods go on waiting at Permit when one of their gang fails."""
 _LONGEST_DURATION = 100
 
 
@@ -66,6 +66,24 @@ class Gang(ApiStruct, frozen=True):
 
 GANGS = Resource(SCHEDULER_PLUGINS, "v1alpha1", "podgroups", "PodGroup", True, Gang, custom=True)
 VOLCANO_GANGS = Resource(VOLCANO, "v1beta1", "podgroups", "PodGroup", True, Gang, custom=True)
+
+
+class MatchPolicy(StrEnum):
+    """The pods that count to a gang's minimum.
+
+    ``ONLY_WAITING``: those without a node, so that its pods always start in groups of at least the
+    minimum. ``WAITING_AND_RUNNING``: those with a node as well. ``ONCE_SATISFIED``: once the gang
+    has had its minimum, any of its pods may start alone.
+    """
+
+    ONLY_WAITING = "only-waiting"
+    WAITING_AND_RUNNING = "waiting-and-running"
+    ONCE_SATISFIED = "once-satisfied"
+
+    @classmethod
+    def of(cls, text: str, default: Self) -> Self:
+        """Return the policy of that name, ``default`` for any other text."""
+        return next((one for one in cls if one == text), default)
 
 
 @dataclass(frozen=True)
@@ -300,3 +318,25 @@ def _seconds(text: str) -> float:
         return max(parse_duration(text), 0.0) if len(text) <= _LONGEST_DURATION else 0.0
     except DurationError:
         return 0.0
+
+
+def gangs_together(key: str, name: str, text: str) -> tuple[str, ...]:
+    """Return the keys of the gangs that start together with the gang ``key``, which is called
+    ``name``; () if it starts by itself.
+
+    ``text``: a list in JSON of ``namespace/name``. Gangs of other namespaces are left out: who may
+    write to one namespace does not hold up the pods of another.
+    """
+    try:
+        listed = json.loads(text) if text else []
+    except UNDECODABLE:
+        return ()
+    if not isinstance(listed, list):
+        return ()
+    prefix, namespace = key.removesuffix(name), key.partition("/")[0]
+    keys = {key}
+    for one in listed:
+        of_namespace, _, of_name = one.partition("/") if isinstance(one, str) else ("", "", "")
+        if of_namespace == namespace and of_name:
+            keys.add(prefix + of_name)
+    return tuple(sorted(keys)) if len(keys) > 1 else ()

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from proreus.addons.coscheduling.args import CoschedulingArgs
-from proreus.addons.coscheduling.base import ROOM, BaseCoscheduling
-from proreus.addons.coscheduling.groups import group_key, membership_of
-from proreus.addons.coscheduling.koordinator import MatchPolicy
+from proreus.addons.coscheduling.base import ROOM, BaseCoscheduling, CoschedulingArgs
+from proreus.addons.coscheduling.groups import MatchPolicy, group_key, membership_of
 from proreus.addons.coscheduling.planning import GroupPlanner
 from proreus.framework import (
     POD_GROUP_SCHEDULING_CYCLE,

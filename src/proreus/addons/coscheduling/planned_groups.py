@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proreus.addons.coscheduling.groups import Group, Membership
-from proreus.addons.coscheduling.koordinator import MatchPolicy
+from proreus.addons.coscheduling.groups import Group, MatchPolicy, Membership
 
 
 class PlannedGroup:

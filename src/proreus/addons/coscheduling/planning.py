@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from proreus.addons.coscheduling.groups import Group, Membership, membership_of
-from proreus.addons.coscheduling.koordinator import MatchPolicy
+from proreus.addons.coscheduling.groups import Group, MatchPolicy, Membership, membership_of
 from proreus.addons.coscheduling.planned_groups import PlannedGroup, StartingTogether
 from proreus.addons.coscheduling.provided_groups import (
     ProvidedGroups,

@@ -7,16 +7,13 @@ fits nowhere, PostFilter rejects the other two, unless the group is close to its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from proreus.addons.coscheduling.args import CoschedulingArgs
-from proreus.addons.coscheduling.base import ROOM, BaseCoscheduling
-from proreus.addons.coscheduling.groups import Group, group_key
-from proreus.addons.coscheduling.koordinator import MatchPolicy
+from proreus.addons.coscheduling.base import ROOM, BaseCoscheduling, CoschedulingArgs
+from proreus.addons.coscheduling.groups import Group, MatchPolicy, group_key
 from proreus.addons.coscheduling.planned import PlannedCoscheduling
-from proreus.addons.coscheduling.records import Records
 from proreus.framework import (
     ClusterEvent,
     CycleState,
@@ -29,7 +26,7 @@ from proreus.framework import (
     WaitingPod,
     events,
 )
-from proreus.objects import Pod, key_of
+from proreus.objects import key_of
 
 DEFAULT_WAIT_SECONDS = 60.0
 _PERMITTED_SECONDS = 3.0
@@ -42,10 +39,6 @@ class Coscheduling(BaseCoscheduling):
     def __new__(cls, args: CoschedulingArgs, handle: Handle) -> Any:
         """Return the plugin of the mode that the arguments choose."""
         return PlannedCoscheduling(args, handle) if args.mode == "plan" else super().__new__(cls)
-
-    def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._quorum = GroupQuorum(self._records, self.group)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register pods of any group that got a node, new room, and changes of groups."""
@@ -73,7 +66,7 @@ class Coscheduling(BaseCoscheduling):
         now, record = self.handle.clock.monotonic(), self._records.of(group.key)
         if now < record.backs_off_until:
             return Status.unresolvable(f"podGroup {group.key} failed recently")
-        if self._quorum.may_start_alone(group):
+        if self._may_start_alone(group):
             return None
         if len(record.members) < group.min_member:
             return Status.unresolvable(
@@ -110,8 +103,8 @@ class Coscheduling(BaseCoscheduling):
         if is_first and not record.attempts.may_begin(pod.uid):
             return Status.unschedulable(f"PodGroup {key} failed while pod {pod.name} was queued")
         record.assign(pod.uid)
-        if self._quorum.is_reached(group):
-            self._quorum.note(group)
+        if self._has_quorum(group):
+            self._note_quorum(group)
             for waiting in self._release(group):
                 waiting.allow(self.name)
             return None
@@ -170,7 +163,7 @@ class Coscheduling(BaseCoscheduling):
             return PostFilterResult(Status.unschedulable("can not find pod group"))
         record = self._records.of(group.key)
         record.attempts.tried(pod.uid)
-        missing = self._quorum.missing(group)
+        missing = self._missing(group)
         if not missing or not group.strict:
             return PostFilterResult(Status.unschedulable())
         if missing / group.min_member <= self.args.pod_group_reject_percentage / 100:
@@ -195,46 +188,37 @@ class Coscheduling(BaseCoscheduling):
         for waiting in self._release(group):
             waiting.reject(self.name, message)
 
+    # ---- quorum --------------------------------------------------------------------------------
 
-class GroupQuorum:
-    """Counts the pods of groups, and of all that start with them, that have a node.
-
-    ``find_group``: see ``BaseCoscheduling.group``.
-    """
-
-    def __init__(self, records: Records, find_group: Callable[[Pod], Group | None]) -> None:
-        self._records = records
-        self._find_group = find_group
-
-    def may_start_alone(self, group: Group) -> bool:
+    def _may_start_alone(self, group: Group) -> bool:
         """Return whether a group had its minimum once, and needs it no more."""
         once = group.policy is MatchPolicy.ONCE_SATISFIED
         return once and self._records.of(group.key).satisfied
 
-    def missing(self, group: Group) -> int:
+    def _missing(self, group: Group) -> int:
         """Return the number of pods that a group lacks, 0 if there are enough."""
-        if self.may_start_alone(group):
+        if self._may_start_alone(group):
             return 0
         record = self._records.of(group.key)
         only_waiting = group.policy is MatchPolicy.ONLY_WAITING
         return max(0, group.min_member - len(record.waiting if only_waiting else record.assigned))
 
-    def is_reached(self, group: Group) -> bool:
+    def _has_quorum(self, group: Group) -> bool:
         """Return whether a group may start, and so may all gangs that start with it."""
         for key in group.together:
-            one = group if key == group.key else self.group_of_key(key)
-            if one is None or self.missing(one):
+            one = group if key == group.key else self._group_of_key(key)
+            if one is None or self._missing(one):
                 return False
         return True
 
-    def note(self, group: Group) -> None:
+    def _note_quorum(self, group: Group) -> None:
         """Record that a group may start, and all that start with it."""
         for key in group.together:
             record = self._records.kept(key)
             record.satisfied = True
             record.failed_at = None
 
-    def group_of_key(self, key: str) -> Group | None:
+    def _group_of_key(self, key: str) -> Group | None:
         """Return a group by its key; None if none of its pods is known."""
         pod = next(iter(self._records.of(key).members.values()), None)
-        return None if pod is None else self._find_group(pod)
+        return None if pod is None else self.group(pod)

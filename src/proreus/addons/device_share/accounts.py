@@ -4,19 +4,31 @@ They are derived from the pods of a node each time the node changes: the choice 
 annotations of a bound pod when it was first seen (``addons.pod_charges``). So they are right in dry
 runs of preemption, for pods of other schedulers, and after a restart. A pod without either, such as
 a nominated one, has the devices that best fit gives it.
+
+Annotations name devices, and a pod's owner can change them. They count if they name as many devices
+of each kind as the pod requests, and if each is there and has that much left; else the pod has
+those of best fit, too. Where it fits on none, some become over-full: what it requests is given to
+nobody else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from proreus.addons.device_share.annotations import InvalidClaim, claimed_devices
-from proreus.addons.device_share.claims import MissingDevice, anywhere, checked
-from proreus.addons.device_share.devices import DEVICES, DeviceObject, Inventory, inventory_of
+from proreus.addons.device_share.devices import (
+    DEVICES,
+    WHOLE,
+    DeviceObject,
+    Inventory,
+    inventory_of,
+)
 from proreus.addons.device_share.hints import InvalidRequest
-from proreus.addons.device_share.requests import PodDeviceRequest, request_of
-from proreus.addons.device_share.usage import Grant, NodeDeviceUsage
+from proreus.addons.device_share.placement import most_used_first, place
+from proreus.addons.device_share.requests import PodDeviceRequest, Share, request_of
+from proreus.addons.device_share.usage import DeviceUsage, Grant, NodeDeviceUsage
 from proreus.addons.pod_charges import PodCharges, bound_at, of_cluster
 from proreus.framework import Handle, NodeInfo, PodInfo, is_provided
 from proreus.objects import NODES, PODS, Node, Pod
@@ -136,7 +148,7 @@ class DeviceAccounts:
                 if request is not None:
                     unknown.append(request)
         for request in unknown:
-            usage.add(anywhere(request, usage), request.spread_group)
+            usage.add(_anywhere(request, usage), request.spread_group)
         return usage
 
     def _check_claims(self, charges: Mapping[str, DeviceCharge], inventory: Inventory) -> None:
@@ -156,7 +168,7 @@ class DeviceAccounts:
             charge.checked_with = inventory
             try:
                 claimed = claimed_devices(pod, charge.request)
-                charge.grants = checked(claimed, charge.request, usage) if claimed else ()
+                charge.grants = _checked(claimed, charge.request, usage) if claimed else ()
                 charge.claimant = None
             except InvalidClaim as error:
                 if not isinstance(error, MissingDevice):
@@ -171,3 +183,80 @@ def valid_request(pod: PodInfo) -> PodDeviceRequest | None:
         return request_of(pod)
     except InvalidRequest:
         return None
+
+
+# ---- pods for which no Reserve of ours chose devices ---------------------------------------------
+
+
+class MissingDevice(InvalidClaim):
+    """A claim to a device that the node has not, or not in health: it may have it later."""
+
+
+def _checked(
+    claimed: Iterable[Grant], request: PodDeviceRequest, usage: NodeDeviceUsage
+) -> tuple[Grant, ...]:
+    """Return the devices that are claimed, each with as much as the pod requests.
+
+    ``usage``: by other pods; it is as before afterwards. Raises ``InvalidClaim``,
+    ``MissingDevice`` if it may be right for other devices of the node.
+    """
+    left: defaultdict[tuple[str, str], deque[Grant]] = defaultdict(deque)
+    for device in claimed:
+        left[device.type, device.profile].append(device)
+    grants: list[Grant] = []
+    try:
+        for share in _shares_on_devices(request, usage):
+            _take(share, left[share.type, share.profile], usage, grants)
+    finally:
+        usage.add(grants, sign=-1)
+    if any(left.values()):
+        raise InvalidClaim("its annotation names more devices than the pod requests")
+    return tuple(grants)
+
+
+def _take(share: Share, claimed: deque[Grant], usage: NodeDeviceUsage, grants: list[Grant]) -> None:
+    """Count the devices of a share, and add them to ``grants``."""
+    taken: list[DeviceUsage] = []
+    # The first device that is missing ends it, whatever number an annotation asks for.
+    while len(taken) < share.count:
+        if not claimed:
+            raise InvalidClaim("its annotation names fewer devices than the pod requests")
+        one = claimed.popleft()
+        device = usage.find(one.type, one.minor, one.id)
+        if device is None or device.device.type != share.type:
+            raise MissingDevice(f"the node has no healthy {one}")
+        if share.profile:
+            free = device.fits_at(share, one.start)
+        else:
+            free = device.fits(share) and device not in taken
+        if not free:
+            raise InvalidClaim(f"too little of {one} is left")
+        grants.append(device.grant_for(share, one.start))
+        device.add(grants[-1])
+        taken.append(device)
+
+
+def _anywhere(request: PodDeviceRequest, usage: NodeDeviceUsage) -> Iterable[Grant]:
+    """Return the devices to charge a pod with if its own are not known."""
+    grants = place(usage, request, most_used_first)
+    return tuple(_least_used(request, usage)) if grants is None else grants
+
+
+def _least_used(request: PodDeviceRequest, usage: NodeDeviceUsage) -> Iterator[Grant]:
+    """Yield the devices that are over-full least, for a request that does not fit."""
+    for share in _shares_on_devices(request, usage):
+        devices = sorted(usage.of_type(share.type), key=lambda one: one.used_milli)
+        for one in devices[: share.count]:
+            device = one.device
+            milli, memory = share.milli, share.memory_of(device)
+            if share.profile:
+                # The slices are not known: all of it.
+                milli, memory = WHOLE, device.memory_capacity
+            portion = WHOLE * memory // device.memory_capacity
+            in_bytes = memory if device.memory else 0
+            yield Grant(device.type, device.minor, milli, in_bytes, portion, device.id)
+
+
+def _shares_on_devices(request: PodDeviceRequest, usage: NodeDeviceUsage) -> list[Share]:
+    fixed = usage.inventory.fixed_profiles
+    return [share for share in request.shares if share.profile not in fixed]

@@ -8,7 +8,6 @@ devices are read: the amounts are those that the pod requests.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -85,25 +84,8 @@ class InvalidClaim(ValueError):
     """Annotations that name devices that the pod cannot have."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedDevice:
-    """A device that annotations name: by ``minor``, or by ``id`` where no device has that minor.
-
-    ``profile``, ``start``: of a MIG instance on it.
-    """
-
-    type: str
-    minor: int
-    id: str = ""
-    profile: str = ""
-    start: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.type} {self.id[:64] if self.minor < 0 else self.minor}"
-
-
-def claimed_devices(pod: PodInfo, request: PodDeviceRequest) -> tuple[ClaimedDevice, ...]:
-    """Return the devices that a pod's annotations name, () for none.
+def claimed_devices(pod: PodInfo, request: PodDeviceRequest) -> tuple[Grant, ...]:
+    """Return the devices that a pod's annotations name, without amounts; () for none.
 
     Raises ``InvalidClaim`` if an annotation cannot be read.
     """
@@ -161,13 +143,13 @@ class _Entry(ApiStruct, frozen=True):
     extension: _Extension = _Extension()
 
 
-def _read_allocated(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[ClaimedDevice]:
+def _read_allocated(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[Grant]:
     by_type = msgspec.json.decode(text, type=dict[str, list[_Entry]])
     for type_, entries in by_type.items():
         for one in entries:
             profiles = [name for name in one.resources if name.startswith(MIG_PREFIX)]
             profile = profiles[0].removeprefix(MIG_PREFIX) if profiles else ""
-            yield ClaimedDevice(type_, one.minor, one.id, profile, one.extension.mig_start)
+            yield Grant(type_, one.minor, id=one.id, profile=profile, start=one.extension.mig_start)
 
 
 # ---- Volcano and HAMi ----------------------------------------------------------------------------
@@ -218,7 +200,7 @@ def _card(grant: Grant, share: Share | None, devices: Mapping[tuple[str, int], N
     return f"{name},NVIDIA,{memory},{share.milli // 10}:"
 
 
-def _read_hami(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[ClaimedDevice]:
+def _read_hami(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[Grant]:
     cards = [list(_cards(one)) for one in text.split(";")]
     shares = [_share(one, request) for one in containers_by_index(pod)]
     holders = [
@@ -234,19 +216,19 @@ def _read_hami(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[C
         yield from max(cards, key=len)
 
 
-def _read_volcano(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[ClaimedDevice]:
+def _read_volcano(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[Grant]:
     return _cards(text.replace(";", ":"))
 
 
-def _cards(text: str) -> Iterator[ClaimedDevice]:
+def _cards(text: str) -> Iterator[Grant]:
     for card in filter(None, text.split(":")):
         id_ = card.split(",")[0].partition("[")[0]  # Volcano's MIG instances have a position
         named_by_minor = id_.startswith("gpu-")
-        yield ClaimedDevice("gpu", int(id_.removeprefix("gpu-")) if named_by_minor else -1, id_)
+        yield Grant("gpu", int(id_.removeprefix("gpu-")) if named_by_minor else -1, id=id_)
 
 
-def _read_index(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[ClaimedDevice]:
-    return (ClaimedDevice("gpu", int(minor)) for minor in text.split(","))
+def _read_index(text: str, pod: PodInfo, request: PodDeviceRequest) -> Iterator[Grant]:
+    return (Grant("gpu", int(minor)) for minor in text.split(","))
 
 
 _READERS = {

@@ -42,6 +42,9 @@ class Grant:
     profile: str = ""
     start: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.type} {self.id[:64] if self.minor < 0 else self.minor}"
+
 
 @dataclass(slots=True)
 class DeviceUsage:
