@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,7 +16,6 @@ _PREFIX = "scheduling.koordinator.sh/"
 _JOINT = f"{_PREFIX}device-joint-allocate"
 _PARTITION = f"{_PREFIX}gpu-partition-spec"
 _HINT = f"{_PREFIX}device-allocate-hint"
-_SCOPES = ("", "Node", "NUMANode", "PCIe", "Device")
 
 
 class InvalidRequest(ValueError):
@@ -28,22 +27,22 @@ class DeviceHint(ApiStruct, frozen=True):
 
     selector: LabelSelector | None = None
     vf_selector: LabelSelector | None = None
-    allocate_strategy: str = ""
-    required_topology_scope: str = ""
-    exclusive_policy: str = ""
+    allocate_strategy: Literal["", "RequestsAsCount"] = ""
+    required_topology_scope: Literal["", "Node", "NUMANode", "PCIe", "Device"] = ""
+    exclusive_policy: Literal["", "DeviceLevel"] = ""
 
 
 class JointAllocation(ApiStruct, frozen=True):
     """The types of devices that are allocated together, and the place."""
 
     device_types: tuple[str, ...] = ()
-    required_scope: str = ""
+    required_scope: Literal["", "SamePCIe"] = ""
 
 
 class PartitionSpec(ApiStruct, frozen=True):
     """The listed partitions of GPUs that a pod may get, by policy and bandwidth."""
 
-    allocate_policy: str = ""
+    allocate_policy: Literal["", "Restricted", "BestEffort"] = ""
     ring_bus_bandwidth: str | int | None = None
 
 
@@ -80,18 +79,21 @@ def hints_of(annotations: Mapping[str, str]) -> Hints:
         return NO_HINTS
     joint: JointAllocation = _read(annotations, _JOINT, JointAllocation)
     partition: PartitionSpec = _read(annotations, _PARTITION, PartitionSpec)
-    if (scope := joint.required_scope) not in ("", "SamePCIe"):
-        raise InvalidRequest(f"annotation {_JOINT}: requiredScope {scope} is unknown")
-    if (policy := partition.allocate_policy) not in ("", "Restricted", "BestEffort"):
-        raise InvalidRequest(f"annotation {_PARTITION}: allocatePolicy {policy} is unknown")
     hints: dict[str, DeviceHint] = _read(annotations, _HINT, dict[str, DeviceHint])
     for type_, hint in hints.items():
-        _check(type_, hint)
+        # They would have to be ignored.
+        unknown = "vfSelector" if hint.vf_selector is not None else ""
+        if hint.allocate_strategy and type_ == "gpu":
+            unknown = f"allocateStrategy {hint.allocate_strategy}"
+        if unknown:
+            raise InvalidRequest(f"annotation {_HINT}: {unknown} of {type_} is not supported")
     try:
         return Hints(
             joint_types=frozenset(joint.device_types) - {"gpu"},
-            same_pcie=bool(scope),
-            partition="" if partition == PartitionSpec() else policy or "BestEffort",
+            same_pcie=bool(joint.required_scope),
+            partition=""
+            if partition == PartitionSpec()
+            else partition.allocate_policy or "BestEffort",
             bandwidth=parse_amount("bandwidth", partition.ring_bus_bandwidth or 0),
             scope=hints["gpu"].required_topology_scope if "gpu" in hints else "",
             selectors=tuple(
@@ -109,27 +111,10 @@ def hints_of(annotations: Mapping[str, str]) -> Hints:
         raise InvalidRequest(f"an annotation about devices cannot be read: {error}") from None
 
 
-def _check(type_: str, hint: DeviceHint) -> None:
-    """Refuse hints that would have to be ignored; raises ``InvalidRequest``."""
-    unknown = ""
-    if hint.vf_selector is not None:
-        unknown = "vfSelector"
-    elif hint.allocate_strategy not in ("", "RequestsAsCount") or (
-        hint.allocate_strategy and type_ == "gpu"
-    ):
-        unknown = f"allocateStrategy {hint.allocate_strategy}"
-    elif hint.exclusive_policy not in ("", "DeviceLevel"):
-        unknown = f"exclusivePolicy {hint.exclusive_policy}"
-    elif hint.required_topology_scope not in _SCOPES:
-        unknown = f"requiredTopologyScope {hint.required_topology_scope}"
-    if unknown:
-        raise InvalidRequest(f"annotation {_HINT}: {unknown} of {type_} is not supported")
-
-
 def _read(annotations: Mapping[str, str], name: str, type_: Any) -> Any:
     if name not in annotations:
         return type_()
     try:
         return msgspec.json.decode(annotations[name], type=type_)
-    except UNDECODABLE:
-        raise InvalidRequest(f"annotation {name} cannot be read") from None
+    except UNDECODABLE as error:
+        raise InvalidRequest(f"annotation {name} cannot be read: {error}") from None
