@@ -375,4 +375,4 @@ def test_nodes_that_are_gone_are_forgotten() -> None:
         cluster.schedule(make_pod(f"p{number}", "1"))
         cluster.remove("Node", f"gone-{number}")
     cluster.advance(61)
-    assert cluster.plugin(LoadAwareScheduling)._loads._sizes.keys() == {"a"}
+    assert cluster.plugin(LoadAwareScheduling)._loads._loads.keys() == {"a"}

@@ -46,22 +46,14 @@ Pair = tuple[int, int]
 """Of cpu and memory: milli-CPU and bytes, or percentages."""
 
 
-class NodeSize(NamedTuple):
-    """The amounts and thresholds of a version of a node."""
-
-    node: Node
-    capacity: Pair
-    allocatable: Pair
-    thresholds: Pair
-
-
 class NodeLoad(NamedTuple):
-    """The load of a node: cpu, memory.
+    """The load of a version of a node: cpu, memory.
 
     ``filtered_used``, ``scored_used``: the use for Filter and for Score, without pods that metrics
     do not show yet. ``thresholds`` in percent; ``limits``: the same, but lower where a node is hot.
     """
 
+    node: Node
     filtered_used: Pair
     scored_used: Pair
     allocatable: Pair
@@ -78,8 +70,6 @@ class NodeLoads:
         self._thresholds = aggregated.usage_thresholds or args.usage_thresholds
         self._hysteresis = args.filter_hysteresis
         self._metrics: WatcherMetrics | None = None
-        self._sizes: dict[str, NodeSize] = {}
-        """By name of nodes that were read since these metrics, or those before, came."""
         self._loads: dict[str, NodeLoad] = {}
         """By name of nodes that were read since these metrics came."""
         self._hot: dict[str, tuple[bool, bool]] = {}
@@ -88,20 +78,14 @@ class NodeLoads:
     def use(self, metrics: WatcherMetrics | None) -> None:
         """Derive loads from these metrics from now on."""
         self._metrics = metrics
-        # Nodes that nobody has read since the last metrics may be gone.
-        self._sizes = {name: one for name, one in self._sizes.items() if name in self._loads}
         self._loads.clear()
 
     def of(self, info: NodeInfo) -> NodeLoad:
         """Return the load of a node."""
         node, name = info.node or _NO_NODE, info.name
-        size = self._sizes.get(name)
-        if size is None or size.node is not node:
-            size = self._sizes[name] = self._size_of(node)
-            self._loads.pop(name, None)
         load = self._loads.get(name)
-        if load is None:
-            load = self._loads[name] = self._load_of(name, size)
+        if load is None or load.node is not node:
+            load = self._loads[name] = self._load_of(name, node)
         return load
 
     def note_hot(self, used: Mapping[str, Pair]) -> None:
@@ -118,27 +102,24 @@ class NodeLoads:
             if before.get(name) != self._hot.get(name):
                 self._loads.pop(name, None)
 
-    def _size_of(self, node: Node) -> NodeSize:
+    def _load_of(self, name: str, node: Node) -> NodeLoad:
         def allocatable(raw: dict[str, Any]) -> Pair:
             return _pair({**node.status.allocatable, **raw})
 
         def thresholds(own: dict[str, Any]) -> Pair:
             return _thresholds({**self._thresholds, **own.get("usageThresholds", {})})
 
-        return NodeSize(
-            node,
-            _pair(node.status.capacity),
-            _from_annotation(node, RAW_ALLOCATABLE, allocatable),
-            _from_annotation(node, USAGE_THRESHOLDS, thresholds),
-        )
-
-    def _load_of(self, name: str, size: NodeSize) -> NodeLoad:
         metrics = () if self._metrics is None else self._metrics.of(name)
-        filtered = scored = _used(metrics, size.capacity, self._for_filter)
-        if self._for_score != self._for_filter:
-            scored = _used(metrics, size.capacity, self._for_score)
-        limits = self._limits(size.thresholds, self._hot.get(name, (False, False)))
-        return NodeLoad(filtered, scored, size.allocatable, size.thresholds, limits)
+        capacity = _pair(node.status.capacity)
+        percents = _from_annotation(node, USAGE_THRESHOLDS, thresholds)
+        return NodeLoad(
+            node,
+            _used(metrics, capacity, self._for_filter),
+            _used(metrics, capacity, self._for_score),
+            _from_annotation(node, RAW_ALLOCATABLE, allocatable),
+            percents,
+            self._limits(percents, self._hot.get(name, (False, False))),
+        )
 
     def _limits(self, thresholds: Pair, hot: tuple[bool, bool]) -> Pair:
         cpu, memory = (
