@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from proreus.addons.coscheduling import Coscheduling
 from proreus.addons.delay_scheduling import DelayScheduling
 from proreus.addons.delay_scheduling import sources as sources_module
-from proreus.addons.delay_scheduling import waits as waits_module
 from proreus.framework import ConfigError
 from proreus.objects import LABEL_ZONE
 from proreus.testing import FakeHandle, Harness, make_node, make_plugin, make_pod
@@ -197,17 +196,6 @@ def test_the_end_of_the_last_pod_that_waits_clears_the_state(end: str) -> None:
     assert len(plugin._waits) == 0
     assert not plugin._offers._times
     assert "(node, 1/1)" in cluster.schedule(prefers("q", "a", owner="o")).message
-
-
-def test_the_state_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waits_module, "MOST_GROUPS", 3)
-    cluster = cluster_of([node("a"), node("b")], [busy("a")])
-    for number in range(5):
-        cluster.schedule(prefers(f"p{number}", "a"))
-    plugin = cluster.plugin(DelayScheduling)
-    assert len(plugin._waits) == 3
-    assert plugin._waits.pod_wait(cluster.pod("p0")) is None
-    assert plugin._waits.pod_wait(cluster.pod("p4")) is not None
 
 
 # ---- never delayed -------------------------------------------------------------------------------

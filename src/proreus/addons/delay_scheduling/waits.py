@@ -6,14 +6,12 @@ together: forty pods that are tried once each let forty pass, as one that is tri
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from proreus.addons.delay_scheduling.args import DelaySchedulingArgs
 from proreus.objects import Pod, controller_of
 
-MOST_GROUPS = 100_000
 _SHORTEST_RETRY_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 0.5
 
@@ -45,13 +43,13 @@ class GroupWait:
 
 
 class Waits:
-    """The groups that wait: the most recent 100,000. A group that is forgotten begins anew."""
+    """The groups that wait; one is forgotten with the last of its pods that waits."""
 
     def __init__(self, args: DelaySchedulingArgs, now: Callable[[], float]) -> None:
         """``now``: seconds of a clock that is never set back."""
         self._args = args
         self._now = now
-        self._groups: OrderedDict[str, GroupWait] = OrderedDict()
+        self._groups: dict[str, GroupWait] = {}
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -75,11 +73,7 @@ class Waits:
     def skip(self, group: GroupWait, pod: Pod) -> float:
         """Count an opportunity that a pod lets pass; return after how many seconds to offer one."""
         now, uid = self._now(), pod.metadata.uid
-        key = group_uid(pod)
-        self._groups[key] = group
-        self._groups.move_to_end(key)
-        if len(self._groups) > MOST_GROUPS:
-            self._groups.popitem(last=False)
+        self._groups[group_uid(pod)] = group
         if group.since is None:
             group.since = now
         group.skips += 1
