@@ -82,21 +82,18 @@ class PodQueues:
             handle.shared.on_change(PODS, charges.pod_changed, with_provided=True)
             return charges
 
-        self._charges: PodCharges[QueueLabels] = of_cluster(handle, type(source).__name__, make)
+        self.charges: PodCharges[QueueLabels] = of_cluster(handle, type(source).__name__, make)
+        """The labels of pods that have a node."""
 
     def _claim(self, pod: Pod) -> QueueLabels | None:
         labels = self._source.labels_of(pod)
         return None if labels == _NO_LABELS else labels
 
     def _labels_of(self, pod: Pod) -> QueueLabels:
-        charged = self._charges.latest(pod.metadata.uid)
+        charged = self.charges.latest(pod.metadata.uid)
         if charged is not None:
             return charged
-        return _NO_LABELS if self._charges.is_decided(pod) else self._source.labels_of(pod)
-
-    def decide(self, pod: Pod) -> None:
-        """Keep a pod that has a node in its present queue."""
-        self._charges.decide(pod)
+        return _NO_LABELS if self.charges.is_decided(pod) else self._source.labels_of(pod)
 
     def name_for(self, pod: Pod) -> str:
         """Return the queue of a pod, "" for none."""
@@ -108,11 +105,7 @@ class PodQueues:
 
     def reserve(self, pod: PodInfo, node_name: str) -> None:
         """Keep a pod that got a node in its present queue."""
-        self._charges.reserve(pod, node_name, self._claim(pod.pod))
-
-    def unreserve(self, pod: PodInfo) -> None:
-        """Let a pod that got no node after all follow its labels again."""
-        self._charges.unreserve(pod)
+        self.charges.reserve(pod, node_name, self._claim(pod.pod))
 
 
 # ---- Volcano -------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class QueueState:
             or (spec.scheduler_name == self._handle.profile_name and not spec.scheduling_gates)
         ):
             # The handler of the charges may be called later.
-            self._queues.decide(pod)
+            self._queues.charges.decide(pod)
             self._pods.setdefault(pod.metadata.namespace, {})[pod.metadata.uid] = pod
             self._count(pod, placed)
 
@@ -103,7 +103,8 @@ class QueueState:
 
     def unreserve(self, pod: PodInfo) -> None:
         """Note that a pod got no node after all."""
-        self._queues.unreserve(pod)
+        # It follows its labels again.
+        self._queues.charges.unreserve(pod)
         self.unplace(pod.pod)
 
     def unplace(self, pod: Pod) -> None:
