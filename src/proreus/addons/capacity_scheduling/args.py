@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Literal
 
 from pydantic import Field
 
-from proreus.framework import ConfigModel, FeatureGates, Seconds, field_errors
+from proreus.framework import ConfigModel, Seconds
 from proreus.plugins.default_preemption import DefaultPreemptionArgs
-
-SOURCES = ("ElasticQuota", "KAI", "Volcano")
 
 
 class QueuesArgs(ConfigModel):
@@ -21,7 +19,7 @@ class QueuesArgs(ConfigModel):
     a queue has to be more saturated than another that takes from its surplus.
     """
 
-    source: str = ""
+    source: Literal["ElasticQuota", "KAI", "Volcano"]
     k_value: float = Field(0.0, ge=0)
     half_life: Seconds = Field(86_400.0, ge=1)
     reclaimer_utilization_multiplier: float = Field(1.0, ge=1)
@@ -35,15 +33,3 @@ class CapacitySchedulingArgs(DefaultPreemptionArgs):
     """
 
     queues: QueuesArgs | None = None
-
-    def problems(self, path: str, gates: FeatureGates) -> Iterator[str]:
-        """Check the source."""
-        yield from super().problems(path, gates)
-        queues = self.queues
-        if queues is None:
-            return
-        source = field_errors.child(path, "queues", "source")
-        if not queues.source:
-            yield field_errors.required(source)
-        elif queues.source not in SOURCES:
-            yield field_errors.unsupported(source, queues.source, SOURCES)

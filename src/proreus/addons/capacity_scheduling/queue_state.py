@@ -80,9 +80,7 @@ class QueueState:
     def note(self, pod: Pod, placed: bool) -> None:
         """Count a pod; a waiting pod of another profile, or a gated one, does not ask."""
         spec = pod.spec
-        if pod.status.phase not in ("", "Pending", "Running"):
-            self.forget(pod)
-        elif (
+        if (
             placed
             or self.accounts.is_placed(pod.metadata.uid)
             or (spec.scheduler_name == self._handle.profile_name and not spec.scheduling_gates)

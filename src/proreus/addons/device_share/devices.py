@@ -178,9 +178,8 @@ def inventory_of(node: NodeInfo, found: DeviceObject | None) -> Inventory:
         devices = tuple(_registered(cards, mig))
     else:
         devices = tuple(_counted(node, mig))
-    if any(device.mig for device in devices):
-        return Inventory(devices, partitions, frozenset(), has_hami_agent, honors)
-    listed = (name for name, amount in node.allocatable.items() if amount)
+    splits = any(device.mig for device in devices)
+    listed = (name for name, amount in node.allocatable.items() if amount and not splits)
     fixed = (name.removeprefix(MIG_PREFIX) for name in listed if name.startswith(MIG_PREFIX))
     return Inventory(devices, partitions, frozenset(fixed), has_hami_agent, honors)
 

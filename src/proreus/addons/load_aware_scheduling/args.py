@@ -15,7 +15,6 @@ from proreus.framework import ConfigModel, FeatureGates, Seconds, field_errors
 AggregationType = Literal["avg", "p50", "p90", "p95", "p99"]
 Percentage = Annotated[int, Field(ge=0, le=100)]
 _DEFAULT_AGGREGATION_SECONDS = 300
-DEFAULT_ESTIMATOR = "defaultEstimator"
 
 
 class AggregatedArgs(ConfigModel):
@@ -56,7 +55,7 @@ class LoadAwareSchedulingArgs(NodeMetricsArgs):
     prod_usage_thresholds: dict[str, int] = {}
     prod_usage_include_sys: bool = False
     score_according_prod_usage: bool = False
-    estimator: str = DEFAULT_ESTIMATOR
+    estimator: Literal["defaultEstimator"] = "defaultEstimator"
     estimated_scaling_factors: dict[str, Percentage] = {"cpu": 85, "memory": 70}
     estimated_seconds_after_pod_scheduled: int | None = None
     estimated_seconds_after_initialized: int | None = None
@@ -89,9 +88,6 @@ class LoadAwareSchedulingArgs(NodeMetricsArgs):
         if min(weights) < 0 or not any(weights):
             where = field_errors.child(path, "resourceWeights")
             yield field_errors.invalid(where, weights, "weights must not be negative, nor all be 0")
-        if self.estimator != DEFAULT_ESTIMATOR:
-            where = field_errors.child(path, "estimator")
-            yield field_errors.unsupported(where, self.estimator, [DEFAULT_ESTIMATOR])
         yield from self._provider_problems(path)
 
     def _provider_problems(self, path: str) -> Iterator[str]:

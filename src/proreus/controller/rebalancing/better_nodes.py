@@ -145,14 +145,6 @@ async def _find(
     return moves
 
 
-@dataclass(frozen=True)
-class _Comparison:
-    """The advantage of the best other node over the present one, and the reason as a sentence."""
-
-    gain: int
-    reason: str
-
-
 class _Search:
     """Moves pods of a simulated cluster, one after another."""
 
@@ -181,7 +173,7 @@ class _Search:
         cluster.remove_pod(key)
         successor = recreated(pod)
         comparison = self._compare(successor, node)
-        if comparison is None or comparison.gain < self._min_gain:
+        if comparison is None or comparison[0] < self._min_gain:
             cluster.api.put(PODS, self._as_existing(pod))
             return None
         victims = len(cluster.victims)
@@ -197,12 +189,13 @@ class _Search:
             return None
         cluster.api.put(PODS, self._as_existing(cluster.pods[key]))
         workload = str(self._controllers.workload_of(pod) or "")
-        return Move(
-            key, pod.metadata.uid, workload, node, better, comparison.gain, comparison.reason
-        )
+        return Move(key, pod.metadata.uid, workload, node, better, *comparison)
 
-    def _compare(self, pod: Pod, node: str) -> _Comparison | None:
-        """Compare a node with the best one for a pod that waits; None if nothing can be said."""
+    def _compare(self, pod: Pod, node: str) -> tuple[int, str] | None:
+        """Compare a node with the best one for a pod that waits; None if nothing can be said.
+
+        Return the advantage of the best one in points, and the reason as a sentence.
+        """
         cluster = self._cluster
         profile, state = cluster.scheduler.profiles[pod.spec.scheduler_name], CycleState()
         info = PodInfo(pod, self._options)
@@ -221,14 +214,14 @@ class _Search:
         if rejection is not None:
             if rejection.plugin in _FOR_NEW_PODS_ONLY:
                 return None
-            return _Comparison(most, f"its node would be rejected: {rejection.message}")
+            return most, f"its node would be rejected: {rejection.message}"
         feasible = found.rows
         if row not in feasible:
             return None
         run_pre_score(profile, state, info, found)
         scores = prioritize_nodes(profile, state, info, found).scores
         best, own = int(scores[feasible].max()), int(scores[row])
-        return _Comparison(best - own, f"score {best} instead of {own}, of {most}")
+        return best - own, f"score {best} instead of {own}, of {most}"
 
 
 def without_foreign_terms(pod: Pod) -> Pod:
