@@ -23,7 +23,8 @@ from bench.shapes import FAMILIES, Family, Json
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
 from proreus.engine.runtime.registry import Registry
-from proreus.insight.decisions import DEFAULT_BUDGET_BYTES, DecisionRecorder
+from proreus.insight.decisions.recorder import DecisionRecorder
+from proreus.insight.decisions.retention import DEFAULT_BUDGET_BYTES
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process import gc_tuning

@@ -26,7 +26,8 @@ from bench.shapes import FAMILIES
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
 from proreus.engine.runtime.registry import Registry
-from proreus.insight.dry_run import Busy, DryRunService, DryRunSpec
+from proreus.insight.dry_run.api import DryRunSpec
+from proreus.insight.dry_run.service import Busy, DryRunService
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process import gc_tuning

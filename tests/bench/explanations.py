@@ -23,7 +23,7 @@ from bench.shapes import FAMILIES, Json
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import load
 from proreus.engine.runtime.registry import Registry
-from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.decisions.recorder import DecisionRecorder
 from proreus.insight.explain import Explainer
 from proreus.objects.kinds import PODS
 from proreus.offline.cluster import OfflineCluster

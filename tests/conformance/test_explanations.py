@@ -22,7 +22,7 @@ from proreus.config.load import default_configuration, load
 from proreus.engine.runtime.registry import Registry
 from proreus.engine.runtime.select_host import root_of_heap
 from proreus.framework.pod_info import PodInfo, QueuedPodInfo
-from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.decisions.recorder import DecisionRecorder
 from proreus.insight.explain import Explainer
 from proreus.insight.explain.engine import Engine
 from proreus.insight.explain.node_what_if import VerifiedNode, look_for_node_help

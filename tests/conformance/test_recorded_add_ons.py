@@ -30,7 +30,7 @@ from proreus.plugins.node_resources_balanced_allocation import (
     _balance,
 )
 from proreus.plugins.resource_scoring import loads_of
-from proreus.process.loading import add_ons
+from proreus.process.loading.load import add_ons
 
 CASES = Path(__file__).parent / "add_on_cases"
 FAMILIES = sorted(CASES.glob("*.jsonl.gz"))

@@ -26,7 +26,7 @@ from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process import loading
 from proreus.process.cli.run_command import command
 from proreus.process.cli.run_flags import FLAGS
-from proreus.process.loading import PluginSources
+from proreus.process.loading.load import PluginSources
 
 Json = dict[str, Any]
 

@@ -31,7 +31,7 @@ from proreus.engine.runtime.select_host import SelectHost
 from proreus.framework.attempt_budget import Stopwatch
 from proreus.framework.handle import HttpGet
 from proreus.framework.queued_pod_group import QueuedEntityInfo
-from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.decisions.recorder import DecisionRecorder
 from proreus.offline.api import FakeRecorder, InMemoryApi
 from proreus.offline.virtual_time import VirtualTimeLoop
 

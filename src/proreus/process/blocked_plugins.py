@@ -23,7 +23,7 @@ from msgspec import Struct
 from proreus.base import logs
 from proreus.engine.runtime.plugin_health import FailurePolicy, PluginCall
 from proreus.framework.plugin import Plugin
-from proreus.process.loading import LoadedPlugins
+from proreus.process.loading.loaded_plugins import LoadedPlugins
 
 log = logs.logger(__name__)
 

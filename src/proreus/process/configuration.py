@@ -12,7 +12,7 @@ from proreus.base.errors import ConfigError
 from proreus.config.load import default_configuration, load, naming_file, read_file
 from proreus.config.types import ClientConnection, SchedulerConfiguration
 from proreus.engine.runtime.expansion import effective_configuration
-from proreus.process.loading import LoadedPlugins
+from proreus.process.loading.loaded_plugins import LoadedPlugins
 from proreus.process.options import RunOptions
 from proreus.process.watched_files import WatchedFiles
 

@@ -16,9 +16,9 @@ from proreus.config.durations import format_duration
 from proreus.config.write import to_data
 from proreus.engine.assembly import Assembly
 from proreus.engine.scheduler import Scheduler
-from proreus.insight.decisions import DecisionRecorder
-from proreus.insight.dry_run import DryRunService
+from proreus.insight.decisions.recorder import DecisionRecorder
 from proreus.insight.dry_run.pages import add_dry_run_pages
+from proreus.insight.dry_run.service import DryRunService
 from proreus.insight.explain import Explainer
 from proreus.insight.explain.pages import add_explain_pages
 from proreus.insight.page_sources import PageSources

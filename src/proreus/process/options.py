@@ -12,8 +12,8 @@ from proreus.base.kubernetes_version import DEFAULT_VERSION
 from proreus.base.logs import Format
 from proreus.engine.guards.avoided_nodes import AvoidanceRules
 from proreus.engine.runtime.plugin_health import FailureRules
-from proreus.insight.decisions import DEFAULT_BUDGET_BYTES
-from proreus.process.loading import PluginSources
+from proreus.insight.decisions.retention import DEFAULT_BUDGET_BYTES
+from proreus.process.loading.load import PluginSources
 from proreus.server.options import ServingOptions
 
 

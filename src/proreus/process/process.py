@@ -42,7 +42,7 @@ from proreus.engine.runtime.plugin_health import HealthContext
 from proreus.engine.runtime.registry import Registry
 from proreus.engine.scheduler import Scheduler
 from proreus.framework.attempt_budget import CpuTime
-from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.decisions.recorder import DecisionRecorder
 from proreus.objects.kinds import LEASES
 from proreus.process import gc_tuning
 from proreus.process.active_configuration import ActiveConfiguration

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from proreus.config.types import SchedulerConfiguration
-from proreus.process.loading import PluginFile
+from proreus.process.loading.loaded_plugins import PluginFile
 
 
 class ProcessState(Struct):

@@ -23,7 +23,8 @@ from proreus.base.errors import ProreusError
 from proreus.base.metrics import SchedulerMetrics
 from proreus.config.types import SchedulerConfiguration
 from proreus.process.configuration import configuration, report
-from proreus.process.loading import LoadedPlugins, PluginFile, load
+from proreus.process.loading.load import load
+from proreus.process.loading.loaded_plugins import LoadedPlugins, PluginFile
 from proreus.process.loading_thread import LOADING, READING, run_in_loading_thread
 from proreus.process.options import RunOptions
 from proreus.process.process import Process

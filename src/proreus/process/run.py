@@ -31,7 +31,7 @@ from proreus.process.blocked_plugins import BlockedPlugins, default_path
 from proreus.process.clients import make_clients
 from proreus.process.configuration import configuration, report
 from proreus.process.emulation import with_emulated_version
-from proreus.process.loading import load
+from proreus.process.loading.load import load
 from proreus.process.loading_thread import LOADING, READING, run_in_loading_thread
 from proreus.process.loop_errors import handle_loop_error
 from proreus.process.loop_watchdog import LoopWatchdog

@@ -26,7 +26,8 @@ from proreus.base.metrics import SchedulerMetrics
 from proreus.config.types import SchedulerConfiguration
 from proreus.insight.shadow.trial import ShadowLimits, ShadowTrial
 from proreus.process.configuration import configuration
-from proreus.process.loading import LoadedPlugins, PluginSources, load
+from proreus.process.loading.load import PluginSources, load
+from proreus.process.loading.loaded_plugins import LoadedPlugins
 from proreus.process.loading_thread import LOADING, READING, run_in_loading_thread
 from proreus.process.options import RunOptions
 from proreus.process.process import Process

@@ -16,8 +16,10 @@ from pathlib import Path
 import watchfiles
 
 from proreus.base import logs
-from proreus.process.loading import LoadedPlugins, PluginSources, content_hash
 from proreus.process.loading.folder import module_files
+from proreus.process.loading.import_anew import content_hash
+from proreus.process.loading.load import PluginSources
+from proreus.process.loading.loaded_plugins import LoadedPlugins
 
 log = logs.logger(__name__)
 

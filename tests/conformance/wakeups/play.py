@@ -25,7 +25,7 @@ from proreus.offline.fake_extenders import FakeExtenders
 from proreus.offline.script import Script
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.process.loading import add_ons
+from proreus.process.loading.load import add_ons
 
 JsonObject = dict[str, Any]
 

@@ -19,7 +19,7 @@ from proreus.engine.runtime.plugin_results import PluginResults
 from proreus.engine.runtime.registry import Registry
 from proreus.engine.runtime.select_host import CachedTotals
 from proreus.framework.verdicts import Verdicts
-from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.decisions.recorder import DecisionRecorder
 from proreus.objects.kinds import BY_KIND, NODES, PODS
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS

@@ -14,7 +14,7 @@ import pytest
 from proreus.base.errors import ConfigError, UnknownPluginSlot
 from proreus.base.metrics import SchedulerMetrics
 from proreus.framework.events import ALL_EVENTS
-from proreus.process.loading import PluginSources, load
+from proreus.process.loading.load import PluginSources, load
 from proreus.process.remote_plugins import connect_plugins
 from proreus.workbench.sandbox import Sandbox
 

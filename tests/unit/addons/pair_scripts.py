@@ -19,7 +19,7 @@ from proreus.addons.reservation.objects import RESERVATIONS
 from proreus.framework import Plugin, QueueSortPlugin
 from proreus.objects import PODS
 from proreus.plugins.default_preemption import DefaultPreemption
-from proreus.process.loading import add_ons
+from proreus.process.loading.load import add_ons
 from proreus.testing import Harness, make_node
 
 GPU = "nvidia.com/gpu"

@@ -13,7 +13,7 @@ import pytest
 
 from proreus.framework import QueueSortPlugin
 from proreus.plugins.default_preemption import DefaultPreemption
-from proreus.process.loading import add_ons
+from proreus.process.loading.load import add_ons
 from proreus.testing import Harness, make_node, make_pod
 from unit.addons.pair_scripts import Unit, class_of
 from unit.growth import MOST_FOR_FOUR_TIMES, steps

@@ -75,7 +75,7 @@ from proreus.objects import (
     PodSpec,
     ResourceRequirements,
 )
-from proreus.process.loading import add_ons
+from proreus.process.loading.load import add_ons
 from proreus.testing.agreement import agree
 from proreus.testing.clusters import clusters
 from proreus.testing.strategies import inter_pod_clusters

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from proreus.process.loading import add_ons
+from proreus.process.loading.load import add_ons
 from proreus.testing import Harness, make_node, make_pod
 from unit.addons.test_pages import page_of
 

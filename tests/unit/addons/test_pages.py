@@ -12,7 +12,7 @@ from proreus.config.load import load
 from proreus.engine.runtime.registry import Registry
 from proreus.offline.cluster import OfflineCluster
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.process.loading import add_ons
+from proreus.process.loading.load import add_ons
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "addons"
 

@@ -13,7 +13,7 @@ import pytest
 
 from proreus.framework import QueueSortPlugin, ScorePlugin
 from proreus.plugins.default_preemption import DefaultPreemption
-from proreus.process.loading import add_ons
+from proreus.process.loading.load import add_ons
 from unit.addons.pair_scripts import FEATURES, SORT_ONLY, Result, Script, class_of, nothing
 
 SCRIPTS = int(os.environ.get("PROREUS_PAIR_SCRIPTS", "60"))

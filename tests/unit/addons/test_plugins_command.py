@@ -7,7 +7,7 @@ import pytest
 
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process.cli import main
-from proreus.process.loading import add_ons
+from proreus.process.loading.load import add_ons
 
 KOORDINATOR = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -96,7 +96,7 @@ def test_add_ons_are_imported_only_when_a_configuration_names_them():
     code = """
 import sys, proreus.process.cli.run, proreus.process
 from proreus.config.load import default_configuration, load
-from proreus.process.loading import PluginSources, load as load_plugins
+from proreus.process.loading.load import PluginSources, load as load_plugins
 registry = load_plugins(PluginSources(packages=False)).registry
 default_configuration(registry)
 print(*[name for name in sys.modules if name.startswith("proreus.addons.")])

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import proreus.addons
 from proreus.framework import Plugin
-from proreus.process.loading import add_ons
+from proreus.process.loading.load import add_ons
 
 
 def test_every_plugin_of_the_folder_is_registered():

@@ -12,7 +12,8 @@ import pytest
 from proreus.engine.runtime.disabled_plugin import NeverCalled
 from proreus.engine.runtime.plugin_health import PluginCall
 from proreus.process.blocked_plugins import BlockedPlugins, default_path
-from proreus.process.loading import LoadedPlugins, PluginSources, load
+from proreus.process.loading.load import PluginSources, load
+from proreus.process.loading.loaded_plugins import LoadedPlugins
 
 SOURCE = """\
 import words

@@ -13,7 +13,7 @@ from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
 from proreus.engine.runtime.expansion import expand
 from proreus.process.configuration import DEFAULT_QPS, configuration, report
-from proreus.process.loading import PluginSources, load
+from proreus.process.loading.load import PluginSources, load
 from proreus.process.options import RunOptions
 from proreus.process.watched_files import WatchedFiles
 

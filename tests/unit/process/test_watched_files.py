@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proreus.process import watched_files
-from proreus.process.loading import PluginSources, load
+from proreus.process.loading.load import PluginSources, load
 from proreus.process.watched_files import WatchedFiles
 
 PLUGIN = """

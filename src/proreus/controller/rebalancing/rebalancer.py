@@ -30,7 +30,7 @@ from proreus.controller.rebalancing.better_nodes import (
 from proreus.insight.snapshots.cluster_objects import ClusterObjects
 from proreus.insight.snapshots.snapshot import take_snapshot
 from proreus.objects.kinds import PODS
-from proreus.process.loading import PluginSources, load
+from proreus.process.loading.load import PluginSources, load
 from proreus.workbench.simulation.controllers import Controllers
 from proreus.workbench.simulation.simulated_cluster import Settings
 

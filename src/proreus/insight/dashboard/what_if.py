@@ -17,8 +17,10 @@ from aiohttp import web
 from proreus.base.errors import ConfigError
 from proreus.insight.dashboard import what_if_form as form
 from proreus.insight.dashboard.rendering import Renderer
-from proreus.insight.dry_run import Busy, ClusterChanged, DryRunSpec, DryRunStatus, InvalidDryRun
-from proreus.insight.dry_run.service import RETRY_AFTER_SECONDS
+from proreus.insight.dry_run.api import DryRunSpec, DryRunStatus
+from proreus.insight.dry_run.objects import InvalidDryRun
+from proreus.insight.dry_run.replica import ClusterChanged
+from proreus.insight.dry_run.service import RETRY_AFTER_SECONDS, Busy
 from proreus.insight.page_sources import PageSources
 from proreus.objects.codec import to_plain
 from proreus.objects.pod import Pod

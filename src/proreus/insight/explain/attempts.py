@@ -10,12 +10,9 @@ import numpy as np
 from proreus.engine.extenders.extender_chain import EXTENDER
 from proreus.framework.status import Status
 from proreus.framework.verdicts import IntArray
-from proreus.insight.decisions import (
-    DecisionRecord,
-    ScoreTable,
-    VerdictColumn,
-    Victim,
-)
+from proreus.insight.decisions.record import DecisionRecord, Victim
+from proreus.insight.decisions.scores import ScoreTable
+from proreus.insight.decisions.verdicts import VerdictColumn
 from proreus.insight.explain.explanation import (
     AttemptExplanation,
     LeftOut,

@@ -8,7 +8,7 @@ from typing import Any
 from proreus.base.clock import Clock
 from proreus.engine.scheduler import Scheduler
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.decisions.recorder import DecisionRecorder
 from proreus.insight.explain.attempts import NAMES_SHOWN, explain_attempt
 from proreus.insight.explain.engine import Engine
 from proreus.insight.explain.explanation import (

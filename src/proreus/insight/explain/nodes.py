@@ -7,7 +7,7 @@ from heapq import nlargest
 
 from proreus.engine.scheduler import Scheduler
 from proreus.framework.status import Status
-from proreus.insight.decisions import KeptRecords
+from proreus.insight.decisions.retention import KeptRecords
 from proreus.insight.explain.explanation import NodeExplanation, NodeRejection, NodeResource
 
 SHOWN = 10

@@ -10,7 +10,7 @@ from proreus.engine.cache.cache import Cache
 from proreus.engine.queue.scheduling_queue import SchedulingQueue
 from proreus.framework.events import ClusterEvent
 from proreus.framework.pod_info import QueuedPodInfo
-from proreus.insight.decisions import KeptRecords
+from proreus.insight.decisions.retention import KeptRecords
 from proreus.insight.explain.explanation import (
     GroupState,
     QueueExplanation,

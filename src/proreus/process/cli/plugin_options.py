@@ -11,7 +11,7 @@ from proreus.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from proreus.framework.plugin import Plugin
-    from proreus.process.loading import LoadedPlugins
+    from proreus.process.loading.loaded_plugins import LoadedPlugins
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,7 +34,7 @@ def load_plugins(
     plugin: tuple[str, ...], plugin_dir: tuple[str, ...], endpoints: tuple[str, ...] = ()
 ) -> LoadedPlugins:
     """Load all plugins; report refused ones on standard error."""
-    from proreus.process.loading import PluginSources, load
+    from proreus.process.loading.load import PluginSources, load
 
     loaded_plugins = load(PluginSources(plugin, plugin_dir), _classes_of_endpoints(endpoints))
     for refusal in loaded_plugins.refusals:

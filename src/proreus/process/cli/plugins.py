@@ -17,7 +17,7 @@ from proreus.process.cli.plugin_options import load_plugins, plugin_options
 
 if TYPE_CHECKING:
     from proreus.base.feature_gates import FeatureGates
-    from proreus.process.loading import LoadedPlugin, LoadedPlugins
+    from proreus.process.loading.loaded_plugins import LoadedPlugin, LoadedPlugins
 
 
 @click.command("plugins", short_help="List all plugins, and check your own.")

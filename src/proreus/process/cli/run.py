@@ -29,7 +29,7 @@ from proreus.process import gc_tuning
 from proreus.process import run as process
 from proreus.process.cli.go_flags import FlagError, ParsedFlags, parse_flags
 from proreus.process.cli.run_flags import FLAGS
-from proreus.process.loading import PluginSources
+from proreus.process.loading.load import PluginSources
 from proreus.process.options import RunOptions, ShadowOptions
 from proreus.process.stopping import end_within_time
 from proreus.server.options import (

@@ -25,7 +25,7 @@ import numpy as np
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import default_configuration
 from proreus.engine.runtime.registry import Registry
-from proreus.insight.decisions import DEFAULT_BUDGET_BYTES
+from proreus.insight.decisions.retention import DEFAULT_BUDGET_BYTES
 from proreus.objects.codec import decoder_for
 from proreus.objects.kinds import NODES, PODS
 from proreus.objects.meta import Resource

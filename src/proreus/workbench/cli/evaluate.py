@@ -23,7 +23,7 @@ from proreus.process.cli.plugin_options import load_plugins, plugin_options
 
 if TYPE_CHECKING:
     from proreus.offline.api import JsonObject
-    from proreus.process.loading import LoadedPlugins
+    from proreus.process.loading.loaded_plugins import LoadedPlugins
 
 
 @click.command("evaluate", short_help="Evaluate scheduling cases offline.")

@@ -12,8 +12,8 @@ from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import default_configuration
 from proreus.engine.runtime.registry import Registry
 from proreus.insight.dashboard import Dashboard
-from proreus.insight.decisions import DecisionRecorder
-from proreus.insight.dry_run import DryRunService
+from proreus.insight.decisions.recorder import DecisionRecorder
+from proreus.insight.dry_run.service import DryRunService
 from proreus.insight.explain import Explainer
 from proreus.insight.page_sources import PageSources
 from proreus.objects.kinds import PODS

@@ -14,7 +14,7 @@ import pytest
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import default_configuration
 from proreus.engine.runtime.registry import Registry
-from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.decisions.recorder import DecisionRecorder
 from proreus.insight.decisions.retention import KeptRecords
 from proreus.objects.kinds import NODES, PODS
 from proreus.offline.cluster import OfflineCluster

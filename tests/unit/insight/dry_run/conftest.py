@@ -12,7 +12,8 @@ import pytest
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import default_configuration
 from proreus.engine.runtime.registry import Registry
-from proreus.insight.dry_run import DryRunService, DryRunSpec, DryRunStatus
+from proreus.insight.dry_run.api import DryRunSpec, DryRunStatus
+from proreus.insight.dry_run.service import DryRunService
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.plugins import IN_TREE_PLUGINS
 from unit.offline_objects import node as node

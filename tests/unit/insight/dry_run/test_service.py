@@ -13,8 +13,8 @@ import pytest
 from proreus.config.load import load
 from proreus.framework.plugin import FilterPlugin, ReservePlugin
 from proreus.framework.status import Status
-from proreus.insight.dry_run import Busy
 from proreus.insight.dry_run.replica import ClusterReplica
+from proreus.insight.dry_run.service import Busy
 from proreus.insight.dry_run.slices import Slices
 from proreus.objects.kinds import PODS
 

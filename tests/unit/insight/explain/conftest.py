@@ -11,7 +11,7 @@ import pytest
 from proreus.base.feature_gates import FeatureGates
 from proreus.config.load import default_configuration, load
 from proreus.engine.runtime.registry import Registry
-from proreus.insight.decisions import DecisionRecorder
+from proreus.insight.decisions.recorder import DecisionRecorder
 from proreus.insight.explain import Explainer
 from proreus.objects.kinds import PODS
 from proreus.offline.api import InMemoryApi

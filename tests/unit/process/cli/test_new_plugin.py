@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from proreus.framework.extension_points import points_of
 from proreus.process.cli.new_plugin import POINTS, command
 from proreus.process.cli.new_plugin.names import InvalidPluginName, Names
-from proreus.process.loading import PluginSources, load
+from proreus.process.loading.load import PluginSources, load
 from proreus.testing import Harness, make_pod
 
 ALL_EVENTS = ",".join(POINTS)

@@ -9,7 +9,7 @@ from proreus.process.cli.run import run_options
 from proreus.process.cli.run_command import command
 from proreus.process.cli.run_flags import FLAGS
 from proreus.process.configuration import DEFAULT_QPS
-from proreus.process.loading import PluginSources
+from proreus.process.loading.load import PluginSources
 from proreus.process.options import RunOptions, ShadowOptions
 from proreus.server.options import ServingOptions, SniCertificate
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proreus.base.source_location import class_location
-from proreus.process.loading import PluginSources, load
+from proreus.process.loading.load import PluginSources, load
 
 _NOT_OF_A_RUN = (
     "aiohttp",

@@ -6,8 +6,8 @@ import pytest
 
 from proreus.framework.extension_points import POINTS
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.process.loading import PluginSources, load
 from proreus.process.loading.contract import contract_violations
+from proreus.process.loading.load import PluginSources, load
 
 HEADER = "from proreus.framework import *\nfrom proreus.framework import plugin\n"
 

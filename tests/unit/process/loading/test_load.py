@@ -14,7 +14,7 @@ import pytest
 from proreus.base.errors import ConfigError
 from proreus.config.load import load as load_config
 from proreus.plugins import IN_TREE_PLUGINS
-from proreus.process.loading import ENTRY_POINTS, PluginSources, add_ons, load
+from proreus.process.loading.load import ENTRY_POINTS, PluginSources, add_ons, load
 
 FILTER = """\
 from proreus.framework.plugin import FilterPlugin

@@ -72,7 +72,7 @@ def command(
 
 def _plugins_to_enable(plugin: tuple[str, ...], plugin_dir: tuple[str, ...]) -> Plugins:
     """Return plugin sets with the given plugins; raises ``ConfigError`` if one is refused."""
-    from proreus.process.loading import PluginSources, load
+    from proreus.process.loading.load import PluginSources, load
 
     loaded_plugins = load(PluginSources(plugin, plugin_dir, packages=False))
     if loaded_plugins.refusals:

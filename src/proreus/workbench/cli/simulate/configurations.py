@@ -18,7 +18,7 @@ from proreus.base.kubernetes_version import (
 from proreus.process.cli.plugin_options import load_plugins
 
 if TYPE_CHECKING:
-    from proreus.process.loading import LoadedPlugins
+    from proreus.process.loading.loaded_plugins import LoadedPlugins
     from proreus.workbench.cli.simulate.output import Output
     from proreus.workbench.simulation.simulated_cluster import Settings
 

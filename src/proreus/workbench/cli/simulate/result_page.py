@@ -8,8 +8,8 @@ import webbrowser
 import click
 
 from proreus.insight.dashboard import Dashboard
-from proreus.insight.decisions import DecisionRecorder
-from proreus.insight.dry_run import DryRunService
+from proreus.insight.decisions.recorder import DecisionRecorder
+from proreus.insight.dry_run.service import DryRunService
 from proreus.insight.explain import Explainer
 from proreus.insight.page_sources import PageSources
 from proreus.workbench.cli.sandbox import forever, run_until_signalled
