@@ -32,7 +32,6 @@ from proreus.client.leading.leader_election import LeaderElector, new_identity
 from proreus.client.leading.leader_election_config import (
     LeaderCallbacks,
     LeaseOptions,
-    ResourceLockConfig,
 )
 from proreus.client.watching.informer import Informer
 from proreus.controller.colocation.colocation_controller import ColocationController
@@ -154,7 +153,6 @@ class _Controller:
             rebalancing = settings_of(options.rebalance_config, await version_to_emulate(own))
         controller = cls(options, metrics, own, rebalancing)
         lease_client, reviews = await client("leader-election"), Delegation(await client("reviews"))
-        lock = ResourceLockConfig(new_identity(), component="proreus-controller")
         lease = LeaseOptions(
             options.leader_elect_resource_namespace,
             options.leader_elect_resource_name,
@@ -163,7 +161,9 @@ class _Controller:
             options.leader_elect_retry_period,
         )
         callbacks = LeaderCallbacks(on_started_leading=controller._leading.set)
-        controller._elector = LeaderElector(lease_client, lock, lease, callbacks, fence=fence)
+        controller._elector = LeaderElector(
+            lease_client, new_identity(), lease, callbacks, fence=fence
+        )
         authenticated = HealthCheck(
             "authentication", partial(health.problem, lease.lease_duration_seconds)
         )

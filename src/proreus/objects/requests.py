@@ -169,7 +169,7 @@ def _sum(pod: Pod, requests_of: RequestsOf, missing: Mapping[str, int]) -> Nano:
             found = {name: sidecars[name] for name in found}
         else:
             found = {name: nano + sidecars.get(name, 0) for name, nano in found.items()}
-        # What the sidecars take of other resources is in the peak since the last of them that does.
+        # The peak has the sidecars' other resources since the last sidecar that requests them.
         _max(peak, found)
     _max(total, peak)
     return total

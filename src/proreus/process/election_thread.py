@@ -16,8 +16,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import partial
-from typing import Any
 
 from proreus.base import logs
 from proreus.base.clock import Clock
@@ -29,7 +27,6 @@ from proreus.client.leading.leader_election import LeaderElector, new_identity
 from proreus.client.leading.leader_election_config import (
     LeaderCallbacks,
     LeaseOptions,
-    ResourceLockConfig,
 )
 from proreus.client.writing.event_bodies import ObjectReference
 from proreus.client.writing.event_recorder import EventRecorder
@@ -204,10 +201,13 @@ def make_election(
         status.set(1)
         lead()
 
+    def record(lease: ObjectReference, note: str) -> None:
+        recorder.event_about(lease, "Normal", "LeaderElection", "", note, component, core=True)
+
     def make(client: ApiClient) -> LeaderElector:
         return LeaderElector(
             client,
-            ResourceLockConfig(new_identity(), _CrossThreadRecorder(loop, recorder), component),
+            new_identity(),
             LeaseOptions(
                 namespace=election.resource_namespace,
                 name=election.resource_name,
@@ -219,6 +219,7 @@ def make_election(
                 on_started_leading=lambda: call_on(loop, started),
                 on_stopped_leading=lambda: call_on(loop, status.set, 0),
                 on_renew=lambda slow: call_on(loop, slow_path.inc, 1.0 if slow else 0.0),
+                on_event=lambda lease, note: call_on(loop, record, lease, note),
                 health_problem=health_problem,
             ),
             fence=clients.fence,
@@ -226,14 +227,3 @@ def make_election(
         )
 
     return ElectionThread(clients.connect_for_lease, make, clients.fence)
-
-
-class _CrossThreadRecorder:
-    """Hands Events over to a recorder that belongs to another thread's loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, recorder: EventRecorder) -> None:
-        self._loop = loop
-        self._recorder = recorder
-
-    def event_about(self, *args: Any, **kwargs: Any) -> None:
-        call_on(self._loop, partial(self._recorder.event_about, *args, **kwargs))

@@ -14,7 +14,6 @@ from proreus.client.leading.leader_election import LeaderElector, new_identity
 from proreus.client.leading.leader_election_config import (
     LeaderCallbacks,
     LeaseOptions,
-    ResourceLockConfig,
 )
 
 pytestmark = pytest.mark.looptime
@@ -95,6 +94,7 @@ class Candidate:
         self.credentials = credentials or Credentials(server.url)
         self.health_problem = None
         self.calls = []
+        self.events = []
         self.at = {}
 
     async def __aenter__(self):
@@ -108,11 +108,12 @@ class Candidate:
 
         self.elector = LeaderElector(
             self.client,
-            ResourceLockConfig(self.name),
+            self.name,
             callbacks=LeaderCallbacks(
                 on_started_leading=lambda: record("started"),
                 on_stopped_leading=lambda: record("stopped"),
                 on_new_leader=lambda leader: record(f"new {leader}"),
+                on_event=lambda lease, note: self.events.append((lease.name, note)),
                 health_problem=lambda: self.health_problem,
             ),
             fence=self.fence,
@@ -183,6 +184,8 @@ async def test_release_on_cancel_allows_an_immediate_takeover(server, leases):
         with pytest.raises(asyncio.CancelledError):
             await a.task
         assert a.calls[-1] == "stopped"
+        name = a.elector.reference().name
+        assert a.events == [(name, "a became leader"), (name, "a stopped leading")]
         released = leases.history[-1]
         assert (released["holderIdentity"], released["leaseDurationSeconds"]) == ("", 1)
         assert released["leaseTransitions"] == 0

@@ -27,7 +27,6 @@ from proreus.client.http.write_fence import WriteFence
 from proreus.client.leading.leader_election_config import (
     LeaderCallbacks,
     LeaseOptions,
-    ResourceLockConfig,
 )
 from proreus.client.writing.event_bodies import ObjectReference, micro_time
 from proreus.objects.kinds import LEASES
@@ -61,7 +60,7 @@ class LeaderElector:
     def __init__(
         self,
         client: ApiClient,
-        lock: ResourceLockConfig,
+        identity: str,
         options: LeaseOptions | None = None,
         callbacks: LeaderCallbacks | None = None,
         *,
@@ -70,10 +69,9 @@ class LeaderElector:
         now: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
-        self.identity = lock.identity
+        self.identity = identity
         self.is_leader = False
         self._client = client
-        self._lock = lock
         self._options = options or LeaseOptions()
         self._callbacks = callbacks or LeaderCallbacks()
         self._fence = fence or WriteFence(now=now)
@@ -310,18 +308,7 @@ class LeaderElector:
         )
 
     def _record_event(self, what: str) -> None:
-        """Record a LeaderElection Event about the Lease, as kube-scheduler does."""
-        if self._lock.recorder is None:
-            return
-        self._lock.recorder.event_about(
-            self.reference(),
-            "Normal",
-            "LeaderElection",
-            "",
-            f"{self.identity} {what}",
-            self._lock.component,
-            core=True,
-        )
+        self._callbacks.on_event(self.reference(), f"{self.identity} {what}")
 
 
 # ---- the contents of a Lease -------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""Parameters of ``LeaderElector``: the Lease and its durations, identity, callbacks."""
+"""Parameters of ``LeaderElector``: the Lease, its durations, and callbacks."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from msgspec import Struct
+
+from proreus.client.writing.event_bodies import ObjectReference
 
 
 class LeaseOptions(Struct, frozen=True):
@@ -37,30 +38,13 @@ class LeaderCallbacks(Struct, frozen=True):
     ``on_new_leader(identity)`` is called for each new holder, this instance included.
     ``on_renew(slow)`` is called after each renewal; slow means that it needed a read first (for
     leader_election_slowpath_total). ``health_problem()`` returns why the Lease must not be renewed,
-    or None: a leader that no longer schedules has to be replaced.
+    or None: a leader that no longer schedules has to be replaced. ``on_event(lease, note)`` records
+    a LeaderElection Event, as kube-scheduler does.
     """
 
     on_started_leading: Callable[[], None] = _nothing
     on_stopped_leading: Callable[[], None] = _nothing
     on_new_leader: Callable[[str], None] = _nothing
     on_renew: Callable[[bool], None] = _nothing
+    on_event: Callable[[ObjectReference, str], None] = _nothing
     health_problem: Callable[[], str | None] = _healthy
-
-
-class LeaseRecorder(Protocol):
-    """The part of ``EventRecorder`` that the elector uses, with the same parameters."""
-
-    def event_about(self, *args: Any, **kwargs: Any) -> None:
-        """Record an event about an object."""
-        ...
-
-
-class ResourceLockConfig(Struct, frozen=True):
-    """The holder's identity, and how Events are recorded (client-go's ResourceLockConfig).
-
-    ``component`` is the source of the LeaderElection Events: the first profile's scheduler name.
-    """
-
-    identity: str
-    recorder: LeaseRecorder | None = None
-    component: str = "default-scheduler"

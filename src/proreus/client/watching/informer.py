@@ -99,7 +99,7 @@ class Informer(Generic[T]):
         self.synced = asyncio.Event()
         self._handlers: list[ResourceEventHandler[T]] = []
         self._batch_hooks: list[Callable[[], None]] = []
-        # Those of aggregated APIs need not (KEP-5504).
+        # Versions of aggregated APIs need not be comparable (KEP-5504).
         self._versions_compare = "." not in resource.group or resource.group.endswith(".k8s.io")
         self._paused = 0
         self._deferred: deque[tuple[int, Callable[[], None]]] = deque()
@@ -396,7 +396,7 @@ class InformerGroup:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Pause all informers for the length of a ``with`` block."""
-        # Those of now: a reload may add informers meanwhile, which nothing in the cycle reads.
+        # The present ones: nothing in the cycle reads informers that a reload adds meanwhile.
         informers = tuple(self.by_kind.values())
         for informer in informers:
             informer.pause()

@@ -131,7 +131,7 @@ class StoreComparer(Generic[T]):
         for number, key in enumerate(before):
             if number % PAGE_SIZE == 0:
                 await checkpoint()
-            # What was there before the list, and is in the list but not there now, was deleted
+            # An object that was there before, and is listed but not there now, was deleted
             # meanwhile.
             missing.discard(key)
             stored = None if key in listed else store.get(key)

@@ -239,28 +239,25 @@ def _keep_json(obj: object, data: bytes, repaired: RepairedJson | None) -> None:
 
 def _identity_of(data: bytes) -> ObjectMeta:
     """Return an object's identity and version, as far as they can be decoded."""
-    texts = {}
     try:
-        text = repair_json(data).text
-        metadata = _RAW_FIELDS.decode(_RAW_FIELDS.decode(text)["metadata"])
+        metadata = _RAW_FIELDS.decode(_RAW_FIELDS.decode(repair_json(data).text)["metadata"])
     except (KeyError, *UNDECODABLE):
         return ObjectMeta()
-    for key in ("name", "namespace", "uid", "resourceVersion"):
-        try:
-            texts[key] = msgspec.json.decode(metadata[key], type=str | None) or ""
-        except KeyError:
-            texts[key] = ""
-        except UNDECODABLE:
-            # Half a key would name another object, whose state would then be kept or removed.
-            if key in ("name", "namespace"):
-                return ObjectMeta()
-            texts[key] = ""
-    return ObjectMeta(
-        name=texts["name"],
-        namespace=texts["namespace"],
-        uid=texts["uid"],
-        resource_version=texts["resourceVersion"],
+    name, namespace, uid, version = (
+        _text(metadata, key) for key in ("name", "namespace", "uid", "resourceVersion")
     )
+    # Half a key would name another object, whose state would then be kept or removed.
+    if name is None or namespace is None:
+        return ObjectMeta()
+    return ObjectMeta(name=name, namespace=namespace, uid=uid or "", resource_version=version or "")
+
+
+def _text(fields: dict[str, msgspec.Raw], key: str) -> str | None:
+    """Return the text of a field, "" if there is none; None if it is no text."""
+    try:
+        return msgspec.json.decode(fields.get(key, b"null"), type=str | None) or ""
+    except UNDECODABLE:
+        return None
 
 
 class ObjectList(msgspec.Struct, Generic[T], gc=False):

@@ -234,8 +234,8 @@ class Dispatcher:
         """Replace an object; raises ``Conflict`` if its resourceVersion is outdated."""
         meta = obj["metadata"]
         namespace, name = meta.get("namespace", ""), meta["name"]
-        # What a verification compares. A PUT ignores the status, and one of the status ignores the
-        # spec, so that the ignored part may differ although the write was done.
+        # A PUT ignores the status, and one of the status ignores the spec: the ignored part may
+        # differ although the write was done.
         ignored = ("metadata", "spec" if subresource == "status" else "status")
         wanted = {key: value for key, value in obj.items() if key not in ignored}
 

@@ -52,7 +52,8 @@ class ClusterReplica:
             position = self._original.table.position
             names = self._names_to_copy()
             if len(names) <= _ROWS_AT_ONCE:
-                self._copy_nodes(names)
+                for name in names:
+                    self._copy_node(name)
                 self._changed_here.clear()
                 self._position = position
                 self._generation = self._original.table.nodes_generation
@@ -74,10 +75,6 @@ class ClusterReplica:
             # A removed node may have been the last row, which no change log names.
             names.update(copied.rows.keys() ^ table.rows.keys())
         return [*dict.fromkeys((*sorted(names), *sorted(self._changed_here)))]
-
-    def _copy_nodes(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._copy_node(name)
 
     def _copy_node(self, name: str) -> None:
         row = self._original.table.rows.get(name)

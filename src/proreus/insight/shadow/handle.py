@@ -104,8 +104,8 @@ class ShadowHandle(ProfileHandle):
         with_provided: bool,
     ) -> None:
         if self.shared is self and not is_out_of_tree(handler):
-            # What in-tree plugins of all profiles share outlives the trial that was the first to
-            # need it: those in force may use it by then.
+            # Data that in-tree plugins of all profiles share outlive the trial that needed them
+            # first: plugins in force may use them by then.
             tuple(self._subscribe(resource, handler, with_provided))
         else:
             super()._connect(resource, handler, with_provided)
