@@ -29,10 +29,6 @@ from proreus.objects.selectors import Selector
 
 K = TypeVar("K")
 
-_MOST_LABELS = 1_000
-"""A group with more labels is in no index: with 100,000, as a pod may have, that would take 80 ms
-and 35 MB, and to look for a label in it takes nothing."""
-
 _GroupKey = tuple[str, frozenset[LabelPair], bool]
 """Namespace, labels, and whether the pods are being deleted."""
 
@@ -121,8 +117,6 @@ class PodLabelGroups:
         self._groups: dict[_GroupKey, PodLabelGroup] = {}
         self._by_namespace: dict[str, dict[PodLabelGroup, None]] = {}
         self._by_label: dict[tuple[str, LabelPair], dict[PodLabelGroup, None]] = {}
-        self._unindexed: dict[str, dict[PodLabelGroup, None]] = {}
-        """By namespace, the groups that are not in ``_by_label``."""
         self._queries: SelectorIndex[Query] = SelectorIndex()
 
     def __iter__(self) -> Iterator[PodLabelGroup]:
@@ -231,7 +225,6 @@ class PodLabelGroups:
             if labels and len(labels) <= len(groups):
                 found = [self._by_label.get((namespace, label), {}) for label in labels]
                 yield from dict.fromkeys(chain.from_iterable(found))
-                yield from self._unindexed.get(namespace, ())
             else:
                 yield from groups
 
@@ -239,11 +232,8 @@ class PodLabelGroups:
         """Index a new group, and attach the columns of the queries that select it."""
         namespace = group.namespace
         self._by_namespace.setdefault(namespace, {})[group] = None
-        if _is_indexed(group):
-            for label in group.labels.items():
-                self._by_label.setdefault((namespace, label), {})[group] = None
-        else:
-            self._unindexed.setdefault(namespace, {})[group] = None
+        for label in group.labels.items():
+            self._by_label.setdefault((namespace, label), {})[group] = None
         for query in self._queries.candidates(group.labels):
             if weight := group.weight_in(query):
                 group.columns[self._columns[query]] = weight
@@ -251,9 +241,6 @@ class PodLabelGroups:
     def _remove_group(self, group: PodLabelGroup) -> None:
         namespace = group.namespace
         _remove(self._by_namespace, namespace, group)
-        if not _is_indexed(group):
-            _remove(self._unindexed, namespace, group)
-            return
         for label in group.labels.items():
             _remove(self._by_label, (namespace, label), group)
 
@@ -266,10 +253,6 @@ class PodLabelGroups:
 def _group_key(pod: Pod) -> _GroupKey:
     meta = pod.metadata
     return meta.namespace, frozenset(meta.labels.items()), meta.deletion_timestamp is not None
-
-
-def _is_indexed(group: PodLabelGroup) -> bool:
-    return len(group.labels) <= _MOST_LABELS
 
 
 def _remove(groups: dict[K, dict[PodLabelGroup, None]], key: K, group: PodLabelGroup) -> None:

@@ -1,8 +1,8 @@
 """An index from labels to the selectors that may select them.
 
-A selector with an ``In`` requirement is indexed under each of its values, unless they are
-thousands: only objects with one of these labels can match. One with ``Exists`` is indexed under the
-key. All other selectors are candidates for every object.
+A selector with an ``In`` requirement is indexed under each of its values: only objects with one of
+these labels can match. One with ``Exists`` is indexed under the key. All other selectors are
+candidates for every object.
 
 Example: 500 Services select ``app in (name)``. For a pod with ``app=web`` and 5 more labels,
 ``candidates`` makes 6 look-ups and yields one Service, instead of evaluating 500 selectors.
@@ -20,8 +20,6 @@ T = TypeVar("T")
 
 LabelPair = tuple[str, str]
 """A label: key and value."""
-
-_MOST_VALUES = 1_000
 
 
 class LabelNeeds(NamedTuple):
@@ -41,13 +39,12 @@ class LabelNeeds(NamedTuple):
 
 def needs_of(selector: Selector) -> LabelNeeds:
     """Return the needs of every object that a selector selects."""
-    # Requirements are ANDed, so one of them is enough to narrow the candidates. One with thousands
-    # of values, which a pod may have, costs less to evaluate than to index.
+    # Requirements are ANDed, so one of them is enough to narrow the candidates.
     for requirement in selector.requirements:
-        if requirement.operator == "In" and len(requirement.values) <= _MOST_VALUES:
+        if requirement.operator == "In":
             return LabelNeeds(tuple(zip(repeat(requirement.key), requirement.values, strict=False)))
     for requirement in selector.requirements:
-        if requirement.operator in ("In", "Exists"):
+        if requirement.operator == "Exists":
             return LabelNeeds(key=requirement.key)
     return LabelNeeds()
 
@@ -59,9 +56,7 @@ def needs_of_any(selectors: Iterable[Selector]) -> LabelNeeds:
     if None in keys:
         return LabelNeeds()
     if all(one.labels for one in every):
-        labels = tuple(dict.fromkeys(chain.from_iterable(one.labels for one in every)))
-        if len(labels) <= _MOST_VALUES:
-            return LabelNeeds(labels)
+        return LabelNeeds(tuple(dict.fromkeys(chain.from_iterable(one.labels for one in every))))
     return LabelNeeds(key=keys.pop()) if len(keys) == 1 else LabelNeeds()
 
 

@@ -15,10 +15,7 @@ import numpy as np
 
 from proreus.framework.selector_index import LabelPair
 from proreus.framework.verdicts import BoolArray, CodeArray
-from proreus.objects.selectors import Requirement, Selector
-
-_MOST_VALUES = 100
-"""A requirement with more values is evaluated; to index them would cost more."""
+from proreus.objects.selectors import Selector
 
 _MOST_REMEMBERED = 64
 
@@ -49,30 +46,18 @@ class SelectorSet:
         self._met: dict[_Label, Any] = {}
         """The numbers of the selectors by a label that meets a requirement of theirs."""
         self._violated: dict[_Label, Any] = {}
-        self._large: dict[str, list[tuple[Requirement, int]]] = {}
-        """Requirements with many values, by key."""
         for number, selector in enumerate(selectors):
             self._add(number, selector)
-        self._keys = {key for key, _ in chain(self._met, self._violated)}.union(self._large)
+        self._keys = {key for key, _ in chain(self._met, self._violated)}
         self._without_labels = self._result(self._missing)
 
     def _add(self, number: int, selector: Selector) -> None:
         needed = [one for one in selector.requirements if one.operator in _NEED_LABEL]
         self._missing[number] = int(selector.nothing) + len(needed)
         for one in selector.requirements:
-            if len(one.values) > _MOST_VALUES:
-                self._large.setdefault(one.key, []).append((one, number))
-                continue
             by_label = self._met if one.operator in _NEED_LABEL else self._violated
             for value in _ANY_VALUE if one.operator in _ABOUT_KEY else one.values:
-                label = (one.key, value)
-                numbers = by_label.get(label)
-                if numbers is None:
-                    by_label[label] = number
-                elif type(numbers) is list:
-                    numbers.append(number)
-                else:
-                    by_label[label] = [numbers, number]
+                by_label.setdefault((one.key, value), []).append(number)
 
     def matching(self, labels: Mapping[str, str]) -> BoolArray | None:
         """Return the mask of selectors that select an object with these labels.
@@ -104,10 +89,6 @@ class SelectorSet:
                     missing = self._missing.copy() if missing is None else missing
                     # An indexed ``+=`` would count a selector once that has a label twice.
                     np.add.at(missing, numbers, step)
-            for one, number in self._large.get(key, ()):
-                if value in one.values:
-                    missing = self._missing.copy() if missing is None else missing
-                    missing[number] += _MET if one.operator in _NEED_LABEL else _VIOLATED
         return self._without_labels if missing is None else self._result(missing)
 
     def _result(self, missing: CodeArray) -> BoolArray | None:

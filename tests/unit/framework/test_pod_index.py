@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proreus.framework import count_columns, pod_index, pod_label_groups
+from proreus.framework import count_columns, pod_index
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -204,10 +204,9 @@ _step = st.one_of(
 )
 
 
-@pytest.mark.parametrize("most_labels", [1, 1_000])
 @settings(deadline=None)
 @given(steps=st.lists(_step, max_size=30))
-def test_any_history(most_labels: int, steps: list[tuple[str, object]]) -> None:
+def test_any_history(steps: list[tuple[str, object]]) -> None:
     """Pods come and go, nodes come and go with their pods; columns are few and often let go."""
     table = make_table()
     away = {name: NodeInfo(name) for name in NODES}
@@ -215,7 +214,6 @@ def test_any_history(most_labels: int, steps: list[tuple[str, object]]) -> None:
         info.set_node(make_node(name))
     queries: list[PodQuery] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pod_label_groups, "_MOST_LABELS", most_labels)
         patch.setattr(count_columns, "_FEWEST", 3)
         patch.setattr(count_columns, "_MOST", 3)
         for number, (kind, value) in enumerate(steps):

@@ -29,13 +29,9 @@ _selectors = st.one_of(
 _labels = st.dictionaries(st.sampled_from([*KEYS, "d"]), st.sampled_from(VALUES))
 
 
-@pytest.mark.parametrize("most_values", [0, 100])
 @given(selectors=st.lists(_selectors, max_size=6), objects=st.lists(_labels, max_size=4))
-def test_the_same_as_one_by_one(
-    most_values: int, selectors: list[Selector], objects: list[dict[str, str]]
-) -> None:
+def test_the_same_as_one_by_one(selectors: list[Selector], objects: list[dict[str, str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector_set, "_MOST_VALUES", most_values)
         patch.setattr(selector_set, "_MOST_REMEMBERED", 2)
         together = SelectorSet(selectors)
         for labels in (*objects, *objects):
