@@ -218,42 +218,31 @@ class HyperNodes:
         labels: Mapping[str, Mapping[str, str]],
         resolved: Mapping[str, frozenset[str]],
     ) -> Iterable[str]:
-        if member.type == NODE and member.selector.label_match is not None:
-            return _selected_by_labels(self._nodes, member.selector.label_match)
-        if member.type == NODE:
-            return _selected(member.selector, labels)
-        # Only those of lower tiers, or before it in its own: there is no way back in a tree.
-        known = {name: self._hyper_nodes[name].metadata.labels for name in resolved}
-        chosen = _selected(member.selector, known)
-        return frozenset().union(*(resolved[name] for name in chosen))
+        """Return the names of the nodes that a member stands for, none if it cannot be read.
+
+        ``labels``: of all nodes, by name. ``resolved``: the nodes of other HyperNodes.
+        """
+        nodes, selector = self._nodes, member.selector
+        try:
+            if member.type == NODE and selector.label_match is not None:
+                mask = nodes.matches(parse_label_selector(selector.label_match))
+                found = [nodes[row] for row in np.flatnonzero(mask).tolist()]
+                return [info.name for info in found if info.node is not None]
+            if member.type == NODE:
+                return _matching(selector, labels)
+            # Only those of lower tiers, or before it in its own: there is no way back in a tree.
+            known = {name: self._hyper_nodes[name].metadata.labels for name in resolved}
+            return frozenset().union(*(resolved[name] for name in _matching(selector, known)))
+        except ProreusError:
+            return ()
 
 
 def _number_of_selectors(hyper_node: HyperNode) -> int:
     return sum(one.selector.exact_match is None for one in hyper_node.spec.members)
 
 
-def _selected(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]]) -> set[str]:
-    """Return the names that a selector matches, none if it cannot be read.
-
-    ``labels``: of all objects, by name.
-    """
-    try:
-        return _matching(selector, labels)
-    except ProreusError:
-        return set()
-
-
-def _selected_by_labels(nodes: NodeTable, selector: LabelSelector) -> list[str]:
-    """Return the names of the nodes that a selector selects, none if it cannot be read."""
-    try:
-        mask = nodes.matches(parse_label_selector(selector))
-    except ProreusError:
-        return []
-    rows = np.flatnonzero(mask).tolist()
-    return [nodes[row].name for row in rows if nodes[row].node is not None]
-
-
 def _matching(selector: MemberSelector, labels: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Return the names that a selector matches; ``labels``: of all objects, by name."""
     if selector.exact_match is not None:
         return {selector.exact_match.name} & labels.keys()
     if selector.regex_match is not None:

@@ -130,8 +130,5 @@ T = TypeVar("T", bound=ApiObject)
 
 def first_named(store: Mapping[str, T], namespaces: Iterable[str], name: str) -> T | None:
     """Return the object of this name in the first of some namespaces that has one."""
-    for namespace in namespaces:
-        found = store.get(f"{namespace}/{name}")
-        if found is not None:
-            return found
-    return None
+    keys = (f"{namespace}/{name}" for namespace in namespaces)
+    return next((store[key] for key in keys if key in store), None)

@@ -117,9 +117,6 @@ class _RemovedPods:
     def clone(self) -> _RemovedPods:
         return _RemovedPods({name: dict(one) for name, one in self.given_back.items()})
 
-    def add(self, node_name: str, pod: PodInfo, sign: int) -> None:
-        count(self.given_back.setdefault(node_name, {}), requests_of(pod.pod), -sign)
-
 
 class NodeResourceTopologyMatch(
     PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PostBindPlugin, BackgroundPlugin
@@ -245,7 +242,7 @@ class NodeResourceTopologyMatch(
             return False
         if is_provided(pod.pod):
             return None
-        data.add(node.name, pod, sign)
+        count(data.given_back.setdefault(node.name, {}), requests_of(pod.pod), -sign)
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:

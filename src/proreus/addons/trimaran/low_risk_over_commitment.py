@@ -58,21 +58,12 @@ def commitments_of(pod: PodInfo) -> Commitments:
     return cpu, memory
 
 
-class _Known(NamedTuple):
-    """The sums of the pods of a node."""
-
-    pods: Mapping[str, PodInfo]
-    sums: Commitments
-
-
-_NO_PODS = _Known({}, _NOTHING)
-
-
 class NodeCommitments:
     """The sums of each node, updated by the pods that changed."""
 
     def __init__(self, handle: Handle) -> None:
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, tuple[Mapping[str, PodInfo], Commitments]] = {}
+        """By name of a node: its pods, and their sums."""
         handle.on_change(NODES, self._node_changed)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
@@ -81,10 +72,9 @@ class NodeCommitments:
 
     def of(self, node: NodeInfo) -> Commitments:
         """Return the sums of cpu and of memory on a node."""
-        known = self._known.get(node.name, _NO_PODS)
-        before, (cpu, memory) = known.pods, known.sums
+        before, (cpu, memory) = self._known.get(node.name, ({}, _NOTHING))
         if before == node.pods:
-            return known.sums
+            return cpu, memory
         for uid in before.keys() | node.pods.keys():
             old, new = before.get(uid), node.pods.get(uid)
             if old is new:
@@ -95,7 +85,7 @@ class NodeCommitments:
             if new is not None:
                 of_cpu, of_memory = commitments_of(new)
                 cpu, memory = cpu + of_cpu, memory + of_memory
-        self._known[node.name] = _Known(dict(node.pods), (cpu, memory))
+        self._known[node.name] = dict(node.pods), (cpu, memory)
         return cpu, memory
 
 
