@@ -50,8 +50,7 @@ from proreus.addons.reservation.objects import (
     ReservationStatus,
     ReservationTemplate,
 )
-from proreus.addons.sysched import SySched
-from proreus.addons.sysched.plugin import SeccompProfile, SeccompProfileSpec, SyscallRule
+from proreus.addons.sysched import SeccompProfile, SeccompProfileSpec, SyscallRule, SySched
 from proreus.addons.trimaran.load_variation_risk_balancing import LoadVariationRiskBalancing
 from proreus.addons.trimaran.low_risk_over_commitment import LowRiskOverCommitment
 from proreus.addons.trimaran.peaks import Peaks

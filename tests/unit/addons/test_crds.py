@@ -22,7 +22,7 @@ from proreus.addons.group_topology.hyper_nodes import HYPER_NODES
 from proreus.addons.network_aware.objects import APP_GROUPS, NETWORK_TOPOLOGIES
 from proreus.addons.node_resource_topology_match.zones import NODE_RESOURCE_TOPOLOGIES
 from proreus.addons.reservation.objects import RESERVATIONS
-from proreus.addons.sysched.plugin import SECCOMP_PROFILES
+from proreus.addons.sysched import SECCOMP_PROFILES
 from proreus.objects import ApiStruct, Resource
 
 Json = dict[str, Any]

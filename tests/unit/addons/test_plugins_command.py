@@ -110,5 +110,5 @@ print(*sorted(name for name in sys.modules if name.startswith("proreus.addons.po
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "",
-        "proreus.addons.pod_state proreus.addons.pod_state.plugin",
+        "proreus.addons.pod_state",
     ]

@@ -4,10 +4,10 @@ from math import inf
 
 import pytest
 
-from proreus.addons.preemption_toleration import PreemptionToleration
-from proreus.addons.preemption_toleration.plugin import (
+from proreus.addons.preemption_toleration import (
     MINIMUM_PREEMPTABLE_PRIORITY,
     TOLERATION_SECONDS,
+    PreemptionToleration,
     VictimToleration,
 )
 from proreus.objects import ObjectMeta, PriorityClass

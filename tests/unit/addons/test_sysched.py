@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from proreus.addons.sysched import SySched
-from proreus.addons.sysched.plugin import (
+from proreus.addons.sysched import (
     SecuredContainer,
     SecuredPod,
     SecuredPodSpec,
     SecurityContext,
+    SySched,
 )
 from proreus.objects import ObjectMeta
 from proreus.testing import Harness

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from proreus.addons.colocation.plugin import BATCH, MEASURED_AT
+from proreus.addons.colocation import BATCH, MEASURED_AT
 from proreus.addons.node_metrics.recent_pods import timestamp
 from proreus.base.clock import rfc3339
 from proreus.controller.colocation.measurements import NOTHING, CpuAndMemory, Measured

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from proreus.addons.colocation.plugin import BATCH
+from proreus.addons.colocation import BATCH
 from proreus.addons.pod_amounts import requests_of
 from proreus.controller.amounts import is_assigned
 from proreus.controller.colocation.measurements import CpuAndMemory, Measured

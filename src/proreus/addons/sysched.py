@@ -1,4 +1,8 @@
-"""The plugin: counts extraneous system calls, which the kernel of a node serves in vain for a pod.
+"""SySched: pods that use similar system calls, on the same nodes.
+
+Source: kubernetes-sigs/scheduler-plugins, ``pkg/sysched`` (KEP 399).
+
+It counts extraneous system calls, which the kernel of a node serves in vain for a pod.
 
 A node serves the calls of all its pods. Its raw score is the number of these calls that the new pod
 does not use, plus for each pod that is there the number of calls that it would not use after the

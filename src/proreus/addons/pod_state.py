@@ -1,4 +1,8 @@
-"""The plugin: terminating pods count for a node, nominated ones against it.
+"""PodState: prefer nodes that are about to be free.
+
+Source: kubernetes-sigs/scheduler-plugins, ``pkg/podstate``.
+
+Terminating pods count for a node, nominated ones against it.
 
 Worked example: two pods of node ``a`` are terminating, one pod is nominated to ``b``. The raw
 scores are 2 and -1, so that ``a`` gets 100 and ``b`` 0; a node with neither gets 33.

@@ -1,4 +1,9 @@
-"""The plugin: the highest priority first, then Guaranteed, Burstable and BestEffort pods."""
+"""QOSSort: pods of the same priority by their QoS class.
+
+Source: kubernetes-sigs/scheduler-plugins, ``pkg/qos``.
+
+The highest priority comes first, then Guaranteed, Burstable and BestEffort pods.
+"""
 
 from __future__ import annotations
 

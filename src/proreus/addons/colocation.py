@@ -1,4 +1,8 @@
-"""The plugin: batch resources of a node, less the requests of online pods that came since.
+"""Colocation: online and offline pods on the same nodes, without over-commitment.
+
+The resources are Koordinator's ``kubernetes.io/batch-cpu`` and ``batch-memory``.
+
+Filter looks at the batch resources of a node, less the requests of online pods that came since.
 
 A controller writes to a node how much batch-cpu and batch-memory offline pods may request there:
 what online pods do not use, less a margin. That is right at the moment of its measurement. Online

@@ -1,4 +1,8 @@
-"""The plugin: a weighted mean of a node's allocatable resources, stretched to 0..100.
+"""NodeResourcesAllocatable: prefer nodes by their size, whatever runs on them.
+
+Source: kubernetes-sigs/scheduler-plugins, ``pkg/noderesources``.
+
+The score is a weighted mean of a node's allocatable resources, stretched to 0..100.
 
 Worked example with the default weights, mode Least: a node of 4 CPUs and 8 GiB has
 ``-(4000 * 2**20 + 8 * 2**30) / (2**20 + 1)``, which is less negative than that of a node twice the

@@ -1,4 +1,6 @@
-"""The plugin: a table between the business of a pod and the pool of a node.
+"""BusinessWeight: each line of business prefers pools of nodes by weights of its own.
+
+Its weights are a table between the business of a pod and the pool of a node.
 
 Worked example: payments weigh gold 100 and silver 40. A pod of payments gets 100 on nodes of gold,
 40 on those of silver, and 0 (or ``weights.payments.""``) on all others.

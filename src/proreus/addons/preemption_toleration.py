@@ -1,4 +1,8 @@
-"""The plugin: DefaultPreemption, but for victims that tolerate preemption.
+"""PreemptionToleration: preemption that spares pods as long as their PriorityClass says.
+
+Source: kubernetes-sigs/scheduler-plugins, ``pkg/preemptiontoleration`` and KEP 205.
+
+It is DefaultPreemption, but for victims that tolerate preemption.
 
 Worked example: class ``batch`` (value 10) has ``minimum-preemptable-priority: 1000`` and
 ``toleration-seconds: 3600``. A pod of priority 100 preempts a pod of it once that has run for an
