@@ -10,15 +10,17 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from proreus.base.clock import rfc3339
 from proreus.objects.codec import decoder_for
 from proreus.objects.node import Node
 from proreus.objects.pod import Pod
-from proreus.workbench.sandbox import heartbeats
 from proreus.workbench.sandbox.admission import NodeAllocation, PodRequirements, pod_requirements
+from proreus.workbench.sandbox.api_errors import StatusError
 from proreus.workbench.sandbox.collection import (
     ADDED,
     DELETED,
@@ -35,6 +37,10 @@ Handler = Callable[[WatchCacheEvent, float], None]
 
 RUN_SECONDS = "proreus.dev/run-seconds"
 """Annotation: seconds for which a pod runs before it succeeds; without it, until it is deleted."""
+
+LEASES = "leases.coordination.k8s.io"
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_SECONDS = 40
 
 _SLICE = 100
 """Changes handled before other tasks get the event loop: about two milliseconds."""
@@ -82,8 +88,8 @@ class Kubelets:
         self._timers: list[tuple[float, int, str, Key, str]] = []
         self._order = count()
         self._renewals = {
-            "beat": (options.heartbeat_seconds, heartbeats.update_node_status),
-            "lease": (options.lease_seconds, heartbeats.renew_lease),
+            "beat": (options.heartbeat_seconds, update_node_status),
+            "lease": (options.lease_seconds, renew_lease),
         }
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -127,11 +133,9 @@ class Kubelets:
             pause = 1.0
             if self._timers:
                 pause = min(pause, max(0.0, self._timers[0][0] - clock.monotonic()))
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
-            except TimeoutError:
-                continue
 
     # -- the state machine -----------------------------------------------------------------------
 
@@ -164,7 +168,7 @@ class Kubelets:
 
     def _remove_node(self, name: str) -> None:
         self._allocations.pop(name, None)
-        heartbeats.delete_lease(self._store, name)
+        delete_lease(self._store, name)
 
     def _add_node(self, node: Node, version: StoredObject, now: float) -> None:
         """Count the pods that run on a new node already; admit the pods that waited for it."""
@@ -184,13 +188,13 @@ class Kubelets:
                 first = now + random.random() * period_seconds
                 self._schedule_action(first, action, ("", name), node.metadata.uid)
         if self._options.lease_seconds:
-            heartbeats.renew_lease(self._store, name)
+            renew_lease(self._store, node)
 
     def _renew(self, action: str, name: str, uid: str, now: float) -> None:
         allocation = self._allocations.get(name)
         if allocation is not None and allocation.node.metadata.uid == uid:
             period_seconds, write = self._renewals[action]
-            write(self._store, name)
+            write(self._store, allocation.node)
             self._schedule_action(now + period_seconds, action, ("", name), uid)
 
     def _on_pod(self, change: WatchCacheEvent, now: float) -> None:
@@ -387,3 +391,40 @@ def set_rejected(pod: JsonObject, reason: str, message: str, now: str) -> None:
     status["reason"] = reason
     status["message"] = f"Pod was rejected: {message}"
     status["startTime"] = now
+
+
+def update_node_status(store: Store, node: Node) -> None:
+    """Set ``lastHeartbeatTime`` in all conditions of a node, unless it was deleted meanwhile."""
+    version = store.collection("nodes").get(node.metadata.name)
+    if version is None:
+        return
+    obj, now = version.object(), store.now()
+    conditions = obj["status"].get("conditions") or ()
+    for condition in conditions:
+        condition["lastHeartbeatTime"] = now
+        condition.setdefault("lastTransitionTime", now)
+    if conditions:
+        store.write("nodes", obj)
+
+
+def renew_lease(store: Store, node: Node) -> None:
+    """Renew the Lease of a node, or create it."""
+    name, uid = node.metadata.name, node.metadata.uid
+    now = store.clock.now()
+    renew_time = f"{rfc3339(now)[:-1]}.{int(now % 1 * 1e6):06d}Z"
+    version = store.collection(LEASES).get(name, LEASE_NAMESPACE)
+    if version is not None:
+        lease = version.object()
+        lease["spec"]["renewTime"] = renew_time
+        store.write(LEASES, lease)
+        return
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+    spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": renew_time}
+    lease = {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec}
+    store.create(LEASES, lease, LEASE_NAMESPACE)
+
+
+def delete_lease(store: Store, name: str) -> None:
+    """Delete the Lease of a node that was deleted."""
+    with suppress(StatusError):
+        store.delete(LEASES, name, LEASE_NAMESPACE)

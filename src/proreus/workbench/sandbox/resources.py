@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from proreus.objects.meta import Resource
-from proreus.workbench.sandbox import event_conversion, pod_group_conversion
+from proreus.workbench.sandbox import conversions
 from proreus.workbench.sandbox.api_errors import path_not_found
 
 JsonObject = dict[str, Any]
@@ -92,17 +92,17 @@ _MORE: dict[tuple[str, str], dict[str, Any]] = {
     ("v1", "replicationcontrollers"): {"fields": ("status.replicas",)},
     ("v1", "secrets"): {"fields": ("type",)},
     ("v1", "events"): {
-        "fields": event_conversion.FIELDS,
-        "storage": (event_conversion.GROUP, "events"),
-        "to_storage": event_conversion.from_core,
-        "from_storage": event_conversion.to_core,
+        "fields": conversions.EVENT_FIELDS,
+        "storage": (conversions.EVENT_GROUP, "events"),
+        "to_storage": conversions.from_core,
+        "from_storage": conversions.to_core,
     },
-    ("events.k8s.io/v1", "events"): {"fields": event_conversion.FIELDS},
+    ("events.k8s.io/v1", "events"): {"fields": conversions.EVENT_FIELDS},
     ("resource.k8s.io/v1", "resourceclaims"): {"subresources": ("binding",)},
     ("resource.k8s.io/v1", "resourceslices"): {"fields": ("spec.nodeName", "spec.driver")},
     ("scheduling.k8s.io/v1alpha2", "podgroups"): {
-        "to_storage": pod_group_conversion.from_v1alpha2,
-        "from_storage": pod_group_conversion.to_v1alpha2,
+        "to_storage": conversions.from_v1alpha2,
+        "from_storage": conversions.to_v1alpha2,
     },
 }
 

@@ -14,7 +14,7 @@ from proreus.base.clock import Clock, RealClock, rfc3339
 from proreus.objects.meta import Resource
 from proreus.workbench.sandbox.api_errors import already_exists, bad_request, not_found
 from proreus.workbench.sandbox.collection import Collection, StoredObject
-from proreus.workbench.sandbox.event_conversion import stored_path
+from proreus.workbench.sandbox.conversions import stored_path
 from proreus.workbench.sandbox.metadata import (
     check_preconditions,
     check_type,
