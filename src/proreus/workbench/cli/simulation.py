@@ -7,10 +7,13 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from proreus.workbench.bench.simulation import Scale, SimulationResult
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from proreus.workbench.bench.simulation import Scale, SimulationResult, simulate
 
 _TITLES = ("nodes", "pods/s", "µs/pod", "start s", "B/node", "B/pod", "MiB", "spread")
 _SIZES = (1_000, 5_000, 15_000, 50_000, 100_000)
@@ -29,12 +32,6 @@ def run(
 
     ``recorded``: once more with the record of decisions, round by round.
     """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from proreus.workbench.bench.simulation import simulate
-
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("pods", no_wrap=True)
     for title in _TITLES:
@@ -56,8 +53,6 @@ def run(
 
 def _scales(nodes: Sequence[int], pods: int | None) -> Iterable[Scale]:
     """Return the clusters to simulate: the given sizes, or a series of growing ones."""
-    from proreus.workbench.bench.simulation import Scale
-
     for size in nodes or _SIZES:
         yield Scale(size, pods or _PODS)
     if not nodes and pods is None:

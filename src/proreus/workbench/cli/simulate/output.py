@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import click
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from proreus.insight.snapshots.cluster_objects import ClusterObjects
+from proreus.insight.snapshots.object_files import read_cluster
 from proreus.process.cli.console import new_console
 from proreus.process.cli.documents import echo_document
 from proreus.workbench.cli.simulate import tables
@@ -21,11 +23,6 @@ from proreus.workbench.simulation.capacity import PodCapacity
 from proreus.workbench.simulation.comparison import ComparisonResult
 from proreus.workbench.simulation.replay import ReplayResult
 from proreus.workbench.simulation.results import ScenarioResult, Timings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proreus.insight.snapshots.cluster_objects import ClusterObjects
 
 _WIDTH = 110
 """Of tables that are not shown on a terminal, so that equal results give equal text."""
@@ -77,8 +74,6 @@ class Output:
 
     def reading(self, paths: Sequence[Path]) -> ClusterObjects:
         """Read the objects of files, with a sign of life."""
-        from proreus.insight.snapshots.object_files import read_cluster
-
         with self.busy("reading"):
             return read_cluster(paths)
 
@@ -129,16 +124,13 @@ class Output:
         """Print one replay or two, next to the recorded course."""
         self._finish(results[0].result.notes)
         if self._form != "table":
-            replays = [{"name": n, **self._plain(r)} for n, r in zip(names, results, strict=True)]
+            pairs = zip(names, results, strict=True)
+            replays = [{"name": name, **msgspec.to_builtins(one)} for name, one in pairs]
             self._write({"replays": replays, **self._measured(*timings)})
             return
         for table in tables.of_replays(names, results):
             self._print(table)
         self._show_timings(dict(zip(names, timings, strict=True)))
-
-    def _plain(self, result: ReplayResult) -> dict[str, Any]:
-        plain: dict[str, Any] = msgspec.to_builtins(result)
-        return plain
 
     def show_capacity(self, capacities: list[PodCapacity]) -> None:
         """Print how many pods fit."""
