@@ -68,6 +68,11 @@ def _maps(keys: Sequence[str], values: Sequence[str]) -> st.SearchStrategy[dict[
     return st.dictionaries(st.sampled_from(keys), st.sampled_from(values), max_size=len(keys))
 
 
+def any_fields(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw a map that has each of these fields, or lacks it."""
+    return st.fixed_dictionaries({}, optional=fields)
+
+
 def _is_in_bytes(resource: str) -> bool:
     """Return whether amounts of a resource are sizes, as far as its name tells; else counts."""
     return re.search("memory|storage|hugepages", resource) is not None
@@ -94,12 +99,11 @@ def nodes(name: str, vocabulary: Vocabulary = _NO_MORE) -> st.SearchStrategy[Nod
         images=st.dictionaries(
             st.sampled_from(IMAGES), st.integers(0, 3 * 2**30), max_size=len(IMAGES)
         ),
-        resources=st.fixed_dictionaries(
-            {},
-            optional={
+        resources=any_fields(
+            **{
                 name: st.sampled_from(("0", "4", "2Gi") if _is_in_bytes(name) else ("0", "1", "4"))
                 for name in (*_VENDOR, *vocabulary.resources)
-            },
+            }
         ),
         status=st.builds(
             lambda features: {"declaredFeatures": features},
@@ -111,14 +115,11 @@ def nodes(name: str, vocabulary: Vocabulary = _NO_MORE) -> st.SearchStrategy[Nod
 @cache
 def tolerations() -> st.SearchStrategy[dict[str, Any]]:
     """Draw a toleration, valid or not."""
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "key": st.sampled_from((*KEYS, "node.kubernetes.io/unschedulable")),
-            "operator": st.sampled_from(("Equal", "Exists", "Gt", "Lt")),
-            "value": st.sampled_from(VALUES),
-            "effect": st.sampled_from(EFFECTS),
-        },
+    return any_fields(
+        key=st.sampled_from((*KEYS, "node.kubernetes.io/unschedulable")),
+        operator=st.sampled_from(("Equal", "Exists", "Gt", "Lt")),
+        value=st.sampled_from(VALUES),
+        effect=st.sampled_from(EFFECTS),
     )
 
 
@@ -156,12 +157,9 @@ def node_selector_terms() -> st.SearchStrategy[dict[str, Any]]:
             "values": st.lists(st.sampled_from(("n0", "n1", "gone")), min_size=1, max_size=2),
         }
     )
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "matchExpressions": st.lists(_expressions(), max_size=2),
-            "matchFields": st.lists(fields, max_size=1),
-        },
+    return any_fields(
+        matchExpressions=st.lists(_expressions(), max_size=2),
+        matchFields=st.lists(fields, max_size=1),
     )
 
 
@@ -171,22 +169,18 @@ def node_affinities() -> st.SearchStrategy[dict[str, Any]]:
     preferred = st.fixed_dictionaries(
         {"weight": st.integers(0, 100), "preference": node_selector_terms()}
     )
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "requiredDuringSchedulingIgnoredDuringExecution": st.fixed_dictionaries(
-                {"nodeSelectorTerms": st.lists(node_selector_terms(), max_size=3)}
-            ),
-            "preferredDuringSchedulingIgnoredDuringExecution": st.lists(preferred, max_size=3),
-        },
+    return any_fields(
+        requiredDuringSchedulingIgnoredDuringExecution=st.fixed_dictionaries(
+            {"nodeSelectorTerms": st.lists(node_selector_terms(), max_size=3)}
+        ),
+        preferredDuringSchedulingIgnoredDuringExecution=st.lists(preferred, max_size=3),
     )
 
 
 @cache
 def _containers(vocabulary: Vocabulary = _NO_MORE) -> st.SearchStrategy[dict[str, Any]]:
-    requests = st.fixed_dictionaries(
-        {},
-        optional={
+    requests = any_fields(
+        **{
             "cpu": st.sampled_from(_CPU),
             "memory": st.sampled_from(_MEMORY),
             **{
@@ -194,7 +188,7 @@ def _containers(vocabulary: Vocabulary = _NO_MORE) -> st.SearchStrategy[dict[str
                 for name in ("example.com/gpu", *vocabulary.resources)
             },
             "ephemeral-storage": st.sampled_from(("1", "1Gi")),
-        },
+        }
     )
     port = st.fixed_dictionaries(
         {"hostPort": st.sampled_from((0, 80, 443))},

@@ -17,6 +17,7 @@ from proreus.testing.builders import make_node, make_pod
 from proreus.testing.clusters import (
     Change,
     Cluster,
+    any_fields,
     drop_node,
     place_pod,
     put_node,
@@ -41,12 +42,9 @@ _IN_RACK = {
 
 @cache
 def _devices(name: str) -> st.SearchStrategy[JsonObject]:
-    attributes = st.fixed_dictionaries(
-        {},
-        optional={
-            "big": st.builds(lambda value: {"bool": value}, st.booleans()),
-            "model": st.builds(lambda value: {"string": value}, st.sampled_from(("x", "y"))),
-        },
+    attributes = any_fields(
+        big=st.builds(lambda value: {"bool": value}, st.booleans()),
+        model=st.builds(lambda value: {"string": value}, st.sampled_from(("x", "y"))),
     )
     taint = {"key": "broken", "effect": "NoSchedule"}
     return st.builds(

@@ -14,7 +14,7 @@ from proreus.framework.pod_info import PodInfo
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE, Node
 from proreus.offline.api import JsonObject
 from proreus.testing.builders import make_node, make_pod
-from proreus.testing.clusters import Cluster, tolerations
+from proreus.testing.clusters import Cluster, any_fields, tolerations
 
 NAMESPACES = ("blue", "green", "red")
 TOPOLOGY_KEYS = (LABEL_HOSTNAME, LABEL_ZONE, "rack")
@@ -42,12 +42,9 @@ def label_selectors(broken: bool = False) -> st.SearchStrategy[JsonObject | None
     expressions = with_values | without
     if broken:
         expressions |= st.just({"key": "app", "operator": "Near", "values": ["a"]})
-    return st.none() | st.fixed_dictionaries(
-        {},
-        optional={
-            "matchLabels": label_maps(),
-            "matchExpressions": st.lists(expressions, max_size=2),
-        },
+    return st.none() | any_fields(
+        matchLabels=label_maps(),
+        matchExpressions=st.lists(expressions, max_size=2),
     )
 
 
@@ -72,14 +69,9 @@ def pod_affinities(broken: bool = False) -> st.SearchStrategy[JsonObject]:
     weighted = st.fixed_dictionaries(
         {"weight": st.sampled_from((1, 7, 100)), "podAffinityTerm": affinity_terms(broken)}
     )
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "requiredDuringSchedulingIgnoredDuringExecution": st.lists(
-                affinity_terms(broken), max_size=2
-            ),
-            "preferredDuringSchedulingIgnoredDuringExecution": st.lists(weighted, max_size=2),
-        },
+    return any_fields(
+        requiredDuringSchedulingIgnoredDuringExecution=st.lists(affinity_terms(broken), max_size=2),
+        preferredDuringSchedulingIgnoredDuringExecution=st.lists(weighted, max_size=2),
     )
 
 
@@ -105,12 +97,11 @@ def spread_constraints() -> st.SearchStrategy[JsonObject]:
 
 @cache
 def _nodes(name: str) -> st.SearchStrategy[Node]:
-    labels = st.fixed_dictionaries(
-        {},
-        optional={
+    labels = any_fields(
+        **{
             LABEL_ZONE: st.sampled_from(("east", "west", "")),
             "rack": st.sampled_from(("1", "2")),
-        },
+        }
     )
     taints = st.sampled_from(((), ("size=a:NoSchedule",)))
     return st.builds(make_node, st.just(name), labels=labels, taints=taints)
@@ -121,16 +112,11 @@ def pods_with_inter_pod_terms(
     name: str, node_names: tuple[str, ...] = ("",), broken: bool = False
 ) -> st.SearchStrategy[PodInfo]:
     """Draw a pod with this name, perhaps with affinity terms, on one of some nodes."""
-    affinity = st.fixed_dictionaries(
-        {},
-        optional={
-            "podAffinity": pod_affinities(broken),
-            "podAntiAffinity": pod_affinities(broken),
-        },
+    affinity = any_fields(
+        podAffinity=pod_affinities(broken),
+        podAntiAffinity=pod_affinities(broken),
     )
-    spec = st.fixed_dictionaries(
-        {}, optional={"topologySpreadConstraints": st.lists(spread_constraints(), max_size=3)}
-    )
+    spec = any_fields(topologySpreadConstraints=st.lists(spread_constraints(), max_size=3))
     deleted = st.just({"deletionTimestamp": "2026-01-01T00:00:00Z"})
     return st.builds(
         make_pod,

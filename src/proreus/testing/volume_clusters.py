@@ -16,7 +16,15 @@ from proreus.framework.pod_info import PodInfo
 from proreus.objects.node import LABEL_HOSTNAME, LABEL_ZONE, Node
 from proreus.offline.api import JsonObject
 from proreus.testing.builders import make_node, make_pod
-from proreus.testing.clusters import Change, Cluster, drop_node, place_pod, put_node, take_pod
+from proreus.testing.clusters import (
+    Change,
+    Cluster,
+    any_fields,
+    drop_node,
+    place_pod,
+    put_node,
+    take_pod,
+)
 from proreus.testing.volumes import (
     DRIVER,
     make_attachment,
@@ -48,18 +56,14 @@ _FIXED = (
 def zone_labels(**values: tuple[str, ...]) -> st.SearchStrategy[dict[str, str]]:
     """Draw topology labels; ``zone``, ``beta`` and ``ebs`` give the values of each label."""
     keys = {"zone": LABEL_ZONE, "beta": BETA_ZONE, "ebs": EBS_ZONE}
-    return st.fixed_dictionaries(
-        {}, optional={keys[name]: st.sampled_from(choice) for name, choice in values.items()}
-    )
+    return any_fields(**{keys[name]: st.sampled_from(choice) for name, choice in values.items()})
 
 
 @cache
 def _places() -> st.SearchStrategy[dict[str, list[str]] | None]:
     zones = st.lists(st.sampled_from((*ZONES, "elsewhere")), min_size=1, max_size=2)
     hosts = st.lists(st.sampled_from((*NODES, "gone")), min_size=1, max_size=3)
-    some = st.fixed_dictionaries(
-        {}, optional={LABEL_ZONE: zones, LABEL_HOSTNAME: hosts, BETA_ZONE: zones}
-    )
+    some = any_fields(**{LABEL_ZONE: zones, LABEL_HOSTNAME: hosts, BETA_ZONE: zones})
     return st.one_of(st.none(), some)
 
 
