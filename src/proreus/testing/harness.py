@@ -34,8 +34,7 @@ from proreus.offline.api import InMemoryApi, JsonObject
 from proreus.offline.cluster import OfflineCluster, OfflineOptions
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.testing.builders import AnyPod, as_node, key_of_pod
-from proreus.testing.harness_driver import HarnessDriver
-from proreus.testing.inspector import QueueName
+from proreus.testing.harness_driver import HarnessDriver, QueueName
 from proreus.testing.outcome import Event, Outcome
 from proreus.testing.profiles import Configuration, load_with, profile_with, registry_with
 
@@ -250,11 +249,11 @@ class Harness:
 
     def outcome(self, pod: AnyPod) -> Outcome:
         """Return the result of a pod's latest attempt, and the pod's present state."""
-        return self._driver.inspector.outcome(key_of_pod(pod))
+        return self._driver.outcome(key_of_pod(pod))
 
     def queue_of(self, pod: AnyPod) -> QueueName:
         """Return the queue that a pod is in: active, backoff, unschedulable, gated, or ""."""
-        return self._driver.inspector.queue_of(key_of_pod(pod))
+        return self._driver.queue_of(key_of_pod(pod))
 
     def waiting(self, pod: AnyPod) -> WaitingPod:
         """Return a pod that waits on Permit, to ``allow`` or ``reject`` it.

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from math import ceil, floor
+from typing import Literal
 
 from proreus.framework.pod_info import PodInfo
 from proreus.objects.kinds import NODES, PODS
@@ -15,8 +16,9 @@ from proreus.offline.api import JsonObject
 from proreus.offline.cluster import OfflineCluster
 from proreus.offline.virtual_time import VirtualTimeLoop
 from proreus.testing.builders import AnyPod, as_pod, key_of_pod, with_defaults
-from proreus.testing.inspector import Inspector
-from proreus.testing.outcome import AttemptLog, Outcome
+from proreus.testing.outcome import AttemptLog, Outcome, State
+
+QueueName = Literal["active", "backoff", "unschedulable", "gated", ""]
 
 _MOST_ATTEMPTS = 10_000
 
@@ -30,7 +32,6 @@ class HarnessDriver:
         self._raise_errors = raise_errors
         self._attempt_log = AttemptLog(cluster.scheduler.cache.table)
         self._pods = cluster.api.store(PODS)
-        self.inspector = Inspector(cluster.scheduler, self._pods, self._attempt_log)
         loop.use_clock(cluster.clock)
 
     async def begin(self) -> None:
@@ -55,15 +56,15 @@ class HarnessDriver:
         await self.settle()
         tried = len(self._attempt_log.attempts)
         for _ in range(_MOST_ATTEMPTS):
-            if self.inspector.queue_of(key) == "gated":
+            if self.queue_of(key) == "gated":
                 break
-            if self.inspector.queue_of(key) not in ("active", "backoff"):
-                reason = self.inspector.why_not_queued(key)
+            if self.queue_of(key) not in ("active", "backoff"):
+                reason = self.why_not_queued(key)
                 raise LookupError(f"{key} would not be scheduled now: {reason}")
             await self._attempt()
             if key in self._attempt_log.attempts[tried:]:
                 break
-        return self.inspector.outcome(key)
+        return self.outcome(key)
 
     async def schedule_all(self) -> list[Outcome]:
         """Schedule pods until the active queue is empty."""
@@ -72,9 +73,7 @@ class HarnessDriver:
             if not self._cluster.scheduler.queue.active_pods():
                 break
             await self._attempt()
-        return [
-            self.inspector.outcome(key) for key in dict.fromkeys(self._attempt_log.attempts[tried:])
-        ]
+        return [self.outcome(key) for key in dict.fromkeys(self._attempt_log.attempts[tried:])]
 
     async def _attempt(self) -> None:
         await self._cluster.schedule_next()
@@ -123,3 +122,89 @@ class HarnessDriver:
         elif existing.metadata.uid != (typed.metadata.uid or existing.metadata.uid):
             raise ValueError(f"there is another pod {key}; give this one another name")
         return key
+
+    # ---- results: pods are named by key (``namespace/name``) ------------------------------------
+
+    def outcome(self, key: str) -> Outcome:
+        """Return the result of a pod's latest attempt, and the pod's present state."""
+        record, state = self._attempt_log.get(key), self.state(key)
+        live = self._pods.get(key)
+        gating = self._gating_plugin(key)
+        if record is None:
+            node = live.spec.node_name if live else ""
+            return Outcome(key, state, node, rejected_by=frozenset(gating))
+        failure = record.failure if state in ("unschedulable", "error") else None
+        fit = failure.fit_error if failure else None
+        return Outcome(
+            pod=key,
+            state=state,
+            node=self._node_of(live),
+            message=failure.message if failure else "",
+            nominated_node=live.status.nominated_node_name if live else "",
+            rejected_by=frozenset(fit.diagnosis.unschedulable_plugins if fit else gating),
+            feasible=record.feasible,
+            rejections=record.rejections,
+            scores=record.scores,
+        )
+
+    def state(self, key: str) -> State:
+        """Return the state of a pod (see ``Outcome.state``)."""
+        pod = self._pods.get(key)
+        if pod is None:
+            return "deleted"
+        if pod.spec.node_name:
+            return "bound"
+        if self._cluster.scheduler.waiting_pods.get(pod.metadata.uid) is not None:
+            return "waiting"
+        if self._cluster.scheduler.cache.is_assumed(pod.metadata.uid):
+            return "binding"
+        if self._gating_plugin(key):
+            return "gated"
+        record = self._attempt_log.get(key)
+        if record is None or record.failure is None:
+            return "pending"
+        return "unschedulable" if record.failure.status.rejected else "error"
+
+    def queue_of(self, key: str) -> QueueName:
+        """Return the queue that a pod is in, "" for none."""
+        queue = self._cluster.scheduler.queue
+        queued = queue.get(key)
+        if queued is None:
+            return ""
+        if queued.gated:
+            return "gated"
+        if any(other is queued for other in queue.active_pods()):
+            return "active"
+        backs_off = any(other is queued for other in queue.backoff_pods())
+        return "backoff" if backs_off else "unschedulable"
+
+    def why_not_queued(self, key: str) -> str:
+        """Return why a pod that is neither active nor in back-off will not be scheduled now."""
+        pod = self._pods.get(key)
+        if pod is not None and pod.spec.scheduler_name not in self._cluster.scheduler.profiles:
+            names = ", ".join(self._cluster.scheduler.profiles)
+            return (
+                f"its schedulerName is {pod.spec.scheduler_name!r}, the profiles are {names}; "
+                "use make_pod(..., scheduler_name=...)"
+            )
+        queued = self._cluster.scheduler.queue.get(key)
+        if queued is not None:
+            return (
+                f"{', '.join(sorted(queued.rejectors))} rejected it, and no event since then makes "
+                "it schedulable (see events_to_register); or advance(330): after five minutes "
+                "every unschedulable pod is tried again"
+            )
+        outcome = self.outcome(key)
+        return f"it is {outcome.state}" + (f" on {outcome.node}" if outcome.node else "")
+
+    def _gating_plugin(self, key: str) -> tuple[str, ...]:
+        """Return the PreEnqueue plugin that gates the pod, or ()."""
+        queued = self._cluster.scheduler.queue.get(key)
+        return (queued.gating_plugin,) if queued is not None and queued.gated else ()
+
+    def _node_of(self, pod: Pod | None) -> str:
+        if pod is None:
+            return ""
+        assumed = self._cluster.scheduler.cache.is_assumed(pod.metadata.uid)
+        node_of = self._cluster.scheduler.cache.node_of
+        return node_of(pod.metadata.uid) if assumed else pod.spec.node_name
