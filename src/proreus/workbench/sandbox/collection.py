@@ -32,22 +32,17 @@ COMPACTED_POSITION: Final = -1
 _DEFAULTS = {"spec.unschedulable": "false", "spec.hostNetwork": "false"}
 
 
-class StoredObject:
+class StoredObject(msgspec.Struct, eq=False):
     """An object at one resourceVersion.
 
     ``fields`` are the values of the selectable fields, in the order of ``field_labels``: the name
     and the namespace come first.
     """
 
-    __slots__ = ("data", "fields", "labels", "revision")
-
-    def __init__(
-        self, revision: int, data: bytes, labels: dict[str, str], fields: tuple[str, ...]
-    ) -> None:
-        self.revision = revision
-        self.data = data
-        self.labels = labels
-        self.fields = fields
+    revision: int
+    data: bytes
+    labels: dict[str, str]
+    fields: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -65,15 +60,12 @@ class StoredObject:
         return found
 
 
-class WatchCacheEvent:
+class WatchCacheEvent(msgspec.Struct, eq=False):
     """One change: the object after it, and before it (None for ADDED)."""
 
-    __slots__ = ("previous", "type", "version")
-
-    def __init__(self, type_: str, version: StoredObject, previous: StoredObject | None) -> None:
-        self.type = type_
-        self.version = version
-        self.previous = previous
+    type: str
+    version: StoredObject
+    previous: StoredObject | None
 
 
 def _revision_of(change: WatchCacheEvent) -> int:

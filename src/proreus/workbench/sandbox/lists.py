@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from proreus.workbench.sandbox.api_errors import StatusError, bad_request, expired
 from proreus.workbench.sandbox.collection import StoredObject, encode_json
 from proreus.workbench.sandbox.resources import ServedResource
@@ -41,18 +43,13 @@ def check_not_ahead(store: Store, revision: int) -> None:
         )
 
 
-class ListPage:
+class ListPage(msgspec.Struct):
     """One page of a list, with the token for the next (empty on the last page)."""
 
-    __slots__ = ("continue_", "remaining", "revision", "versions")
-
-    def __init__(
-        self, versions: list[StoredObject], revision: int, continue_: str = "", remaining: int = 0
-    ) -> None:
-        self.versions = versions
-        self.revision = revision
-        self.continue_ = continue_
-        self.remaining = remaining
+    versions: list[StoredObject]
+    revision: int
+    continue_: str = ""
+    remaining: int = 0
 
     def metadata(self) -> JsonObject:
         """Return the ListMeta."""
