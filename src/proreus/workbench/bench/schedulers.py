@@ -25,6 +25,7 @@ from proreus.base.feature_gate_table import gates_of, gates_of_other_components
 from proreus.base.kubernetes_version import SUPPORTED_VERSIONS, KubernetesVersion
 from proreus.config.reading import read
 from proreus.workbench.bench.api import Api
+from proreus.workbench.bench.control_plane import find_programs
 from proreus.workbench.bench.processes import Child, ChildFailed, free_ports, get
 
 PROREUS, BARE = "proreus", "bare"
@@ -59,19 +60,25 @@ class SchedulerUnderTest:
     program: Path | None = None
 
 
-def schedulers_under_test(choice: str) -> list[SchedulerUnderTest]:
-    """Return the scheduler that ``--scheduler`` names: ``proreus``, or the path of a program.
+def schedulers_under_test(choice: str, bare: bool, assets: Path | None) -> list[SchedulerUnderTest]:
+    """Return the schedulers of ``--scheduler``, and the bare client if asked to.
 
-    Raises ``ConfigError`` if there is no file at the path.
+    ``choice``: ``proreus``, the path of a program, or ``both``, with kube-scheduler from ``assets``
+    (``find_programs``). Raises ``ConfigError`` if there is no such program.
     """
-    if choice == PROREUS:
-        return [SchedulerUnderTest(PROREUS)]
-    path = Path(choice)
-    if not path.is_file():
-        raise ConfigError(
-            f"--scheduler {choice}: must be proreus, both, or the path of a kube-scheduler binary"
-        )
-    return [SchedulerUnderTest(path.name, path.resolve())]
+    found = [SchedulerUnderTest(PROREUS)]
+    if choice == "both":
+        program = find_programs(["kube-scheduler"], assets)["kube-scheduler"]
+        found.insert(0, SchedulerUnderTest("kube-scheduler", program))
+    elif choice != PROREUS:
+        path = Path(choice)
+        if not path.is_file():
+            raise ConfigError(
+                f"--scheduler {choice}: must be proreus, both, or the path of a kube-scheduler "
+                "binary"
+            )
+        found = [SchedulerUnderTest(path.name, path.resolve())]
+    return [*found, SchedulerUnderTest(BARE)] if bare else found
 
 
 def configuration(base: Path | None, kubeconfig: Path, *, elects: bool) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def command(
     from proreus.base.kubernetes_version import KubernetesVersion
     from proreus.workbench.bench.comparison import Options, version_of_apiserver
     from proreus.workbench.bench.control_plane import PROGRAMS, find_programs
-    from proreus.workbench.bench.schedulers import nearest_supported
+    from proreus.workbench.bench.schedulers import nearest_supported, schedulers_under_test
 
     files = _files(config)
     if list_:
@@ -124,7 +124,7 @@ def command(
         version=nearest_supported(KubernetesVersion.parse(version)),
         keep=keep,
     )
-    _run(plans, _schedulers_under_test(scheduler, bare, assets), options, json_, plot)
+    _run(plans, schedulers_under_test(scheduler, bare, assets), options, json_, plot)
 
 
 _OURS = Path("tests/bench/workloads")
@@ -185,25 +185,6 @@ def _plans(
         path, cases = found[0] if found else loaded[0]
         plans.append(plan(cases, name, path.parent, overrides))
     return plans
-
-
-def _schedulers_under_test(
-    choice: str, bare: bool, assets: Path | None
-) -> list[SchedulerUnderTest]:
-    from proreus.workbench.bench.control_plane import find_programs
-    from proreus.workbench.bench.schedulers import (
-        BARE,
-        PROREUS,
-        SchedulerUnderTest,
-        schedulers_under_test,
-    )
-
-    if choice == "both":
-        program = find_programs(["kube-scheduler"], assets)["kube-scheduler"]
-        found = [SchedulerUnderTest("kube-scheduler", program), SchedulerUnderTest(PROREUS)]
-    else:
-        found = schedulers_under_test(choice)
-    return [*found, SchedulerUnderTest(BARE)] if bare else found
 
 
 def _run(
