@@ -16,7 +16,13 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from proreus.base.bounded_cache import BYTES_AN_ENCODED_BYTE, BYTES_AN_ENTRY, RepeatingCache
+from proreus.base.bounded_cache import (
+    BYTES_AN_ENCODED_BYTE,
+    BYTES_AN_ENTRY,
+    BoundedCache,
+    RepeatingCache,
+    approximate_size,
+)
 from proreus.framework.label_columns import mask_of
 from proreus.framework.node_table import NodeTable
 from proreus.framework.pod_info import PodInfo
@@ -24,6 +30,7 @@ from proreus.framework.verdicts import BoolArray, IntArray
 from proreus.objects.pod import NodeAffinity, Pod, PodSpec
 from proreus.objects.selectors import (
     EVERYTHING,
+    NodeSelector,
     ParsedNodeSelector,
     ParsedNodeTerm,
     PreferredSchedulingTerm,
@@ -132,6 +139,19 @@ def parse_preferred(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[Weighte
     """Parse preferred terms; those of weight 0 and empty ones do not count."""
     parsed = ((term.weight, parse_node_term(term.preference)) for term in terms if term.weight)
     return tuple((weight, term) for weight, term in parsed if term is not None)
+
+
+_selectors: BoundedCache[NodeSelector, ParsedNodeSelector] = BoundedCache(32 * 2**20)
+
+
+def parsed_node_selector(selector: NodeSelector) -> ParsedNodeSelector:
+    """Parse the node selector of a volume or a slice, equal ones once."""
+    parsed = _selectors.get(selector)
+    if parsed is None:
+        parsed = parse_node_selector(selector)
+        size_bytes = approximate_size(selector) + approximate_size(parsed)
+        _selectors.put(selector, parsed, BYTES_AN_ENTRY + size_bytes)
+    return parsed
 
 
 def matches_selector(nodes: NodeTable, selector: ParsedNodeSelector) -> BoolArray:

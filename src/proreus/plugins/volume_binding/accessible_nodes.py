@@ -13,43 +13,24 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.framework.interning import ABSENT
+from proreus.framework.node_affinity import parsed_node_selector
 from proreus.framework.node_table import NodeTable
 from proreus.framework.verdicts import BoolArray, IntArray
-from proreus.objects.selectors import (
-    NodeSelector,
-    ParsedNodeSelector,
-    ParsedNodeTerm,
-    Selector,
-    parse_node_selector,
-)
+from proreus.objects.selectors import ParsedNodeSelector, ParsedNodeTerm, Selector
 from proreus.objects.storage import PersistentVolume
 
 AccessibleNodes = ParsedNodeSelector | None
 """The nodes that can access something; None means all nodes."""
 
 
-_parsed: BoundedCache[NodeSelector, ParsedNodeSelector] = BoundedCache(32 * 2**20)
-
-
-def nodes_of_affinity(selector: NodeSelector) -> ParsedNodeSelector:
-    """Parse a required node affinity; terms that do not parse match no node."""
-    parsed = _parsed.get(selector)
-    if parsed is None:
-        parsed = parse_node_selector(selector)
-        size_bytes = approximate_size(selector) + approximate_size(parsed)
-        _parsed.put(selector, parsed, BYTES_AN_ENTRY + size_bytes)
-    return parsed
-
-
 def nodes_of_volume(volume: PersistentVolume) -> AccessibleNodes:
-    """Return the nodes that can access a volume."""
+    """Return the nodes that can access a volume; a term that does not parse matches none."""
     affinity = volume.spec.node_affinity
     return (
         None
         if affinity is None or affinity.required is None
-        else nodes_of_affinity(affinity.required)
+        else parsed_node_selector(affinity.required)
     )
 
 

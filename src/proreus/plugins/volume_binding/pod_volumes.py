@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
+from proreus.framework.node_affinity import parsed_node_selector
 from proreus.framework.node_info import NodeInfo
 from proreus.framework.node_table import NodeTable
 from proreus.framework.status import Status
@@ -31,7 +32,6 @@ from proreus.plugins.volume_binding.accessible_nodes import (
     accessible_mask,
     first_accessible,
     is_accessible,
-    nodes_of_affinity,
     nodes_of_volume,
 )
 from proreus.plugins.volume_binding.claims import PodVolumeClaims, StorageError
@@ -106,7 +106,10 @@ def bound_volume(volume: PersistentVolume | None) -> BoundVolume:
     except ValueError as error:
         return BoundVolume(volume, accessible_nodes, plugin, problem=str(error))
     return BoundVolume(
-        volume, accessible_nodes, plugin, None if required is None else nodes_of_affinity(required)
+        volume,
+        accessible_nodes,
+        plugin,
+        None if required is None else parsed_node_selector(required),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from proreus.base.bounded_cache import BYTES_AN_ENTRY, BoundedCache, approximate_size
 from proreus.base.errors import ProreusError
+from proreus.framework.node_affinity import parsed_node_selector
 from proreus.objects.devices import Device, ResourceSliceSpec
-from proreus.objects.selectors import NodeSelector, ParsedNodeSelector, parse_node_selector
+from proreus.objects.selectors import NodeSelector, ParsedNodeSelector
 
 Labels = Mapping[str, str]
 """Labels of a node."""
@@ -42,17 +42,10 @@ def _selects(selector: NodeSelector | None, node: str, labels: Labels) -> bool:
     return parsed_selector(selector).matches(labels, node)
 
 
-_parsed: BoundedCache[NodeSelector, ParsedNodeSelector] = BoundedCache(16 * 2**20)
-
-
 def parsed_selector(selector: NodeSelector) -> ParsedNodeSelector:
     """Return a parsed node selector; raises ``PoolError`` if it cannot be parsed."""
     # A driver's slices have equal selectors, matched with every node.
-    parsed = _parsed.get(selector)
-    if parsed is None:
-        parsed = parse_node_selector(selector)
-        size_bytes = approximate_size(selector) + approximate_size(parsed)
-        _parsed.put(selector, parsed, BYTES_AN_ENTRY + size_bytes)
+    parsed = parsed_node_selector(selector)
     error = parsed.error()
     if error is not None:
         raise PoolError(error)
