@@ -56,3 +56,14 @@ def effective_amounts(
     """Return ``requests_of`` for some resources, 0 where the pod has none."""
     found = requests_of(pod, limits=limits, overhead=overhead)
     return {name: found.get(name, 0) for name in resources}
+
+
+def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Return amounts as Kubernetes writes them: ``1500m`` of CPU, whole numbers of others."""
+    return {name: _quantity(name, amounts[name]) for name in sorted(amounts)}
+
+
+def _quantity(name: str, amount: int) -> str:
+    if name != "cpu":
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)

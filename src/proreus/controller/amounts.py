@@ -1,8 +1,8 @@
-"""Sums the resources of pods, and writes them as a status does."""
+"""Sums the resources of pods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from proreus.addons.pod_amounts import added, requests_of
 from proreus.objects import Pod
@@ -17,14 +17,3 @@ def requested(pods: Iterable[Pod]) -> dict[str, int]:
 def is_assigned(pod: Pod) -> bool:
     """Return whether a pod has a node and has not finished."""
     return bool(pod.spec.node_name) and not is_terminal(pod)
-
-
-def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Return amounts as Kubernetes writes them: ``1500m`` of CPU, whole numbers of others."""
-    return {name: _quantity(name, amounts[name]) for name in sorted(amounts)}
-
-
-def _quantity(name: str, amount: int) -> str:
-    if name != "cpu":
-        return str(amount)
-    return f"{amount}m" if amount % 1000 else str(amount // 1000)

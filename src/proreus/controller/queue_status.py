@@ -14,10 +14,10 @@ from proreus.addons.capacity_scheduling.queue_objects import (
     VolcanoSource,
 )
 from proreus.addons.capacity_scheduling.queue_tree import CapacityQueue, QueueTree
+from proreus.addons.pod_amounts import quantities
 from proreus.base import logs
 from proreus.controller.amounts import (
     is_assigned,
-    quantities,
     requested,
 )
 from proreus.controller.status_reconciler import StatusReconciler

@@ -11,7 +11,8 @@ from typing import Any
 
 from proreus.addons.capacity_scheduling.queue_objects import ElasticQuotaSource
 from proreus.addons.capacity_scheduling.quotas import ELASTIC_QUOTAS, Bounds, ElasticQuota
-from proreus.controller.amounts import is_assigned, quantities, requested
+from proreus.addons.pod_amounts import quantities
+from proreus.controller.amounts import is_assigned, requested
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
 from proreus.objects import Pod
 

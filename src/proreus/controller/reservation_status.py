@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from proreus.addons.pod_amounts import quantities
 from proreus.addons.reservation.book import reservation_of
 from proreus.addons.reservation.held import HeldReservation, Owner
 from proreus.addons.reservation.objects import (
@@ -22,7 +23,7 @@ from proreus.addons.reservation.objects import (
     ReservationObject,
 )
 from proreus.base.clock import rfc3339
-from proreus.controller.amounts import is_assigned, quantities, requested
+from proreus.controller.amounts import is_assigned, requested
 from proreus.controller.status_reconciler import StatusReconciler, WithStatus
 from proreus.framework import PodInfo
 from proreus.objects import ObjectMeta, Pod

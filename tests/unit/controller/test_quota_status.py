@@ -13,7 +13,7 @@ from proreus.addons.capacity_scheduling.queue_objects import (
     VolcanoSource,
 )
 from proreus.addons.capacity_scheduling.quotas import ElasticQuota, ElasticQuotaSpec
-from proreus.controller.amounts import quantities
+from proreus.addons.pod_amounts import quantities
 from proreus.controller.queue_status import kai_queues, volcano_queues
 from proreus.controller.quota_status import ElasticQuotaStatuses
 from proreus.controller.status_reconciler import WithStatus

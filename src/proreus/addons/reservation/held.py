@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from proreus.addons.pod_amounts import count
+from proreus.addons.pod_amounts import count, quantities
 from proreus.addons.pod_charges import bound_at
 from proreus.addons.reservation.matching import OwnerMatcher
 from proreus.addons.reservation.objects import RESTRICTED, ReservationObject
@@ -186,12 +186,9 @@ class HeldReservation:
             return pod
         spec = replace(pod.spec, node_name=self.node_name)
         if self.owners_here:
-            requests: dict[str, str | int | float] = {
-                name: f"{amount}m" if name == "cpu" else amount
-                for name, amount in self.left.items()
-                if amount
-            }
-            rest = Container(name="rest", resources=ResourceRequirements(requests=requests))
+            left = {name: amount for name, amount in self.left.items() if amount}
+            resources = ResourceRequirements(requests={**quantities(left)})
+            rest = Container(name="rest", resources=resources)
             spec = replace(
                 spec, containers=(rest,), init_containers=(), overhead={}, resources=None
             )

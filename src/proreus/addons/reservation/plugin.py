@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from proreus.addons.pod_amounts import quantities
 from proreus.addons.reservation.book import ReservationBook
 from proreus.addons.reservation.held import HeldReservation
 from proreus.addons.reservation.matching import RESERVATION_IGNORED, ReservationDemand
@@ -228,7 +229,7 @@ class Reservation(
         status = {
             "phase": AVAILABLE,
             "nodeName": node_name,
-            "allocatable": _quantities(held.reserved),
+            "allocatable": quantities(held.reserved),
             "conditions": [
                 self._condition("Scheduled", True, "Scheduled"),
                 self._condition("Ready", True, AVAILABLE),
@@ -316,13 +317,7 @@ def _owners_status(held: HeldReservation) -> dict[str, Any]:
         namespace, _, name = owner.key.partition("/")
         owners.append({"namespace": namespace, "name": name, "uid": uid})
     allocated = {name: min(held.taken(name), amount) for name, amount in held.reserved.items()}
-    status: dict[str, Any] = {"allocated": _quantities(allocated), "currentOwners": owners}
+    status: dict[str, Any] = {"allocated": quantities(allocated), "currentOwners": owners}
     if held.reservation.once:
         status["phase"] = SUCCEEDED
     return status
-
-
-def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    return {
-        name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in amounts.items()
-    }
