@@ -4,7 +4,6 @@ Texts, reasons and details are kube-apiserver's, since clients decide by them. T
 nothing of HTTP beyond the status code.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from proreus.base.errors import ProreusError
@@ -104,12 +103,6 @@ def invalid(group: str, kind: str, name: str, field: str, message: str) -> Statu
 def bad_request(message: str) -> StatusError:
     """Return a 400 with this message."""
     return StatusError(400, "BadRequest", message)
-
-
-def refuse_dry_run(options: Mapping[str, Any]) -> None:
-    """Raise a 400 for a write that is not to be stored, which the sandbox cannot do."""
-    if options.get("dryRun"):
-        raise bad_request("the sandbox has no dry run")
 
 
 def expired(message: str) -> StatusError:

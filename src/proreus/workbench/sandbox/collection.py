@@ -143,6 +143,10 @@ class Collection:
         self._record(WatchCacheEvent(DELETED, version, previous))
         return version
 
+    def draft(self, obj: JsonObject, revision: int) -> StoredObject:
+        """Return the object that ``write`` would store, without storing it (a dry run)."""
+        return self._version(obj, revision)
+
     def _version(self, obj: JsonObject, revision: int) -> StoredObject:
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(revision)

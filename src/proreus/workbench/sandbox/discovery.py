@@ -21,7 +21,7 @@ _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "updat
 _INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
 _PARAMETERS = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
-    for name in ("fieldManager", "fieldValidation")
+    for name in ("dryRun", "fieldManager", "fieldValidation")
 ]
 
 

@@ -94,9 +94,10 @@ class Lists:
         revision = parse_revision(query.get("resourceVersion", ""))
         check_not_ahead(self._store, revision)
         if query.get("resourceVersionMatch") == "Exact" and revision < self._store.revision:
-            raise expired(f"too old resource version: {revision}: only the present one is kept")
-        revision = self._store.revision
-        versions = self._store.list(served, namespace, selector)
+            versions = self._as_of(served, namespace, selector, revision)
+        else:
+            revision = self._store.revision
+            versions = self._store.list(served, namespace, selector)
         if not limit or len(versions) <= limit:
             return ListPage(versions, revision)
         self._count += 1
@@ -132,3 +133,27 @@ class Lists:
             return ListPage(versions[start:], revision)
         token = base64.urlsafe_b64encode(f"{name}:{end}".encode()).decode()
         return ListPage(versions[start:end], revision, token, remaining)
+
+    def _as_of(
+        self,
+        served: ServedResource,
+        namespace: str | None,
+        selector: SelectionPredicate,
+        revision: int,
+    ) -> list[StoredObject]:
+        """Return the objects as of ``revision``, by undoing later changes.
+
+        Raises ``StatusError`` 410 when those have been compacted.
+        """
+        collection = self._store.collection(served)
+        state = {version.fields[:2]: version for version in collection.select(namespace)}
+        for change in reversed(collection.changes_from(collection.position_after(revision))):
+            key = change.version.fields[:2]
+            if namespace is not None and key[1] != namespace:
+                continue
+            if change.previous is None:
+                state.pop(key, None)
+            else:
+                state[key] = change.previous
+        found = sorted(state.values(), key=lambda v: (v.namespace, v.name))
+        return [v for v in found if selector.matches(v.labels, v.fields)]

@@ -1,17 +1,20 @@
-"""JSON merge patch (RFC 7386) and strategic merge patch.
+"""JSON patch (RFC 6902), JSON merge patch (RFC 7386) and strategic merge patch.
 
-Both are pure functions: the given object is not altered, and the result shares its unchanged parts.
+All are pure functions: the given object is not altered, and the result shares its unchanged parts.
 Strategic merge has the merge keys of the lists in pods, nodes and workloads; other lists are
 replaced, as kube-apiserver does with lists that have no merge key.
 """
 
+import copy
 from typing import Any
 
 from proreus.objects.merge_patch import merge_patch
-from proreus.workbench.sandbox.api_errors import bad_request, unsupported_media_type
+from proreus.workbench.sandbox.api_errors import StatusError, bad_request, unsupported_media_type
 
+JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 JsonObject = dict[str, Any]
 
@@ -30,19 +33,30 @@ _SETS = frozenset({"finalizers", "podCIDRs"})
 
 
 def apply_patch(content_type: str, obj: JsonObject, patch: Any, custom: bool) -> JsonObject:
-    """Return the patched object; raises ``StatusError`` 400 or 415.
+    """Return the patched object; raises ``StatusError`` 400, 415 or 422.
 
     ``custom``: the object is a custom resource, which has no strategic merge.
     """
+    if content_type == JSON_PATCH:
+        return apply_json_patch(obj, patch)
     if not isinstance(patch, dict):
         raise bad_request("the patch is not an object")
     if content_type == MERGE_PATCH:
-        merged: JsonObject = merge_patch(obj, patch)
-        return merged
+        return _merge_object(obj, patch)
     if content_type == STRATEGIC_MERGE_PATCH and not custom:
         return merge_strategically(obj, patch)
-    accepted = [MERGE_PATCH] if custom else [MERGE_PATCH, STRATEGIC_MERGE_PATCH]
+    if content_type.startswith("application/apply-patch"):
+        # Field ownership is not tracked, so a field that an apply omits stays as it is.
+        return _merge_object(obj, patch) if custom else merge_strategically(obj, patch)
+    accepted = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH]
+    if not custom:
+        accepted.insert(2, STRATEGIC_MERGE_PATCH)
     raise unsupported_media_type(content_type, ", ".join(accepted))
+
+
+def _merge_object(obj: JsonObject, patch: JsonObject) -> JsonObject:
+    merged: JsonObject = merge_patch(obj, patch)
+    return merged
 
 
 def merge_strategically(obj: JsonObject, patch: JsonObject) -> JsonObject:
@@ -108,3 +122,79 @@ def _merge_list(field: str, old: list[Any], patch: list[Any]) -> list[Any]:
             places[identity] = len(merged)
             merged.append(merge_strategically({}, item))
     return [item for item in merged if item.get(key) not in gone]
+
+
+def apply_json_patch(obj: JsonObject, patch: Any) -> JsonObject:
+    """Return the object with a JSON patch applied.
+
+    Raises ``StatusError`` 400 if it is no patch, 422 if it cannot be applied to the object.
+    """
+    if not isinstance(patch, list) or not all(isinstance(step, dict) for step in patch):
+        raise bad_request("a JSON patch is a list of operations")
+    root = {"": copy.deepcopy(obj)}
+    for step in patch:
+        try:
+            _apply_step(root, step)
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise StatusError(
+                422,
+                "Invalid",
+                f"the server rejected our request due to an error in our request: operation "
+                f"{step.get('op')!r} at {step.get('path')!r}: {error!r}",
+            ) from None
+    patched: JsonObject = root[""]
+    return patched
+
+
+def _apply_step(root: JsonObject, step: JsonObject) -> None:
+    operation, path = step["op"], _pointer(step["path"])
+    match operation:
+        case "add":
+            _put(root, path, step["value"], insert=True)
+        case "replace":
+            _find(root, path)
+            _put(root, path, step["value"], insert=False)
+        case "remove":
+            _take(root, path)
+        case "move":
+            _put(root, path, _take(root, _pointer(step["from"])), insert=True)
+        case "copy":
+            value = copy.deepcopy(_find(root, _pointer(step["from"])))
+            _put(root, path, value, insert=True)
+        case "test":
+            if _find(root, path) != step["value"]:
+                raise ValueError("testing value failed")
+        case _:
+            raise ValueError("unknown operation")
+
+
+def _pointer(text: str) -> list[str]:
+    """Split a JSON pointer; the first part is the root itself."""
+    if text and not text.startswith("/"):
+        raise ValueError("a path starts with /")
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")]
+
+
+def _find(root: Any, path: list[str]) -> Any:
+    for part in path:
+        root = root[int(part)] if isinstance(root, list) else root[part]
+    return root
+
+
+def _put(root: Any, path: list[str], value: Any, insert: bool) -> None:
+    parent, last = _find(root, path[:-1]), path[-1]
+    if not isinstance(parent, list):
+        parent[last] = value
+    elif last == "-":
+        parent.append(value)
+    elif insert:
+        if not 0 <= int(last) <= len(parent):
+            raise IndexError(last)
+        parent.insert(int(last), value)
+    else:
+        parent[int(last)] = value
+
+
+def _take(root: Any, path: list[str]) -> Any:
+    parent, last = _find(root, path[:-1]), path[-1]
+    return parent.pop(int(last)) if isinstance(parent, list) else parent.pop(last)

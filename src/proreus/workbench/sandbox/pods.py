@@ -14,7 +14,6 @@ from proreus.workbench.sandbox.api_errors import (
     bad_request,
     conflict,
     invalid,
-    refuse_dry_run,
     too_many_requests,
 )
 from proreus.workbench.sandbox.collection import StoredObject
@@ -173,7 +172,7 @@ def evict(store: Store, pods: ServedResource, name: str, namespace: str, evictio
         raise bad_request("the body of the request is not an Eviction")
     current = store.get(pods, name, namespace)
     options = eviction.get("deleteOptions") or {}
-    refuse_dry_run(options)
+    dry_run = bool(options.get("dryRun"))
     if current.fields[3] not in TERMINAL_PHASES and current.fields[2]:
         budgets = _budgets_of(store, namespace, current)
         if len(budgets) > 1:
@@ -183,7 +182,7 @@ def evict(store: Store, pods: ServedResource, name: str, namespace: str, evictio
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource "
                 "does not support.",
             )
-        if budgets:
+        if budgets and not dry_run:
             _decrement_disruptions_allowed(store, budgets[0], name)
     store.delete(
         pods,
@@ -191,6 +190,7 @@ def evict(store: Store, pods: ServedResource, name: str, namespace: str, evictio
         namespace,
         grace_seconds=options.get("gracePeriodSeconds"),
         preconditions=options.get("preconditions"),
+        dry_run=dry_run,
     )
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import yaml
 
+from proreus.base import yaml_limits
 from proreus.workbench.sandbox import protobuf
 from proreus.workbench.sandbox.api_errors import (
     bad_request,
     invalid,
     path_not_found,
-    refuse_dry_run,
     unsupported_media_type,
 )
 from proreus.workbench.sandbox.collection import decode_json, field_labels
@@ -99,16 +100,21 @@ def check_watch_list(query: Mapping[str, str], bookmarks: bool) -> None:
 
 
 def decode_body(request: ApiRequest, content_type: str = "") -> Any:
-    """Return the decoded body: JSON, or some protobuf; raises ``StatusError`` 400 or 415."""
+    """Return the decoded body: JSON, YAML, or some protobuf; raises ``StatusError`` 400 or 415."""
     content_type = content_type or request.headers.get("Content-Type", JSON)
     if content_type.startswith(protobuf.MEDIA_TYPE):
         return protobuf.decode(request.body)
+    if "cbor" in content_type:
+        raise unsupported_media_type(content_type, f"{JSON}, application/yaml")
     try:
         return decode_json(request.body)
     except msgspec.DecodeError as error:
-        if "json" in content_type:
+        if "yaml" not in content_type:
             raise bad_request(f"the body of the request is not JSON: {error}") from None
-        raise unsupported_media_type(content_type, JSON) from None
+    try:
+        return yaml_limits.load(request.body)
+    except yaml.YAMLError as error:
+        raise bad_request(f"the body of the request is not YAML: {error}") from None
 
 
 def options_of(request: ApiRequest, query: Mapping[str, str]) -> JsonObject:
@@ -116,6 +122,5 @@ def options_of(request: ApiRequest, query: Mapping[str, str]) -> JsonObject:
     options = decode_body(request) if request.body else {}
     if not isinstance(options, dict):
         raise bad_request("the body of the request is not a DeleteOptions")
-    refuse_dry_run(options)
     grace = query.get("gracePeriodSeconds")
     return options if grace is None else options | {"gracePeriodSeconds": parse_revision(grace)}

@@ -15,7 +15,6 @@ from proreus.workbench.sandbox.api_errors import (
     StatusError,
     method_not_allowed,
     path_not_found,
-    refuse_dry_run,
     unauthorized,
 )
 from proreus.workbench.sandbox.collection import StoredObject, encode_json
@@ -228,10 +227,10 @@ class ApiServer:
         if served.read_only:
             raise method_not_allowed()
         namespace, name, subresource = target.namespace or "", target.name, target.subresource
-        refuse_dry_run(query)
+        dry_run = query.get("dryRun") == "All"
         match request.method:
             case "POST":
-                return self._post(target, decode_body(request))
+                return self._post(target, decode_body(request), dry_run)
             case "PUT" if name:
                 version = store.update(
                     served,
@@ -239,10 +238,12 @@ class ApiServer:
                     namespace,
                     name=name,
                     subresource=subresource,
+                    dry_run=dry_run,
                 )
                 return self._shown(served, version)
             case "PATCH" if name:
                 type_ = request.headers.get("Content-Type", MERGE_PATCH).partition(";")[0].strip()
+                before = store.revision
                 version = store.patch(
                     served,
                     name,
@@ -250,17 +251,20 @@ class ApiServer:
                     namespace,
                     content_type=type_,
                     subresource=subresource,
+                    dry_run=dry_run,
                 )
-                return self._shown(served, version)
+                applied = type_.startswith("application/apply-patch")
+                created = applied and _is_new(version, before)
+                return self._shown(served, version, 201 if created else 200)
             case "DELETE" if name and not subresource:
-                return self._delete(target, options_of(request, query))
+                return self._delete(target, options_of(request, query), dry_run)
             case "DELETE" if not subresource:
                 options = options_of(request, query)
                 selector = selector_of(served, query)
-                return self._delete_all(target, selector, options)
+                return self._delete_all(target, selector, options, dry_run)
         raise method_not_allowed()
 
-    def _post(self, target: RequestInfo, body: Any) -> ApiServerResponse:
+    def _post(self, target: RequestInfo, body: Any, dry_run: bool) -> ApiServerResponse:
         served, store = target.served, self.store
         namespace, name = target.namespace or "", target.name
         if target.subresource == "binding":
@@ -279,9 +283,9 @@ class ApiServer:
             return _json(self._users.review(served, body), 201)
         if served.namespaced and target.namespace is None:
             raise method_not_allowed()
-        return self._shown(served, store.create(served, body, namespace), 201)
+        return self._shown(served, store.create(served, body, namespace, dry_run=dry_run), 201)
 
-    def _delete(self, target: RequestInfo, options: JsonObject) -> ApiServerResponse:
+    def _delete(self, target: RequestInfo, options: JsonObject, dry_run: bool) -> ApiServerResponse:
         served = target.served
         version, gone = self.store.delete(
             served,
@@ -289,6 +293,7 @@ class ApiServer:
             target.namespace or "",
             grace_seconds=options.get("gracePeriodSeconds"),
             preconditions=options.get("preconditions"),
+            dry_run=dry_run,
         )
         if not gone or served.plural == "pods":
             return self._shown(served, version)
@@ -313,7 +318,7 @@ class ApiServer:
         )
 
     def _delete_all(
-        self, target: RequestInfo, selector: SelectionPredicate, options: JsonObject
+        self, target: RequestInfo, selector: SelectionPredicate, options: JsonObject, dry_run: bool
     ) -> ApiServerResponse:
         served = target.served
         page = self.lists.read(served, target.namespace, selector, {})
@@ -323,6 +328,7 @@ class ApiServer:
                 version.name,
                 version.namespace,
                 grace_seconds=options.get("gracePeriodSeconds"),
+                dry_run=dry_run,
             )
         return ApiServerResponse(200, page.body(served, converter_for(served)))
 
@@ -346,6 +352,10 @@ class ApiServer:
         if found is None:
             raise path_not_found()
         return _json(found)
+
+
+def _is_new(version: StoredObject, before: int) -> bool:
+    return version.revision > before and version.object()["metadata"].get("generation") == 1
 
 
 def _json(content: JsonObject, code: int = 200) -> ApiServerResponse:

@@ -7,6 +7,7 @@ clients that read and write in two requests. What differs between kinds is in th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,8 @@ from proreus.workbench.sandbox.selectors import ALL, SelectionPredicate
 
 JsonObject = dict[str, Any]
 AnyResource = ServedResource | Resource[Any] | str
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_HISTORY_BYTES = 96 * 1024 * 1024
 EVENT_SECONDS = 3600.0
@@ -172,6 +175,7 @@ class Store:
         namespace: str = "",
         *,
         keep_status: bool = False,
+        dry_run: bool = False,
     ) -> StoredObject:
         """Create an object. Its own namespace is used if none is given, or else "default".
 
@@ -194,8 +198,9 @@ class Store:
         strategy.prepare_create(self, served, obj)
         if served.to_storage is not None:
             obj = served.to_storage(obj)
-        version = self._write(collection, obj)
-        strategy.after_write(self, served, obj)
+        version = self._write(collection, obj, dry_run)
+        if not dry_run:
+            strategy.after_write(self, served, obj)
         return version
 
     def update(
@@ -206,6 +211,7 @@ class Store:
         *,
         name: str = "",
         subresource: str = "",
+        dry_run: bool = False,
     ) -> StoredObject:
         """Replace an object, or only its status with ``subresource="status"``."""
         served = self.resources.find(resource)
@@ -216,7 +222,7 @@ class Store:
         current = self.get(served, name, namespace)
         if served.to_storage is not None:
             obj = served.to_storage(obj)
-        return self._replace(served, current, current.object(), obj, subresource)
+        return self._replace(served, current, current.object(), obj, subresource, dry_run)
 
     def patch(
         self,
@@ -227,16 +233,21 @@ class Store:
         *,
         content_type: str = MERGE_PATCH,
         subresource: str = "",
+        dry_run: bool = False,
     ) -> StoredObject:
-        """Patch an object."""
+        """Patch an object; a server-side apply creates it if it does not exist."""
         served = self.resources.find(resource)
+        if content_type.startswith("application/apply-patch") and not subresource:
+            found = self.collection(served).get(name, namespace)
+            if found is None:
+                return self.create(served, patch, namespace, dry_run=dry_run)
         current = self.get(served, name, namespace)
         old = current.object()
         new = apply_patch(content_type, served.shown(old), patch, served.custom)
         new["metadata"] = dict(new.get("metadata") or {})
         if served.to_storage is not None:
             new = served.to_storage(new)
-        return self._replace(served, current, old, new, subresource)
+        return self._replace(served, current, old, new, subresource, dry_run)
 
     def _replace(
         self,
@@ -245,6 +256,7 @@ class Store:
         old: JsonObject,
         new: JsonObject,
         subresource: str,
+        dry_run: bool,
     ) -> StoredObject:
         metadata = prepare_update(served, new["metadata"], old["metadata"])
         if subresource == "status":
@@ -261,15 +273,16 @@ class Store:
         if subresource != "status" and spec_changed(new, old):
             metadata["generation"] = metadata.get("generation", 0) + 1
         collection = self.collection(served)
-        if should_delete_during_update(metadata):
+        if should_delete_during_update(metadata) and not dry_run:
             return self.remove(served, new)
-        version = self._write(collection, new)
-        strategy.after_write(self, served, new)
+        version = self._write(collection, new, dry_run)
+        if not dry_run:
+            strategy.after_write(self, served, new)
         return version
 
     def write(self, resource: AnyResource, obj: JsonObject) -> StoredObject:
         """Store an object that was read in the same event-loop tick: no checks, no hooks."""
-        return self._write(self.collection(resource), obj)
+        return self._write(self.collection(resource), obj, False)
 
     def delete(
         self,
@@ -279,6 +292,7 @@ class Store:
         *,
         grace_seconds: int | None = None,
         preconditions: Mapping[str, str] | None = None,
+        dry_run: bool = False,
     ) -> tuple[StoredObject, bool]:
         """Delete an object; return its last state, and whether it has been removed.
 
@@ -293,13 +307,15 @@ class Store:
             check_preconditions(served, dict(preconditions), metadata)
         grace = self._strategy_of(served).grace_seconds(obj, grace_seconds)
         if grace == 0 and not metadata.get("finalizers"):
+            if dry_run:
+                return current, True
             return self.remove(served, obj), True
         if "deletionTimestamp" in metadata and grace >= metadata["deletionGracePeriodSeconds"]:
             return current, False
         metadata["deletionTimestamp"] = rfc3339(self.clock.now() + grace)
         metadata["deletionGracePeriodSeconds"] = grace
         metadata["generation"] = metadata.get("generation", 0) + 1
-        return self._write(self.collection(served), obj), False
+        return self._write(self.collection(served), obj, dry_run), False
 
     def remove(self, resource: AnyResource, obj: JsonObject) -> StoredObject:
         """Remove an object at once, regardless of finalizers and grace period."""
@@ -309,7 +325,9 @@ class Store:
         self._strategy_of(served).after_remove(self, served, obj)
         return version
 
-    def _write(self, collection: Collection, obj: JsonObject) -> StoredObject:
+    def _write(self, collection: Collection, obj: JsonObject, dry_run: bool) -> StoredObject:
+        if dry_run:
+            return collection.draft(obj, self.revision)
         self.revision += 1
         return collection.write(obj, self.revision)
 

@@ -5,9 +5,10 @@ Kinds without a strategy of their own share the plain ``RegistryStrategy``. That
 ``pods``.
 """
 
+import random
 from typing import Any, ClassVar
 
-from proreus.workbench.sandbox.api_errors import invalid
+from proreus.workbench.sandbox.api_errors import StatusError, invalid
 from proreus.workbench.sandbox.pods import PodStrategy
 from proreus.workbench.sandbox.resources import ServedResource
 from proreus.workbench.sandbox.store import RegistryStrategy, Store
@@ -78,6 +79,23 @@ class NamespaceStrategy(RegistryStrategy):
             if resource.namespaced and not resource.create_only and resource.from_storage is None:
                 for version in store.list(resource, namespace):
                     store.remove(resource, version.object())
+
+
+class ServiceStrategy(RegistryStrategy):
+    """Services: a cluster IP and the defaults of ports."""
+
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
+        """Default the type and the ports, and choose a cluster IP at random."""
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("type", "ClusterIP")
+        if spec["type"] != "ExternalName" and not spec.get("clusterIP"):
+            low = random.randrange(1, 65535)
+            spec["clusterIP"] = f"10.96.{low >> 8}.{low & 255}"
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        for port in spec.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+        obj["status"] = {"loadBalancer": {}}
 
 
 class PhaseStrategy(RegistryStrategy):
@@ -164,15 +182,32 @@ class CustomResourceDefinitionStrategy(RegistryStrategy):
         store.resources.undefine(obj)
 
 
+class PodDisruptionBudgetStrategy(RegistryStrategy):
+    """PodDisruptionBudgets: ``minAvailable`` and ``maxUnavailable`` exclude each other."""
+
+    def prepare_create(self, store: Store, served: ServedResource, obj: JsonObject) -> None:
+        """Reject a budget that has both."""
+        spec = obj.get("spec") or {}
+        if "minAvailable" in spec and "maxUnavailable" in spec:
+            raise StatusError(
+                422,
+                "Invalid",
+                f'PodDisruptionBudget.policy "{obj["metadata"]["name"]}" is invalid: spec: Invalid '
+                "value: minAvailable and maxUnavailable cannot be both set",
+            )
+
+
 STRATEGIES: dict[tuple[str, str], RegistryStrategy] = {
     ("", ""): RegistryStrategy(),
     ("", "pods"): PodStrategy(),
     ("", "nodes"): NodeStrategy(),
     ("", "namespaces"): NamespaceStrategy(),
+    ("", "services"): ServiceStrategy(),
     ("", "persistentvolumes"): PhaseStrategy("Available"),
     ("", "persistentvolumeclaims"): PhaseStrategy("Pending"),
     ("storage.k8s.io", "storageclasses"): StorageClassStrategy(),
     ("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy(),
     ("apiextensions.k8s.io", "customresourcedefinitions"): CustomResourceDefinitionStrategy(),
+    ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy(),
 }
 """By (group, plural); ("", "") is for all other kinds."""

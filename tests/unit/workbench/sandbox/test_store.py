@@ -6,7 +6,7 @@ from proreus.base.clock import FakeClock
 from proreus.objects.kinds import PODS
 from proreus.workbench.sandbox.api_errors import StatusError
 from proreus.workbench.sandbox.cluster import make_node
-from proreus.workbench.sandbox.patch import STRATEGIC_MERGE_PATCH
+from proreus.workbench.sandbox.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from proreus.workbench.sandbox.store import Store
 from proreus.workbench.sandbox.strategies import STRATEGIES
 
@@ -114,6 +114,25 @@ def test_system_metadata_cannot_be_patched(store: Store) -> None:
     after = store.patch("nodes", "n", patch).object()["metadata"]
     assert after["creationTimestamp"] == before["creationTimestamp"]
     assert after["generation"] == 1
+
+
+def test_json_patch_and_apply(store: Store) -> None:
+    steps = [{"op": "add", "path": "/metadata/labels/a~1b", "value": "c"}]
+    store.create("nodes", make_node("n"))
+    patched = store.patch("nodes", "n", steps, content_type=JSON_PATCH)
+    assert patched.labels["a/b"] == "c"
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}}
+    store.patch("configmaps", "m", body, "default", content_type=APPLY_PATCH)
+    body["data"] = {"b": "2"}
+    applied = store.patch("configmaps", "m", body, "default", content_type=APPLY_PATCH)
+    assert applied.object()["data"] == {"a": "1", "b": "2"}
+
+
+def test_a_dry_run_stores_nothing(store: Store) -> None:
+    before = store.revision
+    assert store.create("pods", make_pod(), dry_run=True).name == "p"
+    assert store.revision == before
+    assert not store.list("pods")
 
 
 def test_an_object_is_removed_with_its_last_finalizer(store: Store) -> None:
