@@ -25,7 +25,8 @@ from proreus.objects.kinds import BY_KIND
 from proreus.plugins import IN_TREE_PLUGINS
 from proreus.process.cli.run_command import command
 from proreus.process.cli.run_flags import FLAGS
-from proreus.process.loading.load import PluginSources, load
+from proreus.process.loading.load import PluginSources
+from proreus.process.loading.load import load as load_plugins
 
 Json = dict[str, Any]
 
@@ -366,7 +367,7 @@ def test_the_overlay_mounts_the_folder_that_it_names(pod_spec: Json) -> None:
 
 
 def test_the_overlays_plugin_is_one_and_its_profile_enables_it() -> None:
-    loaded_plugins = load(PluginSources(folders=(str(WITH_PLUGINS),), packages=False))
+    loaded_plugins = load_plugins(PluginSources(folders=(str(WITH_PLUGINS),), packages=False))
     assert loaded_plugins.refusals == ()
     written = (WITH_PLUGINS / "scheduler.yaml").read_bytes()
     config = load.load(written, loaded_plugins.registry)
