@@ -18,7 +18,7 @@ two to get a node wait on permit, the third allows them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from proreus.base.known_faults import KnownFault
@@ -55,6 +55,7 @@ from proreus.objects.scheduling import (
     pod_group_entity_key,
     pod_group_key,
 )
+from proreus.plugins.ready_groups import ReadyGroups
 
 WAIT_SECONDS = 5 * 60.0
 
@@ -82,11 +83,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         self._groups = handle.store(POD_GROUPS) if self._enabled else {}
         self._states = handle.pod_group_states
         self._forest = handle.workload_forest
-        # Asked for each pod of a tree that is queued, between which nothing changes.
-        self._is_known = lru_cache(maxsize=1)(partial(self._is_ready, self._has_enough_known))
-        self._is_scheduled = lru_cache(maxsize=1)(
-            partial(self._is_ready, self._has_enough_scheduled)
-        )
+        self._known = ReadyGroups(self._forest, self._states, self._has_enough_known)
+        self._scheduled = ReadyGroups(self._forest, self._states, self._has_enough_scheduled)
 
     def events_to_register(self) -> Iterable[ClusterEvent]:
         """Register new pods of the group, and the group itself."""
@@ -128,7 +126,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         root = self._forest.root_of(group.key)
         if root is None:
             return Status.unresolvable(self._no_root(group))
-        if self._is_known(root.key, self._changes):
+        if self._known.is_ready(root):
             return None
         return (
             _TOO_FEW if isinstance(root, PodGroup) else _tree_not_ready(root, Status.unresolvable)
@@ -140,22 +138,6 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         parent = None if topmost is None else self._forest.parent_of(topmost)
         text = f"composite pod group object not found in state for {parent}"
         return f"failed to build hierarchy snapshot: {text}"
-
-    @property
-    def _changes(self) -> tuple[int, int]:
-        """The numbers of changes to groups and to their pods."""
-        return self._forest.version, self._states.position
-
-    def _is_ready(
-        self, has_enough: Callable[[PodGroup], bool], key: EntityKey, changes: tuple[int, int]
-    ) -> bool:
-        """Return whether a group has enough pods, or enough child groups that are ready."""
-        group = self._forest.get(key)
-        if group is None or isinstance(group, PodGroup):
-            return group is not None and has_enough(group)
-        children = self._forest.children_of(key)
-        ready = sum(self._is_ready(has_enough, child.key, changes) for child in children)
-        return ready >= group.min_count
 
     def _has_enough_known(self, group: PodGroup) -> bool:
         state = self._states.get(key_of(group))
@@ -219,7 +201,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         return None
 
     def _permit_in_tree(self, root: CompositePodGroup) -> Status | None:
-        if not self._is_scheduled(root.key, self._changes):
+        if not self._scheduled.is_ready(root):
             return _tree_not_ready(root, partial(Status.wait, WAIT_SECONDS))
         for waiting in self.handle.waiting_pods():
             group = pod_group_entity_key(waiting.pod.pod)
