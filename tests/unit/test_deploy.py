@@ -39,6 +39,7 @@ MANIFESTS = sorted(
     path
     for path in DEPLOY.rglob("*.yaml")
     if path.name not in ("kustomization.yaml", "scheduler.yaml")
+    and not path.is_relative_to(DEPLOY / "chart")  # templates: tests/controlplane/test_chart.py
 )
 
 MODELS = {
@@ -143,6 +144,8 @@ def test_the_role_allows_to_watch_every_kind() -> None:
     "folder",
     [
         "second-scheduler",
+        "only-scheduler",
+        "dashboard",
         "monitoring",
         "monitoring-verified",
         "explain",
@@ -339,6 +342,22 @@ def test_the_second_scheduler_is_nobody(pod_spec: Json) -> None:
     assert pod_spec["securityContext"]["runAsNonRoot"] is True
     user = pod_spec["securityContext"]["runAsUser"]
     assert f"USER {user}:{user}\n" in (ROOT / "Dockerfile").read_text()
+
+
+# --- the only scheduler -------------------------------------------------------------------------
+
+
+def test_the_only_scheduler_has_the_name_and_the_lease_of_kube_scheduler() -> None:
+    folder = DEPLOY / "only-scheduler"
+    registry = Registry(IN_TREE_PLUGINS)
+    made = load.load((folder / "scheduler.yaml").read_bytes(), registry)
+    assert [profile.scheduler_name for profile in made.profiles] == ["default-scheduler"]
+    election = made.leader_election
+    role = one(folder / "rbac.yaml", "Role")
+    [named] = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
+    lease = (election.resource_namespace, election.resource_name)
+    assert lease == ("kube-system", "kube-scheduler")
+    assert (role["metadata"]["namespace"], *named) == lease
 
 
 # --- plugins of one's own -----------------------------------------------------------------------
