@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 # and so are the generator of hostile objects and the image's environment
 sys.path += [str(Path(__file__).parents[1] / "integration"), str(Path(__file__).parents[1])]
 
-from envtest.binaries import PROGRAMS, MissingBinaries, find_or_build
+from envtest.binaries import PROGRAMS, MissingBinaries, find_or_build, find_or_build_helm
 from envtest.control_plane import ControlPlane
+from envtest.helm import Helm
 from envtest.kwok import KwokCluster
 from envtest.schedulers import Kind, RunScheduler
 
@@ -75,6 +76,15 @@ def binaries() -> dict[str, Path]:
         return find_or_build(PROGRAMS)
     except MissingBinaries as missing:
         pytest.skip(f"NO REAL CONTROL PLANE HERE: {missing}")
+
+
+@pytest.fixture(scope="session")
+def helm(folder: Path) -> Helm:
+    """Helm, built if necessary."""
+    try:
+        return Helm(find_or_build_helm(), folder / "helm")
+    except MissingBinaries as missing:
+        pytest.skip(f"NOT TESTED WITH HELM: {missing}")
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from envtest import assertions, objects
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
+from envtest.deploy import OPERATOR_KINDS, install_permissive
 from envtest.kube_client import ApiFailure, KubeClient
 from envtest.schedulers import RunScheduler
 from envtest.waiting import eventually
@@ -80,24 +81,7 @@ def test_the_apiserver_accepts_the_monitoring(
 ) -> None:
     """Two permissive CustomResourceDefinitions replace those of the Prometheus operator."""
     assert deployed
-    for kind, plural in (
-        ("ServiceMonitor", "servicemonitors"),
-        ("PrometheusRule", "prometheusrules"),
-    ):
-        control_plane.client.create(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            permissive_definition("monitoring.coreos.com", kind, plural),
-        )
-        eventually(
-            20,
-            f"{plural} served",
-            lambda plural=plural: (
-                control_plane.client.request(
-                    "GET", f"/apis/monitoring.coreos.com/v1/{plural}"
-                ).status
-                == 200
-            ),
-        )
+    install_permissive(control_plane.client, "monitoring.coreos.com", OPERATOR_KINDS)
     answer = kubectl("apply", "-k", str(DEPLOY / "monitoring"), "--dry-run=server")
     assert answer.count("(server dry run)") == 5
 
@@ -121,27 +105,6 @@ def test_prometheus_verifies_the_certificate_that_is_served(kubectl: Kubectl) ->
         }
     issuer = made["Issuer", certificate["issuerRef"]["name"]]["spec"]["ca"]["secretName"]
     assert issuer == made["Certificate", "proreus-ca"]["spec"]["secretName"]
-
-
-def permissive_definition(group: str, kind: str, plural: str) -> Json:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [version],
-        },
-    }
 
 
 def test_the_rbac_is_sufficient(

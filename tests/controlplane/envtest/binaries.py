@@ -75,6 +75,20 @@ _KWOK = GoModule(
     MODULES_FOLDER / "kwok",
     seconds_from_cold=70,
 )
+HELM = GoModule(
+    "helm",
+    {"helm": "helm.sh/helm/v3/cmd/helm"},
+    MODULES_FOLDER / "helm",
+    # as in Helm's Makefile: the versions of Kubernetes that it assumes without a cluster
+    " ".join(
+        f"-X helm.sh/helm/v3/{package}.k8sVersion{part}={number}"
+        for package in ("pkg/chartutil", "pkg/lint/rules")
+        for part, number in (("Major", 1), ("Minor", 37))
+    ),
+    seconds_from_cold=90,
+)
+"""No program of the control plane: without it, only the tests of the chart are skipped."""
+
 _KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 PROGRAMS = (*_KUBERNETES_PROGRAMS, *_ETCD.programs, *_KWOK.programs)
@@ -160,6 +174,16 @@ def find_present(programs: Iterable[str] = PROGRAMS) -> dict[str, Path]:
         if name in wanted
     }
     return built | dict(_assets(wanted))
+
+
+def find_or_build_helm() -> Path:
+    """Return the path of Helm, built if necessary.
+
+    Raises MissingBinaries when it cannot be built.
+    """
+    folder = cache_root() / "helm"
+    ensure_built(folder, HELM)
+    return folder / "helm"
 
 
 @cache
@@ -260,7 +284,7 @@ def main() -> int:
     if options.built:
         return 0 if _is_complete(release) else _say_what_is_missing(release)
     try:
-        paths = find_or_build()
+        paths = find_or_build() | {"helm": find_or_build_helm()}
     except MissingBinaries as missing:
         _say(f"NO REAL CONTROL PLANE HERE: {missing}")
         return 0

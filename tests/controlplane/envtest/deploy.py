@@ -1,12 +1,15 @@
-"""The permissions that ``deploy/`` gives proreus, on a control plane of the tests."""
+"""What ``deploy/`` needs and gives on a control plane of the tests: definitions, permissions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 from envtest.control_plane import ControlPlane
+from envtest.kube_client import KubeClient
+from envtest.waiting import eventually
 
 FOLDER = Path(__file__).parents[3] / "deploy"
 
@@ -29,3 +32,41 @@ def service_account_kubeconfig(plane: ControlPlane) -> Path:
             plane.client.create(_COLLECTIONS[document["kind"]].format(namespace), document)
     token = plane.service_account_token("proreus", "proreus")
     return plane.write_kubeconfig(plane.folder / "service-account.kubeconfig", token=token)
+
+
+OPERATOR_KINDS = {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"}
+"""Kinds of monitoring.coreos.com, with their plurals."""
+
+
+def install_permissive(client: KubeClient, group: str, kinds: Mapping[str, str]) -> None:
+    """Install definitions that allow every field, and wait until they are served.
+
+    ``kinds``: kind -> plural.
+    """
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions = [
+        {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    ]
+    for kind, plural in kinds.items():
+        names = {"kind": kind, "plural": plural, "singular": kind.lower()}
+        client.create(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {"name": f"{plural}.{group}"},
+                "spec": {
+                    "group": group,
+                    "scope": "Namespaced",
+                    "names": names,
+                    "versions": versions,
+                },
+            },
+        )
+    for plural in kinds.values():
+        path = f"/apis/{group}/v1/{plural}"
+        eventually(
+            20,
+            f"{path} served",
+            lambda path=path: client.request("GET", path).status == 200,
+        )
