@@ -12,6 +12,8 @@ RUN python -m venv /opt/proreus \
     && python -m venv /opt/build \
     && /opt/build/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY deploy deploy
+COPY examples examples
 COPY src src
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && /opt/proreus/bin/pip install --no-cache-dir --no-index --no-deps /wheels/proreus-*.whl \

@@ -20,6 +20,8 @@ _COMMANDS = {
     "why": "proreus.process.cli.explain.why",
     "plugins": "proreus.process.cli.plugins",
     "new-plugin": "proreus.process.cli.new_plugin",
+    "example": "proreus.process.cli.example",
+    "crds": "proreus.process.cli.crds",
     "version": "proreus.process.cli.version",
 }
 """Module with the ``command`` of each subcommand of the core, in the order of the help text."""

@@ -1,0 +1,65 @@
+"""``proreus example`` lists the examples, or writes one into a folder."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from proreus.process.cli.documented_options import documented_options
+
+_LEFT_OUT = shutil.ignore_patterns("test_*.py", "__pycache__")
+"""Tests of an example need the repository."""
+
+
+@click.command("example", short_help="List the examples, or write one into a folder.")
+@click.argument("name", required=False)
+@documented_options
+def command(
+    *,
+    name: str | None,
+    dir_: Annotated[Path, click.Path(path_type=Path, file_okay=False)] = Path("examples"),
+) -> None:
+    """List the examples, or write the example NAME into a folder.
+
+    An example is a plugin or a client with its configuration, a small cluster, and a README with
+    the commands that try it.
+
+    --dir FOLDER
+        Folder to create the example's folder in. [default]
+    """
+    folders = example_folders()
+    if name is None:
+        width = max(map(len, folders))
+        for each, folder in folders.items():
+            click.echo(f"{each:<{width}}   {summary(folder)}")
+        return
+    if name not in folders:
+        raise click.BadParameter(f"{name}: choose from {', '.join(folders)}", param_hint="NAME")
+    target = dir_ / name
+    if target.exists() and any(target.iterdir()):
+        raise click.ClickException(f"{target} exists and is not empty")
+    shutil.copytree(folders[name], target, ignore=_LEFT_OUT, dirs_exist_ok=True)
+    for file in sorted(target.rglob("*")):
+        if file.is_file():
+            click.echo(f"wrote {file}")
+    click.echo(f"\nnext: read {target / 'README.md'}")
+
+
+def example_folders() -> dict[str, Path]:
+    """Return the folders of all examples, by name."""
+    from proreus.process.cli.shipped import shipped_folder
+
+    readmes = sorted(shipped_folder("examples").glob("*/README.md"))
+    return {readme.parent.name: readme.parent for readme in readmes}
+
+
+def summary(folder: Path) -> str:
+    """Return the first sentence of an example's README, without Markdown's links."""
+    _, paragraph, *_ = (folder / "README.md").read_text().split("\n\n")
+    sentence = re.match(r".*?[.?:](?=\s|$)", " ".join(paragraph.split()))
+    text = sentence[0] if sentence else paragraph
+    return re.sub(r"\s*\(?\[([^]]*)\]\([^)]*\)\)?", "", text).replace("`", "")
