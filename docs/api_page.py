@@ -163,7 +163,7 @@ PAGE = (
         "Agreement of both forms",
         "proreus.testing.agreement",
         "agree assert_agreement assert_row_local assert_sharing",
-        'Needs hypothesis: `pip install "proreus[testing]"`.',
+        "Needs hypothesis: `pip install hypothesis`.",
     ),
     Section(
         "Random clusters",

@@ -93,3 +93,23 @@ def test_the_image_and_the_makefile_install_by_hash() -> None:
     assert len(locks) == 5
     assert all("--require-hashes" in line or "$(LOCKED)" in line for line in locks)
     assert "--require-hashes --only-binary :all:" in steps
+
+
+COMMAND = re.compile(r"""(?:pip|pipx|uv) [^\n`]*install[^\n`]*?[\s"']proreus(?![-\w./])""")
+REQUIRED = re.compile(r"""["']proreus(?:\[[\w,]+\])?(?:[<>=~!][^"']*)?["']""")
+
+
+def test_nothing_is_installed_by_the_name_proreus_from_an_index() -> None:
+    """The name may be another's there: a wheel is named by its file."""
+    assert COMMAND.search('pip install "proreus[testing]"')
+    assert not COMMAND.search("pip install dist/proreus-0.1.0-py3-none-any.whl")
+    assert REQUIRED.search('test = ["pytest", "proreus[testing]"]')
+    found = [
+        f"{file.relative_to(ROOT)}: {match[0]}"
+        for folder in ("README.md", "src", "docs", "examples", "deploy")
+        for file in sorted([ROOT / folder, *(ROOT / folder).rglob("*")])
+        if file.suffix in (".py", ".md", ".jinja", ".yaml", ".toml")
+        for pattern in (COMMAND, *((REQUIRED,) if "pyproject.toml" in file.name else ()))
+        for match in pattern.finditer(file.read_text())
+    ]
+    assert found == []

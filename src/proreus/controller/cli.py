@@ -23,7 +23,7 @@ def command(**flags: Any) -> int:
     time. See docs/controller.md.
     """
     if find_spec("kopf") is None:
-        raise ConfigError("kopf is not installed: pip install 'proreus[controller]'")
+        raise ConfigError("kopf is not installed: pip install 'kopf>=1.45'")
 
     import uvloop
 

@@ -4,8 +4,8 @@
 the result of scheduling a pod, with the reasons. ``builders``: nodes, pods and tables in one line
 each. ``FakeHandle``: the handle that plugins get, without a scheduler. ``agreement``: checks that a
 plugin's columnar methods agree with its per-node methods, and that its cached results may be
-shared; ``strategies``: the random clusters for that. The last two need ``hypothesis``:
-``pip install "proreus[testing]"``. See docs/testing-plugins.md.
+shared; ``strategies``: the random clusters for that. The last two need ``hypothesis``.
+See docs/testing-plugins.md.
 """
 
 from proreus.testing.builders import make_node, make_plugin, make_pod, make_table

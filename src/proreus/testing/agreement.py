@@ -23,7 +23,7 @@ try:
     from hypothesis import strategies as st
 except ImportError as error:
     raise ImportError(
-        "proreus.testing.agreement needs hypothesis: pip install 'proreus[testing]'"
+        "proreus.testing.agreement needs hypothesis: pip install hypothesis"
     ) from error
 
 from proreus.engine.runtime.node_points import run_filter_plugin, run_score_plugin

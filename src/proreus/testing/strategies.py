@@ -11,7 +11,7 @@ try:
     import hypothesis  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "proreus.testing.strategies needs hypothesis: pip install 'proreus[testing]'"
+        "proreus.testing.strategies needs hypothesis: pip install hypothesis"
     ) from error
 
 from proreus.testing.clusters import (
