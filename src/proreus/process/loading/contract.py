@@ -15,6 +15,7 @@ from proreus.config.fields import PluginArgs
 from proreus.framework.extension_points import POINTS, UNNAMED_POINTS, points_of
 from proreus.framework.plugin import BackgroundPlugin, FetchingPlugin, Plugin
 from proreus.framework.pod_group_plugin import PodGroupSourcePlugin
+from proreus.process.loading.misnamed import misnamed
 
 _BASES = (
     *POINTS.values(),
@@ -61,6 +62,9 @@ def contract_violations(plugin: Any) -> Iterator[ContractViolation]:
         )
         for name, declared in _methods(base):
             yield from violations(plugin, base, name, declared)
+    for name, text in misnamed(plugin, _BASES):
+        place = function_location(getattr(plugin, name)) or attribute_location(plugin, name)
+        yield ContractViolation(place, text)
 
 
 def resembles_plugin(cls: type) -> bool:

@@ -167,6 +167,62 @@ def test_a_method_of_a_point_that_is_not_inherited_would_never_be_called(tmp_pat
     assert refusals(tmp_path, source) == [(3, text) for text in expected if base]
 
 
+SCORE = "    def score(self, state, pod, node): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "right"),
+    [
+        (
+            "def normalize_score(self, state, pod, scores): ...",
+            "normalize(self, state, pod, scores)",
+        ),
+        (
+            "def NormalizeScore(self, state, pod, scores): ...",
+            "normalize(self, state, pod, scores)",
+        ),
+        ("def ScoreExtensions(self): ...", "normalize(self, state, pod, scores)"),
+        ("def normalise(self, state, pod, scores): ...", "normalize(self, state, pod, scores)"),
+        ("def un_reserve(self, a, b, c): ...", "unreserve(self, state, pod, node_name)"),
+        ("def AddPod(self, a, b, c, d): ...", "add_pod(self, state, pod, added, node)"),
+        ("def PreFilterExtensions(self): ...", "add_pod(self, state, pod, added, node)"),
+        ("def EventsToRegister(self): ...", "events_to_register(self)"),
+        ("def SignPod(self, pod): ...", "sign(self, pod)"),
+        ("rowLocal = True", "row_local"),
+    ],
+)
+def test_a_misnamed_method_or_flag_is_refused_with_the_right_name(tmp_path, attribute, right):
+    source = f"class A(ScorePlugin, ReservePlugin, PreFilterPlugin):\n{SCORE}    {attribute}\n"
+    source += "    def pre_filter(self, state, pod, nodes): ..."
+    name = attribute.split("(")[0].split("=")[0].split()[-1]
+    text = f"{name} has no effect: it must be called {right}"
+    assert refusals(tmp_path, source) == [(3, text)]
+
+
+def test_a_misnamed_method_of_another_base_class_names_that_class(tmp_path):
+    source = f"class A(ScorePlugin):\n{SCORE}    def PostBind(self, state, pod, node_name): ..."
+    assert refusals(tmp_path, source) == [
+        (
+            3,
+            "PostBind has no effect: it must be called post_bind(self, state, pod, node_name), "
+            "and class A must inherit from PostBindPlugin",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "helper",
+    [
+        "def scores_of(self, state, pod, node): ...",
+        "def Score(self, node): ...",
+        "def _normalize_score(self, scores): ...",
+        "row_locals = {}",
+    ],
+)
+def test_helpers_have_the_names_that_their_author_likes(tmp_path, helper):
+    assert refusals(tmp_path, f"class A(ScorePlugin):\n{SCORE}    {helper}") == []
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
