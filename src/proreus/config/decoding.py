@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from proreus.base.errors import ConfigError
 from proreus.config.fields import PluginArgs, json_type_name
+from proreus.config.former_names import remedy_for_another_file
 from proreus.config.model_decoding import decode_model
 from proreus.config.types import API_VERSION, KIND, PluginCatalog, SchedulerConfiguration
 
@@ -32,7 +33,8 @@ def decode_configuration(
     fields = _fields_of(data)
     version, kind = _version_and_kind(fields)
     if not kind:
-        raise ConfigError(f"Object 'Kind' is missing in '{body}'", remedy=f"kind: write {KIND}")
+        text = f"Object 'Kind' is missing in '{body}'"
+        raise ConfigError(text, remedy=remedy_for_another_file(fields) or f"kind: write {KIND}")
     if not version:
         text = f"Object 'apiVersion' is missing in '{body}'"
         raise ConfigError(text, remedy=f"apiVersion: write {API_VERSION}")

@@ -15,11 +15,11 @@ from proreus.base import logs
 from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.kubernetes_version import Change
-from proreus.config import validation
+from proreus.config import former_names, validation
 from proreus.config.arg_fields import describe_args
 from proreus.config.decoding import decode_args, decode_configuration
 from proreus.config.defaults import DEFAULT_QPS, set_defaults
-from proreus.config.fields import PluginArgs
+from proreus.config.fields import PluginArgs, names_in_files
 from proreus.config.model_decoding import StrictDecodingError
 from proreus.config.reading import Document, read
 from proreus.config.types import (
@@ -33,6 +33,8 @@ from proreus.config.types import (
 __all__ = ["PluginCatalog", "default_configuration", "load", "load_file", "parse", "read_file"]
 
 log = logs.logger(__name__)
+
+JSON = "application/json"
 
 Override = Callable[[SchedulerConfiguration], SchedulerConfiguration]
 
@@ -58,8 +60,10 @@ def load(
         config = override(config)
     problems = tuple(validation.problems(config, gates))
     if problems:
-        raise ConfigError(*problems)
+        raise ConfigError(*problems, remedy=_removed_plugins(config))
     _warn_of_idle_points(config, catalog)
+    _warn_of_idle_fields(config)
+    _warn_of_former_plugins(config, catalog)
     return config
 
 
@@ -194,6 +198,38 @@ def _with_effect(config: PluginConfig, model: type[PluginArgs]) -> Any:
             del known[name]
             log.warning("Argument without effect", plugin=config.name, argument=name, why=why)
     return known
+
+
+def _removed_plugins(config: SchedulerConfiguration) -> str:
+    """Return a clause about the plugins that v1 no longer has; "" for none."""
+    named = {one.name for profile in config.profiles for one in profile.plugin_config}
+    named = named.union(*(profile.plugins.enabled_names() for profile in config.profiles))
+    removed = sorted(named & validation.REMOVED_PLUGINS)
+    return "; ".join(f"instead of {name} {former_names.PLUGINS[name]}" for name in removed)
+
+
+def _warn_of_former_plugins(config: SchedulerConfiguration, catalog: PluginCatalog) -> None:
+    """Warn of former plugins where unknown names are no error: arguments, and disabled plugins."""
+    for profile in config.profiles:
+        disabled = (ref.name for set_ in profile.plugins.sets().values() for ref in set_.disabled)
+        names = dict.fromkeys((*(one.name for one in profile.plugin_config), *disabled))
+        for name in names:
+            if name in former_names.PLUGINS and name not in catalog.names():
+                instead = former_names.PLUGINS[name]
+                text = "This plugin does not exist any more"
+                log.warning(text, profile=profile.name, plugin=name, remedy=instead)
+
+
+def _warn_of_idle_fields(config: SchedulerConfiguration) -> None:
+    """Warn of fields that are set to another value than kube-scheduler's, and have no effect."""
+    default, client = SchedulerConfiguration(), config.client_connection
+    if config.parallelism != default.parallelism:
+        why = "one thread evaluates all nodes at once, as columns"
+        log.warning("Field without effect", field="parallelism", why=why)
+    for name in ("content_type", "accept_content_types"):
+        if getattr(client, name) not in (getattr(default.client_connection, name), JSON):
+            field = f"clientConnection.{names_in_files(type(client))[name]}"
+            log.warning("Field without effect", field=field, why="proreus speaks JSON")
 
 
 def _warn_of_idle_points(config: SchedulerConfiguration, catalog: PluginCatalog) -> None:

@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from proreus.base.errors import ConfigError
 from proreus.config.field_errors import child, invalid, item
 from proreus.config.fields import AS_IS, WRONG_TYPE, ConfigModel, json_type_name
+from proreus.config.former_names import remedy_for_fields
 
 M = TypeVar("M", bound=ConfigModel)
 Location = tuple[int | str, ...]
@@ -33,7 +34,8 @@ class StrictDecodingError(ConfigError):
 
     def __init__(self, strict_errors: Sequence[str]) -> None:
         self.strict_errors = tuple(strict_errors)
-        super().__init__("strict decoding error: " + ", ".join(strict_errors))
+        remedy = remedy_for_fields(strict_errors)
+        super().__init__("strict decoding error: " + ", ".join(strict_errors), remedy=remedy)
 
 
 def decode_model(model: type[M], data: Mapping[str, Any]) -> tuple[M, tuple[str, ...]]:

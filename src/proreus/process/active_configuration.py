@@ -22,11 +22,9 @@ from proreus.process.process_state import ProcessState
 log = logs.logger(__name__)
 
 _FIXED_AT_START = (
-    "parallelism",
     "leader_election",
     "client_connection",
     "enable_profiling",
-    "enable_contention_profiling",
     "delay_cache_until_active",
 )
 """Fields of the configuration that are about the process."""

@@ -88,7 +88,7 @@ def test_all_unknown_plugins_are_told_at_once(capsys, tmp_path):
         "Error: initializing profiles: creating profile for scheduler name default-scheduler: "
         f'FilterPlugin "NodeNUMAResource" does not exist; {path}: of the plugins that are enabled '
         "these do not exist: NodeNUMAResource (write NodeResourceTopologyMatch), "
-        "ElasticQuota (write CapacityScheduling), SchedulingHint (leave it out)"
+        "ElasticQuota (write CapacityScheduling), SchedulingHint (leave it out) (docs/words.md)"
     )
 
 

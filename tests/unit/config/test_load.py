@@ -377,3 +377,20 @@ def test_arguments_that_have_no_effect_here_are_accepted_with_a_warning(caplog):
         ),
     ]
     assert 'unknown field "worker"' in refusal(text.replace("workers", "worker"), catalog)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ("parallelism: 32", "parallelism"),
+        ("clientConnection: {contentType: application/cbor}", "clientConnection.contentType"),
+        ("clientConnection: {acceptContentTypes: a/b}", "clientConnection.acceptContentTypes"),
+        ("parallelism: 16", None),
+        ("clientConnection: {contentType: application/json}", None),
+    ],
+)
+def test_a_field_without_effect_is_accepted_with_a_warning(body, field, catalog, caplog):
+    load(HEAD + body, catalog)
+    found = [one.pairs["field"] for one in caplog.records]
+    assert found == ([field] if field else [])
+    assert all(one.getMessage() == "Field without effect" for one in caplog.records)

@@ -23,6 +23,7 @@ from proreus.base.errors import ConfigError
 from proreus.base.feature_gates import FeatureGates
 from proreus.base.int64 import MAX_INT64, wrap
 from proreus.base.kubernetes_version import Change
+from proreus.config import former_names
 from proreus.config.default_plugins import points_in_version
 from proreus.config.durations import quote
 from proreus.config.fields import PluginArgs
@@ -59,30 +60,6 @@ POINTS = (
     "placementScore",
 )
 """All extension points in kube-scheduler's order, which decides which error is reported first."""
-
-_SUCCESSORS = {
-    # of Koordinator
-    "NodeNUMAResource": "NodeResourceTopologyMatch",
-    "ElasticQuota": "CapacityScheduling",
-    "SchedulingHint": "",
-    "NodeResourcesFitPlus": "NodeResourcesFit",
-    "ScarceResourceAvoidance": "DeviceShare",
-    "CompatibleDefaultPreemption": "DefaultPreemption",
-    # of kube-scheduler before configuration v1
-    "NodeLabel": "NodeAffinity",
-    "NodePreferAvoidPods": "NodeAffinity",
-    "NodeResourcesLeastAllocated": "NodeResourcesFit",
-    "NodeResourcesMostAllocated": "NodeResourcesFit",
-    "RequestedToCapacityRatio": "NodeResourcesFit",
-    "SelectorSpread": "PodTopologySpread",
-    "DefaultPodTopologySpread": "PodTopologySpread",
-    "ServiceAffinity": "InterPodAffinity",
-    "AzureDiskLimits": "NodeVolumeLimits",
-    "CinderLimits": "NodeVolumeLimits",
-    "EBSLimits": "NodeVolumeLimits",
-    "GCEPDLimits": "NodeVolumeLimits",
-}
-"""The successors of plugins that others have or had; "" for none."""
 
 _POINTS_OF_GROUP_ENTITIES = frozenset({"podGroupPostFilter"})
 
@@ -296,7 +273,9 @@ def _expand_point(
 
 def _check_exists(point: str, name: str, known: Set[str]) -> None:
     if name not in known:
-        similar = get_close_matches(name, sorted(known), 1, 0.8)
+        # What took the place of a former plugin is in the remedy, and may have another name.
+        former = name in former_names.PLUGINS
+        similar = [] if former else get_close_matches(name, sorted(known), 1, 0.8)
         hint = f"; did you mean {quote(similar[0])}?" if similar else ""
         raise ConfigError(f"{_title(point)} {quote(name)} does not exist{hint}")
 
@@ -383,15 +362,14 @@ def _unknown_plugins(profiles: Iterable[ProfileConfiguration], known: Set[str]) 
         for ref in set_.enabled
     )
     names = [name for name in dict.fromkeys(enabled) if name not in known]
-    if len(names) < 2 and not any(name in _SUCCESSORS for name in names):
+    former = any(name in former_names.PLUGINS for name in names)
+    if len(names) < 2 and not former:
         return ""
-    return "of the plugins that are enabled these do not exist: " + ", ".join(
-        map(_described, names)
-    )
+    listed = ", ".join(map(_described, names))
+    page = f" ({former_names.PAGE})" if former else ""
+    return f"of the plugins that are enabled these do not exist: {listed}{page}"
 
 
 def _described(name: str) -> str:
-    if name not in _SUCCESSORS:
-        return name
-    successor = _SUCCESSORS[name]
-    return f"{name} (write {successor})" if successor else f"{name} (leave it out)"
+    instead = former_names.PLUGINS.get(name)
+    return f"{name} ({instead})" if instead else name

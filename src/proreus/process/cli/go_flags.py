@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from proreus.base.errors import ConfigError, ProreusError
+from proreus.config import former_names
 from proreus.config.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ def _long(flags: Mapping[str, Flag], token: str, rest: list[str]) -> tuple[Flag,
     name, equals, value = token.removeprefix("--").partition("=")
     flag = flags.get(name.replace("_", "-"))
     if flag is None:
-        raise FlagError(f"unknown flag: --{name}")
+        instead = former_names.FLAGS.get(name.replace("_", "-"))
+        remedy = f"; {instead} ({former_names.PAGE})" if instead else ""
+        raise FlagError(f"unknown flag: --{name}{remedy}")
     if equals:
         return flag, value
     return flag, _next(
