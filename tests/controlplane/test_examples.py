@@ -1,6 +1,6 @@
 """Examples on a real apiserver: those that depend on bindings, Permit, or pods that end.
 
-One process runs all four plugins, each in a profile as in its config.yaml.
+One process runs all five plugins, each in a profile as in its config.yaml.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from proreus.workbench.bench.processes import Child, free_ports
 Json = dict[str, Any]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TRIED = ("partition", "delay-scheduling", "job-barrier", "reserve-and-notify")
+TRIED = ("partition", "delay-scheduling", "job-barrier", "approval", "reserve-and-notify")
 PODS = objects.PODS.format("default")
 
 
@@ -131,6 +131,21 @@ def test_delay_scheduling(kube: KubeClient) -> None:
         remove("holder", kube)
         eventually(20, "a pod that got what it waited for", lambda: nodes()["analysis"] == "data")
         eventually(20, "a pod that has waited in vain", lambda: nodes()["hopeful"] == "other")
+
+
+def test_approval(kube: KubeClient) -> None:
+    with cluster_of("approval", kube) as nodes:
+        eventually(20, "two bound pods", lambda: nodes()["plain"] and nodes()["approved"])
+        asking = f"{PODS}/asking"
+
+        def question() -> str:
+            annotations: dict[str, str] = kube.get(asking)["metadata"].get("annotations") or {}
+            return annotations.get("example.com/proposed-node", "")
+
+        eventually(10, "a question", lambda: question() == "node-1")
+        assert nodes()["asking"] == ""
+        kube.patch(asking, {"metadata": {"annotations": {"example.com/approval": "granted"}}})
+        eventually(10, "a pod that was approved", lambda: nodes()["asking"] == "node-1")
 
 
 def test_job_barrier(kube: KubeClient) -> None:

@@ -29,6 +29,8 @@ EXPECTED: dict[str, dict[str, set[str] | frozenset[str]]] = {
         **{name: {"a", "b"} for name in ("train-master", "train-0", "train-1")},
         "lonely-master": NOWHERE,
     },
+    "approval": {"plain": {"node-1"}, "approved": {"node-1"}, "asking": NOWHERE},
+    "at-most": {"web-0": {"a-1", "a-2", "a-3", "b-1"}},
     "energy": {"web-0": {"old-awake"}, "web-1": {"old-awake"}, "web-2": {"new-asleep"}},
     "reserve-and-notify": {"plain": {"workstation"}},
 }
