@@ -127,6 +127,8 @@ class BackgroundPlugin(Plugin):
     """A plugin with work in the background: to read external state, or to report something.
 
     It is no extension point: the work runs while the plugin is enabled at any point of a profile.
+    Before a first reading PreFilter may return ``Status.unresolvable(why)``, so that no pod is
+    decided without it; ``handle.announce`` wakes these pods.
     """
 
     async def run_in_background(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "recipes.md"
-RECIPES = ("QueueSort", "Bind", "Delay", "Gang")
+RECIPES = ("QueueSort", "Bind", "Delay", "Gang", "Measure")
 
 
 def files_of(recipe: str) -> dict[str, str]:
