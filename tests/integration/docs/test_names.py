@@ -12,8 +12,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ROOT / "src" / "proreus"
 TOUR = ROOT / "ARCHITECTURE.md"
-PAGES = [TOUR, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
-NEW_PROJECT = {"writing-plugins.md": ("src/gpu_headroom.py", "tests/test_gpu_headroom.py")}
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md")])
+NEW_PROJECT = {
+    "writing-plugins.md": ("src/gpu_headroom.py", "tests/test_gpu_headroom.py"),
+    "first-hour.md": ("src/gpu_headroom.py",),
+}
 """Files that the reader of a page writes."""
 
 
