@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What is installed is what the lock says, by content; nothing is built from source.
 LOCKED := --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 
-.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock vendored sbom image-steps clean
+.PHONY: build-ahead help venv demo test test-core test-addon-pairs lint format api-page test-controlplane test-older-controlplane test-operators chaos ci bench bench-engine bench-own-plugin bench-families bench-gangs bench-startup soak oracle-fuzz wakeups hostile hostile-real kwok-up kwok-down kind-up lock site vendored sbom image-steps clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -48,7 +48,7 @@ lint: $(INSTALLED) ## ruff, mypy, import-linter, names of classes, licences
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/mypy docs/api_page.py
+	$(BIN)/mypy docs/api_page.py docs/site_hooks.py
 	$(BIN)/mypy examples/*/plugins/*.py examples/reserve-and-notify/licence_server.py deploy/plugins-from-configmap/*.py
 	$(BIN)/lint-imports
 	$(BIN)/python tests/lint/class_names.py
@@ -203,6 +203,21 @@ lock: $(TOOLS)/.installed ## requirements/*.txt with hashes, from pyproject.toml
 	$(LOCK) --extra bench --extra controller --extra dev pyproject.toml requirements/build.in --output-file requirements/development.txt
 	$(LOCK) requirements/build.in --output-file requirements/build.txt
 	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
+	$(LOCK) requirements/site.in --output-file requirements/site.txt
+
+SITE := build/site
+
+$(SITE)/venv/.installed: requirements/site.txt
+	@$(PYTHON) -m venv $(SITE)/venv
+	$(SITE)/venv/bin/pip install $(LOCKED) --requirement requirements/site.txt
+	@touch $@
+
+# The pages in their folders, so that their links are right on the site too.
+site: $(SITE)/venv/.installed ## the documentation as a site with search, in build/site/html; broken links are errors
+	@rm -rf $(SITE)/pages && mkdir -p $(SITE)/pages
+	@git ls-files --cached --others --exclude-standard '*.md' docs deploy examples ':!tests' | xargs cp --parents -t $(SITE)/pages
+	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --strict --quiet
+	@echo "open $(SITE)/html/index.html"
 
 vendored: $(INSTALLED) ## the dashboard's browser libraries from their npm packages (needs npm)
 	$(BIN)/python tests/lint/vendored.py --update
