@@ -217,7 +217,7 @@ site: $(SITE)/venv/.installed ## the documentation as a site with search, in bui
 	@rm -rf $(SITE)/pages && mkdir -p $(SITE)/pages
 	@git ls-files --cached --others --exclude-standard '*.md' docs deploy examples ':!tests' | xargs cp --parents -t $(SITE)/pages
 	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --strict --quiet
-	@echo "open $(SITE)/html/index.html"
+	@echo "read it: python3 -m http.server --bind 127.0.0.1 --directory $(SITE)/html"
 
 vendored: $(INSTALLED) ## the dashboard's browser libraries from their npm packages (needs npm)
 	$(BIN)/python tests/lint/vendored.py --update
