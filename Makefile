@@ -215,7 +215,7 @@ $(SITE)/venv/.installed: requirements/site.txt
 # The pages in their folders, so that their links are right on the site too.
 site: $(SITE)/venv/.installed ## the documentation as a site with search, in build/site/html; broken links are errors
 	@rm -rf $(SITE)/pages && mkdir -p $(SITE)/pages
-	@git ls-files --cached --others --exclude-standard '*.md' docs deploy examples ':!tests' | xargs cp --parents -t $(SITE)/pages
+	@git ls-files --cached --others --exclude-standard '*.md' docs deploy examples ':!tests' | xargs cp --parents --recursive --dereference -t $(SITE)/pages
 	NO_MKDOCS_2_WARNING=1 $(SITE)/venv/bin/mkdocs build --strict --quiet
 	@echo "read it: python3 -m http.server --bind 127.0.0.1 --directory $(SITE)/html"
 
