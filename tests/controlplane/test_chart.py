@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from envtest.control_plane import ControlPlane
+from envtest.controllers import apply
 from envtest.deploy import OPERATOR_KINDS, install_permissive
 from envtest.helm import CHART, Helm
 
@@ -294,3 +295,25 @@ def test_the_apiserver_accepts_everything(
     )
     assert applied.returncode == 0, applied.stderr
     assert applied.stdout.count("(server dry run)") == len(objects) > 30
+
+
+def test_a_release_takes_over_the_objects_that_kustomize_has_created(
+    helm: Helm, new_control_plane: ControlPlane, binaries: dict[str, Path]
+) -> None:
+    plane = new_control_plane
+    apply(plane, binaries, "-k", DEPLOY / "second-scheduler")
+    deployment = "/apis/apps/v1/namespaces/proreus/deployments/proreus"
+    before = plane.client.get(deployment)["metadata"]["uid"]
+
+    command = ("install", "proreus", str(CHART), "--namespace=proreus")
+    refused = helm.attempt(*command, kubeconfig=plane.kubeconfig)
+    assert "exists and cannot be imported into the current release" in refused.stderr
+    notes = helm.run(*command, "--take-ownership", kubeconfig=plane.kubeconfig)
+
+    assert "It schedules pods whose spec.schedulerName is spread-out or bin-packing." in notes
+    taken = plane.client.get(deployment)
+    assert taken["metadata"]["uid"] == before
+    volumes = taken["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "proreus-config", "defaultMode": 420} in [
+        one.get("configMap") for one in volumes
+    ]
