@@ -1,4 +1,5 @@
 """Add-ons on a real apiserver, which serves deploy/crds: each decides as plain scheduling does not.
+The scheduler has the rights that deploy/ gives it, and the add-ons those of deploy/chart.
 
 A test has nodes of its own, and shows what a profile without add-ons decides there.
 """
@@ -12,6 +13,7 @@ import pytest
 from envtest import objects
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
 from envtest.controllers import install
+from envtest.deploy import service_account_kubeconfig
 from envtest.kube_client import KubeClient
 from envtest.metrics_api import UsageMetrics, serve_metrics
 from envtest.schedulers import Kind, RunScheduler, SchedulerProcess, configuration, profile
@@ -76,7 +78,8 @@ def client(
     metrics.measure(name_of(LOADED), "9")
     metrics.measure(name_of(IDLE), "100m")
     profiles = [profile_with(name, args) for name, args in ADD_ONS.items()]
-    configured = configuration([profile(PLAIN), *profiles], control_plane.kubeconfig)
+    kubeconfig = service_account_kubeconfig(control_plane, ADD_ONS)
+    configured = configuration([profile(PLAIN), *profiles], kubeconfig)
     scheduler = run_module_scheduler(configured)
     # They are read every 30 seconds.
     eventually(60, "metrics of nodes", lambda: has_metrics_of_nodes(scheduler))

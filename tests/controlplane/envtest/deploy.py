@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from envtest.control_plane import ControlPlane
 from envtest.kube_client import KubeClient
 from envtest.waiting import eventually
+
+Json = dict[str, Any]
 
 FOLDER = Path(__file__).parents[3] / "deploy"
 
@@ -23,15 +26,32 @@ _COLLECTIONS = {
 }
 
 
-def service_account_kubeconfig(plane: ControlPlane) -> Path:
-    """Create the ServiceAccount with its roles; return a kubeconfig with its token."""
+def service_account_kubeconfig(plane: ControlPlane, add_ons: Iterable[str] = ()) -> Path:
+    """Create the ServiceAccount with its roles; return a kubeconfig with its token.
+
+    ``add_ons``: those that get the rights which the chart gives them.
+    """
     for name in ("namespace", "service-account", "rbac"):
         text = (FOLDER / "second-scheduler" / f"{name}.yaml").read_text()
         for document in yaml.safe_load_all(text):
             namespace = document["metadata"].get("namespace", "")
             plane.client.create(_COLLECTIONS[document["kind"]].format(namespace), document)
+    known = yaml.safe_load((FOLDER / "chart" / "add-ons.yaml").read_text())
+    rules = [rule for name in add_ons for rule in known.get(name, {}).get("rules", ())]
+    _grant(plane, rules)
     token = plane.service_account_token("proreus", "proreus")
     return plane.write_kubeconfig(plane.folder / "service-account.kubeconfig", token=token)
+
+
+def _grant(plane: ControlPlane, rules: list[Json]) -> None:
+    name = "proreus-add-ons"
+    group = "rbac.authorization.k8s.io"
+    reference = {"apiGroup": group, "kind": "ClusterRole", "name": name}
+    subject = {"kind": "ServiceAccount", "name": "proreus", "namespace": "proreus"}
+    role = {"metadata": {"name": name}, "rules": rules}
+    plane.client.create(_COLLECTIONS["ClusterRole"], role)
+    binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+    plane.client.create(_COLLECTIONS["ClusterRoleBinding"], binding)
 
 
 OPERATOR_KINDS = {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"}
