@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from envtest import assertions, objects
 from envtest.control_plane import ADMIN_TOKEN, ControlPlane
+from envtest.controllers import DEFINITIONS
 from envtest.deploy import OPERATOR_KINDS, install_permissive
 from envtest.kube_client import ApiFailure, KubeClient
 from envtest.schedulers import RunScheduler
@@ -105,6 +107,30 @@ def test_prometheus_verifies_the_certificate_that_is_served(kubectl: Kubectl) ->
         }
     issuer = made["Issuer", certificate["issuerRef"]["name"]]["spec"]["ca"]["secretName"]
     assert issuer == made["Certificate", "proreus-ca"]["spec"]["secretName"]
+
+
+def test_definitions_that_the_cluster_has_are_left_alone(
+    kubectl: Kubectl, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    theirs = yaml.safe_load((DEPLOY / "crds" / "podgroup.yaml").read_text())
+    theirs["metadata"]["labels"] = {"of": "another-project"}
+    control_plane.client.create(DEFINITIONS, theirs)
+
+    def missing() -> str:
+        command = [sys.executable, "-m", "proreus", "crds", "--missing"]
+        kubeconfig = f"--kubeconfig={control_plane.kubeconfig}"
+        return subprocess.run(
+            [*command, kubeconfig], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+
+    file = tmp_path / "missing.yaml"
+    file.write_text(missing())
+    created = kubectl("create", "-f", str(file))
+    assert "podgroups.scheduling.x-k8s.io" not in created
+    assert len(created.splitlines()) == len(list((DEPLOY / "crds").glob("*.yaml"))) - 2
+    stored = control_plane.client.get(f"{DEFINITIONS}/{theirs['metadata']['name']}")
+    assert stored["metadata"]["labels"] == {"of": "another-project"}
+    assert missing() == ""
 
 
 def test_the_rbac_is_sufficient(

@@ -10,6 +10,7 @@ import click
 from proreus.process.cli.documented_options import documented_options
 
 _FOLDER = "deploy/crds"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def definition_files() -> dict[str, Path]:
@@ -27,6 +28,9 @@ def command(
     *,
     names: tuple[str, ...],
     all_: bool = False,
+    missing: bool = False,
+    kubeconfig: str = "",
+    context: str | None = None,
     dir_: Annotated[Path | None, click.Path(path_type=Path, file_okay=False)] = None,
 ) -> None:
     """List the definitions of the custom resources that add-ons read, or print them as YAML.
@@ -35,19 +39,60 @@ def command(
 
     --all
         Print all definitions.
+    --missing
+        Print those that the cluster lacks, of the NAMEs or of all:
+        proreus crds --missing | kubectl create -f -
+    --kubeconfig
+        Kubeconfig, for --missing; kubectl's by default.
+    --context
+        Context of the kubeconfig.
     --dir FOLDER
         Write files into this folder instead of printing.
     """
     files = definition_files()
     if unknown := [name for name in names if name not in files]:
         raise click.BadParameter(f"{', '.join(unknown)}: choose from {', '.join(files)}")
-    chosen = {name: files[name] for name in (files if all_ else names)}
+    if all_ or (not names and (missing or dir_ is not None)):
+        names = tuple(files)
+    chosen = {name: files[name] for name in names}
+    if missing:
+        chosen = _missing(chosen, kubeconfig, context)
     if dir_ is not None:
-        _write(chosen or files, dir_)
-    elif chosen:
+        _write(chosen, dir_)
+    elif chosen or missing:
         click.echo("---\n".join(file.read_text() for file in chosen.values()), nl=False)
     else:
         _list(files)
+
+
+def _missing(files: dict[str, Path], kubeconfig: str, context: str | None) -> dict[str, Path]:
+    """Return the files of definitions that the cluster lacks; name the others on stderr."""
+    import asyncio
+
+    resources = {name: _definition(file)["metadata"]["name"] for name, file in files.items()}
+    there = asyncio.run(_served(list(resources.values()), kubeconfig, context))
+    for resource in sorted(there):
+        click.echo(f"{resource} is there, and is left alone", err=True)
+    return {name: file for name, file in files.items() if resources[name] not in there}
+
+
+async def _served(resources: list[str], kubeconfig: str, context: str | None) -> set[str]:
+    """Return the definitions that the cluster has; raises ``ApiError`` if it refuses to say."""
+    from proreus.base.errors import NotFound
+    from proreus.client.credentials.credential_loading import load
+    from proreus.client.http.session import ApiClient
+    from proreus.process.cli.kubeconfig import default_kubeconfig
+
+    found: set[str] = set()
+    credentials = await load(kubeconfig or default_kubeconfig(), context=context)
+    async with ApiClient(credentials) as client:
+        for resource in resources:
+            try:
+                await client.request("GET", f"{_DEFINITIONS}/{resource}")
+            except NotFound:
+                continue
+            found.add(resource)
+    return found
 
 
 def _list(files: dict[str, Path]) -> None:
@@ -57,10 +102,15 @@ def _list(files: dict[str, Path]) -> None:
 
 
 def _resource(file: Path) -> str:
+    spec = _definition(file)["spec"]
+    return f"{spec['names']['kind']}, {spec['group']}"
+
+
+def _definition(file: Path) -> dict[str, Any]:
     import yaml
 
     definition: dict[str, Any] = yaml.safe_load(file.read_text())
-    return f"{definition['spec']['names']['kind']}, {definition['spec']['group']}"
+    return definition
 
 
 def _write(files: dict[str, Path], folder: Path) -> None:
